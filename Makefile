@@ -1,0 +1,80 @@
+# The portal's commands. `make help` lists them; only Python >= 3.11 is needed on the machine.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help demo up test check bench crash soak docs clean lock image
+
+# Recipes run in the checkout, so that no path of it, with spaces or not, stands in a rule.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+N ?= 1000
+PYTEST_ARGS ?=
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+
+$(STAMP): requirements.lock
+	@found=
+	for candidate in python3.13 python3.12 python3.11 python3 python; do
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi
+	done
+	[ -n "$$found" ] || { echo "make: no Python >= 3.11 found on PATH" >&2; exit 1; }
+	[ -x $(PYTHON) ] && $(PYTHON) -c '' 2>/dev/null || { echo "making $(VENV) with $$($$found --version)"; rm -rf $(VENV); "$$found" -m venv $(VENV); }
+	echo "installing $$(grep -c '^[a-z].*==' requirements.lock) pinned packages, every file checked against requirements.lock (a minute or two)"
+	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --no-deps --progress-bar off -r requirements.lock \
+	  | awk '/^Collecting/ {printf "  %s\n", $$2; fflush()} /^Installing collected/ {print "  installing all of them"; fflush()}'
+	touch $(STAMP)
+
+demo: $(STAMP) ## Train a real model, deploy it, call it, then serve (ONCE=1: end after the tour)
+	@exec $(PYTHON) manage.py demo $(if $(ONCE),--once)
+
+up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_DATA_DIR (.data)
+	@exec $(PYTHON) manage.py up
+
+test: $(STAMP) ## Run the whole default suite
+	@$(PYTHON) -m pytest -n $(JOBS) -m "not cluster" $(PYTEST_ARGS)
+
+check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks, API schema
+	@run() { echo "--- $$*"; "$$@"; }
+	bin=$(VENV)/bin
+	run $$bin/ruff check .
+	run $$bin/ruff format --check .
+	run $$bin/mypy .
+	run $$bin/lint-imports
+	if [ -n "$$(find templates -name '*.html' -print -quit)" ]; then run $$bin/djlint --lint --quiet templates; fi
+	data=$$(mktemp -d); trap 'rm -rf "$$data"' EXIT
+	export PORTAL_DATA_DIR=$$data
+	run $$bin/python manage.py makemigrations --check --dry-run --skip-checks
+	PORTAL_SECRET_KEY=$$($$bin/python -c 'import secrets; print(secrets.token_urlsafe(50))')
+	export PORTAL_SECRET_KEY PORTAL_PUBLIC_URL=https://portal.example.org PORTAL_LIVE_URL=https://live.portal.example.org PORTAL_KUBECONFIG=in-cluster
+	run $$bin/python manage.py check --deploy --fail-level WARNING
+	run $$bin/python manage.py spectacular --validate --fail-on-warn --file "$$data/schema.yaml"
+
+bench: $(STAMP) ## Run the benchmarks: ratios against a limit measured in the same run
+	@exec $(PYTHON) -m benchmarks
+
+crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubled
+	@PORTAL_TEST_CRASHES=$(N) $(PYTHON) -m pytest -m crash $(PYTEST_ARGS)
+
+soak: $(STAMP) ## Run the generated tests with large counts
+	@PORTAL_TEST_SOAK=1 $(PYTHON) -m pytest -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
+
+docs: $(STAMP) ## Write the parts of docs/reference that come from the code
+	@exec $(PYTHON) manage.py write_reference docs/reference
+
+image: ## Build the container image (needs a container engine)
+	@docker build --file deploy/Dockerfile --tag ml-platform-portal .
+
+clean: ## Remove what was generated: .venv, .data, caches
+	@rm -rf $(VENV) .data .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+lock: $(STAMP) ## Pin all packages anew from pyproject.toml
+	@$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -o requirements.lock
+	$(VENV)/bin/uv pip compile pyproject.toml --constraints requirements.lock --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -o deploy/requirements.lock

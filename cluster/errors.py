@@ -1,0 +1,120 @@
+# ruff: noqa: N818 - these are the names that a reader of `raise` sees; "Error" after each says nothing.
+"""What can go wrong between the portal and a cluster, sorted by what the caller should do about it.
+
+Unavailable: try again later. Conflict: read again, then decide. Rejected: permanent, show the server's
+message. Not found: it is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Causes = tuple[tuple[str, str], ...]
+
+UNAUTHORIZED = (
+    "the cluster does not accept the portal's credentials (401 Unauthorized); "
+    "check the kubeconfig, its token, or the service account"
+)
+
+
+class ClusterError(Exception):
+    """Base of all errors of this package; `str()` is a sentence that a person may read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ClusterUnavailable(ClusterError):
+    """The API server could not be reached, is overloaded, or answered with a fault of its own.
+
+    `retry_after` is in seconds and given only where the server asked for it. `outcome_unknown` is true if the
+    request may have taken effect although no answer came: read by name before repeating it.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, outcome_unknown: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.outcome_unknown = outcome_unknown
+
+
+class ClusterConflict(ClusterError):
+    """What the caller believed about the object is not so (HTTP 409): read it again."""
+
+
+class AlreadyExists(ClusterConflict):
+    """An object of this name is there already."""
+
+
+class ClusterExpired(ClusterConflict):
+    """The resource version or continue token is too old (HTTP 410): list again."""
+
+
+class ClusterRejected(ClusterError):
+    """The server will never accept this request: invalid, forbidden, or not served.
+
+    `causes` are the server's (field, message) pairs; `status` is the HTTP status it sent, 0 if the portal
+    itself refused to send the request.
+    """
+
+    def __init__(self, message: str, *, causes: Causes = (), status: int = 0) -> None:
+        super().__init__(message)
+        self.causes = causes
+        self.status = status
+
+
+class ObjectNotFound(ClusterError):
+    """There is no such object, or no such kind."""
+
+
+class ProxyFailed(ClusterError):
+    """A request through the service proxy got no answer from the service.
+
+    `status` is the HTTP status for the caller (413, 429, 502, 503 or 504), `reason` a stable short word such
+    as `no-endpoints`, `timeout`, `request-too-large`.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+def error_of(
+    *, status: int, document: Mapping[str, Any], retry_after: float | None, changing: bool
+) -> ClusterError:
+    """The error for an HTTP answer >= 400.
+
+    `document` is the decoded Status object, or empty if the body was none. `changing` says that the request
+    would have changed something, so that a fault of the server leaves the outcome unknown.
+    """
+    message = str(document.get("message") or f"the cluster answered HTTP {status}")
+    if status == 401:
+        return ClusterUnavailable(UNAUTHORIZED)
+    if status == 429:
+        return ClusterUnavailable(message, retry_after=retry_after)
+    if status >= 500 and status != 501:
+        return ClusterUnavailable(message, retry_after=retry_after, outcome_unknown=changing)
+    if status == 409 and document.get("reason") == "AlreadyExists":
+        return AlreadyExists(message)
+    plain = _BY_STATUS.get(status)
+    return plain(message) if plain else ClusterRejected(message, causes=_causes(document), status=status)
+
+
+_BY_STATUS: dict[int, type[ClusterError]] = {404: ObjectNotFound, 409: ClusterConflict, 410: ClusterExpired}
+
+
+def _causes(document: Mapping[str, Any]) -> Causes:
+    details = document.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    if not isinstance(causes, Sequence):
+        return ()
+    return tuple(
+        (str(cause.get("field", "")), str(cause.get("message", "")))
+        for cause in causes
+        if isinstance(cause, Mapping)
+    )

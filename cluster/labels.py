@@ -1,0 +1,39 @@
+"""The labels that the portal writes on every object and pod, and selectors over them."""
+
+from __future__ import annotations
+
+WORKLOAD_ID = "mlportal.dev/workload-id"
+ATTEMPT = "mlportal.dev/attempt"
+TEAM = "mlportal.dev/team"
+KIND = "mlportal.dev/kind"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "ml-portal"
+
+
+def workload_labels(*, workload_id: str, attempt: int, team: str, kind: str) -> dict[str, str]:
+    """All five labels of one attempt; `workload_id` is the public id, `team` the slug."""
+    return {
+        MANAGED_BY: MANAGER,
+        WORKLOAD_ID: workload_id,
+        ATTEMPT: str(attempt),
+        TEAM: team,
+        KIND: kind,
+    }
+
+
+def selector(
+    *,
+    workload_id: str | None = None,
+    attempt: int | None = None,
+    team: str | None = None,
+    kind: str | None = None,
+) -> str:
+    """The label selector for the portal's objects, narrowed by whatever is given."""
+    wanted = {
+        MANAGED_BY: MANAGER,
+        WORKLOAD_ID: workload_id,
+        ATTEMPT: None if attempt is None else str(attempt),
+        TEAM: team,
+        KIND: kind,
+    }
+    return ",".join(f"{key}={value}" for key, value in wanted.items() if value is not None)

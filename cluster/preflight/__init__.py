@@ -1,0 +1,10 @@
+"""What the cluster has and lacks, each finding with its fix. Upper layers add their own checks by
+`register`.
+"""
+
+from __future__ import annotations
+
+from cluster.preflight import checks, gpus
+from cluster.preflight.registry import Check, CheckFunction, Facts, register, run
+
+__all__ = ["Check", "CheckFunction", "Facts", "checks", "gpus", "register", "run"]

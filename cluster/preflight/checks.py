@@ -1,0 +1,191 @@
+"""The cluster's own checks, one function each."""
+
+from __future__ import annotations
+
+from cluster import kinds
+from cluster.errors import ClusterRejected, ObjectNotFound
+from cluster.labels import MANAGED_BY, MANAGER
+from cluster.preflight import rights
+from cluster.preflight.registry import Check, Facts, Status, register
+
+_OLDEST_MINOR = 30
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_WARN = "pod-security.kubernetes.io/warn"
+_GRANT = "kubectl apply -f deploy/rbac.yaml"
+
+
+@register(id="reachable", title="The API server answers")
+def reachable(facts: Facts) -> Check:
+    """That there is a cluster, and one that is not too old."""
+    version = str(facts.version.get("gitVersion", "unknown version"))
+    digits = "".join(filter(str.isdigit, str(facts.version.get("minor", ""))))
+    title = "The API server answers"
+    if digits and int(digits) < _OLDEST_MINOR:
+        return Check("reachable", title, "warn", version, f"upgrade to Kubernetes 1.{_OLDEST_MINOR} or later")
+    return Check("reachable", title, "ok", version)
+
+
+@register(id="rights", title="The portal may do what it does")
+def own_rights(facts: Facts) -> Check:
+    """Every right of deploy/rbac.yaml, asked of the API server itself."""
+    title = "The portal may do what it does"
+    served_groups = {version.rpartition("/")[0] for version, _ in facts.served}
+    wanted = [*rights.REQUIRED, *(right for right in rights.OPTIONAL if right.group in served_groups)]
+    try:
+        lacking = [r for r in wanted if not facts.client.can_i(r.verb, r.group, r.resource)]
+        unwanted = [r for r in rights.UNWANTED if facts.client.can_i(r.verb, r.group, r.resource)]
+    except (ObjectNotFound, ClusterRejected) as error:
+        return Check("rights", title, "warn", f"this cluster does not answer access reviews: {error.message}")
+    if lacking:
+        required = any(right in rights.REQUIRED for right in lacking)
+        return Check("rights", title, "fail" if required else "warn", f"may not {_names(lacking)}", _GRANT)
+    if unwanted:
+        fix = f"run it as the service account of deploy/rbac.yaml ({_GRANT})"
+        return Check("rights", title, "warn", f"may {_names(unwanted)}, which the portal never needs", fix)
+    return Check(
+        "rights", title, "ok", f"all {len(wanted)} rights are granted, and no needless one of weight"
+    )
+
+
+@register(id="priority-classes", title="Priority classes")
+def priority_classes(facts: Facts) -> Check:
+    """Classes besides the system's: without any, the scheduler preempts nothing for anybody."""
+    title = "Priority classes"
+    names = [
+        item["metadata"]["name"]
+        for item in facts.client.list(kinds.PRIORITY_CLASS).items
+        if not item["metadata"]["name"].startswith("system-")
+    ]
+    if names:
+        return Check("priority-classes", title, "ok", _shortened(names))
+    fix = "make one per rank, for example inference > training > spot, training with preemptionPolicy: Never"
+    return Check("priority-classes", title, "warn", "none besides the system's", fix)
+
+
+@register(id="pod-security", title="Pod Security admission")
+def pod_security(facts: Facts) -> Check:
+    """A dry run of a privileged pod's Job: where admission works, the server warns of it. Nothing is
+    stored.
+    """
+    title = "Pod Security admission"
+    loose = [
+        item["metadata"]["name"]
+        for item in facts.namespaces
+        if _label(item, MANAGED_BY) == MANAGER and not _label(item, _ENFORCE)
+    ]
+    if loose:
+        fix = f"label them {_ENFORCE}=baseline"
+        return Check("pod-security", title, "warn", f"not enforced in {_shortened(loose)}", fix)
+    strict = [
+        item["metadata"]["name"]
+        for item in facts.namespaces
+        if _label(item, _WARN) in {"baseline", "restricted"} and not item["metadata"].get("deletionTimestamp")
+    ]
+    if not strict:
+        return Check("pod-security", title, "warn", "no team's namespace yet to try it in", "run again later")
+    said = " ".join(facts.client.warnings_of(_privileged_job(strict[0])))
+    if "PodSecurity" in said:
+        return Check("pod-security", title, "ok", f"a privileged pod is noticed in {strict[0]}")
+    fix = "switch on the PodSecurity admission plugin: teams' pods are not held to any profile"
+    return Check("pod-security", title, "warn", f"a privileged pod passes unnoticed in {strict[0]}", fix)
+
+
+@register(id="resource-quota", title="ResourceQuota")
+def resource_quota(facts: Facts) -> Check:
+    """The second line behind the portal's own quota."""
+    if facts.serves(kinds.RESOURCE_QUOTA):
+        return Check("resource-quota", "ResourceQuota", "ok", "served")
+    fix = "without it only the portal's own quota holds"
+    return Check("resource-quota", "ResourceQuota", "warn", "not served", fix)
+
+
+@register(id="network-policy", title="NetworkPolicy")
+def network_policy(facts: Facts) -> Check:
+    """Served says nothing about enforced: that is the network plugin's doing, and cannot be seen from
+    here.
+    """
+    title = "NetworkPolicy"
+    if facts.serves(kinds.NETWORK_POLICY):
+        return Check(
+            "network-policy", title, "ok", "served; whether it is enforced depends on the CNI plugin"
+        )
+    return Check(
+        "network-policy",
+        title,
+        "warn",
+        "not served: teams' pods are open to each other",
+        "use a CNI that has it",
+    )
+
+
+@register(id="metrics-api", title="Metrics API")
+def metrics_api(facts: Facts) -> Check:
+    """CPU-driven scaling and `kubectl top` need it; the portal itself does not."""
+    if any(version.startswith("metrics.k8s.io/") for version, _ in facts.served):
+        return Check("metrics-api", "Metrics API", "ok", "served")
+    fix = "install metrics-server if endpoints are to scale on CPU"
+    return Check("metrics-api", "Metrics API", "warn", "metrics.k8s.io is not served", fix)
+
+
+# What each optional kind's controller is called where it is usually installed.
+_CONTROLLERS: dict[kinds.ResourceKind, tuple[str, ...]] = {
+    kinds.PYTORCH_JOB: ("training-operator",),
+    kinds.TF_JOB: ("training-operator",),
+    kinds.MPI_JOB: ("training-operator", "mpi-operator"),
+    kinds.TRAIN_JOB: ("kubeflow-trainer", "trainer-controller"),
+    kinds.SCALED_OBJECT: ("keda-operator",),
+    kinds.VOLCANO_GROUP: ("volcano-controllers",),
+    kinds.COSCHEDULING_GROUP: ("scheduler-plugins-controller",),
+    kinds.POD_MONITOR: ("prometheus-operator",),
+}
+
+
+@register(id="optional-kinds", title="Optional kinds")
+def optional_kinds(facts: Facts) -> Check:
+    """A served kind without a controller accepts objects and never runs them."""
+    title = "Optional kinds"
+    served = [kind for kind in kinds.OPTIONAL if facts.serves(kind)]
+    if not served:
+        return Check("optional-kinds", title, "ok", "none is served, so none is offered")
+    running = {
+        item["metadata"]["name"]
+        for item in facts.deployments
+        if (item.get("status") or {}).get("availableReplicas", 0) > 0
+    }
+    idle = [
+        kind for kind in served if not any(word in name for word in _CONTROLLERS[kind] for name in running)
+    ]
+    detail = "; ".join(
+        f"{kind.kind} ({kind.group}) served{', no controller seen' if kind in idle else ''}"
+        for kind in served
+    )
+    status: Status = "warn" if idle else "ok"
+    fix = "install the operator, or leave the kind out of the setting optional_kinds" if idle else ""
+    return Check("optional-kinds", title, status, detail, fix)
+
+
+def _privileged_job(namespace: str) -> dict[str, object]:
+    container = {"name": "probe", "image": "probe", "securityContext": {"privileged": True}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "ml-portal-preflight", "namespace": namespace},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def _label(item: dict[str, dict[str, dict[str, str]]], key: str) -> str:
+    return (item["metadata"].get("labels") or {}).get(key, "")
+
+
+def _names(lacking: list[rights.Right]) -> str:
+    by_resource: dict[str, list[str]] = {}
+    for right in lacking:
+        resource = f"{right.resource}.{right.group}" if right.group else right.resource
+        by_resource.setdefault(resource, []).append(right.verb)
+    return "; ".join(f"{', '.join(verbs)} {resource}" for resource, verbs in by_resource.items())
+
+
+def _shortened(names: list[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

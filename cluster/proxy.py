@@ -1,0 +1,369 @@
+"""Requests to a service of the cluster: through the API server's `services/proxy`, or by Service DNS inside
+it.
+
+`ServiceProxy.forward` streams both ways for the gateway; `invoke` is its small synchronous brother for trying
+an endpoint out. Neither lets a caller's credentials, cookies or forwarding headers pass, nor a path leave the
+service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+import urllib3
+from yarl import URL
+
+from cluster import proxy_rules as rules
+from cluster.client import ClusterClient
+from cluster.config import IN_CLUSTER, Connection
+from cluster.errors import ClusterUnavailable, ProxyFailed
+from cluster.proxy_rules import Headers, Target
+
+_CHUNK: Final = 64 * 1024
+# The API server's own refusals are small Status documents; anything longer is the service's answer.
+_LARGEST_STATUS: Final = 16 * 1024
+# How often the kubeconfig and the token are looked at again: both may need the disk, or a credential plugin.
+_CREDENTIALS_SECONDS: Final = 1.0
+
+Body = AsyncIterator[bytes] | bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one proxied request may take; bytes and seconds."""
+
+    request_bytes: int = 32 * 2**20
+    response_bytes: int = 256 * 2**20
+    total_seconds: float = 300.0
+    connect_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What a service answered; `truncated` if its body was longer than the limit."""
+
+    status: int
+    headers: Headers
+    body: bytes
+    truncated: bool
+    duration_seconds: float
+
+
+class Upstream:
+    """A service's answer whose body is still coming; `chunks()` may be read once."""
+
+    def __init__(self, response: aiohttp.ClientResponse, first: bytes, limits: Limits) -> None:
+        self.status = response.status
+        self.headers = rules.response_headers(response.headers.items())
+        self._response = response
+        self._first = first
+        self._limits = limits
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they come.
+
+        Raises ProxyFailed if it grows beyond the limit, breaks or takes too long; as the status was sent by
+        then, the caller cuts its own connection.
+        """
+        size = len(self._first)
+        if self._first:
+            yield self._first
+        while True:
+            try:
+                chunk = await self._response.content.readany()
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise _failure(error) from error
+            if not chunk:
+                return
+            size += len(chunk)
+            if size > self._limits.response_bytes:
+                raise rules.too_large("response", self._limits.response_bytes)
+            yield chunk
+
+
+class _Capped:
+    """A request body that ends the request when it grows beyond the limit."""
+
+    def __init__(self, body: AsyncIterator[bytes], limit: int) -> None:
+        self._body = body
+        self._limit = limit
+        self.exceeded = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._body:
+            size += len(chunk)
+            if size > self._limit:
+                self.exceeded = True
+                raise rules.too_large("request", self._limit)
+            yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    connection: Connection
+    session: aiohttp.ClientSession
+    token: str | None
+    checked_at: float
+
+
+class ServiceProxy:
+    """Forwards requests on the running event loop; one a process. Close it with `aclose`."""
+
+    def __init__(self, client: ClusterClient, *, limits: Limits | None = None) -> None:
+        self._client = client
+        self._limits = limits or Limits()
+        self._opened: _Opened | None = None
+        self._refused: Connection | None = None
+        self._direct: aiohttp.ClientSession | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._opening = asyncio.Lock()
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        for task in tuple(self._retiring):
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        for session in (self._direct, self._opened.session if self._opened else None):
+            if session is not None:
+                await session.close()
+        self._direct = self._opened = None
+
+    @asynccontextmanager
+    async def forward(
+        self,
+        target: Target,
+        *,
+        method: str,
+        path: str,
+        query: str = "",
+        headers: Iterable[tuple[str, str]] = (),
+        body: Body = None,
+        limits: Limits | None = None,
+    ) -> AsyncIterator[Upstream]:
+        """Sends the request and gives the answer as soon as its headers are there.
+
+        `path` is the caller's, raw and percent-encoded, and begins with a slash. Raises ProxyFailed with the
+        status for the caller if the service gave no answer; whatever status the service gave is an answer.
+        Nothing is repeated. Through the API server the body of an HTML answer has its links rewritten by that
+        server.
+        """
+        allowed = limits or self._limits
+        verb, tail = rules.safe_method(method), rules.safe_path(path, query)
+        options = _request_options(tuple(headers), body, allowed)
+        capped = options["data"] if isinstance(options["data"], _Capped) else None
+        try:
+            response = await self._send(target, verb, tail, options)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if capped is not None and capped.exceeded:
+                raise rules.too_large("request", allowed.request_bytes) from error
+            raise _failure(error) from error
+        try:
+            yield await self._answer(response, allowed, direct=self._is_direct(target))
+        finally:
+            response.close()
+
+    def _is_direct(self, target: Target) -> bool:
+        return self._client.source == IN_CLUSTER and isinstance(target.port, int)
+
+    async def _send(
+        self, target: Target, method: str, tail: str, options: dict[str, Any]
+    ) -> aiohttp.ClientResponse:
+        if self._is_direct(target):
+            if self._direct is None:
+                self._direct = _session(None)
+            url = URL(target.direct_prefix + tail, encoded=True)
+            return await self._direct.request(method, url, **options)
+        opened = await self._current()
+        loaded = opened.connection.configuration
+        if opened.token:
+            options["headers"] = (*options["headers"], ("Authorization", opened.token))
+        url = URL(opened.connection.host + target.proxy_prefix + tail, encoded=True)
+        return await opened.session.request(
+            method, url, proxy=loaded.proxy, server_hostname=loaded.tls_server_name, **options
+        )
+
+    async def _answer(self, response: aiohttp.ClientResponse, limits: Limits, *, direct: bool) -> Upstream:
+        if (response.content_length or 0) > limits.response_bytes:
+            raise rules.too_large("response", limits.response_bytes)
+        first = b""
+        if not direct and response.status >= 400 and response.content_type == "application/json":
+            try:
+                while len(first) <= _LARGEST_STATUS and (chunk := await response.content.readany()):
+                    first += chunk
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise _failure(error) from error
+            _raise_if_status(first, self._note_refused)
+        return Upstream(response, first, limits)
+
+    def _note_refused(self) -> None:
+        if self._opened is not None:
+            self._refused = self._opened.connection
+
+    async def _current(self) -> _Opened:
+        opened = self._opened
+        now = time.monotonic()
+        if opened and self._refused is None and now - opened.checked_at < _CREDENTIALS_SECONDS:
+            return opened
+        async with self._opening:
+            refused, self._refused = self._refused, None
+            try:
+                connection, token = await asyncio.to_thread(_credentials, self._client, refused)
+            except ClusterUnavailable as error:
+                raise ProxyFailed(error.message, status=503, reason="cluster-unavailable") from error
+            previous = self._opened
+            if previous and previous.connection is connection:
+                self._opened = _Opened(connection, previous.session, token, now)
+            else:
+                self._opened = _Opened(connection, _session(connection), token, now)
+                if previous:
+                    self._retire(previous.session)
+            return self._opened
+
+    def _retire(self, session: aiohttp.ClientSession) -> None:
+        """Closes a session when whatever is still under way on it has had its time."""
+
+        async def later() -> None:
+            try:
+                await asyncio.sleep(self._limits.total_seconds)
+            finally:
+                await session.close()
+
+        task = asyncio.create_task(later())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+
+def invoke(
+    client: ClusterClient,
+    target: Target,
+    *,
+    method: str,
+    path: str,
+    query: str = "",
+    headers: Iterable[tuple[str, str]] = (),
+    body: bytes | None = None,
+    limits: Limits | None = None,
+) -> Invocation:
+    """One request to a service through the API server, with its whole answer, cut at the limit.
+
+    Raises ProxyFailed as `ServiceProxy.forward` does. The duration counts from sending to the last byte read.
+    """
+    allowed = limits or Limits(response_bytes=2**20, total_seconds=30.0)
+    verb, tail = rules.safe_method(method), rules.safe_path(path, query)
+    if body is not None and len(body) > allowed.request_bytes:
+        raise rules.too_large("request", allowed.request_bytes)
+    sent = dict(rules.request_headers(headers))
+    began = time.monotonic()
+    try:
+        with client.exchange(
+            verb,
+            target.proxy_prefix + tail,
+            headers=sent,
+            body=body,
+            timeout=(allowed.connect_seconds, allowed.total_seconds),
+        ) as response:
+            answer, truncated = _read(response, allowed, began)
+            if response.status >= 400 and not truncated:
+                _raise_if_status(answer, client.renew)
+            return Invocation(
+                status=response.status,
+                headers=rules.response_headers(response.headers.items()),
+                body=answer,
+                truncated=truncated,
+                duration_seconds=time.monotonic() - began,
+            )
+    except ClusterUnavailable as error:
+        if isinstance(error.__cause__, urllib3.exceptions.ReadTimeoutError):
+            raise _timed_out() from error
+        raise ProxyFailed(error.message, status=503, reason="cluster-unavailable") from error
+
+
+def _read(response: urllib3.BaseHTTPResponse, limits: Limits, began: float) -> tuple[bytes, bool]:
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for chunk in response.stream(_CHUNK):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limits.response_bytes:
+                return b"".join(parts)[: limits.response_bytes], True
+            if time.monotonic() - began > limits.total_seconds:
+                raise _timed_out()
+    except urllib3.exceptions.TimeoutError as error:
+        raise _timed_out() from error
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise _broken(error) from error
+    return b"".join(parts), False
+
+
+def _request_options(headers: Headers, body: Body, limits: Limits) -> dict[str, Any]:
+    length = len(body) if isinstance(body, bytes) else rules.declared_length(headers)
+    if length is not None and length > limits.request_bytes:
+        raise rules.too_large("request", limits.request_bytes)
+    sent = rules.request_headers(headers)
+    data: Any = body
+    if body is not None and not isinstance(body, bytes):
+        data = _Capped(body, limits.request_bytes)
+        # Many small servers cannot read a chunked body, so a known length is kept.
+        if length is not None:
+            sent = (*sent, ("Content-Length", str(length)))
+    return {
+        "headers": sent,
+        "data": data,
+        "allow_redirects": False,
+        "timeout": aiohttp.ClientTimeout(total=limits.total_seconds, sock_connect=limits.connect_seconds),
+    }
+
+
+def _session(connection: Connection | None) -> aiohttp.ClientSession:
+    context = connection.ssl_context() if connection else None
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=context if context is not None else True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+    )
+
+
+def _credentials(client: ClusterClient, refused: Connection | None) -> tuple[Connection, str | None]:
+    connection = client.connection(refused=refused)
+    return connection, connection.authorization()
+
+
+def _raise_if_status(body: bytes, on_unauthorized: Callable[[], None]) -> None:
+    if len(body) > _LARGEST_STATUS:
+        return
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return
+    if rules.is_status(document):
+        if document.get("code") == 401:
+            on_unauthorized()
+        raise rules.status_failure(document)
+
+
+def _failure(error: Exception) -> ProxyFailed:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+        return _timed_out()
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return ProxyFailed("the service could not be reached", status=503, reason="unreachable")
+    return _broken(error)
+
+
+def _timed_out() -> ProxyFailed:
+    return ProxyFailed("the service did not answer in time", status=504, reason="timeout")
+
+
+def _broken(error: Exception) -> ProxyFailed:
+    return ProxyFailed(
+        f"the service's answer broke off ({type(error).__name__})", status=502, reason="broken"
+    )

@@ -1,0 +1,239 @@
+"""The choke point: every synchronous request to the cluster passes `Transport._request`, and nothing else
+sends one.
+
+Nothing here logs a body, a header or a token.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import urllib3
+
+from cluster.config import Connection, open_connection
+from cluster.errors import ClusterError, ClusterUnavailable, error_of
+from cluster.labels import MANAGER
+
+Query = Mapping[str, str | int | None]
+Timeout = tuple[float, float]
+
+DEFAULT_TIMEOUT: Final[Timeout] = (5.0, 30.0)
+JSON: Final = "application/json"
+_STREAM_CHUNK: Final = 64 * 1024
+_READING: Final = frozenset({"GET", "HEAD"})
+
+
+class Transport:
+    """A connection to one cluster, opened late, shared by threads, renewed when it must be."""
+
+    def __init__(self, source: str, *, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+        self.source = source
+        self._timeout = timeout
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    # -- connection ---------------------------------------------------------------------------------------------
+
+    def connection(self, *, refused: Connection | None = None) -> Connection:
+        """The connection in use, opened anew if its kubeconfig changed or if it is the one that was
+        `refused`.
+        """
+        current = self._connection
+        if current is not None and current is not refused and current.is_current():
+            return current
+        with self._lock:
+            current = self._connection
+            if current is None or current is refused or not current.is_current():
+                self._connection = open_connection(self.source)
+                if current is not None:
+                    current.pool.clear()
+            assert self._connection is not None  # noqa: S101 - for the type checker
+            return self._connection
+
+    def close(self) -> None:
+        """Lets go of idle connections; the next call opens anew."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.pool.clear()
+            self._connection = None
+
+    # -- the choke point ----------------------------------------------------------------------------------------
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        timeout: Timeout | None = None,
+        stream: bool = False,
+        headers: Mapping[str, str] | None = None,
+        check: bool = True,
+    ) -> urllib3.BaseHTTPResponse:
+        """Sends one request: nothing else in this class touches the network.
+
+        `body` is bytes, or what becomes JSON. With `stream` the body is left to be read, and the caller
+        releases the connection. `timeout` is (to connect, between two reads) in seconds. With `check=False`
+        every status is an answer.
+        """
+        given = [(key, str(value)) for key, value in (query or {}).items() if value is not None]
+        url = f"{path}?{urlencode(given)}" if given else path
+        sent = {"Accept": JSON, "User-Agent": MANAGER, **(headers or {})}
+        payload = body if isinstance(body, bytes | None) else json.dumps(body, separators=(",", ":")).encode()
+        if payload is not None:
+            sent["Content-Type"] = content_type
+        timeout = timeout or self._timeout
+        connection = self.connection()
+        response = self._send(connection, method, url, sent, payload, timeout, stream=stream)
+        if response.status == 401 and check:
+            response.drain_conn()
+            connection = self.connection(refused=connection)
+            response = self._send(connection, method, url, sent, payload, timeout, stream=stream)
+        if response.status >= 400 and check:
+            raise self._refusal(response, method)
+        return response
+
+    def _send(
+        self,
+        connection: Connection,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        payload: bytes | None,
+        timeout: Timeout,
+        *,
+        stream: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        reading = method in _READING
+        token = connection.authorization()
+        if token:
+            headers = {**headers, "Authorization": token}
+        # A kept connection may have been closed by the server at this moment: one repeat for reads only.
+        for last in (not reading, True):
+            try:
+                return connection.pool.request(
+                    method,
+                    connection.host + url,
+                    body=payload,
+                    headers=headers,
+                    timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+                    preload_content=not stream,
+                    decode_content=not stream,
+                )
+            except urllib3.exceptions.ProtocolError as error:
+                if last:
+                    raise _unavailable(connection, error, changing=not reading) from error
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise _unavailable(connection, error, changing=not reading) from error
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def exchange(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout: Timeout
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Any request with any answer, whose body is left to be read; for the service proxy. `url` is
+        quoted.
+        """
+        others = {name.title(): value for name, value in headers.items()}
+        content_type = others.pop("Content-Type", "")
+        response = self._request(
+            method,
+            url,
+            headers=others,
+            body=body,
+            content_type=content_type or "application/octet-stream",
+            timeout=timeout,
+            stream=True,
+            check=False,
+        )
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def renew(self) -> None:
+        """Opens the connection anew: for a caller to whom the server said that its credentials are not
+        accepted.
+        """
+        self.connection(refused=self._connection)
+
+    def _refusal(self, response: urllib3.BaseHTTPResponse, method: str) -> ClusterError:
+        try:
+            raw = response.data
+        except urllib3.exceptions.HTTPError:
+            raw = b""
+        return error_of(
+            status=response.status,
+            document=_status_document(raw),
+            retry_after=_seconds(response.headers.get("Retry-After")),
+            changing=method not in _READING,
+        )
+
+    def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        response = self._request(method, path, **options)
+        try:
+            document = json.loads(response.data)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise ClusterUnavailable(
+                f"the cluster's answer to {method} {path} is not a JSON object",
+                outcome_unknown=method != "GET",
+            )
+        return document
+
+    @contextmanager
+    def stream(
+        self, path: str, *, query: Query | None = None, timeout: Timeout | None = None
+    ) -> Iterator[Iterator[bytes]]:
+        """A GET whose body is read as it comes; leaving the block closes the connection.
+
+        The iterator ends where the server ends the body, and raises ClusterUnavailable if the connection
+        breaks or is silent for longer than the read timeout.
+        """
+        response = self._request("GET", path, query=query, timeout=timeout, stream=True)
+        try:
+            yield _chunks(response)
+        finally:
+            response.close()
+
+
+def _chunks(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    try:
+        yield from response.stream(_STREAM_CHUNK)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise ClusterUnavailable(f"the stream from the cluster broke: {type(error).__name__}") from error
+
+
+def _unavailable(connection: Connection, error: Exception, *, changing: bool) -> ClusterUnavailable:
+    # urllib3 counts a refused connection among the timeouts.
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)
+    unsent = refused or isinstance(error, urllib3.exceptions.ConnectTimeoutError)
+    late = isinstance(error, urllib3.exceptions.TimeoutError) and not refused
+    said = "did not answer in time" if late else "cannot be reached"
+    if isinstance(error, urllib3.exceptions.SSLError):
+        said = "is not trusted, see certificate-authority in the kubeconfig"
+    return ClusterUnavailable(
+        f"the cluster at {connection.host} {said} ({type(error).__name__})",
+        outcome_unknown=changing and not unsent,
+    )
+
+
+def _status_document(raw: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        text = raw[:300].decode(errors="replace").strip()
+        return {"message": text} if text else {}
+    return document if isinstance(document, dict) else {}
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isascii() and text.isdigit() else None

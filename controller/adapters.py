@@ -1,0 +1,66 @@
+"""What the controller needs to know of a kind of workload. A new kind is a new app that registers one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from cluster.kinds import ResourceKind
+from controller.observation import Observation
+from controller.podspec import ManifestSet
+from quotas.policy import Demand
+from workloads.models import Workload
+from workloads.placement import Placement
+
+
+class WorkloadAdapter(Protocol):
+    """Translates one kind of workload; every method is free of side effects and of cluster calls."""
+
+    kind: str
+    """`Workload.kind` of this adapter's rows, and the value of the kind label."""
+    noun: str
+    """What people call it in a sentence."""
+    primary: ResourceKind
+    """Kind of the one object that owns all others."""
+    ends: bool
+    """Whether it finishes by itself; what does not is made anew when somebody deletes its object."""
+
+    def demand(self, workload: Workload) -> Demand:
+        """What the workload asks of its quota."""
+        ...
+
+    def object_name(self, workload: Workload, *, attempt: int) -> str:
+        """Deterministic name of the primary object, so that a repeated create meets the first one."""
+        ...
+
+    def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
+        """The objects to be; the primary first, the others owned by it."""
+        ...
+
+    def observe(
+        self,
+        primary: Mapping[str, Any] | None,
+        pods: Sequence[Mapping[str, Any]],
+        events: Sequence[Mapping[str, Any]],
+    ) -> Observation:
+        """What the raw objects mean."""
+        ...
+
+
+_registry: dict[str, WorkloadAdapter] = {}
+
+
+def register(adapter: WorkloadAdapter) -> None:
+    """Called from the `ready` of the app that owns the kind."""
+    if adapter.kind in _registry and type(_registry[adapter.kind]) is not type(adapter):
+        raise ValueError(f"Two adapters want the kind {adapter.kind}.")
+    _registry[adapter.kind] = adapter
+
+
+def adapter_for(kind: str) -> WorkloadAdapter:
+    """The adapter of a kind; KeyError for one that no installed app owns."""
+    return _registry[kind]
+
+
+def adapters() -> list[WorkloadAdapter]:
+    return list(_registry.values())

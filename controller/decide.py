@@ -1,0 +1,273 @@
+"""What to do next about one workload: a pure function of its row, what was observed, and the time.
+
+This is the only place of the controller that has ifs about policy. The shell in `reconcile` carries a Plan out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from controller.observation import Observation, Stage
+from workloads.states import REASONS, Desired, Phase, Reason
+
+RESYNC_SECONDS = 300
+SOON_SECONDS = 2
+INTERRUPTIONS_MAX = 10
+RELEASING_INTERRUPTIONS = frozenset({Reason.SPOT_RECLAIMED, Reason.PREEMPTED})
+
+STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
+    Stage.CREATING: (Phase.ADMITTED, Reason.CREATING),
+    Stage.SCHEDULING: (Phase.ADMITTED, Reason.SCHEDULING),
+    Stage.PULLING: (Phase.STARTING, Reason.PULLING),
+    Stage.INITIALIZING: (Phase.STARTING, Reason.INITIALIZING),
+    Stage.LOADING: (Phase.STARTING, Reason.LOADING),
+    Stage.RUNNING: (Phase.RUNNING, Reason.PROGRESSING),
+    Stage.READY: (Phase.RUNNING, Reason.READY),
+    Stage.DEGRADED: (Phase.RUNNING, Reason.DEGRADED),
+    Stage.UPDATING: (Phase.RUNNING, Reason.UPDATING),
+}
+
+
+class Action(StrEnum):
+    ADMIT = "admit"
+    CREATE = "create"
+    APPLY = "apply"
+    DELETE = "delete"
+    END_ATTEMPT = "end-attempt"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The platform's settings that a decision depends on, in seconds."""
+
+    grace: int
+    schedule_deadline: int
+    image_pull_deadline: int
+
+
+@dataclass(frozen=True)
+class AttemptFacts:
+    number: int
+    created_at: datetime
+    started_at: datetime | None
+    confirmed: bool
+    """Whether all its objects are known to have been made."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The row, frozen."""
+
+    noun: str
+    ends: bool
+    phase: Phase
+    reason: Reason
+    message: str
+    since: datetime
+    desired: Desired
+    stopping_to: Phase | None
+    stale_generation: bool
+    attempt: AttemptFacts | None
+    retries_used: int
+    max_retries: int
+    interruptions: int
+    used_seconds: int
+    time_limit_seconds: int | None
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Actions in order, then the move. `retry` and `interruption` say which counter the ended attempt uses."""
+
+    to: Phase
+    reason: Reason
+    message: str
+    actions: tuple[Action, ...] = ()
+    stopping_to: Phase | None = None
+    next_in_seconds: float | None = RESYNC_SECONDS
+    retry: bool = False
+    interruption: bool = False
+
+
+def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> Plan:
+    """The next Plan; `observed` is None only for phases in which nothing of the workload is in the cluster."""
+    if observed is None:
+        return _outside(snapshot)
+    if snapshot.phase is Phase.STOPPING:
+        return _stopping(snapshot, observed)
+    if snapshot.desired is not Desired.RUN:
+        target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
+        word = "suspend" if target is Phase.SUSPENDED else "cancel"
+        return _stop(Reason.USER_REQUESTED, f"Asked to {word} this {snapshot.noun}.", to=target)
+    if snapshot.attempt is None or not snapshot.attempt.confirmed:
+        message = snapshot.message or f"Making the objects of this {snapshot.noun}."
+        reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
+        return Plan(Phase.ADMITTED, reason, message, (Action.CREATE,), next_in_seconds=SOON_SECONDS)
+    return _live(snapshot, snapshot.attempt, observed, now)
+
+
+def _outside(snapshot: Snapshot) -> Plan:
+    if snapshot.desired is Desired.CANCEL:
+        return Plan(
+            Phase.CANCELLED, Reason.USER_REQUESTED, "Cancelled before it started.", next_in_seconds=None
+        )
+    if snapshot.phase is Phase.SUSPENDED:
+        if snapshot.desired is Desired.RUN:
+            return Plan(Phase.QUEUED, Reason.PENDING_EVALUATION, "Resumed.", next_in_seconds=0)
+        return Plan(Phase.SUSPENDED, snapshot.reason, snapshot.message, next_in_seconds=None)
+    if snapshot.desired is Desired.SUSPEND:
+        return Plan(Phase.SUSPENDED, Reason.USER_REQUESTED, "Suspended while queued.", next_in_seconds=None)
+    return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, (Action.ADMIT,))
+
+
+def _stop(reason: Reason, message: str, *, to: Phase) -> Plan:
+    return Plan(
+        Phase.STOPPING, reason, message, (Action.DELETE,), stopping_to=to, next_in_seconds=SOON_SECONDS
+    )
+
+
+def _stopping(snapshot: Snapshot, observed: Observation) -> Plan:
+    if observed.stage == Stage.SUCCEEDED and observed.pods_alive == 0 and snapshot.ends:
+        return _finished(Phase.SUCCEEDED, Reason.COMPLETED, "It finished before the stop reached it.")
+    if observed.exists or observed.pods_alive:
+        message = snapshot.message
+        return Plan(Phase.STOPPING, snapshot.reason, message, (Action.DELETE,), next_in_seconds=SOON_SECONDS)
+    target = snapshot.stopping_to or Phase.CANCELLED
+    if target is Phase.ADMITTED and snapshot.desired is Desired.RUN:
+        return _again(snapshot.reason, snapshot.message, counted=True)
+    if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED}:
+        # Somebody changed their mind while it was being taken down.
+        target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
+        return _finished(target, Reason.USER_REQUESTED, snapshot.message)
+    actions = (Action.END_ATTEMPT, Action.RELEASE)
+    if target is Phase.QUEUED:
+        wait = snapshot.limits.schedule_deadline if snapshot.reason is Reason.BACKOFF_WAITING else 0
+        return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=wait)
+    return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=None)
+
+
+def _finished(to: Phase, reason: Reason, message: str) -> Plan:
+    return Plan(to, reason, message, (Action.END_ATTEMPT, Action.RELEASE), next_in_seconds=None)
+
+
+def _live(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan:
+    if not observed.exists:
+        return _absent(snapshot, observed)
+    if observed.final:
+        return _ended(snapshot, observed)
+    if observed.interruption and snapshot.ends:
+        return _leave(snapshot, observed)
+    overdue = _overdue(snapshot, attempt, observed, now)
+    if overdue is not None:
+        return overdue
+    return _progress(snapshot, attempt, observed, now)
+
+
+def _absent(snapshot: Snapshot, observed: Observation) -> Plan:
+    if observed.pods_alive:
+        return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
+    if snapshot.ends:
+        message = "Somebody else deleted its object in the cluster."
+        return _finished(Phase.FAILED, Reason.DELETED_EXTERNALLY, message)
+    message = "Its object was deleted in the cluster; making it again."
+    return Plan(Phase.ADMITTED, Reason.CREATING, message, (Action.APPLY,), next_in_seconds=SOON_SECONDS)
+
+
+def _ended(snapshot: Snapshot, observed: Observation) -> Plan:
+    if observed.pods_alive:
+        return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
+    if observed.stage is Stage.SUCCEEDED:
+        return _finished(Phase.SUCCEEDED, Reason.COMPLETED, observed.message or "Completed.")
+    if observed.interruption:
+        return _interrupted(snapshot, observed)
+    if observed.retryable and snapshot.retries_used < snapshot.max_retries:
+        left = snapshot.max_retries - snapshot.retries_used - 1
+        return _again(Reason.RESTARTING, f"{observed.message} Trying again; {left} retries left.")
+    return _finished(Phase.FAILED, observed.reason, observed.message)
+
+
+def _interrupted(snapshot: Snapshot, observed: Observation) -> Plan:
+    """Not the user's fault, so no retry is used up; but nothing is interrupted for ever either."""
+    if snapshot.interruptions >= INTERRUPTIONS_MAX:
+        message = f"Interrupted {snapshot.interruptions + 1} times. {observed.message}"
+        return _finished(Phase.FAILED, Reason.NODE_LOST, message)
+    if observed.cause in RELEASING_INTERRUPTIONS:
+        return _leave(snapshot, observed)
+    return _again(Reason.NODE_LOST, observed.message, interruption=True)
+
+
+def _leave(snapshot: Snapshot, observed: Observation) -> Plan:
+    """Take it off a node that is lost or being taken away: a Job on a dead node would never fail by itself.
+
+    Whether it keeps its claim depends on whether the capacity is still the team's.
+    """
+    cause = observed.cause or Reason.NODE_LOST
+    if snapshot.interruptions >= INTERRUPTIONS_MAX:
+        return _stop(Reason.NODE_LOST, observed.message, to=Phase.FAILED)
+    target = Phase.QUEUED if cause in RELEASING_INTERRUPTIONS else Phase.ADMITTED
+    return replace(_stop(cause, observed.message, to=target), interruption=True)
+
+
+def _again(reason: Reason, message: str, *, interruption: bool = False, counted: bool = False) -> Plan:
+    """The next attempt, on the same claim. `counted`: what ended this one is in a counter already."""
+    return Plan(
+        Phase.ADMITTED,
+        reason,
+        message,
+        (Action.END_ATTEMPT,),
+        next_in_seconds=0,
+        retry=not interruption and not counted,
+        interruption=interruption,
+    )
+
+
+def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan | None:
+    limit = snapshot.time_limit_seconds
+    if snapshot.ends and limit is not None and used_seconds(snapshot, now) >= limit:
+        message = f"It used its time limit of {limit} seconds."
+        return _stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
+    failing = observed.reason == Reason.IMAGE_PULL_FAILED and snapshot.reason is Reason.IMAGE_PULL_FAILED
+    if failing and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline):
+        return _stop(Reason.IMAGE_PULL_FAILED, observed.message, to=Phase.FAILED)
+    waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and observed.ready_replicas == 0
+    if waiting and snapshot.phase is Phase.ADMITTED:
+        age = now - max(attempt.created_at, snapshot.since)
+        if age >= timedelta(seconds=snapshot.limits.schedule_deadline):
+            message = (
+                f"No node took it within {snapshot.limits.schedule_deadline} seconds. {observed.message}"
+            )
+            return _stop(Reason.BACKOFF_WAITING, message, to=Phase.QUEUED)
+    return None
+
+
+def used_seconds(snapshot: Snapshot, now: datetime) -> int:
+    """Seconds of Starting and Running over all attempts."""
+    attempt = snapshot.attempt
+    if attempt is None or attempt.started_at is None:
+        return snapshot.used_seconds
+    return snapshot.used_seconds + max(0, int((now - attempt.started_at).total_seconds()))
+
+
+def _progress(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan:
+    phase, reason = STAGE_PHASE[observed.stage]
+    if observed.reason in REASONS[phase]:
+        reason = observed.reason
+    actions = (Action.APPLY,) if snapshot.stale_generation else ()
+    return Plan(
+        phase, reason, observed.message, actions, next_in_seconds=_next_look(snapshot, attempt, phase, now)
+    )
+
+
+def _next_look(snapshot: Snapshot, attempt: AttemptFacts, phase: Phase, now: datetime) -> float:
+    waits = [float(RESYNC_SECONDS)]
+    if snapshot.ends and snapshot.time_limit_seconds is not None and attempt.started_at is not None:
+        waits.append(snapshot.time_limit_seconds - used_seconds(snapshot, now))
+    if phase is Phase.ADMITTED:
+        waits.append(snapshot.limits.schedule_deadline)
+    if phase is Phase.STARTING:
+        waits.append(snapshot.limits.image_pull_deadline)
+    return max(1.0, min(waits))

@@ -1,0 +1,209 @@
+"""The REST views that every kind of workload has. An app subclasses them with its kind and its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from typing_extensions import override
+
+from controller import output, services
+from controller.adapters import adapter_for
+from controller.answers import describe, describe_cost, describe_waiting
+from controller.placements import placement_of
+from costs.queries import cost_lines, cost_of
+from foundation import clock
+from foundation.errors import NotFound
+from foundation.http.filters import choice, text, uuid
+from foundation.http.idempotency import idempotent
+from foundation.money import as_json
+from teams.actors import actor_of
+from teams.permissions import visible_teams
+from teams.rest import PortalView
+from workloads.models import Workload
+from workloads.states import Phase, Priority
+
+LIST_FILTERS = {
+    "team": text("team__slug", many=True, description="Team slugs."),
+    "phase": choice([phase.value for phase in Phase], "phase", many=True),
+    "reason": text("reason", many=True),
+    "name": text("name"),
+    "owner": text("owner__username"),
+    "flavor": text("flavor__name", many=True),
+    "capacity": text("capacity_type"),
+    "priority": choice([priority.value for priority in Priority], "priority", many=True),
+    "id": uuid("public_id"),
+}
+
+
+class OfKind(PortalView):
+    """Which workloads a view is about, and who may know of them."""
+
+    kind: ClassVar[str]
+    noun: ClassVar[str]
+
+    def visible(self, user: Any) -> QuerySet[Workload]:
+        rows = Workload.objects.filter(kind=self.kind, team__in=visible_teams(user))
+        return rows.select_related("team", "owner", "flavor").prefetch_related("attempts")
+
+    def find(self, user: Any, public_id: UUID) -> Workload:
+        """The workload, or NotFound, which is also what a stranger is told."""
+        workload = self.visible(user).filter(public_id=public_id).first()
+        if workload is None:
+            raise NotFound(f"There is no such {self.noun}.")
+        return workload
+
+    def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
+        """The specs of the workloads, by their keys."""
+        raise NotImplementedError
+
+    def answer(self, workloads: Sequence[Workload], *, now: datetime) -> list[dict[str, Any]]:
+        shapes = describe(workloads, specs=self.specs(workloads), now=now)
+        return list(output.WorkloadSerializer(shapes, many=True).data)
+
+
+class WorkloadListView(OfKind):
+    """GET lists what the caller may see, newest first."""
+
+    filters = LIST_FILTERS
+    ordering_fields: ClassVar[dict[str, str]] = {
+        "created_at": "created_at",
+        "finished_at": "finished_at",
+        "name": "name",
+    }
+    ordering = "-created_at"
+    serializer_class = output.WorkloadSerializer
+
+    @override
+    def get_queryset(self) -> QuerySet[Workload]:
+        return self.visible(self.request.user)
+
+    def list_page(self) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(self.answer(page or [], now=clock.now()))
+
+
+class WorkloadDetailView(OfKind):
+    @extend_schema(responses=output.WorkloadSerializer)
+    def get(self, request: Any, public_id: UUID) -> Response:
+        return Response(self.answer([self.find(request.user, public_id)], now=clock.now())[0])
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Any, public_id: UUID) -> Response:
+        """Cancel: its pods get their grace period, then its objects are deleted."""
+        workload = self.find(request.user, public_id)
+        services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
+        return Response(status=204)
+
+
+class _CommandView(OfKind):
+    """POST asks for something; the answer is the workload, in which the wish shows before it is fulfilled."""
+
+    @extend_schema(request=None, responses={202: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any, public_id: UUID) -> Response:
+        workload = self.find(request.user, public_id)
+        self.command(workload, request)
+        return Response(self.answer([self.find(request.user, public_id)], now=clock.now())[0], status=202)
+
+    def command(self, workload: Workload, request: Any) -> None:
+        raise NotImplementedError
+
+
+class WorkloadCancelView(_CommandView):
+    @override
+    def command(self, workload: Workload, request: Any) -> None:
+        services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
+
+
+class WorkloadSuspendView(_CommandView):
+    @override
+    def command(self, workload: Workload, request: Any) -> None:
+        services.suspend(workload=workload, actor=actor_of(request), now=clock.now())
+
+
+class WorkloadResumeView(_CommandView):
+    @override
+    def command(self, workload: Workload, request: Any) -> None:
+        services.resume(workload=workload, actor=actor_of(request), now=clock.now())
+
+
+class WorkloadEventsView(OfKind):
+    """Every move of the phase and change of its reason, newest first."""
+
+    serializer_class = output.EventSerializer
+    ordering = "-id"
+
+    @extend_schema(responses=output.EventSerializer(many=True))
+    def get(self, request: Any, public_id: UUID) -> Response:
+        workload = self.find(request.user, public_id)
+        return self.page(workload.events.all())
+
+
+class WorkloadPodsView(OfKind):
+    """Every pod there ever was, oldest first, as the API server last described it."""
+
+    serializer_class = output.PodSerializer
+    ordering = "id"
+
+    @extend_schema(responses=output.PodSerializer(many=True))
+    def get(self, request: Any, public_id: UUID) -> Response:
+        workload = self.find(request.user, public_id)
+        return self.page(workload.pods.all())
+
+
+class WorkloadManifestsView(OfKind):
+    """The objects that the portal makes for it, without the Secret of its token."""
+
+    @extend_schema(responses=output.ManifestsSerializer)
+    def get(self, request: Any, public_id: UUID) -> Response:
+        return Response({"manifests": manifests_of(self.find(request.user, public_id))})
+
+
+class WorkloadWaitingView(OfKind):
+    @extend_schema(responses=output.WaitingSerializer)
+    def get(self, request: Any, public_id: UUID) -> Response:
+        now = clock.now()
+        workload = self.find(request.user, public_id)
+        card = describe_waiting(workload, cost=cost_of(workload, now=now), now=now)
+        return Response(output.WaitingSerializer(card).data)
+
+
+class WorkloadCostView(OfKind):
+    @extend_schema(responses=output.CostDetailSerializer)
+    def get(self, request: Any, public_id: UUID) -> Response:
+        now = clock.now()
+        return Response(
+            output.CostDetailSerializer(cost_detail(self.find(request.user, public_id), now=now)).data
+        )
+
+
+def manifests_of(workload: Workload) -> list[dict[str, Any]]:
+    """The manifests of the current attempt, or of the first one to come."""
+    adapter = adapter_for(workload.kind)
+    number = max(workload.attempt_number, 1)
+    name = adapter.object_name(workload, attempt=number)
+    return adapter.manifests(workload, placement_of(workload, object_name=name, attempt=number)).all()
+
+
+def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:
+    """The totals, and a line a pod."""
+    lines = [
+        {
+            "pod_uid": line.pod_uid,
+            "node_name": line.node_name,
+            "flavor": line.flavor_name,
+            "units": line.units,
+            "started_at": line.started_at,
+            "ended_at": line.ended_at,
+            "amount": as_json(line.amount_micro_usd),
+            "settled": line.settled,
+        }
+        for line in cost_lines(workload, now=now)
+    ]
+    return {**describe_cost(cost_of(workload, now=now)), "lines": lines}

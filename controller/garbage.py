@@ -1,0 +1,62 @@
+"""Objects of ended workloads: deleted by UID, after their logs were fetched a last time."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from cluster.client import ClusterClient
+from cluster.errors import ClusterError, ObjectNotFound
+from cluster.kinds import ObjectRef
+from controller import logs
+from controller.adapters import adapters
+from workloads.models import ObjectRecord
+from workloads.observations import record_object
+
+logger = logging.getLogger(__name__)
+
+KEEP_ENDED = timedelta(minutes=10)
+BATCH_MAX = 200
+
+
+def delete_ended(client: ClusterClient, *, now: datetime) -> int:
+    """Delete primaries whose attempt ended a while ago; what they own goes with them. Returns how many."""
+    kinds_of_primaries = {adapter.primary.kind for adapter in adapters()}
+    old = ObjectRecord.objects.filter(
+        gone_at__isnull=True,
+        kind__in=kinds_of_primaries,
+        workload__finished_at__lte=now - KEEP_ENDED,
+    ).select_related("workload__team", "workload__flavor")
+    return sum(_delete(client, record, now) for record in old.order_by("pk")[:BATCH_MAX])
+
+
+def delete_objects(client: ClusterClient, *, workload_id: int, now: datetime) -> int:
+    """Delete the primaries of one ended workload at once. Returns how many."""
+    rows = ObjectRecord.objects.filter(workload_id=workload_id, gone_at__isnull=True)
+    primaries = rows.filter(kind__in={adapter.primary.kind for adapter in adapters()})
+    return sum(_delete(client, record, now) for record in primaries.select_related("workload__team"))
+
+
+def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:
+    ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
+    try:
+        logs.fetch_last(client, record.workload, attempt=record.attempt, now=now)
+        found = client.get(ref)
+        if found["metadata"]["uid"] != record.uid:
+            _mark_gone(record, now)
+            return False
+        client.delete(ref, uid=record.uid, propagation="Background")
+    except ObjectNotFound:
+        _mark_gone(record, now)
+        return False
+    except ClusterError:
+        logger.warning("garbage.kept", exc_info=True, extra={"workload_id": str(record.workload.public_id)})
+        return False
+    record_object(found, workload=record.workload, now=now)
+    return True
+
+
+def _mark_gone(record: ObjectRecord, now: datetime) -> None:
+    ObjectRecord.objects.filter(
+        workload=record.workload_id, attempt=record.attempt, gone_at__isnull=True
+    ).update(gone_at=now)

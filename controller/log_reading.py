@@ -1,0 +1,245 @@
+"""Reading stored logs: chunks merged over pods by time, from a cursor onwards or from the end. Never asks the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from heapq import merge
+from operator import or_
+from typing import Final, NamedTuple
+
+from django.db.models import Q, QuerySet
+
+from controller import log_lines
+from controller.log_cursor import Cursor, Position, stream_key
+from controller.log_store import NO_CONTAINER, read_chunk
+from foundation.errors import NotFound
+from foundation.http.query import refuse
+from workloads.models import Attempt, LogChunk, PodRecord, Workload
+
+LINES_MAX: Final = 10_000
+LINES_DEFAULT: Final = 1_000
+PAGE_BYTES_MAX: Final = 2 * 2**20
+TAIL_BYTES_MAX: Final = 8 * 2**20
+ROWS_MAX: Final = 64
+TAIL_ROWS_MAX: Final = 512
+_END: Final = b"~"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line. `continued`: a further piece of the (very long) line before it from the same container."""
+
+    at: datetime
+    pod: str
+    text: str
+    container: str = ""
+    continued: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPage:
+    """Lines, and how to go on.
+
+    `more`: stored lines follow at once. `complete`: the attempt has ended and all of it is stored, so that after
+    `more` is false nothing will follow. `expires_at`: when the oldest stored part will be deleted, None without any.
+    """
+
+    attempt: int
+    lines: list[LogLine]
+    cursor: str
+    more: bool
+    complete: bool
+    expires_at: datetime | None
+    pods: int
+
+
+class _Item(NamedTuple):
+    """A stored line where it lies; ordered by time, then by place."""
+
+    stamp: bytes
+    stream: bytes
+    sequence: int
+    end: int
+    line: bytes
+    chunk: LogChunk
+
+
+def read_lines(
+    workload: Workload,
+    *,
+    attempt: int | None = None,
+    pod: str | None = None,
+    tail: int | None = None,
+    since: datetime | None = None,
+    cursor: str | None = None,
+    limit: int = LINES_DEFAULT,
+) -> LogPage:
+    """Stored lines of one attempt (the newest unless told), of all its pods or of the one named, by time.
+
+    With `cursor` those after it: neither a line twice nor one left out, in whatever order pods are stored. With `tail`
+    the last ones. A page ends after `limit` lines (at most 10,000) or 2 MiB. Raises NotFound for an attempt or pod that
+    there is not, Malformed for a cursor of something else.
+    """
+    place = _place(workload, attempt=attempt, since=since, cursor=cursor)
+    # Before the lines: what is complete now is all in what is read next.
+    pods, complete = _pods(workload, place.attempt, pod)
+    chunks = LogChunk.objects.filter(workload=workload, attempt=place.attempt).exclude(container=NO_CONTAINER)
+    if pod is not None:
+        chunks = chunks.filter(pod_name=pod)
+    limit = max(1, min(limit, LINES_MAX))
+    if tail is not None and cursor is None:
+        items, more = _last(chunks, place, count=min(tail, LINES_MAX)), False
+    else:
+        items, more = _next(chunks, place, limit=limit)
+    oldest = chunks.order_by("first_at").values_list("expires_at", flat=True).first()
+    return LogPage(
+        attempt=place.attempt,
+        lines=[_shown(item) for item in items],
+        cursor=place.encode(),
+        more=more,
+        complete=complete,
+        expires_at=oldest,
+        pods=pods,
+    )
+
+
+def _place(workload: Workload, *, attempt: int | None, since: datetime | None, cursor: str | None) -> Cursor:
+    if cursor is None:
+        return Cursor(attempt=workload.attempt_number if attempt is None else attempt, since=since)
+    place = Cursor.decode(cursor)
+    if attempt is not None and attempt != place.attempt:
+        raise refuse("cursor", f"is of attempt {place.attempt}, not {attempt}.")
+    if since is not None:
+        place.since = since
+    return place
+
+
+def _pods(workload: Workload, number: int, pod: str | None) -> tuple[int, bool]:
+    """How many pods there are to read, and whether all of what they wrote is stored."""
+    attempt = Attempt.objects.filter(workload=workload, number=number).first()
+    if attempt is None and number != workload.attempt_number:
+        raise NotFound(f"There is no attempt {number} of {workload.name}.")
+    records = PodRecord.objects.filter(workload=workload, attempt=number)
+    if pod is not None:
+        records = records.filter(name=pod)
+    uids = set(records.values_list("uid", flat=True))
+    if pod is not None and not uids:
+        raise NotFound(f"Attempt {number} of {workload.name} has no pod {pod}.")
+    if attempt is None or attempt.ended_at is None:
+        return len(uids), attempt is None and workload.is_final
+    whole = LogChunk.objects.filter(workload=workload, attempt=number, container=NO_CONTAINER)
+    return len(uids), uids <= set(whole.values_list("pod_uid", flat=True))
+
+
+def _shown(item: _Item) -> LogLine:
+    return LogLine(
+        at=log_lines.time_of(item.line),
+        pod=item.chunk.pod_name,
+        text=log_lines.text_of(item.line),
+        container=item.chunk.container,
+        continued=log_lines.is_continued(item.line),
+    )
+
+
+# -- onwards ------------------------------------------------------------------------------------------------------
+
+
+def _next(chunks: QuerySet[LogChunk], place: Cursor, *, limit: int) -> tuple[list[_Item], bool]:
+    """The next lines after `place`, which is moved behind them, and whether more are stored."""
+    rows = _rows_after(chunks, place)
+    # Lines of chunks that are not looked at yet are not older than where the first of them begins.
+    horizon = log_lines.stamp_of(rows[ROWS_MAX].first_at) if len(rows) > ROWS_MAX else _END
+    streams: dict[bytes, list[LogChunk]] = {}
+    for row in sorted(rows[:ROWS_MAX], key=lambda row: row.sequence):
+        streams.setdefault(stream_key(row.pod_uid, row.container), []).append(row)
+    oldest = log_lines.stamp_of(place.since) if place.since else b""
+    items: list[_Item] = []
+    size = 0
+    for item in merge(*(_walk(key, found, place) for key, found in streams.items())):
+        full = len(items) >= limit or (items and size + len(item.line) > PAGE_BYTES_MAX)
+        if full or (items and item.stamp > horizon):
+            return items, True
+        place.positions[item.stream] = (item.sequence, item.end)
+        if item.stamp >= oldest:
+            items.append(item)
+            size += len(item.line)
+    return items, horizon != _END
+
+
+def _rows_after(chunks: QuerySet[LogChunk], place: Cursor) -> list[LogChunk]:
+    """The index rows that hold lines after `place`, the earliest first; one more than are looked at."""
+    wanted: list[Q] = []
+    for pod_uid, container, sequence, size in _ends(chunks):
+        at = place.positions.get(stream_key(pod_uid, container), (0, 0))
+        if at < (sequence, size):
+            wanted.append(Q(pod_uid=pod_uid, container=container, sequence__gte=at[0]))
+    if not wanted:
+        return []
+    rows = chunks.filter(reduce(or_, wanted))
+    if place.since:
+        rows = rows.filter(last_at__gte=place.since)
+    return list(rows.order_by("first_at", "sequence")[: ROWS_MAX + 1])
+
+
+def _ends(chunks: QuerySet[LogChunk]) -> list[tuple[str, str, int, int]]:
+    """The end of each container's log."""
+    newest = chunks.order_by("pod_uid", "container", "-sequence").distinct("pod_uid", "container")
+    return list(newest.values_list("pod_uid", "container", "sequence", "size_bytes"))
+
+
+def _walk(key: bytes, rows: list[LogChunk], place: Cursor) -> Iterator[_Item]:
+    for row in rows:
+        sequence, begin = place.positions.get(key, (0, 0))
+        start = begin if row.sequence == sequence else 0
+        yield from _items(key, row, start=start)
+        # Also past what the file does not hold (any more), so that a reader never stands still.
+        reached = (row.sequence, row.size_bytes)
+        place.positions[key] = max(place.positions.get(key, (0, 0)), reached)
+
+
+def _items(key: bytes, row: LogChunk, *, start: int, stop: int | None = None) -> Iterator[_Item]:
+    end = start
+    for line in log_lines_of(row, start=start, stop=stop):
+        end += len(line) + 1
+        yield _Item(line[: log_lines.STAMP_BYTES], key, row.sequence, end, line, row)
+
+
+def log_lines_of(row: LogChunk, *, start: int, stop: int | None = None) -> list[bytes]:
+    """The stored lines of a chunk between two bytes, both at the beginning of a line."""
+    return read_chunk(row)[start:stop].split(b"\n")[:-1]
+
+
+# -- from the end -------------------------------------------------------------------------------------------------
+
+
+def _last(chunks: QuerySet[LogChunk], place: Cursor, *, count: int) -> list[_Item]:
+    """The last `count` lines; `place` is moved to the end of everything stored."""
+    ends: dict[bytes, Position] = {
+        stream_key(pod_uid, container): (sequence, size)
+        for pod_uid, container, sequence, size in _ends(chunks)
+    }
+    place.positions = ends
+    rows = chunks.filter(last_at__gte=place.since) if place.since else chunks
+    newest = list(rows.order_by("-last_at", "-sequence")[:TAIL_ROWS_MAX]) if count else []
+    found: list[_Item] = []
+    size = 0
+    for index, row in enumerate(newest):
+        key = stream_key(row.pod_uid, row.container)
+        sequence, stop = ends.get(key, (-1, 0))
+        if row.sequence <= sequence:
+            found += _items(key, row, start=0, stop=stop if row.sequence == sequence else row.size_bytes)
+            size += row.size_bytes
+        # A line of an older chunk is not younger than that chunk's end.
+        border = log_lines.stamp_of(newest[index + 1].last_at) if index + 1 < len(newest) else b""
+        if size > TAIL_BYTES_MAX or _count_after(found, border, enough=count) >= count:
+            break
+    oldest = log_lines.stamp_of(place.since) if place.since else b""
+    found = sorted(item for item in found if item.stamp >= oldest)
+    return found[-count:] if count else []
+
+
+def _count_after(items: list[_Item], border: bytes, *, enough: int) -> int:
+    return sum(item.stamp > border for item in items) if len(items) >= enough else 0

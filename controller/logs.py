@@ -1,0 +1,43 @@
+"""Logs of workloads: collected while pods run, kept after they are gone, read from what is stored.
+
+The watcher's `controller.log_collector` follows; this is what the rest of the portal calls.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from cluster.client import ClusterClient
+from controller import log_store
+from controller.log_fetch import fetch_pod
+from controller.log_reading import LINES_MAX, LogLine, LogPage, read_lines
+from controller.log_store import NO_CONTAINER, NOTIFY_CHANNEL, expire
+from workloads.models import LogChunk, PodRecord, Workload
+
+__all__ = ["LINES_MAX", "NOTIFY_CHANNEL", "LogLine", "LogPage", "expire", "fetch_last", "read_lines"]
+
+# The collector of a pod that has just gone may still hold its last lines.
+SETTLE = timedelta(seconds=10)
+
+
+def fetch_last(client: ClusterClient, workload: Workload, *, attempt: int, now: datetime) -> int:
+    """Store what the attempt's pods have written and the store does not have; returns how many lines.
+
+    To be called before its objects are deleted, and when it has ended; may be repeated. Pods that are gone are passed
+    over. Raises ClusterUnavailable if a pod's log could not be read now: its object must be kept.
+    """
+    stored = 0
+    whole = LogChunk.objects.filter(workload=workload, attempt=attempt, container=NO_CONTAINER).values(
+        "pod_uid"
+    )
+    pods = PodRecord.objects.filter(workload=workload, attempt=attempt).exclude(uid__in=whole)
+    keep = log_store.retention()
+    for pod in pods.select_related("workload"):
+        if pod.gone_at is None:
+            fetched = fetch_pod(client, pod, now=now, keep=keep)
+            stored += fetched.stored
+            if fetched.ended and not fetched.gone:
+                log_store.mark_stored(pod, now=now)
+        elif pod.gone_at + SETTLE < now:
+            log_store.mark_stored(pod, now=now)
+    return stored

@@ -1,0 +1,83 @@
+"""The guard rails of a team's namespace, as pure manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.labels import MANAGED_BY, MANAGER, TEAM
+from workloads.states import PRIORITY_VALUE
+
+SERVICE_ACCOUNT = "mlportal-workload"
+QUOTA_NAME = "mlportal-gpus"
+
+Manifest = dict[str, Any]
+
+
+def priority_class(priority: str) -> str:
+    """Name of the cluster's PriorityClass for a portal priority."""
+    return f"mlportal-{priority}"
+
+
+def build_priority_classes() -> list[Manifest]:
+    """One per portal priority; preemption stays with the portal, so the scheduler never does it."""
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": priority_class(priority.value), "labels": {MANAGED_BY: MANAGER}},
+            "value": value,
+            "preemptionPolicy": "Never",
+            "description": f"Portal priority {priority.value}.",
+        }
+        for priority, value in PRIORITY_VALUE.items()
+    ]
+
+
+def build_namespace(*, namespace: str, team_slug: str, pod_security: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": namespace,
+            "labels": {
+                MANAGED_BY: MANAGER,
+                TEAM: team_slug,
+                "pod-security.kubernetes.io/enforce": pod_security,
+                "pod-security.kubernetes.io/warn": "restricted",
+            },
+        },
+    }
+
+
+def build_guard_rails(*, namespace: str, team_slug: str, gpu_limits: Mapping[str, int]) -> list[Manifest]:
+    """ServiceAccount without a token, GPU ResourceQuota per resource name, and network policies.
+
+    The ResourceQuota is the second, coarse fence: it counts names, which several flavors share.
+    """
+    labels = {MANAGED_BY: MANAGER, TEAM: team_slug}
+
+    def named(kind: str, api_version: str, name: str, **body: Any) -> Manifest:
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+    account = named("ServiceAccount", "v1", SERVICE_ACCOUNT, automountServiceAccountToken=False)
+    hard = {f"requests.{resource}": str(limit) for resource, limit in sorted(gpu_limits.items())}
+    quota = named("ResourceQuota", "v1", QUOTA_NAME, spec={"hard": hard})
+    deny = named(
+        "NetworkPolicy",
+        "networking.k8s.io/v1",
+        "mlportal-default-deny",
+        spec={"podSelector": {}, "policyTypes": ["Ingress"]},
+    )
+    endpoints = named(
+        "NetworkPolicy",
+        "networking.k8s.io/v1",
+        "mlportal-endpoint-ingress",
+        spec={
+            "podSelector": {"matchLabels": {"mlportal.dev/kind": "endpoint"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"mlportal.dev/gateway": "true"}}}]}],
+        },
+    )
+    return [account, *([quota] if hard else []), deny, endpoints]

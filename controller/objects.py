@@ -1,0 +1,119 @@
+"""The acting half of a reconcile: makes, updates and deletes the objects of one attempt."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from cluster import kinds
+from cluster.client import ClusterClient, Manifest
+from cluster.kinds import ObjectRef
+from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
+from controller.adapters import WorkloadAdapter
+from controller.placements import placement_of
+from controller.podspec import owned_by
+from controller.run_tokens import digest, run_token
+from foundation.crashpoints import crash_point
+from workloads import services
+from workloads.models import Attempt, Workload
+from workloads.observations import record_object
+from workloads.placement import Placement
+
+__all__ = ["ATTEMPT", "belongs_to", "create_or_update", "delete", "open_attempt", "primary_ref", "warnings"]
+
+
+def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) -> ObjectRef:
+    kind = adapter.primary
+    return ObjectRef(kind.api_version, kind.kind, workload.team.namespace_name, attempt.object_name)
+
+
+def belongs_to(found: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether the object carries the portal's label of this workload; a stranger's of the same name does not."""
+    labels = found["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY) == MANAGER and labels.get(WORKLOAD_ID) == str(workload.public_id)
+
+
+def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
+    """The next attempt's row, written before anything is made, so that a crash leaves a name to look for."""
+    number = workload.attempt_number + 1
+    name = adapter.object_name(workload, attempt=number)
+    with transaction.atomic():
+        services.hold(workload)
+        attempt = services.start_attempt(
+            workload, object_name=name, token_digest=digest(run_token(workload, attempt=number)), now=now
+        )
+    crash_point("attempt-opened")
+    return attempt
+
+
+def create_or_update(
+    client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
+) -> None:
+    """All objects of the attempt, the primary first because it owns the others. Repeating it changes nothing."""
+    placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
+    manifests = adapter.manifests(workload, placement)
+    if adapter.ends:
+        primary = client.create_or_adopt(manifests.primary, workload_id=placement.workload_id)
+    else:
+        primary = _apply_own(client, manifests.primary, placement)
+    crash_point("primary-created")
+    dependants = [
+        *manifests.dependants,
+        build_token_secret(placement, run_token(workload, attempt=attempt.number)),
+    ]
+    made = [primary]
+    for manifest in dependants:
+        made.append(client.apply(owned_by(manifest, primary)))
+        crash_point("dependant-created")
+    with transaction.atomic():
+        services.hold(workload)
+        for found in made:
+            record_object(found, workload=workload, now=now)
+        attempt.object_uid = primary["metadata"]["uid"]
+        attempt.resumed_from = placement.resume_from or ""
+        attempt.save(update_fields=["object_uid", "resumed_from"])
+
+
+def _apply_own(client: ClusterClient, manifest: Manifest, placement: Placement) -> dict[str, Any]:
+    """Create or adopt first: server-side apply alone would take over a stranger's object of the same name."""
+    client.create_or_adopt(manifest, workload_id=placement.workload_id)
+    return client.apply(manifest)
+
+
+def build_token_secret(placement: Placement, token: str) -> Manifest:
+    """Secret with the run's own token; it dies with the attempt's object, which owns it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {
+            "name": placement.run_token_secret,
+            "namespace": placement.namespace,
+            "labels": dict(placement.labels),
+        },
+        "data": {"token": base64.b64encode(token.encode()).decode()},
+    }
+
+
+def delete(client: ClusterClient, primary: Mapping[str, Any]) -> None:
+    """Delete by UID with everything it owns; pods get their own grace period. Repeating it is harmless."""
+    if primary["metadata"].get("deletionTimestamp"):
+        return
+    metadata = primary["metadata"]
+    ref = ObjectRef(primary["apiVersion"], primary["kind"], metadata["namespace"], metadata["name"])
+    client.delete(ref, uid=metadata["uid"], propagation="Foreground")
+
+
+def warnings(client: ClusterClient, primary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Warning events about the primary: why its controller could make no pods (a quota, Pod Security, …)."""
+    metadata = primary["metadata"]
+    listing = client.list(
+        kinds.EVENT,
+        namespace=metadata["namespace"],
+        field_selector=f"involvedObject.uid={metadata['uid']},type=Warning",
+    )
+    return listing.items

@@ -1,0 +1,104 @@
+"""What the cluster shows of one attempt or endpoint: the input of `decide`, made from raw JSON by the adapters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from workloads.states import Reason
+
+
+class Stage(StrEnum):
+    """How far the objects have come."""
+
+    ABSENT = "absent"
+    """The primary object is not there."""
+    CREATING = "creating"
+    """It is there, and has no pod yet."""
+    SCHEDULING = "scheduling"
+    PULLING = "pulling"
+    """On a node; the image is being brought."""
+    INITIALIZING = "initializing"
+    """On a node; volumes, init containers or configuration are not ready."""
+    LOADING = "loading"
+    """An endpoint's container runs and is not ready to serve yet."""
+    RUNNING = "running"
+    READY = "ready"
+    DEGRADED = "degraded"
+    """Fewer replicas serve than wanted; or a run's only pod has been told to go."""
+    UPDATING = "updating"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """One pod. Times are the API's own; those not known are None."""
+
+    uid: str
+    name: str
+    node: str
+    phase: str
+    ready: bool
+    restarts: int
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    """When the first container started."""
+    finished_at: datetime | None
+    """When the last container finished; only of a pod that has ended."""
+    deletion_at: datetime | None
+    exit_code: int | None
+    """Of the container that decided the pod's end, or its last restart."""
+    reason: str
+    """Token for people: a Reason, or Kubernetes' own word where the portal has none."""
+    message: str
+    resource_version: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may still hold its GPUs: it is there and has not ended."""
+        return self.phase not in {"Succeeded", "Failed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at the cluster. It holds no memory: what was seen before is the caller's to compare."""
+
+    stage: Stage
+    reason: Reason
+    message: str
+    """One or two sentences with the server's own words and numbers."""
+    exists: bool = True
+    """Whether the primary object is there, perhaps being deleted."""
+    deleting: bool = False
+    """Whether the primary object has a deletion time."""
+    interruption: bool = False
+    """The attempt has ended, or is ending, through no fault of the user: no retry is used up. It may be set
+    before the stage is `failed`: a pod on a lost node never gets there."""
+    cause: Reason | None = None
+    """Why it is ending, while `interruption` is set and the stage is not `failed` yet."""
+    retryable: bool = False
+    """Whether another attempt may help; always true of an interruption."""
+    blocked: bool = False
+    """The container cannot start until something changes outside it (image, ConfigMap, volume, quota);
+    the caller's deadlines decide how long that is borne."""
+    waiting_since: datetime | None = None
+    """Since when the present wait has lasted, in a stage before `running`."""
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    first_scheduled_at: datetime | None = None
+    pods: tuple[PodFacts, ...] = ()
+    ready_replicas: int = 0
+    desired_replicas: int = 0
+
+    @property
+    def pods_alive(self) -> int:
+        """Pods that may still hold GPUs."""
+        return sum(pod.alive for pod in self.pods)
+
+    @property
+    def final(self) -> bool:
+        """Whether the primary object has ended and will not change any more."""
+        return self.stage in {Stage.SUCCEEDED, Stage.FAILED}

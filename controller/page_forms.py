@@ -1,0 +1,254 @@
+"""The form behind "new run" and "new endpoint": text fields that become the JSON body of REST, and nothing else.
+
+What is right is said by the serializer of REST alone; its errors are brought back to the fields they came from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+from rest_framework.serializers import Serializer
+from typing_extensions import override
+
+from controller.grammar import FILES_BYTES_MAX
+from foundation.errors import FieldProblem, NotAllowed, PortalError
+from foundation.http.problems import flatten
+from teams.models import Team
+from workloads.states import Priority
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+_PRIORITIES = [(each.value, each.value) for each in Priority]
+_CAPACITIES = [("on-demand", "on-demand"), ("spot", "spot: cheaper, may be reclaimed")]
+
+
+def text(label: str, help_text: str = "", *, width: str = "", **attrs: Any) -> forms.CharField:
+    """One line of text; what may stand in it is not said here."""
+    widget = forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "class": width, **attrs})
+    return forms.CharField(label=label, help_text=help_text, required=False, max_length=2000, widget=widget)
+
+
+def lines(label: str, help_text: str = "", *, rows: int = 3, placeholder: str = "") -> forms.CharField:
+    """Several lines, one item each."""
+    attrs = {"rows": rows, "spellcheck": "false", "class": "code", "placeholder": placeholder}
+    return forms.CharField(
+        label=label, help_text=help_text, required=False, strip=False, widget=forms.Textarea(attrs=attrs)
+    )
+
+
+class ContainerForm(forms.Form):
+    """The part that runs and endpoints share. Subclasses say their serializer, and extend `body` and `PATHS`."""
+
+    serializer_class: ClassVar[type[Serializer[Any]]]
+    PATHS: ClassVar[Mapping[str, str]] = {
+        "team": "team",
+        "name": "name",
+        "image": "image",
+        "command": "command",
+        "env": "env",
+        "flavor": "flavor",
+        "capacity": "capacity",
+        "gpus_per_replica": "gpus",
+        "cpu": "cpu",
+        "memory": "memory",
+        "shm": "shm",
+        "volumes": "volumes",
+        "priority": "priority",
+        "labels": "labels",
+        "source": "upload",
+    }
+    """Where in the form a field of the body comes from; the longest prefix of a dotted path counts."""
+
+    token = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    name = text("Name", "Small letters, digits and hyphens.", maxlength=40, placeholder="resnet50")
+    team = forms.ChoiceField(label="Team", required=False)
+    image = text("Image", "Registry, name and tag.", width="wide", placeholder="registry.example.org/train:1.4")
+    command = lines(
+        "Command",
+        "One argument per line. Arguments are never given to a shell: quotes, $ and | mean themselves.",
+        rows=4,
+        placeholder="python\ntrain.py\n--epochs=10",
+    )
+    env = lines("Environment", "One NAME=value per line.", placeholder="EPOCHS=10")
+    flavor = forms.CharField(label="GPU", required=False, max_length=253)
+    capacity = forms.ChoiceField(label="Capacity", choices=_CAPACITIES, required=False)
+    gpus = text("GPUs", "Units of the flavor for each pod.", inputmode="numeric")
+    cpu = text("CPU cores", "Such as 4 or 500m.")
+    memory = text("Memory", "Such as 16Gi.")
+    shm = text("Shared memory", "For data loaders, such as 8Gi. Part of the memory.")
+    priority = forms.ChoiceField(label="Priority", choices=_PRIORITIES, required=False)
+    volumes = lines("Volumes", "One claim:/path per line; add :ro for read-only.", placeholder="datasets:/data:ro")
+    labels = lines("Labels", "One name=value per line.", placeholder="project=vision")
+    upload = forms.FileField(
+        label="Upload files",
+        required=False,
+        help_text="Text files, together at most 1 MiB.",
+        widget=forms.ClearableFileInput,
+    )
+
+    def __init__(self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile] = (), **kwargs: Any):
+        super().__init__(*args, label_suffix="", **kwargs)
+        team = self.fields["team"]
+        # Which team it may be is asked of the permissions, so that a stranger's is told apart from nothing.
+        team.choices = [(each.slug, f"{each.name} ({each.slug})") for each in teams]  # type: ignore[attr-defined]
+        self.teams = {each.slug: each for each in teams}
+        self.files_sent = list(files_sent)
+        self.serializer: Serializer[Any] | None = None
+        self.body: dict[str, Any] = {}
+        self.sources: list[tuple[str, str]] = []
+
+    @property
+    def code_rows(self) -> list[tuple[str, str]]:
+        """The source files so far and one row to fill in."""
+        return [*(self.sources or self.initial.get("sources", [])), ("", "")]
+
+    @property
+    def posted_token(self) -> str:
+        """What tells this form from another one of the same page, so that a second click makes nothing."""
+        return str(self.data.get("token", "")) if self.is_bound else ""
+
+    @property
+    def fresh_token(self) -> str:
+        return self.posted_token or uuid4().hex
+
+    @override
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        self.sources = self._sources()
+        self.body = {key: value for key, value in self.to_body(values).items() if value not in (None, "", [], {})}
+        serializer = self.serializer_class(data=self.body)
+        if serializer.is_valid():
+            self.serializer = serializer
+        else:
+            self.add_problems(flatten(serializer.errors))
+        return values
+
+    def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON body of REST; what is left empty is left out."""
+        return {
+            "team": values.get("team", ""),
+            "name": values.get("name", ""),
+            "image": values.get("image", ""),
+            "command": [line for line in split_lines(values.get("command", "")) if line],
+            "env": [_pair(line) for line in split_lines(values.get("env", "")) if line.strip()],
+            "flavor": values.get("flavor", ""),
+            "capacity": values.get("capacity", ""),
+            "gpus_per_replica": whole(values.get("gpus", "")),
+            "cpu": values.get("cpu", ""),
+            "memory": values.get("memory", ""),
+            "shm": values.get("shm", ""),
+            "volumes": [_volume(line) for line in split_lines(values.get("volumes", "")) if line.strip()],
+            "priority": values.get("priority", ""),
+            "labels": dict(
+                (name.strip(), value.strip())
+                for name, _, value in (
+                    line.partition("=") for line in split_lines(values.get("labels", "")) if line.strip()
+                )
+            ),
+            "source": {"files": dict(self.sources)} if self.sources else None,
+        }
+
+    def add_problems(self, problems: Iterable[FieldProblem]) -> None:
+        """Each at the form field that the body's field came from; what has none stands above the form."""
+        for problem in problems:
+            field = self._field_of(problem.field)
+            message = problem.message if field else f"{problem.field}: {problem.message}".lstrip(": ")
+            place = re.search(r"\.([0-9]+)(\.|$)", problem.field)
+            if field and place and problem.field.split(".")[0] in {"env", "volumes", "command"}:
+                message = f"Line {int(place[1]) + 1}: {message}"
+            self.add_error(field, message)
+
+    def add_portal_error(self, error: PortalError) -> None:
+        """What a service said. Raises it again where it is no fault of the form."""
+        if isinstance(error, NotAllowed) and not error.errors:
+            raise error
+        self.add_problems(error.errors or [FieldProblem(field="", code=error.code, message=error.message)])
+
+    def _field_of(self, path: str) -> str | None:
+        parts = path.split(".")
+        for length in range(len(parts), 0, -1):
+            found = self.PATHS.get(".".join(parts[:length]))
+            if found:
+                return found
+        return None
+
+    def _sources(self) -> list[tuple[str, str]]:
+        getlist = getattr(self.data, "getlist", lambda _: [])
+        typed = zip(getlist("file_name"), getlist("file_content"), strict=False)
+        rows = [(name.strip(), _unix(content)) for name, content in typed if name.strip() or content.strip()]
+        for sent in self.files_sent:
+            if (sent.size or 0) > FILES_BYTES_MAX:
+                self.add_error("upload", f"{sent.name} is larger than 1 MiB.")
+                continue
+            try:
+                rows.append((str(sent.name), sent.read().decode()))
+            except UnicodeDecodeError:
+                self.add_error("upload", f"{sent.name} is not a text file in UTF-8; put it into a volume or the image.")
+        return rows
+
+
+def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The form's values for a stored spec: the way back from `to_body`."""
+    return {
+        "image": spec.get("image", ""),
+        "command": "\n".join([*spec.get("command", []), *spec.get("args", [])]),
+        "env": "\n".join(f"{item['name']}={item.get('value', '')}" for item in spec.get("env", [])),
+        "flavor": spec.get("flavor") or "",
+        "capacity": spec.get("capacity", "on-demand"),
+        "gpus": str(spec.get("gpus_per_replica", 0)),
+        "cpu": _amount(spec.get("cpu")),
+        "memory": _amount(spec.get("memory")),
+        "shm": spec.get("shm") or "",
+        "priority": spec.get("priority", "normal"),
+        "volumes": "\n".join(
+            f"{item['claim']}:{item['path']}{':ro' if item.get('read_only') else ''}" for item in spec.get("volumes", [])
+        ),
+        "labels": "\n".join(f"{name}={value}" for name, value in spec.get("labels", {}).items()),
+        "sources": list(((spec.get("source") or {}).get("files") or {}).items()),
+    }
+
+
+def curl_of(body: Mapping[str, Any], *, url: str) -> str:
+    """The same request for a terminal; the token comes from the environment."""
+    quoted = json.dumps(body, indent=2, ensure_ascii=False).replace("'", "'\\''")
+    return (
+        f"curl --fail-with-body {url} \\\n"
+        '  -H "Authorization: Bearer $PORTAL_TOKEN" \\\n'
+        "  -H 'Content-Type: application/json' \\\n"
+        f"  --data '{quoted}'"
+    )
+
+
+def split_lines(value: str) -> list[str]:
+    """Lines as typed, whatever the browser puts between them."""
+    return _unix(value).split("\n")
+
+
+def whole(value: str) -> int | str:
+    """A number where it is one; else the text itself, for the serializer to refuse."""
+    return int(value) if _WHOLE.match(value) else value
+
+
+def _unix(value: str) -> str:
+    return value.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _pair(line: str) -> dict[str, str]:
+    name, _, value = line.partition("=")
+    return {"name": name.strip(), "value": value}
+
+
+def _volume(line: str) -> dict[str, Any]:
+    claim, _, rest = line.strip().partition(":")
+    path, colon, mode = rest.partition(":")
+    found: dict[str, Any] = {"claim": claim, "path": path}
+    return {**found, "read_only": True} if mode == "ro" else {**found, "path": f"{path}{colon}{mode}"}
+
+
+def _amount(value: Any) -> str:
+    return str(value.get("limit", "")) if isinstance(value, Mapping) else str(value or "")

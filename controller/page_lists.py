@@ -1,0 +1,116 @@
+"""The list page that runs and endpoints share: filters in the URL, keyset pages, one fragment that refreshes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views import View
+from typing_extensions import override
+
+from controller.page_queries import submit_teams, teams_of, visible_workloads
+from costs.queries import Cost, costs_of
+from foundation import clock
+from foundation.errors import NotFound
+from foundation.http.pages import CursorPage
+from foundation.http.query import refuse
+from teams.models import Team
+from workloads.models import Workload
+from workloads.states import Phase
+
+LIVE = "live"
+NAME_LENGTH_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a list. `took` is the time since it first ran."""
+
+    workload: Workload
+    cost: Cost
+    took: timedelta | None
+
+
+class PageOfRows(CursorPage):
+    """For people: the way back is always offered after the first page, so that nothing has to be asked about it."""
+
+    @override
+    def _exists_behind(self, queryset: QuerySet[Any], rows: list[Any], *, backwards: bool) -> bool:
+        return True
+
+
+def rows_of(workloads: list[Workload], *, now: datetime) -> list[Row]:
+    """The lines of the workloads, in three queries."""
+    costs = costs_of(workloads, now=now)
+    return [Row(each, costs[each.pk], _took(each, now)) for each in workloads]
+
+
+def _took(workload: Workload, now: datetime) -> timedelta | None:
+    if workload.started_at is None:
+        return None
+    return (workload.finished_at or now) - workload.started_at
+
+
+class WorkloadListPage(LoginRequiredMixin, View):
+    """Subclass it with a kind and a template that has a partial `table`."""
+
+    kind: ClassVar[str]
+    template: ClassVar[str]
+    ordering = "-created_at"
+
+    def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
+        now = clock.now()
+        team = self._team(request, slug)
+        pager = PageOfRows()
+        found = self._filtered(request, team)
+        rows = rows_of(pager.paginate_queryset(found, request, self), now=now)
+        context = {
+            "rows": rows,
+            "older": pager.next_link(),
+            "newer": pager.previous_link(),
+            "team": team,
+            "fixed_team": slug is not None,
+            "teams": teams_of(request),
+            "may_submit": bool(submit_teams(request)),
+            "phase": request.GET.get("phase", ""),
+            "phases": list(Phase),
+            "name": request.GET.get("name", ""),
+            "mine": "mine" in request.GET,
+            "filtered": any(request.GET.get(key) for key in ("phase", "name", "mine")) or (team and not slug),
+            "any_live": any(not row.workload.is_final for row in rows),
+        }
+        fragment = "#table" if request.headers.get("HX-Target") == "list" else ""
+        return render(request, f"{self.template}{fragment}", context)
+
+    def _team(self, request: HttpRequest, slug: str | None) -> Team | None:
+        """The team of the path or of the filter. Raises NotFound, also for a stranger."""
+        wanted = slug or request.GET.get("team") or ""
+        if not wanted:
+            return None
+        team = next((team for team in teams_of(request) if team.slug == wanted), None)
+        if team is None:
+            raise NotFound("There is no such team, or you are not a member of it.")
+        return team
+
+    def _filtered(self, request: HttpRequest, team: Team | None) -> QuerySet[Workload]:
+        found = visible_workloads(request.user, kind=self.kind)
+        if team is not None:
+            found = found.filter(team=team)
+        phase = request.GET.get("phase", "")
+        if phase == LIVE:
+            found = found.exclude(phase__in=Workload.FINAL_PHASES)
+        elif phase:
+            if phase not in set(Phase):
+                raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
+            found = found.filter(phase=phase)
+        name = request.GET.get("name", "").strip()[:NAME_LENGTH_MAX]
+        if name:
+            found = found.filter(name__contains=name.lower())
+        if "mine" in request.GET:
+            found = found.filter(owner=request.user.pk)
+        return found

@@ -1,0 +1,120 @@
+"""What stands under each tab of a run or an endpoint. Every function answers the template's facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+from django.http import HttpRequest
+
+from controller.ansi import ansi_to_html
+from controller.detail_api import manifests_of
+from controller.logs import read_lines
+from costs.queries import cost_lines, cost_of
+from foundation.http.query import refuse
+from foundation.models import PlatformSettings
+from workloads.models import Workload
+
+LOG_TAIL_LINES: Final = 500
+LOG_FOLLOW_LINES_MAX: Final = 2_000
+EVENTS_MAX: Final = 300
+PODS_MAX: Final = 300
+
+Panel = Callable[[HttpRequest, Workload, datetime], dict[str, Any]]
+
+
+def logs(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    """The last lines of one attempt, or what came after `cursor`. Raises Malformed, NotFound as `read_lines`."""
+    attempt = _number(request, "attempt")
+    pod = request.GET.get("pod") or None
+    cursor = request.GET.get("cursor") or None
+    page = read_lines(
+        workload,
+        attempt=attempt,
+        pod=pod,
+        cursor=cursor,
+        tail=None if cursor else LOG_TAIL_LINES,
+        limit=LOG_FOLLOW_LINES_MAX,
+    )
+    pods = workload.pods.filter(attempt=page.attempt).values_list("name", flat=True)[:PODS_MAX]
+    return {
+        "log": page,
+        "log_lines": [
+            {"at": line.at, "pod": line.pod, "html": ansi_to_html(line.text), "continued": line.continued}
+            for line in page.lines
+        ],
+        "log_attempts": list(range(1, workload.attempt_number + 1)),
+        "log_pods": list(pods),
+        "log_pod": pod or "",
+        "log_follows": page.more or not page.complete,
+        "log_tail": LOG_TAIL_LINES,
+        "retention_days": PlatformSettings.current().log_retention_days,
+    }
+
+
+def events(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    """The newest moves of the phase and changes of its reason."""
+    return {"events": list(workload.events.order_by("-id")[:EVENTS_MAX])}
+
+
+def pods(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    """Every pod there was, newest first."""
+    return {"pods": list(workload.pods.order_by("-created_at", "-id")[:PODS_MAX])}
+
+
+def cost(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    """A line a pod, and the totals."""
+    lines = cost_lines(workload, now=now)
+    return {"cost_lines": lines, "cost_total": cost_of(workload, now=now)}
+
+
+def manifests(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    """The objects of the current attempt, as YAML, or as JSON where `format=json` asks for it."""
+    found = manifests_of(workload)
+    wants_json = request.GET.get("format") == "json"
+    return {
+        "manifests": [
+            {"title": f"{each['kind']} {each['metadata']['name']}", "text": None if wants_json else _yaml(each), "value": each}
+            for each in found
+        ],
+        "manifest_format": "json" if wants_json else "yaml",
+    }
+
+
+def no_facts(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    """For a tab whose facts are on every page anyway."""
+    return {}
+
+
+SHARED_PANELS: Mapping[str, Panel] = {
+    "logs": logs,
+    "events": events,
+    "pods": pods,
+    "cost": cost,
+    "manifests": manifests,
+    "spec": no_facts,
+}
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True, width=110)
+
+
+def _plain(value: Any) -> Any:
+    """The same with plain dicts and lists, the only ones that the safe dumper takes."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    raw = request.GET.get(name) or None
+    if raw is None:
+        return None
+    if not raw.isascii() or not raw.isdigit() or len(raw) > 9:
+        raise refuse(name, "must be a whole number.")
+    return int(raw)

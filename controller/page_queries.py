@@ -1,0 +1,139 @@
+"""What the pages of runs and endpoints ask; nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet, Sum
+from django.http import HttpRequest
+
+from costs.queries import PriceBook, spans_by_card
+from costs.pricing import rate_per_hour
+from foundation.errors import NotFound
+from quotas.models import Claim, ClaimState, Quota
+from quotas.queries import nodes
+from teams.models import Membership, Team
+from teams.permissions import has_global_role, visible_teams
+from workloads.models import ResourceFlavor, Workload
+from workloads.placement import NodeFacts, matches
+
+
+def visible_workloads(user: Any, *, kind: str) -> QuerySet[Workload]:
+    """The workloads of a kind that the user may know of, with what a row shows."""
+    rows = Workload.objects.filter(kind=kind, team__in=visible_teams(user).values("pk"))
+    return rows.select_related("team", "owner", "flavor")
+
+
+def find_workload(user: Any, public_id: UUID, *, kind: str, noun: str) -> Workload:
+    """The workload, or NotFound, which is also what a stranger is told."""
+    workload = visible_workloads(user, kind=kind).filter(public_id=public_id).first()
+    if workload is None:
+        raise NotFound(f"There is no such {noun}, or it is not yours.")
+    return workload
+
+
+def teams_of(request: HttpRequest) -> list[Team]:
+    """The teams that the user may see, asked once a request."""
+    known: list[Team] | None = getattr(request, "portal_teams", None)
+    if known is None:
+        known = list(visible_teams(request.user)[:200])
+        request.portal_teams = known  # type: ignore[attr-defined]
+    return known
+
+
+def submit_teams(request: HttpRequest) -> list[Team]:
+    """The teams in which the user may submit, asked once a request."""
+    known: list[Team] | None = getattr(request, "portal_submit_teams", None)
+    if known is None:
+        known = teams_of(request)
+        if not has_global_role(request.user, "platform-admin"):
+            roles = Membership.objects.filter(user_id=request.user.pk).exclude(role=Membership.Role.VIEWER)
+            mine = set(roles.values_list("team_id", flat=True))
+            known = [team for team in known if team.pk in mine]
+        request.portal_submit_teams = known  # type: ignore[attr-defined]
+    return known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A flavor with one capacity type, as one team sees it. Money in micro-USD per unit and hour."""
+
+    capacity_type: str
+    rate_per_hour: int | None
+    nominal: int | None
+    used: int
+
+    @property
+    def left(self) -> int:
+        return max(0, (self.nominal or 0) - self.used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorCard:
+    """What can be asked for, and what there is of it. `units` counts ready nodes, `free` what nobody has claimed."""
+
+    flavor: ResourceFlavor
+    offers: list[Offer]
+    units: int
+    free: int
+
+    @property
+    def offered(self) -> bool:
+        """Whether the team has quota for any of it."""
+        return any(offer.nominal is not None for offer in self.offers)
+
+
+def flavor_cards(*, team: Team | None, now: datetime) -> list[FlavorCard]:
+    """Every enabled flavor with its prices, what is free of it, and what the team has left; five queries."""
+    book = spans_by_card()
+    quotas = {
+        (quota.flavor_id, quota.capacity_type): quota
+        for quota in (Quota.objects.filter(team=team) if team else Quota.objects.none())
+    }
+    observed = nodes()
+    claims = Claim.objects.exclude(state=ClaimState.RELEASED).values("quota__flavor_id")
+    claimed = {row["quota__flavor_id"]: row["total"] for row in claims.annotate(total=Sum("units"))}
+    cards = []
+    for flavor in ResourceFlavor.objects.filter(enabled=True):
+        units = _units(flavor, observed)
+        cards.append(
+            FlavorCard(
+                flavor=flavor,
+                offers=[_offer(flavor, kind, quotas, book, now) for kind in sorted(flavor.capacity)],
+                units=units,
+                free=max(0, units - claimed.get(flavor.pk, 0)),
+            )
+        )
+    return sorted(cards, key=lambda card: (not card.offered, card.flavor.name))
+
+
+def _units(flavor: ResourceFlavor, observed: Sequence[NodeFacts]) -> int:
+    facts = flavor.facts
+    usable = [node for node in observed if node.ready and not node.unschedulable]
+    return sum(
+        node.allocatable[facts.resource]
+        for node in usable
+        if any(matches(facts, capacity_type, node) for capacity_type in facts.capacity)
+    )
+
+
+def _offer(
+    flavor: ResourceFlavor,
+    capacity_type: str,
+    quotas: dict[tuple[int, str], Quota],
+    book: PriceBook,
+    now: datetime,
+) -> Offer:
+    spans = book.get((flavor.card, capacity_type), [])
+    span = next((s for s in spans if s.start <= now and (s.until is None or now < s.until)), None)
+    quota = quotas.get((flavor.pk, capacity_type))
+    return Offer(
+        capacity_type=capacity_type,
+        rate_per_hour=rate_per_hour(flavor.gpu_fraction, span.micro_usd_per_card_hour) if span else None,
+        nominal=quota.nominal if quota else None,
+        used=quota.used if quota else 0,
+    )

@@ -1,0 +1,197 @@
+"""The detail page that runs and endpoints share, and the buttons on it. An app subclasses them with its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views import View
+
+from controller import page_panels
+from controller.answers import describe_waiting
+from controller.page_panels import Panel
+from controller.page_queries import find_workload
+from controller.page_words import NEXT_STEP
+from controller.timeline import timeline
+from costs.queries import Cost, cost_of
+from foundation import clock
+from foundation.errors import NotAllowed, NotFound, PortalError
+from teams.actors import Actor, actor_of
+from teams.models import Membership
+from teams.permissions import check_can_submit, role_in
+from workloads.models import Workload
+from workloads.states import HOLDS_CLAIM, Desired, Phase
+
+LIVE_EVENTS_MAX = 500
+"""Moves that the timeline is drawn from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A button. `refused` says why it cannot be pressed now; `effect` is what pressing it does, in words."""
+
+    name: str
+    label: str
+    url: str
+    icon: str
+    effect: str = ""
+    refused: str = ""
+    danger: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    name: str
+    label: str
+
+
+class WorkloadPage(LoginRequiredMixin, View):
+    """Something about one workload. `app` is the URL namespace, `noun` what people call it."""
+
+    kind: ClassVar[str]
+    noun: ClassVar[str]
+    app: ClassVar[str]
+
+    def find(self, request: HttpRequest, public_id: UUID) -> Workload:
+        """The workload, or NotFound, which is also what a stranger is told."""
+        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
+
+    def url(self, name: str, workload: Workload) -> str:
+        return reverse(f"{self.app}:{name}", args=[workload.public_id])
+
+
+class WorkloadDetailPage(WorkloadPage):
+    """GET is the page; with `HX-Target` one of its fragments: `live`, `tabs`, `panel` or `log-more`."""
+
+    template: ClassVar[str]
+    tabs: ClassVar[tuple[Tab, ...]]
+    panels: ClassVar[Mapping[str, Panel]] = page_panels.SHARED_PANELS
+    fragments: ClassVar[frozenset[str]] = frozenset({"live", "tabs", "panel", "log-more"})
+
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        return self.page(request, self.find(request, public_id))
+
+    def page(
+        self, request: HttpRequest, workload: Workload, *, status: int = 200, tab: str = "", **extra: Any
+    ) -> HttpResponse:
+        """The page or the fragment that is asked for."""
+        now = clock.now()
+        target = request.headers.get("HX-Target", "")
+        fragment = target if target in self.fragments else ""
+        context = self._common(request, workload, now, tab=tab)
+        if fragment in {"", "live"}:
+            context |= self._head(request, workload, now)
+        if fragment != "live":
+            panel = self.panels.get(context["tab"], page_panels.no_facts)
+            context |= panel(request, workload, now)
+        context |= self.facts(request, workload, now) | extra
+        name = f"{self.template}#{fragment}" if fragment else self.template
+        return render(request, name, context, status=status)
+
+    def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+        """What only this kind shows: `spec` at least."""
+        raise NotImplementedError
+
+    def commands(self, workload: Workload, *, may: bool) -> list[Command]:
+        """The buttons of this kind."""
+        raise NotImplementedError
+
+    def _common(self, request: HttpRequest, workload: Workload, now: datetime, *, tab: str) -> dict[str, Any]:
+        chosen = tab or request.GET.get("tab") or self.tabs[0].name
+        if chosen not in {each.name for each in self.tabs}:
+            raise NotFound("There is no such tab.")
+        # A viewer sees the same facts and no buttons.
+        may = role_in(request.user, workload.team) not in {None, Membership.Role.VIEWER}
+        return {
+            "workload": workload,
+            "noun": self.noun,
+            "tab": chosen,
+            "tabs": self.tabs,
+            "may_steer": may,
+            "commands": self.commands(workload, may=may) if may else [],
+            "polls": not workload.is_final and workload.phase != Phase.SUSPENDED,
+            "page_url": self.url(f"{self.noun}-detail", workload),
+        }
+
+    def _head(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+        cost = cost_of(workload, now=now)
+        events = list(workload.events.order_by("-id")[:LIVE_EVENTS_MAX])[::-1]
+        return {
+            "cost": cost,
+            "burns": workload.phase in HOLDS_CLAIM,
+            "next_step": NEXT_STEP.get(workload.reason, ""),
+            "timeline": timeline(events, now=now),
+            "attempts": list(workload.attempts.order_by("number")),
+            "waiting": _waiting(workload, cost, now),
+            "took": (workload.finished_at or now) - workload.started_at if workload.started_at else None,
+        }
+
+
+def _waiting(workload: Workload, cost: Cost, now: datetime) -> dict[str, Any] | None:
+    if workload.phase != Phase.QUEUED:
+        return None
+    card = describe_waiting(workload, cost=cost, now=now)
+    return {**card, "cost": cost}
+
+
+def refusal(workload: Workload) -> str:
+    """Why nothing can be asked of the workload any more; empty while it can."""
+    if workload.is_final:
+        return f"It has ended: {workload.phase}."
+    if workload.desired == Desired.CANCEL:
+        return "It is being cancelled."
+    return ""
+
+
+def suspend_refusal(workload: Workload) -> str:
+    """Why it cannot be suspended now; empty where it can."""
+    if workload.phase == Phase.SUSPENDED or workload.desired == Desired.SUSPEND:
+        return refusal(workload) or "It is suspended already."
+    return refusal(workload)
+
+
+def resume_refusal(workload: Workload) -> str:
+    """Why it cannot be resumed now; empty where it can."""
+    if workload.desired == Desired.RUN:
+        return refusal(workload) or "It is not suspended."
+    return refusal(workload)
+
+
+class CommandPage(WorkloadPage):
+    """POST asks for something, and leads back to the workload with a message."""
+
+    command: ClassVar[Callable[..., Any]]
+    done: ClassVar[str]
+
+    def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        workload = self.find(request, public_id)
+        check_can_submit(request.user, workload.team)
+        try:
+            target = self.carry_out(workload, actor_of(request), clock.now())
+            messages.success(request, self.done.format(name=workload.name))
+        except NotAllowed:
+            raise
+        except PortalError as error:
+            target = workload
+            messages.error(request, error.message)
+        return see_other(self.url(f"{self.noun}-detail", target))
+
+    def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
+        """Do it; the workload to go to afterwards."""
+        type(self).command(workload=workload, actor=actor, now=now)
+        return workload
+
+
+def see_other(url: str) -> HttpResponseRedirect:
+    """303: whatever was posted, go on with a GET."""
+    response = HttpResponseRedirect(url)
+    response.status_code = 303
+    return response

@@ -1,0 +1,45 @@
+"""Gathers what a manifest takes from the platform: the impure half of `workloads.placement`."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from cluster.labels import workload_labels
+from controller.namespaces import SERVICE_ACCOUNT, priority_class
+from foundation.models import PlatformSettings
+from quotas.queries import nodes
+from workloads.models import Workload
+from workloads.placement import Placement, node_terms, tolerations
+
+TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
+
+
+def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Placement:
+    """Where the pods of this attempt may land, and under which names."""
+    facts = workload.flavor.facts if workload.flavor and workload.units else None
+    public_id = str(workload.public_id)
+    return Placement(
+        namespace=workload.team.namespace_name,
+        object_name=object_name,
+        workload_id=public_id,
+        short_id=workload.short_id,
+        attempt=attempt,
+        team_slug=workload.team.slug,
+        labels=workload_labels(
+            workload_id=public_id, attempt=attempt, team=workload.team.slug, kind=workload.kind
+        ),
+        resource_name=facts.resource if facts else None,
+        node_terms=node_terms(facts, workload.capacity_type, nodes()) if facts else [],
+        tolerations=tolerations(facts),
+        service_account=SERVICE_ACCOUNT,
+        priority_class=priority_class(workload.priority),
+        portal_url=settings.INTERNAL_URL,
+        run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
+        resume_from=_resume_point(workload, before=attempt),
+        grace_seconds=PlatformSettings.current().grace_seconds,
+    )
+
+
+def _resume_point(workload: Workload, *, before: int) -> str | None:
+    """Path of the newest checkpoint that an earlier attempt reported."""
+    return workload.checkpoints.filter(attempt__lt=before).values_list("path", flat=True).first()

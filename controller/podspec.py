@@ -1,0 +1,252 @@
+"""The pod that runs and endpoints have in common, as pure functions from a spec and a placement to JSON.
+
+Every pod passes Pod Security `restricted`, unless the request wants user 0; then it passes `baseline`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster import labels as label_names
+from controller.specs import ContainerSpec
+from workloads.placement import Placement
+
+Manifest = dict[str, Any]
+
+TOKEN_KEY = "token"  # noqa: S105 - a key's name
+"""The key of the run token in the Secret that `Placement.run_token_secret` names."""
+CAPACITY_ANNOTATION = "mlportal.dev/capacity-type"
+"""On every pod, so that whoever sees it go knows whether spot capacity was taken back."""
+DO_NOT_DISRUPT: Mapping[str, str] = {"karpenter.sh/do-not-disrupt": "true"}
+_FILES_VOLUME = "source"
+_SHM_VOLUME = "shm"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSet:
+    """The objects of one attempt or revision: `primary` is made first and owns the `dependants`.
+
+    The dependants need the primary's uid (see `owned_by`). A pod that mounts a dependant before it exists
+    waits in ContainerCreating, so the order harms nothing.
+    """
+
+    primary: Manifest
+    dependants: tuple[Manifest, ...] = ()
+
+    def all(self) -> list[Manifest]:
+        """Every object, the primary first."""
+        return [self.primary, *self.dependants]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimMount:
+    claim: str
+    path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodParts:
+    """What a pod has besides its spec and its placement."""
+
+    spec: ContainerSpec
+    container_name: str
+    claims: Sequence[ClaimMount]
+    files_config_map: str | None
+    """Name of the ConfigMap with the source files; given exactly when the spec has a source."""
+    portal_env: Sequence[Manifest] = ()
+    """EnvVars of the portal; they come first, so that the user's may refer to them as $(NAME)."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    grace_seconds: int
+    """From SIGTERM to SIGKILL."""
+    restart_policy: str
+    container_extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the container: ports, probes."""
+
+
+def pod_template(parts: PodParts, placement: Placement) -> Manifest:
+    """The pod template. User strings stay list items and values: none becomes part of a shell line."""
+    annotations = {**placement.annotations, **parts.annotations, CAPACITY_ANNOTATION: parts.spec.capacity}
+    return {
+        "metadata": {"labels": all_labels(parts.spec, placement), "annotations": annotations},
+        "spec": _pod_spec(parts, placement),
+    }
+
+
+def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
+    volumes, mounts = _volumes(parts)
+    pod: Manifest = {
+        "restartPolicy": parts.restart_policy,
+        "serviceAccountName": placement.service_account,
+        "automountServiceAccountToken": False,
+        # A namespace with many Services would add hundreds of variables, with names the user did not choose.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": parts.grace_seconds,
+        "securityContext": _pod_security(parts.spec.run_as_user),
+        "containers": [_container(parts, placement, mounts)],
+    }
+    if placement.tolerations:
+        pod["tolerations"] = [dict(toleration) for toleration in placement.tolerations]
+    if placement.node_terms:
+        pod["affinity"] = _node_affinity(placement.node_terms)
+    if placement.priority_class:
+        pod["priorityClassName"] = placement.priority_class
+    if parts.spec.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in parts.spec.image_pull_secrets]
+    if volumes:
+        pod["volumes"] = volumes
+    return pod
+
+
+def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) -> Manifest:
+    spec = parts.spec
+    container: Manifest = {
+        "name": parts.container_name,
+        "image": spec.image,
+        "resources": _resources(spec, placement.resource_name),
+        "securityContext": _container_security(spec.run_as_user),
+        # A failed container's last lines stay in its status, also when nobody read the log in time.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if spec.command:
+        container["command"] = list(spec.command)
+    if spec.args:
+        container["args"] = list(spec.args)
+    if spec.effective_working_dir:
+        container["workingDir"] = spec.effective_working_dir
+    env = [*map(dict, parts.portal_env), *(item.to_json() for item in spec.env)]
+    if env:
+        container["env"] = env
+    if mounts:
+        container["volumeMounts"] = mounts
+    return {**container, **copy.deepcopy(dict(parts.container_extra))}
+
+
+def _resources(spec: ContainerSpec, resource_name: str | None) -> Manifest:
+    requests = {"cpu": spec.cpu.request, "memory": spec.memory.request}
+    limits = {"cpu": spec.cpu.limit, "memory": spec.memory.limit}
+    if spec.ephemeral_storage is not None:
+        requests["ephemeral-storage"] = spec.ephemeral_storage.request
+        limits["ephemeral-storage"] = spec.ephemeral_storage.limit
+    if spec.gpus_per_replica:
+        if resource_name is None:
+            raise ValueError(f"{spec.name} asks for GPUs, but its placement names no resource")
+        requests[resource_name] = limits[resource_name] = str(spec.gpus_per_replica)
+    return {"requests": requests, "limits": limits}
+
+
+def _pod_security(user: int) -> Manifest:
+    profile = {"type": "RuntimeDefault"}
+    if user == 0:
+        return {"runAsUser": 0, "seccompProfile": profile}
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "seccompProfile": profile,
+    }
+
+
+def _container_security(user: int) -> Manifest:
+    if user == 0:
+        # Root without capabilities could not even read files of other users; `baseline` allows the usual ones.
+        return {"allowPrivilegeEscalation": False}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _node_affinity(terms: Sequence[Mapping[str, Any]]) -> Manifest:
+    required = {"nodeSelectorTerms": [{"matchExpressions": [dict(term) for term in terms]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _volumes(parts: PodParts) -> tuple[list[Manifest], list[Manifest]]:
+    """(volumes, mounts). A claim that is mounted twice is one volume."""
+    spec = parts.spec
+    volumes: list[Manifest] = []
+    mounts: list[Manifest] = []
+    names: dict[str, str] = {}
+    for mount in parts.claims:
+        if mount.claim not in names:
+            names[mount.claim] = f"claim-{len(names)}"
+            source = {"persistentVolumeClaim": {"claimName": mount.claim}}
+            volumes.append({"name": names[mount.claim], **source})
+        mounts.append(_mount(names[mount.claim], mount.path, read_only=mount.read_only))
+    for index, config_map in enumerate(spec.config_maps):
+        volumes.append({"name": f"config-{index}", "configMap": {"name": config_map.name}})
+        mounts.append(_mount(f"config-{index}", config_map.path, read_only=True))
+    if spec.source is not None and parts.files_config_map:
+        volumes.append({"name": _FILES_VOLUME, "configMap": {"name": parts.files_config_map}})
+        mounts.append(_mount(_FILES_VOLUME, spec.source.path, read_only=True))
+    if spec.shm is not None:
+        volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm}})
+        mounts.append(_mount(_SHM_VOLUME, "/dev/shm", read_only=False))  # noqa: S108 - a mount point
+    return volumes, mounts
+
+
+def _mount(name: str, path: str, *, read_only: bool) -> Manifest:
+    mount: Manifest = {"name": name, "mountPath": path}
+    return {**mount, "readOnly": True} if read_only else mount
+
+
+def all_labels(spec: ContainerSpec, placement: Placement) -> dict[str, str]:
+    """The user's labels, and the portal's, which win."""
+    return {**spec.labels, **placement.labels}
+
+
+def metadata(name: str, spec: ContainerSpec, placement: Placement) -> Manifest:
+    return {"name": name, "namespace": placement.namespace, "labels": all_labels(spec, placement)}
+
+
+def workload_selector(placement: Placement) -> dict[str, str]:
+    """Labels that select the workload's pods over all its attempts."""
+    return {label_names.WORKLOAD_ID: placement.workload_id}
+
+
+def run_environment(placement: Placement, checkpoint_dir: str | None) -> list[Manifest]:
+    """The variables that tell a run where the portal is, who it is, and where it left off."""
+    env: list[Manifest] = [
+        {"name": "PORTAL_URL", "value": placement.portal_url},
+        {"name": "PORTAL_RUN_ID", "value": placement.workload_id},
+    ]
+    if placement.run_token_secret:
+        reference = {"name": placement.run_token_secret, "key": TOKEN_KEY}
+        env.append({"name": "PORTAL_RUN_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+    if checkpoint_dir:
+        env.append({"name": "PORTAL_CHECKPOINT_DIR", "value": checkpoint_dir})
+    if placement.resume_from:
+        env.append({"name": "PORTAL_RESUME_FROM", "value": placement.resume_from})
+    return env
+
+
+def files_config_map(name: str, spec: ContainerSpec, placement: Placement) -> Manifest | None:
+    """The ConfigMap of the source files; None where the spec brings none. It never changes once made."""
+    if spec.source is None:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(name, spec, placement),
+        "immutable": True,
+        "data": dict(spec.source.files),
+    }
+
+
+def owned_by(manifest: Manifest, owner: Mapping[str, Any]) -> Manifest:
+    """A copy of `manifest` that the cluster removes together with `owner`.
+
+    `owner` is the object as the API server answered it to a get, create or apply; items of a list lack
+    apiVersion and kind and will not do. Both must be in one namespace.
+    """
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+    owned = copy.deepcopy(manifest)
+    owned["metadata"]["ownerReferences"] = [reference]
+    return owned

@@ -1,0 +1,51 @@
+"""What preflight asks of the portal's own catalogue: flavors that match nothing, or have no price."""
+
+from __future__ import annotations
+
+from cluster.preflight import Check, Facts, register
+from costs.models import PricedCard
+from quotas.queries import nodes
+from workloads.models import ResourceFlavor
+from workloads.placement import largest_block
+
+
+@register(id="flavor-nodes", title="Every flavor has nodes")
+def flavor_nodes(_facts: Facts) -> Check:
+    """Flavors that no observed node offers and that no declared block could bring."""
+    observed = nodes()
+    lacking = [
+        f"{flavor.name} ({capacity_type})"
+        for flavor in ResourceFlavor.objects.filter(enabled=True)
+        for capacity_type in sorted(flavor.capacity)
+        if not largest_block(flavor.facts, capacity_type, observed)
+    ]
+    if not lacking:
+        return Check("flavor-nodes", "Every flavor has nodes", "ok", "Each flavor is offered by a node.")
+    return Check(
+        "flavor-nodes",
+        "Every flavor has nodes",
+        "warn",
+        f"No node offers: {', '.join(lacking)}.",
+        "Correct the flavor's labels or resource name, or declare `provisionable` where nodes come from zero.",
+    )
+
+
+@register(id="flavor-prices", title="Every flavor has a price")
+def flavor_prices(_facts: Facts) -> Check:
+    """Flavors whose use cannot be billed."""
+    priced = set(PricedCard.objects.filter(prices__isnull=False).values_list("card", "capacity_type"))
+    lacking = sorted(
+        f"{flavor.card} ({capacity_type})"
+        for flavor in ResourceFlavor.objects.filter(enabled=True)
+        for capacity_type in flavor.capacity
+        if (flavor.card, capacity_type) not in priced
+    )
+    if not lacking:
+        return Check("flavor-prices", "Every flavor has a price", "ok", "Each card has a price.")
+    return Check(
+        "flavor-prices",
+        "Every flavor has a price",
+        "fail",
+        f"No price: {', '.join(lacking)}. Their use is accepted, and its cost is unknown.",
+        "Set a price in the admin console, by POST /api/v1/prices/, or in the bootstrap file.",
+    )

@@ -1,0 +1,301 @@
+"""observe → decide → act → record, for one workload at a time.
+
+Cluster calls happen between the short transactions, never inside one. Every step may be repeated: objects have
+deterministic names and are adopted, deletes are by UID, and a result is recorded only under the row's lock token.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from cluster import kinds
+from cluster.client import ClusterClient
+from cluster.errors import ClusterConflict, ClusterRejected, ClusterUnavailable, ObjectNotFound
+from cluster.kinds import ObjectRef
+from cluster.labels import selector
+from controller import admission, objects
+from controller.adapters import WorkloadAdapter, adapter_for
+from controller.decide import Action, AttemptFacts, Limits, Plan, Snapshot, decide
+from controller.observation import Observation
+from controller.tenancy import ensure_namespace, forget_namespace
+from costs.services import record_usage
+from foundation.crashpoints import crash_point
+from foundation.models import PlatformSettings
+from quotas import services as quota_services
+from workloads import services
+from workloads.errors import StaleWorkload
+from workloads.models import Attempt, PodRecord, Workload
+from workloads.observations import mark_pods_gone, record_pod
+from workloads.states import IN_CLUSTER, Desired, Phase, Reason
+
+logger = logging.getLogger(__name__)
+
+PASSES_MAX = 6
+RECONCILER = "reconciler"
+
+
+@dataclass
+class _Look:
+    """One observation, with the raw facts that acting on it needs."""
+
+    observation: Observation
+    primary: dict[str, Any] | None
+
+
+def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
+    """Bring one due workload on; True if it was woken meanwhile and is due again at once.
+
+    A pass that asks for another look without waiting (an admission, the next attempt) gets it here.
+    """
+    workload = services.lock(public_id=public_id, now=now)
+    if workload is None:
+        return False
+    wait: float | None = services.backoff_seconds(workload.failures)
+    failed = True
+    try:
+        for _ in range(PASSES_MAX):
+            wait = _pass(workload, client, now)
+            if wait is None or wait > 0:
+                break
+            workload.refresh_from_db()
+        failed = False
+    except StaleWorkload:
+        wait = 0
+        logger.info("reconcile.stale", extra={"workload_id": str(public_id)})
+    except ClusterUnavailable as error:
+        wait = _unavailable(workload, error, now)
+    finally:
+        next_at = None if wait is None else now + timedelta(seconds=wait)
+        again = services.unlock(workload, next_at=next_at, failed=failed)
+    return again
+
+
+def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
+    """One observe → decide → act → record; seconds until the next look, None for never."""
+    if workload.is_final:
+        return None
+    adapter = adapter_for(workload.kind)
+    attempt = workload.attempts.filter(ended_at__isnull=True).first()
+    look = _observe(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
+    plan = decide(_snapshot(workload, adapter, attempt), look.observation if look else None, now)
+    if Action.ADMIT in plan.actions:
+        return _admit(workload, client, now)
+    plan = _act(workload, adapter, attempt, plan, look, client, now)
+    crash_point("acted")
+    _record(workload, plan, look, now)
+    crash_point("recorded")
+    return plan.next_in_seconds
+
+
+def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
+    """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody."""
+    client.version()
+    judgement = admission.admit(workload, now=now)
+    crash_point("admitted")
+    return 0 if judgement.admitted else 300
+
+
+def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None) -> Snapshot:
+    settings = PlatformSettings.current()
+    facts = None
+    if attempt is not None:
+        facts = AttemptFacts(attempt.number, attempt.created_at, attempt.started_at, bool(attempt.object_uid))
+    return Snapshot(
+        noun=adapter.noun,
+        ends=adapter.ends,
+        phase=Phase(workload.phase),
+        reason=Reason(workload.reason),
+        message=workload.message,
+        since=workload.since,
+        desired=Desired(workload.desired),
+        stopping_to=Phase(workload.stopping_to) if workload.stopping_to else None,
+        stale_generation=workload.generation != workload.observed_generation,
+        attempt=facts,
+        retries_used=workload.retries_used,
+        max_retries=workload.max_retries,
+        interruptions=workload.interruptions,
+        used_seconds=workload.used_seconds,
+        time_limit_seconds=workload.time_limit_seconds,
+        limits=Limits(
+            grace=settings.grace_seconds,
+            schedule_deadline=settings.schedule_deadline_seconds,
+            image_pull_deadline=settings.image_pull_deadline_seconds,
+        ),
+    )
+
+
+def _observe(
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt | None,
+    client: ClusterClient,
+    now: datetime,
+) -> _Look:
+    namespace = workload.team.namespace_name
+    primary = None
+    if attempt is not None:
+        primary = _get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
+    listing = client.list(
+        kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
+    )
+    for pod in listing.items:
+        record_usage(record_pod(pod, workload=workload, now=now), now=now)
+    _record_vanished(workload, listing.items, client, now)
+    number = str(attempt.number) if attempt and adapter.ends else None
+    own = [
+        pod
+        for pod in listing.items
+        if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
+    ]
+    events = objects.warnings(client, primary) if primary is not None and not own else []
+    return _Look(adapter.observe(primary, own, events), primary)
+
+
+def _get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
+    try:
+        found = client.get(ref)
+    except ObjectNotFound:
+        return None
+    return found if objects.belongs_to(found, workload) else None
+
+
+def _record_vanished(
+    workload: Workload, present: list[dict[str, Any]], client: ClusterClient, now: datetime
+) -> None:
+    """A pod that a list no longer shows is gone only if a read by name agrees: a list may be partial or stale."""
+    uids = {pod["metadata"]["uid"] for pod in present}
+    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=uids)
+    for record in known:
+        try:
+            found = client.get(ObjectRef("v1", "Pod", record.namespace, record.name))
+            if found["metadata"]["uid"] == record.uid:
+                uids.add(record.uid)
+        except ObjectNotFound:
+            continue
+    for record in mark_pods_gone(workload=workload, present_uids=uids, now=now):
+        record_usage(record, now=now)
+
+
+def _act(
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt | None,
+    plan: Plan,
+    look: _Look | None,
+    client: ClusterClient,
+    now: datetime,
+) -> Plan:
+    """Carry out the plan's cluster calls; a permanent refusal turns it into a plan that says so."""
+    try:
+        if Action.CREATE in plan.actions or Action.APPLY in plan.actions:
+            ensure_namespace(client, workload.team)
+            attempt = attempt or objects.open_attempt(workload, adapter, now=now)
+            objects.create_or_update(client, workload, adapter, attempt, now=now)
+        if Action.DELETE in plan.actions and look is not None and look.primary is not None:
+            objects.delete(client, look.primary)
+    except ObjectNotFound:
+        forget_namespace(workload.team)
+        return replace(plan, actions=(), to=Phase(workload.phase), next_in_seconds=1)
+    except (ClusterRejected, ClusterConflict) as error:
+        return _refused(plan, look, str(error))
+    return plan
+
+
+def _refused(plan: Plan, look: _Look | None, why: str) -> Plan:
+    """The API server will never take it: end with its words, after whatever exists already is gone."""
+    message = f"The cluster refused it: {why}"
+    if look is not None and (look.observation.exists or look.observation.pods_alive):
+        return replace(
+            plan,
+            to=Phase.STOPPING,
+            reason=Reason.INVALID_SPEC,
+            message=message,
+            actions=(),
+            stopping_to=Phase.FAILED,
+            next_in_seconds=0,
+        )
+    ending = (Action.END_ATTEMPT, Action.RELEASE)
+    return Plan(Phase.FAILED, Reason.INVALID_SPEC, message, ending, next_in_seconds=None)
+
+
+def _record(workload: Workload, plan: Plan, look: _Look | None, now: datetime) -> None:
+    """One short transaction: the attempt, the claim, the counters and the phase together."""
+    observation = look.observation if look else None
+    with transaction.atomic():
+        services.hold(workload)
+        attempt = workload.attempts.filter(ended_at__isnull=True).first()
+        _record_attempt(attempt, plan, observation, now)
+        if Action.RELEASE in plan.actions:
+            admission.release(workload, now=now)
+        elif plan.to in {Phase.STARTING, Phase.RUNNING}:
+            quota_services.activate(workload=workload, now=now)
+        counters = _counters(workload, plan, now, observed=look is not None)
+        if counters:
+            Workload.objects.filter(pk=workload.pk).update(**counters)
+        services.transition(
+            workload,
+            to=plan.to,
+            reason=plan.reason,
+            message=plan.message,
+            actor=RECONCILER,
+            now=now,
+            stopping_to=plan.stopping_to,
+        )
+
+
+def _record_attempt(
+    attempt: Attempt | None, plan: Plan, observation: Observation | None, now: datetime
+) -> None:
+    if attempt is None:
+        return
+    if observation is not None and attempt.started_at is None:
+        started = observation.first_scheduled_at
+        if started is not None:
+            attempt.started_at = started
+            attempt.save(update_fields=["started_at"])
+    if Action.END_ATTEMPT in plan.actions:
+        ended = (observation.finished_at if observation else None) or now
+        phase = Phase.FAILED if plan.to is Phase.ADMITTED else plan.to
+        services.end_attempt(
+            attempt,
+            phase=phase,
+            reason=observation.reason if observation and plan.to is Phase.ADMITTED else plan.reason,
+            message=plan.message,
+            exit_code=observation.exit_code if observation else None,
+            ended_at=max(ended, attempt.started_at or ended),
+        )
+
+
+def _counters(workload: Workload, plan: Plan, now: datetime, *, observed: bool) -> dict[str, object]:
+    changes: dict[str, object] = {}
+    if observed:
+        changes["observed_at"] = now
+    if plan.retry:
+        changes["retries_used"] = workload.retries_used + 1
+    if plan.interruption:
+        changes["interruptions"] = workload.interruptions + 1
+    if Action.APPLY in plan.actions or Action.CREATE in plan.actions:
+        changes["observed_generation"] = workload.generation
+    return changes
+
+
+def _unavailable(workload: Workload, error: ClusterUnavailable, now: datetime) -> float:
+    """Nothing is known and nothing is lost: a queued workload says so, a placed one keeps its last phase."""
+    wait = max(services.backoff_seconds(workload.failures), error.retry_after or 0)
+    if workload.phase == Phase.QUEUED.value:
+        with transaction.atomic():
+            services.transition(
+                workload,
+                to=Phase.QUEUED,
+                reason=Reason.CLUSTER_UNAVAILABLE,
+                message=f"The cluster does not answer: {error}",
+                actor=RECONCILER,
+                now=now,
+            )
+    return min(wait, 30)

@@ -1,0 +1,76 @@
+"""Where requests to a served workload go. An app whose workloads answer requests says how each is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from workloads.models import Workload
+from workloads.states import Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The Service of a workload, and whether it can be expected to answer.
+
+    `port` is the Service's port number (or its name, outside the cluster), `timeout_seconds` what one request may
+    take in all. `phase` and `reason` are the workload's own.
+    """
+
+    public_id: UUID
+    namespace: str
+    service: str
+    port: int | str
+    timeout_seconds: float
+    phase: str
+    reason: str
+
+    @property
+    def is_live(self) -> bool:
+        return self.phase == Phase.RUNNING
+
+
+RouteSource = Callable[[Workload], Route | None]
+
+_sources: dict[str, RouteSource] = {}
+
+
+def register_route_source(kind: str, source: RouteSource) -> None:
+    """Called from the `ready` of the app that owns the kind.
+
+    `source` reads rows only, never the cluster. It answers None while nothing of the workload can have an address,
+    such as before its first attempt: callers are then told the workload's phase and reason.
+    """
+    if _sources.get(kind, source) is not source:
+        raise ValueError(f"Two sources want the routes of the kind {kind}.")
+    _sources[kind] = source
+
+
+def route_for(*, team_slug: str, name: str) -> Route | None:
+    """The route to the team's workload of that name that is not over; None when there is no such workload."""
+    workload = (
+        Workload.objects.select_related("team")
+        .filter(kind__in=_sources, team__slug=team_slug, name=name)
+        .exclude(phase__in=Workload.FINAL_PHASES)
+        .order_by("kind")
+        .first()
+    )
+    return None if workload is None else route_of(workload)
+
+
+def route_of(workload: Workload) -> Route | None:
+    """The route to a workload whose team is loaded; None for one whose kind answers no requests, or that is over."""
+    source = _sources.get(workload.kind)
+    if source is None or workload.is_final:
+        return None
+    return source(workload) or Route(
+        public_id=workload.public_id,
+        namespace=workload.team.namespace_name,
+        service="",
+        port=0,
+        timeout_seconds=0.0,
+        # Whatever the row says, what has no address yet is not live.
+        phase=Phase.STARTING if workload.phase == Phase.RUNNING else workload.phase,
+        reason=workload.reason,
+    )

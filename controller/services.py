@@ -1,0 +1,186 @@
+"""Commands that runs and endpoints share: submit, preview, cancel, suspend, resume."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.conf import settings
+from django.db import transaction
+
+from controller import wakeups
+from costs.queries import current_rate
+from foundation.errors import Invalid, NotAllowed
+from quotas import queries as quota_queries
+from quotas.policy import Demand, Judgement, Outcome, judge
+from teams.actors import Actor
+from teams.audit import record_audit
+from teams.models import Membership, Team, User
+from teams.permissions import check_can_submit, has_global_role, role_in
+from workloads.models import ResourceFlavor, Workload
+from workloads.services import create_workload, set_desired
+from workloads.states import Desired, Priority
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """What a kind's spec says to the controller."""
+
+    kind: str
+    noun: str
+    name: str
+    flavor: str | None
+    capacity_type: str
+    units_each: int
+    replicas: int
+    priority: Priority
+    time_limit_seconds: int | None
+    max_retries: int
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What would happen to a submission now, by the code that admits."""
+
+    judgement: Judgement
+    position: int
+    rate_per_hour: int | None
+    at_time_limit: int | None
+    quota_before: dict[str, int]
+    quota_after: dict[str, int]
+
+
+def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Preview:
+    """Judge without making anything. NotFound or NotAllowed as for a real submission."""
+    check_can_submit(user, team)
+    flavor = _flavor(submission)
+    demand = _demand(submission, team, flavor)
+    supply = quota_queries.supply_for(
+        team=team, flavor=flavor, demand=demand, priority=submission.priority, workload=None, now=now
+    )
+    rate = current_rate(flavor=flavor, capacity_type=submission.capacity_type, units=demand.units, now=now)
+    limit = submission.time_limit_seconds
+    quota = supply.quota
+    return Preview(
+        judgement=judge(demand, supply),
+        position=len(supply.ahead) + 1,
+        rate_per_hour=rate,
+        at_time_limit=rate * limit // 3600 if rate is not None and limit is not None else None,
+        quota_before={"nominal": quota.nominal, "used": quota.used} if quota else {},
+        quota_after={"nominal": quota.nominal, "used": quota.used + demand.units} if quota else {},
+    )
+
+
+def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:
+    """The queued workload, in the caller's transaction; woken when that commits.
+
+    Invalid, naming the field, for what can never start: no quota row, a flavor that does not exist, more in one
+    pod than any node holds. More than the quota's maximum is accepted and waits.
+    """
+    user = actor.user
+    if user is None:
+        raise NotAllowed("Only a user can submit.")
+    check_can_submit(user, team)
+    _check_priority(submission, team, user)
+    flavor = _flavor(submission)
+    demand = _demand(submission, team, flavor)
+    judgement = judge(
+        demand,
+        quota_queries.supply_for(
+            team=team, flavor=flavor, demand=demand, priority=submission.priority, workload=None, now=now
+        ),
+    )
+    if judgement.outcome is Outcome.NEVER:
+        raise Invalid.of_field(judgement.field, judgement.message, code="never_fits")
+    with transaction.atomic():
+        workload = create_workload(
+            kind=submission.kind,
+            team=team,
+            owner=user,
+            name=submission.name,
+            priority=submission.priority,
+            flavor=flavor if demand.units else None,
+            capacity_type=submission.capacity_type,
+            units=demand.units,
+            time_limit_seconds=submission.time_limit_seconds,
+            max_retries=submission.max_retries,
+            labels=submission.labels,
+            actor=actor.label,
+            simulated=settings.EMBEDDED_CLUSTER,
+            now=now,
+        )
+        _audit(workload, "submitted", actor, now)
+        wakeups.wake_workload(workload, now=now)
+    return workload
+
+
+def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
+    """Ask for its end. Of one that has ended already, the objects that are left are deleted."""
+    _steer(workload, Desired.CANCEL, "cancelled", actor, now)
+
+
+def suspend(*, workload: Workload, actor: Actor, now: datetime) -> None:
+    """Ask to free its GPUs and keep it; `resume` queues it again."""
+    _steer(workload, Desired.SUSPEND, "suspended", actor, now)
+
+
+def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
+    """Ask to run again."""
+    _steer(workload, Desired.RUN, "resumed", actor, now)
+
+
+def _steer(workload: Workload, desired: Desired, action: str, actor: Actor, now: datetime) -> None:
+    check_can_submit(actor.user, workload.team)
+    with transaction.atomic():
+        set_desired(workload, desired=desired, now=now)
+        _audit(workload, action, actor, now)
+        wakeups.wake_workload(workload, now=now)
+
+
+def _audit(workload: Workload, action: str, actor: Actor, now: datetime) -> None:
+    record_audit(
+        actor=actor,
+        action=f"{workload.kind}.{action}",
+        target_kind=workload.kind,
+        target_id=str(workload.public_id),
+        team=workload.team,
+        after={"name": workload.name},
+        now=now,
+    )
+
+
+def _flavor(submission: Submission) -> ResourceFlavor | None:
+    if submission.flavor is None:
+        if submission.units_each == 0:
+            return None
+        raise Invalid.of_field("flavor", "Say which flavor the GPUs should be.", code="required")
+    flavor = ResourceFlavor.objects.filter(name=submission.flavor, enabled=True).first()
+    if flavor is None:
+        names = (
+            ", ".join(ResourceFlavor.objects.filter(enabled=True).values_list("name", flat=True)) or "none"
+        )
+        raise Invalid.of_field(
+            "flavor", f"There is no such flavor. There is: {names}.", code="unknown_flavor"
+        )
+    return flavor
+
+
+def _demand(submission: Submission, team: Team, flavor: ResourceFlavor | None) -> Demand:
+    return Demand(
+        team=team.slug,
+        flavor=flavor.facts if flavor and submission.units_each else None,
+        capacity_type=submission.capacity_type,
+        units_each=submission.units_each,
+        replicas=submission.replicas,
+        noun=submission.noun,
+    )
+
+
+def _check_priority(submission: Submission, team: Team, user: User) -> None:
+    if submission.priority is not Priority.HIGH:
+        return
+    if role_in(user, team) != Membership.Role.LEAD and not has_global_role(user):
+        raise NotAllowed.of_field(
+            "priority", f"Only a lead of team {team.slug} may use priority high.", code="lead_only"
+        )

@@ -1,0 +1,247 @@
+"""What a training run and an endpoint ask for alike: a container and the place where it runs.
+
+A spec is made from JSON that a serializer has checked, and is stored in the row as `to_json` gives it, so
+`from_json(spec.to_json()) == spec`. Values that are left out or null become the defaults written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from foundation.errors import FieldProblem, Invalid
+
+Json = Mapping[str, Any]
+
+ON_DEMAND = "on-demand"
+SPOT = "spot"
+SPOT_FIRST = "spot-first"
+CAPACITY_TYPES = (ON_DEMAND, SPOT)
+DEFAULT_CPU = "1"
+DEFAULT_MEMORY = "2Gi"
+DEFAULT_SOURCE_PATH = "/workspace"
+DEFAULT_USER = 1000
+
+NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "template": (),
+    "extra_resources": (),
+    "source.git": (),
+    "env.*.secret": (),
+    "env.*.key": (),
+}
+"""Fields of the request body that later versions give a meaning: path -> values that say nothing yet, besides
+null and what is empty. `*` stands for every item of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of a resource is reserved, and how much may be used: two Kubernetes quantities."""
+
+    request: str
+    limit: str
+
+    @classmethod
+    def from_json(cls, value: Any) -> Amount:
+        """From a quantity, or from {"request": quantity, "limit": quantity} of which one may be missing."""
+        if isinstance(value, Mapping):
+            request, limit = value.get("request"), value.get("limit")
+            return cls(str(limit if request is None else request), str(request if limit is None else limit))
+        return cls(str(value), str(value))
+
+    def to_json(self) -> Any:
+        return self.limit if self.request == self.limit else {"request": self.request, "limit": self.limit}
+
+
+@dataclass(frozen=True, slots=True)
+class EnvVar:
+    name: str
+    value: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolumeClaim of the team, mounted at `path`."""
+
+    claim: str
+    path: str
+    read_only: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"claim": self.claim, "path": self.path, "read_only": self.read_only}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapMount:
+    name: str
+    path: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "path": self.path}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Code brought without building an image: file name -> text, lying read-only in the folder `path`."""
+
+    files: Mapping[str, str]
+    path: str = DEFAULT_SOURCE_PATH
+
+    @classmethod
+    def from_json(cls, value: Json | None) -> Source | None:
+        """None where there is no file, because then there is nothing to bring."""
+        if not value or not value.get("files"):
+            return None
+        return cls(files=dict(value["files"]), path=value.get("path") or DEFAULT_SOURCE_PATH)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": dict(self.files), "path": self.path}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """The part of a request that becomes the pod; runs and endpoints extend it."""
+
+    name: str
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str | None = None
+    run_as_user: int = DEFAULT_USER
+    env: tuple[EnvVar, ...] = ()
+    image_pull_secrets: tuple[str, ...] = ()
+    flavor: str | None = None
+    """None only for a request without GPUs that may run on any node."""
+    capacity: str = ON_DEMAND
+    gpus_per_replica: int = 0
+    """Whole units of the flavor's resource, for each pod."""
+    cpu: Amount = Amount(DEFAULT_CPU, DEFAULT_CPU)
+    memory: Amount = Amount(DEFAULT_MEMORY, DEFAULT_MEMORY)
+    """Includes what lies in /dev/shm."""
+    shm: str | None = None
+    ephemeral_storage: Amount | None = None
+    volumes: tuple[Volume, ...] = ()
+    config_maps: tuple[ConfigMapMount, ...] = ()
+    priority: str = "normal"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    source: Source | None = None
+
+    @property
+    def effective_working_dir(self) -> str | None:
+        """The folder in which the command starts; None leaves it to the image."""
+        if self.working_dir is None and self.source is not None:
+            return self.source.path
+        return self.working_dir
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole request but its team, every field written out."""
+        return {
+            "name": self.name,
+            "image": self.image,
+            "command": list(self.command),
+            "args": list(self.args),
+            "working_dir": self.working_dir,
+            "run_as_user": self.run_as_user,
+            "env": [item.to_json() for item in self.env],
+            "image_pull_secrets": list(self.image_pull_secrets),
+            "flavor": self.flavor,
+            "capacity": self.capacity,
+            "gpus_per_replica": self.gpus_per_replica,
+            "cpu": self.cpu.to_json(),
+            "memory": self.memory.to_json(),
+            "shm": self.shm,
+            "ephemeral_storage": self.ephemeral_storage.to_json() if self.ephemeral_storage else None,
+            "volumes": [item.to_json() for item in self.volumes],
+            "config_maps": [item.to_json() for item in self.config_maps],
+            "priority": self.priority,
+            "labels": dict(self.labels),
+            "source": self.source.to_json() if self.source else None,
+        }
+
+
+def container_fields(body: Json) -> dict[str, Any]:
+    """Keyword arguments of `ContainerSpec` for a checked body."""
+    flavor = body.get("flavor") or None
+    storage = body.get("ephemeral_storage")
+    return {
+        "name": body["name"],
+        "image": body["image"],
+        "command": tuple(body.get("command") or ()),
+        "args": tuple(body.get("args") or ()),
+        "working_dir": body.get("working_dir"),
+        "run_as_user": value_of(body, "run_as_user", DEFAULT_USER),
+        "env": tuple(EnvVar(item["name"], value_of(item, "value", "")) for item in body.get("env") or ()),
+        "image_pull_secrets": tuple(body.get("image_pull_secrets") or ()),
+        "flavor": flavor,
+        "capacity": value_of(body, "capacity", ON_DEMAND),
+        "gpus_per_replica": value_of(body, "gpus_per_replica", 1 if flavor else 0),
+        "cpu": Amount.from_json(value_of(body, "cpu", DEFAULT_CPU)),
+        "memory": Amount.from_json(value_of(body, "memory", DEFAULT_MEMORY)),
+        "shm": body.get("shm"),
+        "ephemeral_storage": None if storage is None else Amount.from_json(storage),
+        "volumes": tuple(volume(item) for item in body.get("volumes") or ()),
+        "config_maps": tuple(
+            ConfigMapMount(item["name"], item["path"]) for item in body.get("config_maps") or ()
+        ),
+        "priority": value_of(body, "priority", "normal"),
+        "labels": dict(body.get("labels") or {}),
+        "source": Source.from_json(body.get("source")),
+    }
+
+
+def volume(item: Json) -> Volume:
+    return Volume(item["claim"], item["path"], bool(item.get("read_only")))
+
+
+def value_of(body: Json, key: str, default: Any) -> Any:
+    """The value, or the default where it is missing or null."""
+    value = body.get(key)
+    return default if value is None else value
+
+
+def says_nothing(value: Any, defaults: Sequence[Any] = (), *, depth: int = 4) -> bool:
+    """Whether a value of a field that is not supported yet may be passed over: null, empty, or a default.
+
+    An object whose every value is null or empty is empty; below `depth` levels nothing is. Types count:
+    `true` is not 1.
+    """
+    if value is None or value in ("", [], ()):
+        return True
+    if isinstance(value, Mapping):
+        return depth > 0 and all(says_nothing(inner, depth=depth - 1) for inner in value.values())
+    return any(type(value) is type(default) and value == default for default in defaults)
+
+
+def refuse_not_yet_supported(body: Json, table: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise Invalid, naming every field of `table` that carries a value with a meaning.
+
+    The serializers refuse these before; this keeps a row that a newer version wrote from being run as if
+    the field were not there.
+    """
+    problems = [
+        FieldProblem(field=path, code="not_yet_supported", message=not_yet_message(path))
+        for pattern, defaults in table.items()
+        for path, value in _values_at(body, pattern.split("."))
+        if not says_nothing(value, defaults)
+    ]
+    if problems:
+        raise Invalid(problems[0].message, code="not_yet_supported", errors=problems)
+
+
+def not_yet_message(path: str) -> str:
+    return f"{path} is not supported yet; leave it out."
+
+
+def _values_at(value: Any, pattern: list[str], walked: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if not pattern:
+        yield ".".join(walked), value
+        return
+    key, rest = pattern[0], pattern[1:]
+    if key == "*" and isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _values_at(item, rest, (*walked, str(index)))
+    elif isinstance(value, Mapping) and key in value:
+        yield from _values_at(value[key], rest, (*walked, key))

@@ -1,0 +1,56 @@
+"""Keeps a team's namespace as the rows say it should be, with as few calls as possible."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from threading import Lock
+
+from django.db.models import F, Sum
+
+from cluster.client import ClusterClient, Manifest
+from cluster.errors import AlreadyExists
+from controller.namespaces import build_guard_rails, build_namespace, build_priority_classes
+from quotas.models import Quota
+from teams.models import Team
+
+_applied: dict[str, str] = {}
+_lock = Lock()
+
+
+def gpu_limits(team: Team) -> dict[str, int]:
+    """Units per resource name that the team's quotas allow together, never below what it holds after a cut."""
+    rows = Quota.objects.filter(team=team).values(resource=F("flavor__resource"))
+    sums = rows.annotate(nominal=Sum("nominal"), used=Sum("used"))
+    return {row["resource"]: max(row["nominal"], row["used"]) for row in sums}
+
+
+def manifests_for(team: Team) -> list[Manifest]:
+    namespace = team.namespace_name
+    return [
+        build_namespace(namespace=namespace, team_slug=team.slug, pod_security=team.pod_security),
+        *build_guard_rails(namespace=namespace, team_slug=team.slug, gpu_limits=gpu_limits(team)),
+    ]
+
+
+def ensure_namespace(client: ClusterClient, team: Team) -> None:
+    """Apply the namespace and its guard rails unless this process has applied exactly these already."""
+    manifests = manifests_for(team)
+    print_of = hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
+    if _applied.get(team.namespace_name) == print_of:
+        return
+    for manifest in build_priority_classes():
+        # A PriorityClass cannot be changed, so whoever was first has made it.
+        with suppress(AlreadyExists):
+            client.create(manifest)
+    for manifest in manifests:
+        client.apply(manifest)
+    with _lock:
+        _applied[team.namespace_name] = print_of
+
+
+def forget_namespace(team: Team) -> None:
+    """The namespace turned out to be missing or changed: apply it again next time."""
+    with _lock:
+        _applied.pop(team.namespace_name, None)

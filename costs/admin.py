@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from typing_extensions import override
+
+from costs.models import LedgerEntry, Price
+from costs.services import set_price
+from foundation import clock
+from teams.actors import actor_of
+from teams.admin import ReadOnlyAdmin, ServiceAdmin
+from workloads.models import CapacityType
+
+
+class PriceForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class takes a parameter in the stubs alone
+    card = forms.CharField(max_length=63)
+    capacity_type = forms.ChoiceField(choices=CapacityType.choices)
+
+    class Meta:
+        model = Price
+        fields = ["card", "capacity_type", "micro_usd_per_card_hour", "valid_from", "reason"]
+
+
+@admin.register(Price)
+class PriceAdmin(ServiceAdmin):
+    """A price is never changed: the next one ends it. All that there were stay in the list."""
+
+    role = "quota-manager"
+    form = PriceForm
+    can_change = can_delete = False
+    list_display = ("priced", "micro_usd_per_card_hour", "valid_from", "valid_until", "actor", "reason")
+    list_filter = ("priced__card", "priced__capacity_type")
+    list_select_related = ("priced",)
+
+    @override
+    def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
+        obj.pk = set_price(**form.cleaned_data, actor=actor_of(request), now=clock.now()).pk
+
+
+@admin.register(LedgerEntry)
+class LedgerAdmin(ReadOnlyAdmin):
+    role = "quota-manager"
+    list_display = (
+        "posted_at",
+        "account",
+        "flavor_name",
+        "units",
+        "started_at",
+        "ended_at",
+        "amount_micro_usd",
+    )
+    list_filter = ("flavor_name",)
+    search_fields = ("account", "pod_uid", "transaction_id")

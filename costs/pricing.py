@@ -1,0 +1,78 @@
+"""Exact arithmetic of money: pure functions on integers and fractions, never on floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class PriceSpan:
+    """A price and the half-open interval in which it holds; `until` None means open."""
+
+    price_id: int
+    micro_usd_per_card_hour: int
+    start: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a usage interval with one price."""
+
+    start: datetime
+    end: datetime
+    span: PriceSpan
+
+
+@dataclass(frozen=True)
+class Line:
+    segment: Segment
+    amount_micro_usd: int
+
+
+def priced_segments(start: datetime, end: datetime, spans: Sequence[PriceSpan]) -> Iterator[Segment]:
+    """`[start, end)` cut at price changes; ends early at the first moment that has no price."""
+    for span in sorted(spans, key=lambda item: item.start):
+        if span.until is not None and span.until <= start:
+            continue
+        if span.start > start or start >= end:
+            return
+        stop = end if span.until is None else min(end, span.until)
+        yield Segment(start, stop, span)
+        start = stop
+
+
+def exact_cost(segment: Segment, cards: Fraction) -> Fraction:
+    """Micro-USD, unrounded. Times of the Kubernetes API are whole seconds."""
+    seconds = Fraction(int((segment.end - segment.start).total_seconds()))
+    return cards * seconds * segment.span.micro_usd_per_card_hour / SECONDS_PER_HOUR
+
+
+def lines(segments: Sequence[Segment], cards: Fraction, carry: Fraction) -> tuple[list[Line], Fraction]:
+    """Whole amounts for the segments and the new carry: each line rounds down once, with what was left over
+    before taken in, so that the lines of a card always add up to its exact cost to within one micro-USD.
+    """
+    result = []
+    for segment in segments:
+        exact = exact_cost(segment, cards) + carry
+        amount = exact.numerator // exact.denominator
+        carry = exact - amount
+        result.append(Line(segment, amount))
+    return result, carry
+
+
+def accrued(segments: Sequence[Segment], cards: Fraction) -> int:
+    """Micro-USD of segments that are not in the ledger yet, rounded down."""
+    total = sum((exact_cost(segment, cards) for segment in segments), Fraction(0))
+    return total.numerator // total.denominator
+
+
+def rate_per_hour(cards: Fraction, micro_usd_per_card_hour: int) -> int:
+    """Micro-USD per hour of so many cards, rounded half up."""
+    exact = cards * micro_usd_per_card_hour
+    return (2 * exact.numerator + exact.denominator) // (2 * exact.denominator)

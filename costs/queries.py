@@ -1,0 +1,141 @@
+"""Questions about money; nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Sum
+
+from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
+from costs.pricing import PriceSpan, accrued, priced_segments, rate_per_hour
+from workloads.models import ResourceFlavor, Workload
+
+PriceBook = dict[tuple[str, str], list[PriceSpan]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Micro-USD; None where a price is missing, with the reason why."""
+
+    so_far: int | None
+    rate_per_hour: int | None
+    at_time_limit: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class CostLine:
+    workload_id: int
+    pod_uid: str
+    node_name: str
+    flavor_name: str
+    units: int
+    started_at: datetime
+    ended_at: datetime | None
+    amount_micro_usd: int | None
+    settled: bool
+
+
+def spans_of(priced: PricedCard | None) -> list[PriceSpan]:
+    """The card's prices, oldest first."""
+    if priced is None:
+        return []
+    return [_span(row) for row in priced.prices.order_by("valid_from")]
+
+
+def spans_by_card() -> PriceBook:
+    """All prices, by card and capacity type."""
+    book: PriceBook = {}
+    for row in Price.objects.select_related("priced").order_by("valid_from"):
+        book.setdefault((row.priced.card, row.priced.capacity_type), []).append(_span(row))
+    return book
+
+
+def _span(row: Price) -> PriceSpan:
+    return PriceSpan(row.pk, row.micro_usd_per_card_hour, row.valid_from, row.valid_until)
+
+
+def current_rate(
+    *, flavor: ResourceFlavor | None, capacity_type: str, units: int, now: datetime
+) -> int | None:
+    """Micro-USD per hour of so many units now; 0 without a GPU, None without a price."""
+    return _rate(flavor, capacity_type, units, spans_by_card(), now)
+
+
+def _rate(
+    flavor: ResourceFlavor | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
+) -> int | None:
+    if flavor is None or units == 0:
+        return 0
+    span = _span_at(price_book.get((flavor.card, capacity_type), []), now)
+    return rate_per_hour(units * flavor.gpu_fraction, span.micro_usd_per_card_hour) if span else None
+
+
+def cost_of(workload: Workload, *, now: datetime) -> Cost:
+    """What the workload has cost so far, to the second, and would cost at its time limit."""
+    return costs_of([workload], now=now)[workload.pk]
+
+
+def costs_of(workloads: Sequence[Workload], *, now: datetime) -> dict[int, Cost]:
+    """The same of many, by their keys, in three queries however many they are."""
+    price_book = spans_by_card()
+    charges: dict[int, list[int | None]] = {workload.pk: [] for workload in workloads}
+    for line in _lines_of(list(charges), price_book, now):
+        charges[line.workload_id].append(line.amount_micro_usd)
+    return {workload.pk: _cost(workload, charges[workload.pk], price_book, now) for workload in workloads}
+
+
+def cost_lines(workload: Workload, *, now: datetime) -> list[CostLine]:
+    """One line per pod: what the ledger holds and what has come up since, oldest first."""
+    return _lines_of([workload.pk], spans_by_card(), now)
+
+
+def _cost(workload: Workload, charges: Sequence[int | None], price_book: PriceBook, now: datetime) -> Cost:
+    rate = _rate(workload.flavor, workload.capacity_type, workload.units, price_book, now)
+    limit = None
+    if rate is not None and workload.time_limit_seconds is not None:
+        limit = rate * workload.time_limit_seconds // 3600
+    if rate is None or None in charges:
+        return Cost(None, rate, limit, reason="no price")
+    return Cost(sum(charge for charge in charges if charge is not None), rate, limit)
+
+
+def _lines_of(workload_ids: Sequence[int], price_book: PriceBook, now: datetime) -> list[CostLine]:
+    entries = LedgerEntry.objects.filter(workload__in=workload_ids, account__startswith="team:")
+    posted = {
+        row["pod_uid"]: row["total"]
+        for row in entries.values("pod_uid").annotate(total=Sum("amount_micro_usd"))
+    }
+    usages = UsageInterval.objects.filter(workload__in=workload_ids).order_by("started_at", "id")
+    return [
+        _line(usage, posted.get(usage.pod_uid, 0), price_book.get((usage.card, usage.capacity_type), []), now)
+        for usage in usages
+    ]
+
+
+def _line(usage: UsageInterval, posted: int, spans: Sequence[PriceSpan], now: datetime) -> CostLine:
+    end = usage.ended_at or max(now.replace(microsecond=0), usage.settled_until)
+    segments = list(priced_segments(usage.settled_until, end, spans))
+    complete = end == usage.settled_until or (bool(segments) and segments[-1].end == end)
+    return CostLine(
+        workload_id=usage.workload_id,
+        pod_uid=usage.pod_uid,
+        node_name=usage.node_name,
+        flavor_name=usage.flavor_name,
+        units=usage.units,
+        started_at=usage.started_at,
+        ended_at=usage.ended_at,
+        amount_micro_usd=posted + accrued(segments, usage.cards) if complete else None,
+        settled=usage.ended_at is not None and usage.settled_until == usage.ended_at,
+    )
+
+
+def _span_at(spans: Sequence[PriceSpan], moment: datetime) -> PriceSpan | None:
+    return next((s for s in spans if s.start <= moment and (s.until is None or moment < s.until)), None)
+
+
+def ledger_difference() -> int:
+    """Sum over all postings, which must be 0, in micro-USD."""
+    return LedgerEntry.objects.aggregate(total=Sum("amount_micro_usd"))["total"] or 0

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+
+from costs import api
+
+app_name = "costs"
+
+urlpatterns: list[URLPattern | URLResolver] = []
+
+api_urlpatterns: list[URLPattern | URLResolver] = [
+    path("prices/", api.PriceListView.as_view(), name="price-list"),
+    path("ledger/", api.LedgerView.as_view(), name="ledger-list"),
+]

@@ -1,0 +1,184 @@
+"""`python -m devcluster`: start the cluster, write its kubeconfig when it answers, end on SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+from aiohttp import web
+
+from .cluster import Cluster
+from .controllers import deployment, disruption, garbage, job, nodes, scheduler, stored
+from .controllers.loop import Controller
+from .http import Api
+from .kinds import NAMESPACE, NODE
+from .kubelet.base import Kubelet
+from .kubelet.clock import ClockKubelet
+from .kubelet.process import ProcessKubelet
+from .objects import name_of
+from .store import Store
+
+_PR_SET_PDEATHSIG = 1
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_CONTROLLERS: tuple[type[Controller], ...] = (
+    garbage.Namespaces, nodes.Nodes, nodes.TaintEviction, scheduler.Scheduler, stored.Claims, stored.Quotas, disruption.Budgets,
+    job.Jobs, deployment.ReplicaSets, deployment.Deployments, garbage.Garbage, garbage.PodGarbage,
+)  # fmt: skip
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m devcluster", description=__doc__)
+    parser.add_argument(
+        "--kubeconfig", type=Path, required=True, help="written (0600) when the server answers"
+    )
+    parser.add_argument(
+        "--nodes", type=Path, default=Path(__file__).parent / "nodes.yaml", help="Node objects in YAML"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="state that survives a restart; default: a folder that is removed at the end",
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="0 takes the port of the last time, else a free one"
+    )
+    parser.add_argument("--kubelet", choices=("process", "clock"), default="process")
+    parser.add_argument("--history", type=int, default=4096, help="versions that a watch can go back")
+    parser.add_argument(
+        "--backoff", type=float, default=10.0, help="seconds before a first retry, then doubling"
+    )
+    parser.add_argument(
+        "--die-with-parent", action="store_true", help="end when the process that started this one ends"
+    )
+    return parser.parse_args()
+
+
+def die_with_parent() -> None:
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit("the parent has ended already")
+
+
+def remember(path: Path, value: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(value)
+
+
+def forget(path: Path) -> None:
+    """The kubeconfig's presence means that the server answers, also after a kill."""
+    path.unlink(missing_ok=True)
+
+
+def remembered(path: Path, fresh: str) -> str:
+    """A value that stays the same over restarts."""
+    if not path.exists():
+        remember(path, fresh)
+    return path.read_text()
+
+
+def write_kubeconfig(path: Path, port: int, token: str) -> None:
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "devcluster",
+        "clusters": [{"name": "devcluster", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "devcluster", "user": {"token": token}}],
+        "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": "devcluster"}}],
+    }  # fmt: skip
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
+    fresh.write_text(yaml.safe_dump(config))
+    fresh.replace(path)
+
+
+def seed(cluster: Cluster, nodes_file: Path) -> None:
+    """The system namespaces, and the nodes of the file that are not there yet."""
+    for name in _NAMESPACES:
+        if cluster.store.get(NAMESPACE, "", name) is None:
+            cluster.create(NAMESPACE, "", {"metadata": {"name": name}})
+    for node in yaml.safe_load_all(nodes_file.read_text()):
+        if cluster.store.get(NODE, "", name_of(node)) is None:
+            cluster.create(NODE, "", node)
+
+
+async def listen(api: Api, wanted: list[int]) -> tuple[web.AppRunner, int]:
+    """Serve on loopback, on the first of the wanted ports that is free."""
+    runner = web.AppRunner(api.app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
+    await runner.setup()
+    for candidate in wanted:
+        site = web.TCPSite(runner, "127.0.0.1", candidate, backlog=512)
+        try:
+            await site.start()
+        except OSError:
+            if candidate == wanted[-1]:
+                raise
+        else:
+            break
+    return runner, int(runner.addresses[0][1])
+
+
+def wanted_ports(port: int, last: Path) -> list[int]:
+    """Without a wanted port the last one is tried first, so that kubeconfigs stay right over a restart."""
+    return [port] if port else [int(remembered(last, "0")), 0]
+
+
+async def serve(options: argparse.Namespace, data: Path) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    store = Store(data, options.history)
+    cluster = Cluster(store, options.backoff)
+    kubelet: Kubelet = (
+        ProcessKubelet(cluster, data) if options.kubelet == "process" else ClockKubelet(cluster, data)
+    )
+    token = remembered(data / "token", secrets.token_urlsafe(32))
+    api = Api(cluster, kubelet, token)
+    controllers = [make(cluster) for make in _CONTROLLERS]
+    seed(cluster, options.nodes)
+    for controller in controllers:
+        controller.start()
+    kubelet.start()
+    runner, port = await listen(api, wanted_ports(options.port, data / "port"))
+    remember(data / "port", str(port))
+    write_kubeconfig(options.kubeconfig, port, token)
+    gc.collect()
+    gc.freeze()
+    await stopping.wait()
+    forget(options.kubeconfig)
+    for controller in controllers:
+        controller.stop()
+    api.watches.close()
+    await kubelet.stop()
+    await runner.cleanup()
+    store.close()
+
+
+def main() -> None:
+    options = arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    if options.die_with_parent:
+        die_with_parent()
+    if sys.version_info < (3, 12):
+        # The default of older versions keeps a thread for every child.
+        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
+    forget(options.kubeconfig)
+    with contextlib.ExitStack() as stack:
+        if options.data is None:
+            options.data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="devcluster-")))
+        options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        asyncio.run(serve(options, options.data))
+
+
+if __name__ == "__main__":
+    main()

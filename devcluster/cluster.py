@@ -1,0 +1,393 @@
+"""The write path that HTTP and the controllers share: decode, default, admit, validate, store."""
+
+from __future__ import annotations
+
+import copy
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import admission, apply, defaults, events, patch, preconditions, quota, schema, validate
+from .errors import (
+    ApiError,
+    already_exists,
+    bad_request,
+    forbidden,
+    forbidden_field,
+    invalid,
+    not_found,
+    required,
+)
+from .kinds import (
+    BUDGET,
+    DEPLOYMENT,
+    EVENT,
+    JOB,
+    NAMESPACE,
+    NETWORK_POLICY,
+    NODE,
+    POD,
+    PRIORITY_CLASS,
+    REPLICA_SET,
+    SERVICE,
+    Kind,
+)
+from .objects import (
+    Obj,
+    deleting,
+    finished,
+    name_of,
+    namespace_of,
+    random_suffix,
+    timestamp,
+    uid_of,  # fmt: skip
+)
+from .store import Store
+
+_WITH_GENERATION = (POD, JOB, DEPLOYMENT, REPLICA_SET, BUDGET, NETWORK_POLICY, PRIORITY_CLASS)
+_STATUS_ON_CREATE = (NODE,)
+_KEPT_METADATA = ("name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
+                  "deletionGracePeriodSeconds", "generateName", "managedFields")  # fmt: skip
+# Not served, but named in refusals.
+PATCH_OPTIONS = Kind("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
+
+
+@dataclass(slots=True)
+class Options:
+    """What a request asks beside its body."""
+
+    manager: str = "devcluster"
+    dry_run: bool = False
+    validation: str = "Warn"
+    force: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+INTERNAL = Options()
+
+
+class Cluster:
+    """Every change of every object passes through here."""
+
+    def __init__(self, store: Store, backoff: float = 10.0) -> None:
+        self.store = store
+        # Seconds before the first retry of a Job's pod or of a container; both double.
+        self.backoff = backoff
+
+    # Reading
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Obj:
+        found = self.store.get(kind, namespace, name)
+        if found is None:
+            raise not_found(kind, name)
+        return found
+
+    # Creating
+
+    def create(self, kind: Kind, namespace: str, body: Any, options: Options = INTERNAL) -> Obj:
+        obj = self._decode(kind, body, options)
+        metadata = obj.setdefault("metadata", {})
+        if metadata.setdefault("namespace", namespace) != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if not kind.namespaced:
+            del metadata["namespace"]
+        else:
+            self._check_namespace(kind, namespace, metadata.get("name", ""))
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"][:58] + random_suffix()
+        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        for name in (
+            "resourceVersion",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "managedFields",
+            "generation",
+        ):
+            metadata.pop(name, None)
+        if kind in _WITH_GENERATION:
+            metadata["generation"] = 1
+        if "status" in kind.subresources and kind not in _STATUS_ON_CREATE:
+            obj.pop("status", None)
+        return self._store_new(kind, obj, options)
+
+    def _store_new(self, kind: Kind, obj: Obj, options: Options) -> Obj:
+        defaults.fill(kind, obj)
+        if kind is JOB:
+            defaults.own_job_pods(obj)
+        if kind is SERVICE:
+            address = obj["spec"].setdefault("clusterIP", defaults.cluster_ip(self.store.version))
+            obj["spec"]["clusterIPs"] = [address]
+        if kind is POD:
+            admission.admit_pod(self.store, obj)
+        faults = validate.on_create(kind, obj)
+        name = obj["metadata"].get("name", "")
+        if faults:
+            raise invalid(kind, name, faults)
+        if kind.namespaced and kind is not EVENT:
+            quota.admit(self.store, kind, obj)
+        if self.store.get(kind, namespace_of(obj), name) is not None:
+            raise already_exists(kind, name)
+        if options is not INTERNAL:
+            apply.note_update(kind, None, obj, options.manager)
+        return obj if options.dry_run else self.store.put(kind, obj)
+
+    def _decode(self, kind: Kind, body: Any, options: Options) -> Obj:
+        obj, unknown = schema.decode(kind, body)
+        given = (obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name))
+        if given[0] != kind.api_version:
+            raise bad_request(
+                f"the API version in the data ({given[0]}) does not match the expected API version ({kind.api_version})"
+            )
+        if given[1] != kind.name:
+            raise bad_request(f"{given[1]} in version {kind.version!r} cannot be handled as a {kind.name}")
+        if unknown and options.validation == "Strict":
+            listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+            raise bad_request(
+                f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: strict decoding error: {listed}'
+            )
+        if options.validation == "Warn":
+            options.warnings += [f'unknown field "{path}"' for path in unknown]
+        return obj
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        found = self.get(NAMESPACE, "", namespace)
+        if deleting(found) and kind is not EVENT:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            refusal = forbidden(kind, name, why)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise ApiError(
+                403, refusal.reason, refusal.message, (refusal.details or {}) | {"causes": [cause]}
+            )
+
+    # Updating
+
+    def replace(
+        self, kind: Kind, namespace: str, name: str, body: Any, options: Options, sub: str = ""
+    ) -> Obj:
+        live, new = self.get(kind, namespace, name), self._decode(kind, body, options)
+        return self._update(kind, live, new, options, sub)
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, media: str, body: Any, options: Options, sub: str = ""
+    ) -> Obj:
+        live = self.store.get(kind, namespace, name)
+        if media == "application/apply-patch+yaml":
+            return self._apply(kind, namespace, name, live, body, options, sub)
+        if options.force:
+            raise invalid(
+                PATCH_OPTIONS, "", [forbidden_field("force", "may not be specified for non-apply patch")]
+            )
+        if live is None:
+            raise not_found(kind, name)
+        match media:
+            case "application/merge-patch+json":
+                new = patch.merge(live, body)
+            case "application/strategic-merge-patch+json":
+                new = patch.strategic(kind.name, live, body)
+            case "application/json-patch+json":
+                new = patch.json_patch(live, body)
+            case _:
+                allowed = (
+                    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+                )
+                raise ApiError(
+                    415, "UnsupportedMediaType",
+                    f"the body of the request was in an unknown format - accepted media types include: {allowed}",
+                )  # fmt: skip
+        return self._update(kind, live, self._decode(kind, copy.deepcopy(new), options), options, sub)
+
+    def _apply(
+        self, kind: Kind, namespace: str, name: str, live: Obj | None, body: Any, options: Options, sub: str
+    ) -> Obj:
+        if not options.manager:
+            raise invalid(PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
+        unknown = schema.decode(kind, body)[1]
+        if unknown:
+            where = f"{namespace}/{name}; {kind.api_version if kind.group else '/v1'}, Kind={kind.name}"
+            message = (
+                f"failed to create typed patch object ({where}): .{unknown[0]}: field not declared in schema"
+            )
+            raise ApiError(500, "", message)
+        wanted = self._decode(kind, body, options)
+        if (wanted.get("metadata") or {}).get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        if live is None:
+            wanted.setdefault("metadata", {})["name"] = name
+            owned = apply.server_side_apply(kind, None, wanted, options.manager, force=options.force)[
+                "metadata"
+            ]["managedFields"]
+            created = self.create(kind, namespace, wanted, Options(options.manager, dry_run=True))
+            created["metadata"]["managedFields"] = owned
+            return created if options.dry_run else self.store.put(kind, created)
+        merged = apply.server_side_apply(kind, live, wanted, options.manager, force=options.force)
+        managed = merged["metadata"]["managedFields"]
+        return self._update(kind, live, copy.deepcopy(merged), options, sub, managed=managed)
+
+    def _update(
+        self,
+        kind: Kind,
+        live: Obj,
+        new: Obj,
+        options: Options,
+        sub: str = "",
+        managed: list[Obj] | None = None,
+    ) -> Obj:
+        preconditions.check_identity(kind, live, new)
+        metadata = new["metadata"]
+        for name in _KEPT_METADATA:
+            metadata.pop(name, None)
+            if name in live["metadata"]:
+                metadata[name] = live["metadata"][name]
+        metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+        if sub == "status":
+            new = live | {"status": new.get("status", {}), "metadata": live["metadata"]}
+        else:
+            self._prepare_update(kind, live, new)
+        if managed is not None:
+            new["metadata"] = new["metadata"] | {"managedFields": managed}
+        elif sub != "status":
+            apply.note_update(kind, live, new, options.manager, sub)
+        return live if new == live else self._store_update(kind, live, new, options)
+
+    def _prepare_update(self, kind: Kind, live: Obj, new: Obj) -> None:
+        if "status" in kind.subresources:
+            new.pop("status", None)
+            if "status" in live:
+                new["status"] = live["status"]
+        if kind is SERVICE:
+            for name in ("clusterIP", "clusterIPs"):
+                new.setdefault("spec", {}).setdefault(name, live["spec"].get(name))
+        defaults.fill(kind, new)
+        faults = validate.on_update(kind, live, new)
+        if deleting(live):
+            before, after = (set(o["metadata"].get("finalizers", ())) for o in (live, new))
+            if after - before:
+                detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {sorted(after - before)}"
+                faults.append(forbidden_field("metadata.finalizers", detail))
+        if faults:
+            raise invalid(kind, name_of(live), faults)
+        if kind in _WITH_GENERATION and new.get("spec") != live.get("spec"):
+            new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
+
+    def _store_update(self, kind: Kind, live: Obj, new: Obj, options: Options = INTERNAL) -> Obj:
+        if options.dry_run:
+            return new
+        new = new | {"metadata": dict(new["metadata"])}
+        stored = self.store.put(kind, new)
+        if deleting(stored) and not stored["metadata"].get("finalizers") and self._grace_over(stored):
+            return self.store.remove(kind, stored)
+        return stored
+
+    @staticmethod
+    def _grace_over(obj: Obj) -> bool:
+        return not obj["metadata"].get("deletionGracePeriodSeconds")
+
+    # What controllers and kubelets write
+
+    def set_status(self, kind: Kind, obj: Obj, status: Obj) -> Obj:
+        """Store `status` on the newest version of `obj`; nothing happens when it is gone or says so already."""
+        live = self.store.get(kind, namespace_of(obj), name_of(obj))
+        if live is None or uid_of(live) != uid_of(obj) or live.get("status") == status:
+            return live or obj
+        return self._store_update(kind, live, live | {"status": status})
+
+    def modify(self, kind: Kind, obj: Obj, change: Callable[[Obj], None]) -> Obj | None:
+        """Let `change` edit a copy of the newest version; controllers need no optimistic locking in one loop."""
+        live = self.store.get(kind, namespace_of(obj), name_of(obj))
+        if live is None or uid_of(live) != uid_of(obj):
+            return None
+        new = copy.deepcopy(live)
+        change(new)
+        if new == live:
+            return live
+        if kind in _WITH_GENERATION and new.get("spec") != live.get("spec"):
+            new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
+        return self._store_update(kind, live, new)
+
+    def drop_finalizer(self, kind: Kind, obj: Obj, finalizer: str) -> None:
+        def change(new: Obj) -> None:
+            rest = [f for f in new["metadata"].get("finalizers", ()) if f != finalizer]
+            new["metadata"].pop("finalizers", None)
+            if rest:
+                new["metadata"]["finalizers"] = rest
+
+        self.modify(kind, obj, change)
+
+    # Deleting
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: Obj | None = None) -> Obj:
+        """Delete as far as finalizers and grace allow; the last stored version is the answer."""
+        options, live = options or {}, self.get(kind, namespace, name)
+        preconditions.check_delete(kind, live, options.get("preconditions") or {})
+        policy = options.get("propagationPolicy") or ("Orphan" if kind is JOB else "Background")
+        if "All" in (options.get("dryRun") or ()):
+            return live
+        if policy == "Orphan":
+            for child_kind, child in self.dependants(live):
+                self.release(child_kind, child, uid_of(live))
+        grace = self._grace(kind, live, options.get("gracePeriodSeconds"))
+
+        def change(new: Obj) -> None:
+            metadata = new["metadata"]
+            finalizers = metadata.get("finalizers", [])
+            if policy == "Foreground" and "foregroundDeletion" not in finalizers:
+                metadata["finalizers"] = [*finalizers, "foregroundDeletion"]
+            before = metadata.get("deletionGracePeriodSeconds")
+            if before is None or grace < before:
+                metadata["deletionGracePeriodSeconds"] = grace
+                metadata["deletionTimestamp"] = timestamp(time.time() + grace)
+            if kind is NAMESPACE:
+                new["status"] = {"phase": "Terminating"}
+                metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), "kubernetes"]))
+
+        if (
+            not grace
+            and not live["metadata"].get("finalizers")
+            and policy != "Foreground"
+            and kind is not NAMESPACE
+        ):
+            return self.store.remove(kind, live)
+        return self.modify(kind, live, change) or live
+
+    @staticmethod
+    def _grace(kind: Kind, live: Obj, asked: int | None) -> int:
+        if kind is not POD or not live["spec"].get("nodeName") or finished(live):
+            return 0
+        return int(live["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
+
+    def dependants(self, owner: Obj) -> list[tuple[Kind, Obj]]:
+        """What names `owner` as an owner, within its namespace."""
+        where = namespace_of(owner)
+        found = self.store.owned_by(uid_of(owner))
+        return [(kind, obj) for kind, obj in found if not where or namespace_of(obj) == where]
+
+    def release(self, kind: Kind, obj: Obj, owner_uid: str) -> None:
+        """Take one owner off an object."""
+
+        def change(new: Obj) -> None:
+            rest = [r for r in new["metadata"]["ownerReferences"] if r["uid"] != owner_uid]
+            new["metadata"].pop("ownerReferences")
+            if rest:
+                new["metadata"]["ownerReferences"] = rest
+
+        self.modify(kind, obj, change)
+
+    # Events
+
+    def event(
+        self, kind: Kind, about: Obj, reason: str, message: str, *, source: str, warning: bool = False
+    ) -> None:
+        """Record an Event; the same one again only raises its count."""
+        namespace = namespace_of(about) or "default"
+        if self.store.get(NAMESPACE, "", namespace) is not None:
+            new = events.made(kind, about, namespace, reason, message, source=source, warning=warning)
+            live = self.store.get(EVENT, namespace, name_of(new))
+            self.store.put(EVENT, events.repeated(live) if live else new)

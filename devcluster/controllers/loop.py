@@ -1,0 +1,76 @@
+"""A controller is woken by changes, never by polling, and reconciles one key at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable, Iterable
+
+from devcluster.cluster import Cluster
+from devcluster.store import Change
+
+log = logging.getLogger("devcluster")
+RETRY_SECONDS = 1.0
+
+
+class Controller:
+    """Subclasses say which keys a change concerns, and how one key is reconciled."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.store = cluster, cluster.store
+        self._dirty: dict[Hashable, None] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._scheduled = False
+
+    def keys(self, change: Change) -> Iterable[Hashable]:
+        raise NotImplementedError
+
+    def reconcile(self, key: Hashable) -> float | None:
+        """Bring one key forward; the result asks for another look after so many seconds."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Look at everything that is stored, then at every change."""
+        self.store.subscribe(self._changed)
+        for kind, obj in self.store.items():
+            self._changed(Change(0, kind, "ADDED", obj, None))
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def enqueue(self, key: Hashable) -> None:
+        self._dirty[key] = None
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def later(self, key: Hashable, delay: float) -> None:
+        """Look again after `delay`; an earlier appointment for the key stays."""
+        loop = asyncio.get_running_loop()
+        known = self._timers.get(key)
+        if known is not None and not known.cancelled() and known.when() <= loop.time() + delay:
+            return
+        if known is not None:
+            known.cancel()
+        self._timers[key] = loop.call_later(max(delay, 0.0), self._due, key)
+
+    def _due(self, key: Hashable) -> None:
+        self._timers.pop(key, None)
+        self.enqueue(key)
+
+    def _changed(self, change: Change) -> None:
+        for key in self.keys(change):
+            self.enqueue(key)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        batch, self._dirty = self._dirty, {}
+        for key in batch:
+            try:
+                delay = self.reconcile(key)
+            except Exception:
+                log.exception("%s could not reconcile %s", type(self).__name__, key)
+                delay = RETRY_SECONDS
+            if delay is not None:
+                self.later(key, delay)

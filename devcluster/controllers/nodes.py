@@ -1,0 +1,170 @@
+"""Node health as the heartbeat would show it, and eviction by NoExecute taints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from typing_extensions import override
+
+from devcluster.evict import mark_disrupted
+from devcluster.kinds import NODE, POD
+from devcluster.kubelet.base import node_lost
+from devcluster.objects import (
+    Obj,
+    condition,
+    deleting,
+    finished,
+    name_of,
+    namespace_of,
+    seconds,
+    timestamp,
+    with_condition,
+)
+from devcluster.store import Change
+
+from .loop import Controller
+from .scheduler import tolerates
+
+_PRESSURES = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_CORDONED = "node.kubernetes.io/unschedulable"
+_SOURCE = "node-controller"
+
+
+class Nodes(Controller):
+    """Key: a node. Sets its conditions, and the taints that follow from them."""
+
+    @override
+    def keys(self, change: Change) -> Iterable[Any]:
+        if change.kind is NODE and change.type != "DELETED":
+            yield name_of(change.obj)
+
+    @override
+    def reconcile(self, key: Any) -> float | None:
+        node = self.store.get(NODE, "", key)
+        if node is None:
+            return None
+        lost = node_lost(node)
+        was_ready = (condition(node, "Ready") or {}).get("status")
+        conditions = list(node["status"].get("conditions", []))
+        stamps = {c["type"]: c.get("lastHeartbeatTime") for c in conditions if c.get("status") != "Unknown"}
+        for new in _health(lost=lost):
+            new["lastHeartbeatTime"] = stamps.get(new["type"]) or timestamp()
+            conditions = with_condition(conditions, new)
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": key}]
+        self.cluster.set_status(
+            NODE, node, {"addresses": addresses} | node["status"] | {"conditions": conditions}
+        )
+        self.cluster.modify(NODE, node, lambda new: _set_taints(new, lost=lost))
+        if lost and was_ready == "True":
+            self.cluster.event(
+                NODE, node, "NodeNotReady", f"Node {key} status is now: NodeNotReady", source=_SOURCE
+            )
+            self._unready_pods(key)
+        return None
+
+    def _unready_pods(self, node: str) -> None:
+        for pod in self.store.list(POD):
+            if (
+                pod["spec"].get("nodeName") == node
+                and (condition(pod, "Ready") or {}).get("status") == "True"
+            ):
+                new = {"type": "Ready", "status": "False"}
+                conditions = with_condition(pod["status"]["conditions"], new)
+                self.cluster.set_status(POD, pod, pod["status"] | {"conditions": conditions})
+                self.cluster.event(
+                    POD, pod, "NodeNotReady", "Node is not ready", source=_SOURCE, warning=True
+                )
+
+
+def _health(*, lost: bool) -> list[Obj]:
+    if lost:
+        stopped = {
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.",
+        }
+        return [{"type": t} | stopped for t in (*_PRESSURES, "Ready")]
+    fine = [{"type": t, "status": "False", "reason": r, "message": m} for t, (r, m) in _PRESSURES.items()]
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+    }
+    return [*fine, ready]
+
+
+def _set_taints(node: Obj, *, lost: bool) -> None:
+    spec, own = node["spec"], {_UNREACHABLE, _CORDONED}
+    before = spec.get("taints") or []
+    taints = [t for t in before if t["key"] not in own]
+    if spec.get("unschedulable"):
+        taints.append({"key": _CORDONED, "effect": "NoSchedule"})
+    if lost:
+        taints += [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    stamps = {(t["key"], t["effect"]): t["timeAdded"] for t in before if "timeAdded" in t}
+    for taint in taints:
+        if taint["key"] in own or taint["effect"] == "NoExecute":
+            taint["timeAdded"] = stamps.get((taint["key"], taint["effect"]), timestamp())
+    spec.pop("taints", None)
+    if taints:
+        spec["taints"] = taints
+
+
+class TaintEviction(Controller):
+    """Key: a node. Deletes the pods that do not, or no longer, tolerate its NoExecute taints."""
+
+    @override
+    def keys(self, change: Change) -> Iterable[Any]:
+        if change.kind is NODE:
+            yield name_of(change.obj)
+        elif change.kind is POD and change.obj["spec"].get("nodeName") and change.type != "DELETED":
+            old = change.old
+            if old is None or old["spec"] != change.obj["spec"]:
+                yield change.obj["spec"]["nodeName"]
+
+    @override
+    def reconcile(self, key: Any) -> float | None:
+        node = self.store.get(NODE, "", key)
+        taints = [t for t in (node or {}).get("spec", {}).get("taints") or () if t["effect"] == "NoExecute"]
+        if not taints:
+            return None
+        waits = []
+        for pod in self.store.list(POD):
+            if pod["spec"].get("nodeName") != key or deleting(pod) or finished(pod):
+                continue
+            left = _patience(pod, taints)
+            if left is not None and left <= 0:
+                self._evict(pod)
+            elif left is not None:
+                waits.append(left)
+        return min(waits, default=None)
+
+    def _evict(self, pod: Obj) -> None:
+        where, name = namespace_of(pod), name_of(pod)
+        text = f"Marking for deletion Pod {where}/{name}"
+        self.cluster.event(POD, pod, "TaintManagerEviction", text, source="taint-eviction-controller")
+        mark_disrupted(
+            self.cluster, pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+        )
+        self.cluster.delete(POD, where, name)
+
+
+def _patience(pod: Obj, taints: list[Obj]) -> float | None:
+    """Seconds until the pod must go; None when it may stay for ever."""
+    waits = []
+    for taint in taints:
+        toleration = tolerates(pod["spec"], taint)
+        if toleration is None:
+            return 0.0
+        if "tolerationSeconds" in toleration:
+            since = seconds(taint["timeAdded"]) if "timeAdded" in taint else time.time()
+            waits.append(since + toleration["tolerationSeconds"] - time.time())
+    return min(waits, default=None)

@@ -1,0 +1,60 @@
+"""The little that claims and quotas need beside being stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from typing_extensions import override
+
+from devcluster import quota
+from devcluster.kinds import CLAIM, POD, QUOTA
+from devcluster.objects import finished, name_of, namespace_of
+from devcluster.store import Change
+
+from .loop import Controller
+
+
+class Claims(Controller):
+    """Key: (namespace, claim). A claim is a folder, so it is bound at once."""
+
+    @override
+    def keys(self, change: Change) -> Iterable[Any]:
+        if change.kind is CLAIM and change.type == "ADDED":
+            yield namespace_of(change.obj), name_of(change.obj)
+
+    @override
+    def reconcile(self, key: Any) -> float | None:
+        claim = self.store.get(CLAIM, *key)
+        if claim is not None and claim["status"].get("phase") == "Pending":
+            spec = claim["spec"]
+            self.cluster.set_status(CLAIM, claim, {
+                "phase": "Bound", "accessModes": spec["accessModes"],
+                "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            })  # fmt: skip
+        return None
+
+
+class Quotas(Controller):
+    """Key: a namespace. Keeps `status.used` of its quotas."""
+
+    @override
+    def keys(self, change: Change) -> Iterable[Any]:
+        if not change.kind.namespaced:
+            return
+        old = change.old
+        if (
+            change.kind is QUOTA
+            or change.type != "MODIFIED"
+            or old is None
+            or (change.kind is POD and finished(old) != finished(change.obj))
+        ):
+            yield namespace_of(change.obj)
+
+    @override
+    def reconcile(self, key: Any) -> float | None:
+        for found in self.store.list(QUOTA, key):
+            hard = (found.get("spec") or {}).get("hard") or {}
+            used = quota.show(quota.used(self.store, key, hard), sorted(hard))
+            self.cluster.set_status(QUOTA, found, {"hard": hard, "used": used})
+        return None

@@ -1,0 +1,101 @@
+"""The kinds that this cluster serves. Everything else answers 501 by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One served resource: how it is addressed, and what may be asked of it."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """`jobs.batch`, as error messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def qualified(self) -> str:
+        """`Job.batch`, as validation messages name it."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+
+NAMESPACE = Kind(
+    "", "v1", "Namespace", "namespaces", namespaced=False, short=("ns",), subresources=("status",)
+)
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False, short=("no",), subresources=("status",))
+POD = Kind("", "v1", "Pod", "pods", short=("po",), subresources=("status", "log", "eviction", "proxy"))
+SERVICE = Kind("", "v1", "Service", "services", short=("svc",), subresources=("status", "proxy"))
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", short=("cm",))
+SECRET = Kind("", "v1", "Secret", "secrets")
+CLAIM = Kind(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), subresources=("status",)
+)
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", short=("sa",))
+QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", short=("quota",), subresources=("status",))
+LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", short=("limits",))
+EVENT = Kind("", "v1", "Event", "events", short=("ev",))
+DEPLOYMENT = Kind(
+    "apps", "v1", "Deployment", "deployments", short=("deploy",), subresources=("status", "scale")
+)
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", short=("rs",), subresources=("status", "scale"))
+JOB = Kind("batch", "v1", "Job", "jobs", subresources=("status",))
+BUDGET = Kind(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), subresources=("status",)
+)
+NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short=("netpol",))
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, short=("pc",)
+)
+
+KINDS = (
+    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, SECRET, CLAIM, SERVICE_ACCOUNT, QUOTA, LIMIT_RANGE, EVENT,
+    DEPLOYMENT, REPLICA_SET, JOB, BUDGET, NETWORK_POLICY, PRIORITY_CLASS,
+)  # fmt: skip
+BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}
+BY_NAME = {(k.api_version, k.name): k for k in KINDS}
+GROUPS = tuple(dict.fromkeys(k.group for k in KINDS if k.group))
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+def group_list() -> dict[str, Any]:
+    """`/apis`."""
+    groups = []
+    for group in GROUPS:
+        version = {"groupVersion": f"{group}/v1", "version": "v1"}
+        groups.append({"name": group, "versions": [version], "preferredVersion": version})
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def resource_list(group: str) -> dict[str, Any]:
+    """`/api/v1` and `/apis/{group}/v1`."""
+    resources: list[dict[str, object]] = []
+    for kind in (k for k in KINDS if k.group == group):
+        resources.append({
+            "name": kind.plural, "singularName": kind.name.lower(), "namespaced": kind.namespaced,
+            "kind": kind.name, "verbs": list(VERBS), "shortNames": list(kind.short),
+        })  # fmt: skip
+        for sub in kind.subresources:
+            served = {"eviction": "Eviction", "scale": "Scale"}.get(sub, kind.name)
+            verbs = {"eviction": ["create"], "log": ["get"]}.get(sub, ["get", "patch", "update"])
+            resources.append({
+                "name": f"{kind.plural}/{sub}", "singularName": "", "namespaced": kind.namespaced,
+                "kind": served, "verbs": verbs,
+            })  # fmt: skip
+    return {
+        "kind": "APIResourceList", "apiVersion": "v1", "resources": resources,
+        "groupVersion": f"{group}/v1" if group else "v1",
+    }  # fmt: skip

@@ -1,0 +1,109 @@
+"""What both kubelets share: following the pods that are bound to a living node, and their status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, ClassVar
+
+from aiohttp import web
+
+from devcluster.cluster import Cluster
+from devcluster.kinds import NODE, POD
+from devcluster.objects import Obj, deleting, name_of, namespace_of, uid_of, with_condition
+from devcluster.store import Change
+
+log = logging.getLogger("devcluster")
+LOST = "realcluster/lost"
+
+
+def node_lost(node: Obj | None) -> bool:
+    """A node whose kubelet is to be taken for dead: gone, or annotated so."""
+    return node is None or (node["metadata"].get("annotations") or {}).get(LOST) == "true"
+
+
+class Kubelet:
+    """One object plays the kubelet of every node."""
+
+    source: ClassVar[str] = "kubelet"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def start(self) -> None:
+        self.cluster.store.subscribe(self._changed)
+        for pod in self.cluster.store.list(POD):
+            self._pod_changed(pod)
+
+    def _changed(self, change: Change) -> None:
+        if change.kind is POD and change.type == "DELETED":
+            self.gone(change.obj)
+        elif change.kind is POD:
+            self._pod_changed(change.obj)
+        elif (
+            change.kind is NODE
+            and change.old is not None
+            and node_lost(change.old)
+            and not node_lost(change.obj)
+        ):
+            # The kubelet is back: it reports what it could not report meanwhile.
+            for pod in self.cluster.store.list(POD):
+                if pod["spec"].get("nodeName") == name_of(change.obj):
+                    self._pod_changed(pod)
+
+    def _pod_changed(self, pod: Obj) -> None:
+        if self.reachable(pod):
+            asyncio.get_running_loop().call_soon(self._sync, namespace_of(pod), name_of(pod), uid_of(pod))
+
+    def _sync(self, namespace: str, name: str, uid: str) -> None:
+        pod = self.cluster.store.get(POD, namespace, name)
+        if pod is not None and uid_of(pod) == uid and self.reachable(pod):
+            self.sync(pod)
+
+    def reachable(self, pod: Obj) -> bool:
+        node = pod["spec"].get("nodeName")
+        return bool(node) and not node_lost(self.cluster.store.get(NODE, "", node))
+
+    def sync(self, pod: Obj) -> None:
+        """The newest version of a bound pod; called on every change of it."""
+        raise NotImplementedError
+
+    def gone(self, pod: Obj) -> None:
+        """The pod is no longer stored."""
+        raise NotImplementedError
+
+    async def log(self, request: web.Request, pod: Obj) -> web.StreamResponse:
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """End everything that runs."""
+        raise NotImplementedError
+
+    def report(self, pod: Obj, **fields: Any) -> None:
+        """Write status fields; `conditions` are merged by type."""
+        live = self.cluster.store.get(POD, namespace_of(pod), name_of(pod))
+        if live is None or uid_of(live) != uid_of(pod) or not self.reachable(live):
+            return
+        status: Obj = live.get("status", {})
+        conditions = status.get("conditions", [])
+        for new in fields.pop("conditions", ()):
+            conditions = with_condition(conditions, new)
+        self.cluster.set_status(POD, live, status | fields | {"conditions": conditions})
+
+    def release(self, pod: Obj) -> None:
+        """All containers have ended and the pod is to be deleted: let it go."""
+        live = self.cluster.store.get(POD, namespace_of(pod), name_of(pod))
+        if live is not None and uid_of(live) == uid_of(pod) and deleting(live):
+            self.cluster.delete(POD, namespace_of(pod), name_of(pod), {"gracePeriodSeconds": 0})
+
+
+def ended_conditions(phase: str) -> list[Obj]:
+    reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+    return [{"type": t, "status": "False", "reason": reason} for t in ("Ready", "ContainersReady")]
+
+
+def ready_conditions() -> list[Obj]:
+    return [
+        {"type": t, "status": "True"}
+        for t in ("Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready")
+    ]

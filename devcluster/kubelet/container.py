@@ -1,0 +1,199 @@
+"""One container as a local process: started, watched, probed and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from devcluster.objects import Obj, quantity, timestamp
+
+from .environment import command_line, environment
+from .guard import sessions
+from .logs import LogFile
+from .sandbox import NotReady, Sandbox
+
+_LAUNCHER = str(Path(__file__).with_name("podexec.py"))
+START_ERROR = 128
+_DRAIN_SECONDS = 1.0
+
+
+def kill_session(leader: int) -> None:
+    """A container ends with its first process: nothing of its session may stay."""
+    for pid, session in sessions().items():
+        if session == leader:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Container:
+    """The state that `containerStatuses` shows, and the process behind it."""
+
+    def __init__(self, spec: Obj, sandbox: Sandbox) -> None:
+        self.spec, self.name, self._sandbox = spec, str(spec["name"]), sandbox
+        self.state: Obj = {"waiting": {"reason": "ContainerCreating"}}
+        self.last: Obj = {}
+        self.restarts = 0
+        self.ready = self.started = False
+        self.oom = False
+        self.log: LogFile | None = None
+        self.process: asyncio.subprocess.Process | None = None
+        self._argv: list[str] = []
+        self._env: dict[str, str] = {}
+        self._folder = ""
+        limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
+        self.memory_limit = int(quantity(limit)) if limit else 0
+
+    @property
+    def running(self) -> bool:
+        return "running" in self.state
+
+    @property
+    def ended(self) -> Obj | None:
+        ended: Obj | None = self.state.get("terminated")
+        return ended
+
+    def status(self) -> Obj:
+        image = self.spec["image"]
+        shown: Obj = {
+            "name": self.name, "image": image, "imageID": "" if "waiting" in self.state and not self.restarts else f"simulated://{image}",
+            "ready": self.ready, "started": self.started, "restartCount": self.restarts, "state": self.state,
+            "lastState": self.last,
+        }  # fmt: skip
+        return shown
+
+    def wait(self, reason: str, message: str = "") -> None:
+        self.state = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
+        self.ready = self.started = False
+
+    def configure(self) -> None:
+        """Resolve everything the start needs; NotReady says what is missing."""
+        rewrite = self._sandbox.rewriter(self.spec)
+        self._env = environment(self._sandbox, self.spec, rewrite)
+        self._argv = command_line(self.spec, self._env, rewrite)
+        if not self._argv:
+            raise NotReady("no command specified: devcluster pulls no image, so it knows no default command")
+        wanted = Path(rewrite(self.spec.get("workingDir") or str(self._sandbox.home)))
+        if not wanted.is_dir():
+            wanted = self._sandbox.home / "root" / self.name / str(wanted).lstrip("/")
+            wanted.mkdir(parents=True, exist_ok=True)
+        self._folder = str(wanted)
+
+    async def start(self) -> bool:
+        """False when the command does not exist; the state says so."""
+        path = self._sandbox.home / f"{self.name}.log"
+        if path.exists():
+            path.replace(path.with_suffix(".previous"))
+        self.log, self.oom = LogFile(path), False
+        command = str(Path(self._folder) / self._argv[0]) if "/" in self._argv[0] else self._argv[0]
+        if shutil.which(command, path=self._env["PATH"]) is None:
+            text = f'exec: "{self._argv[0]}": executable file not found in $PATH'
+            self._terminate(START_ERROR, "StartError", timestamp(0), text)
+            self.log.close()
+            return False
+        self.process = await self._spawn(self._argv)
+        self.state = {"running": {"startedAt": timestamp()}}
+        return True
+
+    async def _spawn(self, argv: list[str]) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", _LAUNCHER, str(os.getpid()), self._folder, *argv, env=self._env,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+
+    async def finish(self) -> int:
+        """Copy the output until the first process ends; its end is the container's."""
+        process, log = self.process, self.log
+        if process is None or log is None or process.stdout is None:
+            raise RuntimeError("the container has not been started")
+        copying = asyncio.create_task(self._copy(process.stdout, log))
+        code = await process.wait()
+        kill_session(process.pid)
+        await asyncio.wait([copying], timeout=_DRAIN_SECONDS)
+        copying.cancel()
+        log.close()
+        self.process = None
+        code = code if code >= 0 else 128 - code
+        reason = "OOMKilled" if self.oom else "Error" if code else "Completed"
+        self._terminate(code, reason, self.state["running"]["startedAt"])
+        return code
+
+    @staticmethod
+    async def _copy(source: asyncio.StreamReader, log: LogFile) -> None:
+        while data := await source.read(1 << 16):
+            log.write(data)
+
+    def _terminate(self, code: int, reason: str, started: str, message: str = "") -> None:
+        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": timestamp()}
+        self.state = {"terminated": ended | ({"message": message} if message else {})}
+        self.ready = self.started = False
+
+    # Stopping
+
+    def signal(self, number: signal.Signals) -> None:
+        """TERM goes to the first process, as in a container; KILL to all."""
+        if self.process is None:
+            return
+        if number == signal.SIGKILL:
+            kill_session(self.process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    async def before_stop(self, grace: float) -> None:
+        """The preStop hook, within the grace period."""
+        hook = (self.spec.get("lifecycle") or {}).get("preStop") or {}
+        if self.process is None or not hook:
+            return
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(grace):
+                if "sleep" in hook:
+                    await asyncio.sleep(hook["sleep"]["seconds"])
+                elif "exec" in hook:
+                    await self.execute(hook["exec"]["command"])
+
+    # Probing
+
+    async def execute(self, command: list[str]) -> bool:
+        """Run a command beside the container's own, in its environment."""
+        argv = command_line({"command": command}, self._env, self._sandbox.rewriter(self.spec))
+        process = await self._spawn(argv)
+        try:
+            await process.communicate()
+        finally:
+            kill_session(process.pid)
+        return process.returncode == 0
+
+    async def probe(self, probe: Obj, session: aiohttp.ClientSession) -> str:
+        """Empty when it succeeds, else why not."""
+        try:
+            async with asyncio.timeout(probe["timeoutSeconds"]):
+                return await self._probe(probe, session)
+        except TimeoutError:
+            return f"timeout: no answer within {probe['timeoutSeconds']}s"
+        except (OSError, aiohttp.ClientError) as error:
+            return str(error)
+
+    async def _probe(self, probe: Obj, session: aiohttp.ClientSession) -> str:
+        if "exec" in probe:
+            return "" if await self.execute(probe["exec"]["command"]) else "command failed"
+        handler = probe.get("httpGet") or probe["tcpSocket"]
+        host, port = handler.get("host") or self._sandbox.address, self._port(handler["port"])
+        if "tcpSocket" in probe:
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+            return ""
+        headers = {h["name"]: h["value"] for h in handler.get("httpHeaders") or ()}
+        url = f"http://{host}:{port}/{handler['path'].lstrip('/')}"
+        async with session.get(url, headers=headers, allow_redirects=False) as answer:
+            return "" if 200 <= answer.status < 400 else f"HTTP probe failed with statuscode: {answer.status}"
+
+    def _port(self, port: int | str) -> int:
+        if isinstance(port, int) or port.isdigit():
+            return int(port)
+        return next(int(p["containerPort"]) for p in self.spec.get("ports") or () if p.get("name") == port)

@@ -1,0 +1,142 @@
+"""A pod's folder: its volumes, and the rewriting that stands for a mount namespace.
+
+There is no mount namespace without root, so `/checkpoints` of a container is a folder below the pod's own, and every
+occurrence of the mount path in command, arguments, plain environment values and working directory is replaced by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from devcluster.cluster import Cluster
+from devcluster.kinds import CLAIM, CONFIG_MAP, SECRET, Kind
+from devcluster.objects import Obj, namespace_of, uid_of
+
+_ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
+
+
+class NotReady(Exception):
+    """The container cannot be configured yet; the text is the container's waiting message."""
+
+
+def decode_data(obj: Obj) -> dict[str, bytes]:
+    """The values of a ConfigMap or a Secret."""
+    secret = obj["kind"] == "Secret"
+    coded: dict[str, str] = obj.get("data" if secret else "binaryData") or {}
+    plain: dict[str, str] = {} if secret else obj.get("data") or {}
+    return {k: v.encode() for k, v in plain.items()} | {k: base64.b64decode(v) for k, v in coded.items()}
+
+
+class Sandbox:
+    """The folder of one pod."""
+
+    def __init__(self, cluster: Cluster, data: Path, pod: Obj, address: str) -> None:
+        self.pod, self.address = pod, address
+        self.home = data / "pods" / uid_of(pod)
+        self._cluster, self._claims = cluster, data / "volumes"
+
+    def prepare(self) -> None:
+        """Make the folders; NotReady while something that a volume needs is missing."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for volume in self.pod["spec"].get("volumes") or ():
+            self._volume(volume)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def volume_folder(self, volume: Obj) -> Path:
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim is None:
+            return self.home / "volumes" / str(volume["name"])
+        found = self._cluster.store.get(CLAIM, namespace_of(self.pod), claim)
+        if found is None:
+            raise NotReady(f'persistentvolumeclaim "{claim}" not found')
+        return self._claims / namespace_of(self.pod) / f"{claim}-{uid_of(found)[:8]}"
+
+    def _volume(self, volume: Obj) -> None:
+        folder = self.volume_folder(volume)
+        folder.mkdir(parents=True, exist_ok=True)
+        for source in (volume.get("projected") or {}).get("sources") or [volume]:
+            for path, content in self._files(source):
+                target = folder / path
+                if not target.resolve().is_relative_to(folder.resolve()):
+                    raise NotReady(f"the path {path} leaves its volume")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+
+    def _files(self, source: Obj) -> Iterator[tuple[str, bytes]]:
+        if "configMap" in source:
+            yield from self._items(CONFIG_MAP, source["configMap"], source["configMap"].get("name", ""))
+        if "secret" in source:
+            name = source["secret"].get("secretName") or source["secret"].get("name", "")
+            yield from self._items(SECRET, source["secret"], name)
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            yield item["path"], self.field(item["fieldRef"]["fieldPath"]).encode()
+
+    def _items(self, kind: Kind, source: Obj, name: str) -> Iterator[tuple[str, bytes]]:
+        found = self.find(kind, name, optional=bool(source.get("optional")))
+        values = decode_data(found) if found else {}
+        items = source.get("items") or [{"key": k, "path": k} for k in values]
+        for item in items:
+            if item["key"] in values:
+                yield item["path"], values[item["key"]]
+            elif not source.get("optional"):
+                raise NotReady(f"references non-existent config key: {item['key']}")
+
+    def find(self, kind: Kind, name: str, *, optional: bool) -> Obj | None:
+        found = self._cluster.store.get(kind, namespace_of(self.pod), name)
+        if found is None and not optional:
+            raise NotReady(f'{kind.name.lower()} "{name}" not found')
+        return found
+
+    def field(self, path: str) -> str:
+        """A `fieldRef`."""
+        if path == "status.podIP":
+            return self.address
+        if path == "status.hostIP":
+            return "127.0.0.1"
+        found = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+        if found:
+            return str((self.pod["metadata"].get(found[1]) or {}).get(found[2], ""))
+        value: object = self.pod
+        for part in path.split("."):
+            value = value.get(part, "") if isinstance(value, dict) else ""
+        return str(value)
+
+    def rewriter(self, container: Obj) -> Rewriter:
+        volumes = {v["name"]: v for v in self.pod["spec"].get("volumes") or ()}
+        folders = {}
+        for mount in container.get("volumeMounts") or ():
+            folder = self.volume_folder(volumes[mount["name"]])
+            if mount.get("subPath"):
+                folder = folder / mount["subPath"]
+                if not folder.suffix:
+                    folder.mkdir(parents=True, exist_ok=True)
+            folders[mount["mountPath"].rstrip("/")] = folder
+        self._link(container, folders)
+        return Rewriter(folders, self.address)
+
+    def _link(self, container: Obj, folders: dict[str, Path]) -> None:
+        """The mount paths as a tree of links, so that a person finds them."""
+        for path, folder in folders.items():
+            link = self.home / "root" / container["name"] / path.lstrip("/")
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(folder)
+
+
+class Rewriter:
+    """Replaces mount paths by folders, and 0.0.0.0 by the pod's own address."""
+
+    def __init__(self, folders: dict[str, Path], address: str) -> None:
+        self._folders, self._address = {k: str(v) for k, v in folders.items()}, address
+        longest_first = sorted(map(re.escape, folders), key=len, reverse=True)
+        self._paths = re.compile(rf"(?<![\w./-])({'|'.join(longest_first)})(?![\w.-])") if folders else None
+
+    def __call__(self, text: str) -> str:
+        text = _ANY_ADDRESS.sub(self._address, text)
+        return self._paths.sub(lambda m: self._folders[m[1]], text) if self._paths else text

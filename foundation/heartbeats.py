@@ -1,0 +1,25 @@
+"""Processes say that they are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from foundation.models import Heartbeat
+
+
+def beat(*, process: str, now: datetime, detail: Mapping[str, Any] | None = None) -> None:
+    """Record that `process` (such as `worker:host:pid`) is alive at `now`."""
+    Heartbeat.objects.bulk_create(
+        [Heartbeat(process=process, at=now, detail=dict(detail or {}))],
+        update_conflicts=True,
+        unique_fields=["process"],
+        update_fields=["at", "detail"],
+    )
+
+
+def forget_older_than(*, days: int, now: datetime) -> int:
+    """Delete heartbeats of processes that have long been gone; returns how many."""
+    deleted, _ = Heartbeat.objects.filter(at__lt=now - timedelta(days=days)).delete()
+    return deleted

@@ -1,0 +1,1 @@
+"""How the portal speaks HTTP: problem documents, pages, idempotency, ETags, strict JSON."""

@@ -1,0 +1,171 @@
+"""Filters of a list, declared on its view:
+
+    filters = {"phase": choice(Phase.values, "phase", many=True), "team": text("team__slug")}
+
+A parameter that is not declared is refused with 400, so that a typing mistake never widens a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils.dateparse import parse_datetime
+from rest_framework.filters import BaseFilterBackend
+from typing_extensions import override
+
+from foundation.http.pages import PAGE_PARAMETERS
+from foundation.http.query import check_query_parameters, one, refuse
+
+TEXT_LENGTH_MAX = 200
+MANY_MAX = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """One query parameter. `parse` raises ValueError with the sentence shown after the parameter's name."""
+
+    lookup: str
+    parse: Callable[[str], Any]
+    many: bool = False
+    description: str = ""
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+
+def text(lookup: str, *, many: bool = False, description: str = "") -> Filter:
+    """A string, compared as `lookup` says."""
+    return Filter(
+        lookup=lookup,
+        parse=_text,
+        many=many,
+        description=description,
+        schema={"type": "string", "maxLength": TEXT_LENGTH_MAX},
+    )
+
+
+def choice(values: Collection[str], lookup: str, *, many: bool = False, description: str = "") -> Filter:
+    """One of `values`; with `many`, also several (repeated, or separated by commas)."""
+
+    def parse(raw: str) -> str:
+        if raw not in values:
+            raise ValueError(f"must be one of {', '.join(values)}.")
+        return raw
+
+    schema = {"type": "string", "enum": list(values)}
+    return Filter(lookup=lookup, parse=parse, many=many, description=description, schema=schema)
+
+
+def uuid(lookup: str, *, description: str = "") -> Filter:
+    """A UUID."""
+    return Filter(
+        lookup=lookup, parse=_uuid, description=description, schema={"type": "string", "format": "uuid"}
+    )
+
+
+def boolean(lookup: str, *, description: str = "") -> Filter:
+    """True or false."""
+    return Filter(lookup=lookup, parse=_boolean, description=description, schema={"type": "boolean"})
+
+
+def integer(lookup: str, *, description: str = "") -> Filter:
+    """An integer of at most 64 bits."""
+    schema = {"type": "integer", "format": "int64"}
+    return Filter(lookup=lookup, parse=_integer, description=description, schema=schema)
+
+
+def moment(lookup: str, *, description: str = "") -> Filter:
+    """An RFC 3339 time with its offset."""
+    schema = {"type": "string", "format": "date-time"}
+    return Filter(lookup=lookup, parse=parse_moment, description=description, schema=schema)
+
+
+class DeclaredFilters(BaseFilterBackend):
+    """Applies `view.filters`; `view.extra_parameters` names what the view reads itself."""
+
+    @override
+    def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        filters: Mapping[str, Filter] = getattr(view, "filters", {})
+        extra = getattr(view, "extra_parameters", ())
+        check_query_parameters(request, {*filters, *PAGE_PARAMETERS, *extra})
+        for name, each in filters.items():
+            if name in request.GET:
+                queryset = queryset.filter(**_condition(request, name, each))
+        return queryset
+
+    @override
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """The declared parameters in OpenAPI's words."""
+        return [_parameter(name, each) for name, each in getattr(view, "filters", {}).items()]
+
+
+def parse_moment(raw: str) -> datetime:
+    """An aware datetime of an RFC 3339 text; ValueError otherwise. A "+" that became a space is forgiven."""
+    try:
+        value = parse_datetime(raw.replace(" ", "+") if "T" in raw else raw)
+    except ValueError:
+        value = None
+    if value is None or value.tzinfo is None:
+        raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z.")
+    return value
+
+
+def _condition(request: Any, name: str, declared: Filter) -> dict[str, Any]:
+    try:
+        if not declared.many:
+            return {declared.lookup: declared.parse(one(request, name) or "")}
+        return {f"{declared.lookup}__in": [declared.parse(each) for each in _several(request, name)]}
+    except ValueError as error:
+        raise refuse(name, str(error)) from error
+
+
+def _several(request: Any, name: str) -> list[str]:
+    raw = [each for value in request.GET.getlist(name) for each in value.split(",")]
+    if len(raw) > MANY_MAX:
+        raise ValueError(f"takes at most {MANY_MAX} values.")
+    return raw
+
+
+def _parameter(name: str, declared: Filter) -> dict[str, Any]:
+    schema: dict[str, Any] = dict(declared.schema)
+    if declared.many:
+        schema = {"type": "array", "items": schema}
+    parameter = {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": declared.description,
+        "schema": schema,
+    }
+    if declared.many:
+        parameter |= {"style": "form", "explode": False}
+    return parameter
+
+
+def _text(raw: str) -> str:
+    if len(raw) > TEXT_LENGTH_MAX:
+        raise ValueError(f"has at most {TEXT_LENGTH_MAX} characters.")
+    return raw
+
+
+def _uuid(raw: str) -> UUID:
+    try:
+        return UUID(raw)
+    except ValueError:
+        raise ValueError("must be a UUID.") from None
+
+
+def _boolean(raw: str) -> bool:
+    if raw not in {"true", "false"}:
+        raise ValueError("must be true or false.")
+    return raw == "true"
+
+
+def _integer(raw: str) -> int:
+    digits = raw.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+        raise ValueError("must be an integer.")
+    return int(raw)

@@ -1,0 +1,140 @@
+"""/healthz: the process answers. /readyz: what it needs, each part named. /metrics: for Prometheus."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from drf_spectacular.utils import extend_schema
+from prometheus_client import CONTENT_TYPE_LATEST
+from rest_framework.permissions import BasePermission
+from rest_framework.views import APIView
+from typing_extensions import override
+
+from foundation.errors import Unavailable
+from foundation.http import metrics
+from foundation.http.context import is_local
+
+log = logging.getLogger(__name__)
+
+CHECK_TIMEOUT_SECONDS = 2
+Check = Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    check: Check
+    required: bool
+
+
+_readiness: dict[str, Readiness] = {}
+_migrated: set[str] = set()
+
+
+def register_readiness(name: str, check: Check, *, required: bool = True) -> None:
+    """Have /readyz ask `check`: it returns a short detail or None, and raises when the part is down.
+
+    It must answer within two seconds. A part that is not `required` (the cluster) degrades, and does not
+    make the portal unready. Details are public: keep addresses and credentials out of them.
+    """
+    _readiness[name] = Readiness(check=check, required=required)
+
+
+@require_safe
+@never_cache
+def healthz(request: HttpRequest) -> HttpResponse:
+    """200 as long as the process can answer at all."""
+    del request
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(request: HttpRequest) -> HttpResponse:
+    """200 `ok` or `degraded`; 503 `unavailable` when a required part is down. Each part is named."""
+    del request
+    checks = {name: _ask(name, each) for name, each in _readiness.items()}
+    down = {name for name, answer in checks.items() if answer["status"] != "ok"}
+    required = {name for name in down if _readiness[name].required}
+    status = "unavailable" if required else "degraded" if down else "ok"
+    return JsonResponse({"status": status, "checks": checks}, status=503 if required else 200)
+
+
+class MayReadMetrics(BasePermission):
+    """A client on this machine, or a platform admin whose token may read."""
+
+    @override
+    def has_permission(self, request: Any, view: Any) -> bool:
+        if is_local(request):
+            return True
+        user, token = request.user, request.auth
+        admin = getattr(user, "is_platform_admin", False) and getattr(user, "bound_team_id", None) is None
+        return bool(admin and (token is None or "read" in token.scopes))
+
+
+class MetricsView(APIView):
+    """GET /metrics: Prometheus text, open to this machine, else for a platform admin's bearer token."""
+
+    permission_classes = [MayReadMetrics]
+
+    @extend_schema(exclude=True)
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        return HttpResponse(metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
+
+
+def check_database() -> str | None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        cursor.fetchone()
+    return None
+
+
+def check_migrations() -> str | None:
+    """Raises Unavailable while a migration waits; asked no more once all were seen applied."""
+    if connection.alias in _migrated:
+        return None
+    executor = MigrationExecutor(connection)
+    waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if waiting:
+        raise Unavailable(f"{len(waiting)} migrations are not applied.")
+    _migrated.add(connection.alias)
+    return None
+
+
+def check_broker() -> str | None:
+    client = redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=CHECK_TIMEOUT_SECONDS,
+        socket_connect_timeout=CHECK_TIMEOUT_SECONDS,
+    )
+    try:
+        client.ping()
+    finally:
+        client.close()
+    return None
+
+
+def _ask(name: str, readiness: Readiness) -> dict[str, str]:
+    try:
+        detail = readiness.check()
+    except Exception as error:  # noqa: BLE001 - whatever a part fails with, readyz answers
+        log.warning("readiness.failed", extra={"part": name, "error": type(error).__name__})
+        detail = error.message if isinstance(error, Unavailable) else type(error).__name__
+        return {"status": "down" if readiness.required else "degraded", "detail": detail}
+    return {"status": "ok", "detail": detail or ""}
+
+
+register_readiness("database", check_database)
+register_readiness("migrations", check_migrations)
+# A lost broker delays work and loses none of it: the rows are the queue.
+register_readiness("broker", check_broker, required=False)

@@ -1,0 +1,103 @@
+"""What happens to every request: an id, a measure, a limit, and the right Vary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
+
+from foundation import logs
+from foundation.http import metrics
+from foundation.http.context import REQUEST_ID_HEADER, request_id_of
+from foundation.http.parsers import BODY_BYTES_MAX
+from foundation.http.problems import Problem, is_api, respond
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class RequestContextMiddleware:
+    """Gives the request an id (X-Request-ID, in and out) and binds it to every log record."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        request_id = request_id_of(request)
+        with logs.bind(request_id=request_id):
+            response = self.get_response(request)
+        response[REQUEST_ID_HEADER] = request_id
+        return response
+
+
+class MetricsMiddleware:
+    """Counts and times requests by method, route and status."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        started = time.perf_counter()
+        response = self.get_response(request)
+        route = request.resolver_match.route if request.resolver_match else ""
+        metrics.observe_request(
+            method=request.method or "",
+            route=route,
+            status=response.status_code,
+            seconds=time.perf_counter() - started,
+        )
+        return response
+
+
+class HygieneMiddleware:
+    """Refuses NUL characters in a URL (400) and bodies above 2 MiB (413) before anything reads them.
+
+    A view that takes more says so: `body_bytes_max = ...` on its class, or on the function.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            detail = "NUL characters are not accepted in a URL."
+            return _refuse(request, Problem(status=400, code="null_character", detail=detail))
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        """Django calls this once the view is known."""
+        del args, kwargs
+        limit = int(getattr(getattr(view, "cls", view), "body_bytes_max", BODY_BYTES_MAX))
+        if _content_length(request) <= limit:
+            return None
+        detail = f"The request body is larger than {limit} bytes."
+        return _refuse(request, Problem(status=413, code="too_large", detail=detail))
+
+
+class VaryMiddleware:
+    """Pages and fragments share URLs, so caches must tell them apart."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        if not is_api(request) and response.get("Content-Type", "").startswith("text/html"):
+            patch_vary_headers(response, ["HX-Request"])
+        return response
+
+
+def _content_length(request: HttpRequest) -> int:
+    raw = str(request.META.get("CONTENT_LENGTH") or "0")
+    return int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 19 else 0
+
+
+def _refuse(request: HttpRequest, problem: Problem) -> HttpResponse:
+    if is_api(request):
+        return respond(problem, request)
+    return HttpResponse(
+        f"{problem.detail}\n", status=problem.status, content_type="text/plain; charset=utf-8"
+    )

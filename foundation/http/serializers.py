@@ -1,0 +1,58 @@
+"""Serializers that say what they did not understand, instead of dropping it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
+from typing_extensions import override
+
+
+class _Strict(serializers.Serializer[Any]):
+    """What both bases share: every key that a client sent is used, or named in the error."""
+
+    # Name -> what it is: part of the API's contract that this release cannot do yet. An empty value (null,
+    # "", [], {}, false) is the documented default and accepted.
+    unsupported_fields: ClassVar[Mapping[str, str]] = {}
+
+    @override
+    def to_internal_value(self, data: Any) -> Any:
+        refused = self._refused(data) if isinstance(data, Mapping) else {}
+        try:
+            value = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            if not refused or not isinstance(error.detail, dict):
+                raise
+            raise serializers.ValidationError({**error.detail, **refused}) from error
+        if refused:
+            raise serializers.ValidationError(refused)
+        return value
+
+    def _refused(self, data: Mapping[str, Any]) -> dict[str, list[ErrorDetail]]:
+        refused = {}
+        for name in data:
+            field = self.fields.get(name)
+            if field is None and name in self.unsupported_fields:
+                if data[name] in (None, "", False) or data[name] in ([], {}):
+                    continue
+                what = self.unsupported_fields[name]
+                refused[name] = [ErrorDetail(f"Not supported yet: {what}.", code="not_yet_supported")]
+            elif field is None:
+                refused[str(name)] = [ErrorDetail("There is no such field.", code="unknown_field")]
+            elif field.read_only:
+                refused[name] = [ErrorDetail("This field cannot be set.", code="read_only")]
+        return refused
+
+
+class StrictSerializer(_Strict):
+    """Base of every request body.
+
+    Errors (422), each naming its field: `unknown_field`, `read_only`, `not_yet_supported` for a name in
+    `unsupported_fields` that is given a value.
+    """
+
+
+class StrictModelSerializer(_Strict, serializers.ModelSerializer[Any]):
+    """The same for serializers over a model."""

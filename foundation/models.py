@@ -1,0 +1,126 @@
+"""Rows that every app needs."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from django.core.validators import MinValueValidator
+from django.db import models
+from typing_extensions import override
+
+from foundation import clock
+
+
+def default_optional_kinds() -> list[str]:
+    return ["pytorchjob", "keda"]
+
+
+class PlatformSettings(models.Model):
+    """What a platform admin may change while the portal runs: one row, its defaults being the design's."""
+
+    SINGLETON_PK: ClassVar[int] = 1
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=SINGLETON_PK, editable=False)
+    minimum_run_seconds = models.PositiveIntegerField(
+        default=300, help_text="A run younger than this is never preempted."
+    )
+    grace_seconds = models.PositiveIntegerField(default=60, help_text="Between SIGTERM and SIGKILL.")
+    fair_share_half_life_hours = models.PositiveIntegerField(default=168, validators=[MinValueValidator(1)])
+    default_time_limit_seconds = models.PositiveIntegerField(
+        default=86_400, validators=[MinValueValidator(1)]
+    )
+    spot_fallback_seconds = models.PositiveIntegerField(default=600)
+    image_pull_deadline_seconds = models.PositiveIntegerField(default=900, validators=[MinValueValidator(1)])
+    schedule_deadline_seconds = models.PositiveIntegerField(default=600, validators=[MinValueValidator(1)])
+    log_retention_days = models.PositiveIntegerField(default=30, validators=[MinValueValidator(1)])
+    optional_kinds = models.JSONField(default=default_optional_kinds, blank=True)
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+    updated_at = models.DateTimeField(default=clock.now, editable=False)
+
+    class Meta:
+        verbose_name = "platform settings"
+        verbose_name_plural = "platform settings"
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="platform_settings_single_row"),
+            models.CheckConstraint(
+                condition=models.Q(
+                    fair_share_half_life_hours__gte=1,
+                    default_time_limit_seconds__gte=1,
+                    image_pull_deadline_seconds__gte=1,
+                    schedule_deadline_seconds__gte=1,
+                    log_retention_days__gte=1,
+                ),
+                name="platform_settings_positive",
+            ),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return "platform settings"
+
+    @classmethod
+    def current(cls) -> Self:
+        """The settings in force; the defaults, unsaved, as long as nobody has changed anything."""
+        return cls.objects.filter(pk=cls.SINGLETON_PK).first() or cls()
+
+
+class Lease(models.Model):
+    """Who may do a periodic job now. `fencing` grows with every new holder, so that a late one is seen."""
+
+    name = models.CharField(max_length=100, unique=True)
+    holder = models.CharField(max_length=200)
+    fencing = models.PositiveBigIntegerField(default=1)
+    expires_at = models.DateTimeField()
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name} held by {self.holder}"
+
+
+class Heartbeat(models.Model):
+    """When a process last said that it is alive."""
+
+    process = models.CharField(max_length=200, unique=True)
+    at = models.DateTimeField()
+    detail = models.JSONField(default=dict, blank=True)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.process} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class IdempotencyKey(models.Model):
+    """The first answer to a POST that named an Idempotency-Key, kept for 24 hours."""
+
+    class State(models.TextChoices):
+        IN_FLIGHT = "in-flight"
+        DONE = "done"
+
+    principal = models.CharField(max_length=64, help_text="Who sent it, such as user:12.")
+    key = models.CharField(max_length=255)
+    fingerprint = models.CharField(max_length=64, help_text="SHA-256 of method, path and body.")
+    method = models.CharField(max_length=8)
+    path = models.CharField(max_length=2000)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.IN_FLIGHT)
+    status = models.PositiveSmallIntegerField(null=True)
+    headers = models.JSONField(default=dict)
+    body = models.BinaryField(
+        null=True, help_text="Null while in flight, and for answers that hold a secret."
+    )
+    created_at = models.DateTimeField(default=clock.now, db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["principal", "key"], name="idempotency_key_once_per_principal"),
+            models.CheckConstraint(
+                condition=(
+                    models.Q(state="in-flight", status__isnull=True, body__isnull=True)
+                    | models.Q(state="done", status__isnull=False)
+                ),
+                name="idempotency_key_done_has_status",
+            ),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} by {self.principal}"

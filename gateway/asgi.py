@@ -1,0 +1,118 @@
+"""The ASGI application of `live`: `/-/healthz`, `/-/events/`, `/-/logs/{workload}/` and `/{team}/{endpoint}/{path}`.
+
+Raw ASGI: no Django request stack, no session, no cookie, no database connection per stream. A team's slug begins
+with a letter, so that no team can take the paths below `/-/`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Final
+from uuid import UUID
+
+import django.db
+
+from cluster.client import get_client
+from foundation import clock, logs
+from foundation.errors import NotFound, PortalError
+from foundation.http.problems import UNEXPECTED, Problem, problem_of
+from gateway import tickets
+from gateway.live.events import cors_headers, serve_events
+from gateway.live.exchange import Exchange, Receive, Scope, Send
+from gateway.live.logstream import serve_logs
+from gateway.live.passthrough import GatewayLimits
+from gateway.live.state import Live
+
+log = logging.getLogger(__name__)
+
+_OWN: Final = "/-/"
+_LOGS = re.compile(r"/-/logs/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/?")
+
+
+class Application:
+    """One a process. Its parts are made when the server has started its event loop."""
+
+    def __init__(self, limits: GatewayLimits | None = None) -> None:
+        self._limits = limits or GatewayLimits()
+        self._live: Live | None = None
+
+    @property
+    def live(self) -> Live:
+        """The running parts; made by the first request where the server speaks no lifespan protocol."""
+        if self._live is None:
+            self._live = Live(get_client(), self._limits)
+            self._live.start()
+        return self._live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            # Before the handshake this is answered as 403, all that the protocol has for it.
+            await send({"type": "websocket.close", "code": 1003})
+        else:
+            exchange = Exchange(scope, receive, send)
+            with logs.bind(request_id=exchange.request_id):
+                await self._serve(exchange)
+
+    def end_streams(self) -> None:
+        """Lets event and log streams end, so that a stopping server need not wait for them."""
+        if self._live is not None:
+            self._live.end_streams()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        started = self.live
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await started.stop()
+        self._live = None
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, exchange: Exchange) -> None:
+        own = exchange.path.startswith(_OWN)
+        try:
+            if own:
+                await self._serve_own(exchange)
+            else:
+                await self.live.gateway.serve(exchange)
+        except Exception as error:
+            if not isinstance(error, PortalError):
+                log.exception("live.failed", extra={"path": exchange.path})
+            if exchange.status:
+                return
+            await exchange.refuse(_problem(error), headers=cors_headers() if own else ())
+
+    async def _serve_own(self, exchange: Exchange) -> None:
+        if exchange.method not in {"GET", "HEAD"}:
+            problem = Problem(status=405, code="method_not_allowed", detail="Only GET is answered here.")
+            await exchange.refuse(problem, headers=[("Allow", "GET"), *cors_headers()])
+        elif exchange.path in {"/-/healthz", "/-/healthz/"}:
+            await self._answer_health(exchange)
+        elif exchange.path in {"/-/events", "/-/events/"}:
+            principal = tickets.read_events_ticket(exchange.argument("ticket"), now=clock.now())
+            live = self.live
+            await serve_events(exchange, principal, hub=live.hub, audience=live.audience)
+        elif match := _LOGS.fullmatch(exchange.path):
+            await serve_logs(exchange, UUID(match[1]), live=self.live)
+        else:
+            raise NotFound("There is nothing here.")
+
+    async def _answer_health(self, exchange: Exchange) -> None:
+        """200 as long as the event loop turns; whether events can arrive is told, and no reason to be restarted."""
+        live = self.live
+        told = {"listening": live.listener.connected.is_set(), "streams": len(live.hub)}
+        await exchange.answer(200, json.dumps(told).encode(), content_type="application/json")
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, django.db.Error):
+        detail = "The portal cannot ask its database now."
+        return Problem(status=503, code="database_unavailable", detail=detail, headers={"Retry-After": "2"})
+    known = problem_of(error) if isinstance(error, PortalError) else None
+    return known or Problem(status=500, code="internal_error", detail=UNEXPECTED)
+
+
+application = Application()

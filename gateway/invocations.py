@@ -1,0 +1,140 @@
+"""Trying an endpoint out: one small request on the portal's own origin, its answer made harmless there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+from uuid import UUID
+
+from cluster.client import get_client
+from cluster.errors import ProxyFailed
+from cluster.proxy import Invocation, Limits, invoke
+from cluster.proxy_rules import Target
+from controller.routes import Route, route_of
+from foundation.errors import FieldProblem, Malformed, NotFound, PortalError, TooLarge, Unavailable
+from gateway.errors import BadGateway, EndpointNotLive, GatewayTimeout
+from teams.models import User
+from teams.permissions import visible_teams
+from workloads.models import Workload
+
+REQUEST_BYTES_MAX: Final = 2**20
+RESPONSE_BYTES_MAX: Final = 4 * 2**20
+SECONDS_MAX: Final = 30.0
+
+# An answer on the origin of the session may neither act there, nor move the browser, nor ask for a password.
+_RETURNED: Final = frozenset(
+    {"content-type", "content-encoding", "content-language", "etag", "last-modified"}
+)
+# What a page of the portal adds for the portal, its CSRF token above all.
+_NOT_SENT: Final = frozenset(
+    {"x-csrftoken", "referer", "origin", "idempotency-key", "upgrade-insecure-requests"}
+)
+_NOT_SENT_PREFIXES: Final = ("hx-", "sec-")
+_SHOWN: Final = ("text/", "application/json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What the caller wants to send; `path` is decoded and begins with a slash."""
+
+    method: str
+    path: str
+    query: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
+    """The endpoint's answer to one request.
+
+    Raises NotFound for a stranger, EndpointNotLive, TooLarge for a body above 1 MiB, BadGateway for an answer above
+    4 MiB or none at all, GatewayTimeout after 30 seconds or the endpoint's own limit.
+    """
+    route = _route(user=user, public_id=public_id)
+    if len(call.body) > REQUEST_BYTES_MAX:
+        raise TooLarge(f"The request body is larger than {REQUEST_BYTES_MAX} bytes.")
+    limits = Limits(
+        request_bytes=REQUEST_BYTES_MAX,
+        response_bytes=RESPONSE_BYTES_MAX,
+        total_seconds=min(SECONDS_MAX, route.timeout_seconds),
+    )
+    try:
+        answer = invoke(
+            get_client(),
+            Target(route.namespace, route.service, route.port),
+            method=call.method,
+            path=quote(call.path, safe="/"),
+            query=call.query,
+            headers=_sent_headers(call),
+            body=call.body or None,
+            limits=limits,
+        )
+    except ProxyFailed as error:
+        raise _error_of(error, route) from error
+    if answer.truncated:
+        message = f"The answer is larger than {RESPONSE_BYTES_MAX} bytes; the gateway passes up to 256 MiB."
+        raise BadGateway(message, code="response_too_large")
+    return answer
+
+
+def harmless_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The headers with which an endpoint's answer is shown on the portal's origin."""
+    kept = {name.title(): value for name, value in headers if name.lower() in _RETURNED}
+    kept.setdefault("Content-Type", "application/octet-stream")
+    shown = kept["Content-Type"].lower().startswith(_SHOWN)
+    return {
+        **kept,
+        **({} if shown else {"Content-Disposition": "attachment"}),
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
+
+def _route(*, user: User, public_id: UUID) -> Route:
+    rows = Workload.objects.select_related("team").filter(team__in=visible_teams(user).values("pk"))
+    workload = rows.filter(public_id=public_id, kind="endpoint").first()
+    if workload is None:
+        raise NotFound("There is no such endpoint, or it is not yours.")
+    route = route_of(workload)
+    if route is None or not route.is_live:
+        raise EndpointNotLive(
+            f"The endpoint is {workload.phase} ({workload.reason}), so nothing can answer now.",
+            errors=_phase_facts(workload.phase, workload.reason),
+        )
+    return route
+
+
+def _sent_headers(call: Call) -> list[tuple[str, str]]:
+    """Authorization, cookies and forwarding headers are dropped by the proxy itself."""
+    return [
+        (name, value)
+        for name, value in call.headers
+        if name.lower() not in _NOT_SENT and not name.lower().startswith(_NOT_SENT_PREFIXES)
+    ]
+
+
+def _phase_facts(phase: str, reason: str) -> tuple[FieldProblem, ...]:
+    return (
+        FieldProblem(field="phase", code=phase, message=f"The endpoint is {phase}."),
+        FieldProblem(field="reason", code=reason, message=f"The reason is {reason}."),
+    )
+
+
+def _error_of(error: ProxyFailed, route: Route) -> PortalError:
+    kind = _ERRORS.get(error.status, BadGateway)
+    facts = _phase_facts(route.phase, route.reason) if error.status == 503 else ()
+    text = str(error)
+    return kind(f"{text[:1].upper()}{text[1:]}.", code=error.reason.replace("-", "_"), errors=facts)
+
+
+_ERRORS: dict[int, type[PortalError]] = {
+    400: Malformed,
+    413: TooLarge,
+    502: BadGateway,
+    503: Unavailable,
+    504: GatewayTimeout,
+}

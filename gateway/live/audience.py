@@ -1,0 +1,104 @@
+"""Who is looking, and what they may see right now: checked again every two seconds while a stream is open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+
+from foundation.errors import NotSignedIn, RateLimited, Unavailable
+from gateway.queries import Principal
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 2.0
+# What is older than this counts as nothing seen: a database that does not answer must not keep a door open.
+STALE_SECONDS = 5.0
+STREAMS_OF_USER_MAX = 8
+STREAMS_MAX = 2000
+
+Check = Callable[[Collection[Principal]], Awaitable[dict[Principal, frozenset[str]]]]
+
+
+class View:
+    """What one principal may see; shared by all of its streams."""
+
+    def __init__(self) -> None:
+        self.slugs: frozenset[str] = frozenset()
+        self.checked_at = float("-inf")
+        self.revoked = asyncio.Event()
+
+    def is_fresh(self) -> bool:
+        return not self.revoked.is_set() and _monotonic() - self.checked_at < STALE_SECONDS
+
+    def update(self, slugs: frozenset[str], asked_at: float) -> None:
+        self.slugs, self.checked_at = slugs, asked_at
+
+
+class Audience:
+    """All principals with an open stream."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._views: dict[Principal, View] = {}
+        self._streams: Counter[Principal] = Counter()
+
+    @asynccontextmanager
+    async def join(self, principal: Principal) -> AsyncIterator[View]:
+        """A view that stays up to date inside the block; when it is `revoked`, the stream must end.
+
+        Raises RateLimited beyond eight streams of one user, Unavailable beyond 2,000 in the process, NotSignedIn for
+        somebody who may see nothing any more.
+        """
+        self._check_room(principal)
+        self._streams[principal] += 1
+        try:
+            view = self._views.setdefault(principal, View())
+            if not view.is_fresh():
+                await self._look([principal])
+            if view.revoked.is_set():
+                raise NotSignedIn("The account or the token does not open this any more.", code="revoked")
+            yield view
+        finally:
+            self._streams[principal] -= 1
+            if self._streams[principal] <= 0:
+                del self._streams[principal]
+                self._views.pop(principal, None)
+
+    def _check_room(self, principal: Principal) -> None:
+        mine = sum(count for each, count in self._streams.items() if each.user_id == principal.user_id)
+        if mine >= STREAMS_OF_USER_MAX:
+            message = f"You have {mine} streams open, which is the most that one user may have."
+            raise RateLimited(message, code="too_many_streams", retry_after_seconds=30)
+        if self._streams.total() >= STREAMS_MAX:
+            raise Unavailable("This process has as many streams as it takes.", code="too_many_streams")
+
+    async def keep_checking(self) -> None:
+        """Looks at everybody again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if not self._views:
+                continue
+            try:
+                await self._look(list(self._views))
+            except Exception:
+                # The database is away: streams see nothing until it is back, see STALE_SECONDS.
+                log.warning("audience.unchecked", exc_info=True)
+
+    async def _look(self, principals: Collection[Principal]) -> None:
+        asked_at = _monotonic()
+        seen = await self._check(principals)
+        for principal in principals:
+            view = self._views.get(principal)
+            if view is None:
+                continue
+            if principal in seen:
+                view.update(seen[principal], asked_at)
+            else:
+                view.revoked.set()
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()

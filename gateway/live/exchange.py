@@ -1,0 +1,138 @@
+"""One HTTP request and its answer on raw ASGI, without Django's request stack."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import uuid4
+
+from foundation.http.problems import CONTENT_TYPE, Problem
+
+Scope = dict[str, Any]
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = Iterable[tuple[str, str]]
+
+REQUEST_ID = "X-Request-Id"
+NO_STORE = ("Cache-Control", "no-store")
+_SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+
+
+class ClientGone(Exception):
+    """The caller hung up while its request was still being read."""
+
+
+class Exchange:
+    """Reads one request, writes one answer. Every answer carries the request's id."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        # As sent, percent-encoded: what was decoded once cannot be told from what was meant.
+        self.path = bytes(scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        self.query = bytes(scope.get("query_string", b"")).decode("latin-1")
+        self.headers: list[tuple[str, str]] = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+        ]
+        given = self.header("x-request-id")
+        self.request_id = given if _SANE_REQUEST_ID.fullmatch(given) else uuid4().hex
+        self.status = 0
+        self._receive = receive
+        self._send = send
+        self._body_read = asyncio.Event()
+        if not self.has_body:
+            self._body_read.set()
+
+    def header(self, name: str) -> str:
+        """The first value of a header (named in lower case), "" if it was not sent."""
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+    def argument(self, name: str) -> str:
+        """The first value of a query argument, "" if it was not sent."""
+        return parse_qs(self.query, keep_blank_values=True).get(name, [""])[0]
+
+    @property
+    def has_body(self) -> bool:
+        return bool(self.header("transfer-encoding")) or self.header("content-length") not in {"", "0"}
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The request's body as it comes. Raises ClientGone."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            if chunk := message.get("body", b""):
+                yield chunk
+            if not message.get("more_body", False):
+                self._body_read.set()
+                return
+
+    async def gone(self) -> None:
+        """Returns when the caller has hung up; looks only once the body is read."""
+        await self._body_read.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    # -- the answer ---------------------------------------------------------------------------------------------
+
+    async def start(self, status: int, headers: Headers) -> None:
+        self.status = status
+        sent = [*((name, value) for name, value in headers if name.lower() != "x-request-id")]
+        sent.append((REQUEST_ID, self.request_id))
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def write(self, chunk: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def end(self, chunk: bytes = b"") -> None:
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": False})
+
+    async def answer(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        content_type: str = "text/plain; charset=utf-8",
+        headers: Headers = (),
+    ) -> None:
+        """A whole answer at once."""
+        own = [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE]
+        await self.start(status, [*own, *headers])
+        await self.end(body)
+
+    async def refuse(
+        self, problem: Problem, *, headers: Headers = (), members: Mapping[str, str] | None = None
+    ) -> None:
+        """A problem document, with further `members` where given."""
+        document = {**problem.body(request_id=self.request_id), **(members or {})}
+        await self.answer(
+            problem.status,
+            json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"),
+            content_type=CONTENT_TYPE,
+            headers=[*problem.headers.items(), *headers],
+        )
+
+
+async def while_connected(
+    exchange: Exchange, work: Coroutine[Any, Any, None], *, until: Iterable[Coroutine[Any, Any, Any]] = ()
+) -> bool:
+    """Runs `work` until it ends, one of `until` ends or the caller hangs up; False in the last case only.
+
+    Raises what `work` raises; whatever is left is cancelled, and awaited, before this returns.
+    """
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(exchange.gone())
+    tasks = [working, gone, *(asyncio.ensure_future(each) for each in until)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return working.done() or not gone.done()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

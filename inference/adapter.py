@@ -1,0 +1,59 @@
+"""An endpoint, as the controller sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster import kinds
+from cluster.names import object_name
+from controller.observation import Observation
+from controller.podspec import ManifestSet
+from inference.manifests import build_endpoint
+from inference.models import Endpoint
+from inference.specs import EndpointSpec
+from inference.status import observe_endpoint
+from quotas.policy import Demand
+from workloads.models import Workload
+from workloads.placement import Placement
+
+KIND = "endpoint"
+NOUN = "endpoint"
+
+
+class EndpointAdapter:
+    kind = KIND
+    noun = NOUN
+    primary = kinds.DEPLOYMENT
+    ends = False
+
+    def demand(self, workload: Workload) -> Demand:
+        spec = _spec(workload)
+        return Demand(
+            team=workload.team.slug,
+            flavor=workload.flavor.facts if workload.flavor else None,
+            capacity_type=workload.capacity_type,
+            units_each=spec.gpus_per_replica,
+            replicas=spec.max_replicas,
+            noun=NOUN,
+        )
+
+    def object_name(self, workload: Workload, *, attempt: int) -> str:
+        """One name for life: revisions and restarts are rollouts of the same Deployment."""
+        return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=0)
+
+    def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
+        spec = _spec(workload)
+        return build_endpoint(spec, placement, replicas=spec.min_replicas)
+
+    def observe(
+        self,
+        primary: Mapping[str, Any] | None,
+        pods: Sequence[Mapping[str, Any]],
+        events: Sequence[Mapping[str, Any]],
+    ) -> Observation:
+        return observe_endpoint(primary, pods, events)
+
+
+def _spec(workload: Workload) -> EndpointSpec:
+    return Endpoint.objects.get(workload=workload).parsed

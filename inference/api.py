@@ -1,0 +1,139 @@
+"""REST for endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+from typing_extensions import override
+
+from controller import detail_api, output
+from controller.answers import describe_preview
+from controller.log_views import WorkloadLogsView
+from foundation import clock
+from foundation.errors import Invalid
+from foundation.http.idempotency import idempotent
+from inference.adapter import KIND, NOUN
+from inference.models import Endpoint, EndpointRevision
+from inference.serializers import EndpointSerializer
+from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
+from teams.actors import actor_of
+from teams.permissions import team_for
+from teams.rest import PortalView
+from workloads.models import Workload
+
+
+class RevisionSerializer(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    spec = serializers.DictField()
+    actor = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class OfEndpoints(detail_api.OfKind):
+    kind = KIND
+    noun = NOUN
+
+    @override
+    def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
+        current = EndpointRevision.objects.filter(
+            endpoint__workload__in=workloads, number=F("endpoint__revision")
+        )
+        return dict(current.values_list("endpoint_id", "spec"))
+
+
+class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
+    @extend_schema(responses=output.WorkloadSerializer(many=True), operation_id="endpoints_list")
+    def get(self, request: Any) -> Response:
+        return self.list_page()
+
+    @extend_schema(request=EndpointSerializer, responses={201: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any) -> Response:
+        """Deploy an endpoint. 201 also when it has to wait; 422 when it could never start."""
+        body = EndpointSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = clock.now()
+        team = team_for(request.user, body.validated_data["team"])
+        endpoint = deploy_endpoint(spec=body.to_spec(), team=team, actor=actor_of(request), now=now)
+        answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
+        return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
+
+
+class EndpointPreviewView(PortalView):
+    """What submitting this body would do now; makes nothing."""
+
+    @extend_schema(request=EndpointSerializer, responses=output.WaitingSerializer)
+    def post(self, request: Any) -> Response:
+        body = EndpointSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = clock.now()
+        team = team_for(request.user, body.validated_data["team"])
+        found = preview_endpoint(spec=body.to_spec(), team=team, user=request.user, now=now)
+        return Response(output.WaitingSerializer(describe_preview(found, now=now)).data)
+
+
+class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
+    @extend_schema(request=EndpointSerializer, responses=output.WorkloadSerializer)
+    def patch(self, request: Any, public_id: UUID) -> Response:
+        """A new revision: the fields that are sent replace those of the current one."""
+        now = clock.now()
+        workload = self.find(request.user, public_id)
+        endpoint = Endpoint.objects.get(workload=workload)
+        sent = request.data if isinstance(request.data, dict) else {}
+        body = EndpointSerializer(data={"team": workload.team.slug, **endpoint.current.spec, **sent})
+        body.is_valid(raise_exception=True)
+        if body.validated_data["team"] != workload.team.slug:
+            raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")
+        update_endpoint(endpoint=endpoint, spec=body.to_spec(), actor=actor_of(request), now=now)
+        return Response(self.answer([self.find(request.user, public_id)], now=now)[0])
+
+
+class EndpointStopView(OfEndpoints, detail_api.WorkloadSuspendView):
+    """Free its GPUs and keep it."""
+
+
+class EndpointStartView(OfEndpoints, detail_api.WorkloadResumeView):
+    """Queue a stopped endpoint again."""
+
+
+class EndpointEventsView(OfEndpoints, detail_api.WorkloadEventsView):
+    """The endpoint's history."""
+
+
+class EndpointPodsView(OfEndpoints, detail_api.WorkloadPodsView):
+    """The endpoint's pods."""
+
+
+class EndpointManifestsView(OfEndpoints, detail_api.WorkloadManifestsView):
+    """The endpoint's objects."""
+
+
+class EndpointWaitingView(OfEndpoints, detail_api.WorkloadWaitingView):
+    """Why the endpoint waits."""
+
+
+class EndpointCostView(OfEndpoints, detail_api.WorkloadCostView):
+    """What the endpoint costs."""
+
+
+class EndpointLogsView(OfEndpoints, WorkloadLogsView):
+    """The endpoint's logs."""
+
+
+class EndpointRevisionsView(OfEndpoints):
+    """Every version of the spec, newest first."""
+
+    serializer_class = RevisionSerializer
+    ordering = "-id"
+
+    @extend_schema(responses=RevisionSerializer(many=True))
+    def get(self, request: Any, public_id: UUID) -> Response:
+        workload = self.find(request.user, public_id)
+        revisions = EndpointRevision.objects.filter(endpoint__workload=workload)
+        return self.page(revisions)

@@ -1,0 +1,103 @@
+"""Commands on endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from controller import services, wakeups
+from controller.services import Preview, Submission
+from foundation.errors import Conflict, FieldProblem, Invalid
+from inference.adapter import KIND, NOUN
+from inference.models import Endpoint, EndpointRevision
+from inference.specs import EndpointSpec
+from teams.actors import Actor
+from teams.audit import record_audit
+from teams.models import Team, User
+from teams.permissions import check_can_submit
+from workloads.services import change_generation
+from workloads.states import Priority
+
+CLAIMED_FIELDS = (
+    "flavor",
+    "capacity",
+    "gpus_per_replica",
+    "min_replicas",
+    "max_replicas",
+    "name",
+    "priority",
+)
+
+
+def deploy_endpoint(*, spec: EndpointSpec, team: Team, actor: Actor, now: datetime) -> Endpoint:
+    """The queued endpoint with its first revision."""
+    with transaction.atomic():
+        workload = services.submit(submission=_submission(spec), team=team, actor=actor, now=now)
+        endpoint = Endpoint.objects.create(workload=workload)
+        _add_revision(endpoint, spec, actor, now)
+    return endpoint
+
+
+def preview_endpoint(*, spec: EndpointSpec, team: Team, user: User, now: datetime) -> Preview:
+    """What deploying this now would do."""
+    return services.preview(submission=_submission(spec), team=team, user=user, now=now)
+
+
+def update_endpoint(*, endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now: datetime) -> Endpoint:
+    """A new revision, rolled out by its strategy. What is claimed cannot change yet: it would need a second claim."""
+    workload = endpoint.workload
+    check_can_submit(actor.user, workload.team)
+    if workload.is_final:
+        raise Conflict(f"{workload.name} has ended.", code="ended")
+    old = endpoint.parsed
+    changed = [name for name in CLAIMED_FIELDS if getattr(old, name) != getattr(spec, name)]
+    if changed:
+        problems = [
+            FieldProblem(field=name, code="not_yet_supported", message="Cannot be changed in place yet.")
+            for name in changed
+        ]
+        raise Invalid(f"Deploy a new endpoint to change: {', '.join(changed)}.", errors=problems)
+    if old == spec:
+        return endpoint
+    with transaction.atomic():
+        Endpoint.objects.select_for_update().get(pk=endpoint.pk)
+        endpoint.refresh_from_db()
+        endpoint.revision += 1
+        endpoint.save(update_fields=["revision"])
+        _add_revision(endpoint, spec, actor, now)
+        change_generation(workload, now=now)
+        record_audit(
+            actor=actor,
+            action="endpoint.updated",
+            target_kind=KIND,
+            target_id=str(workload.public_id),
+            team=workload.team,
+            before={"revision": endpoint.revision - 1},
+            after={"revision": endpoint.revision},
+            now=now,
+        )
+        wakeups.wake_workload(workload, now=now)
+    return endpoint
+
+
+def _add_revision(endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now: datetime) -> None:
+    EndpointRevision.objects.create(
+        endpoint=endpoint, number=endpoint.revision, spec=spec.to_json(), actor=actor.label, created_at=now
+    )
+
+
+def _submission(spec: EndpointSpec) -> Submission:
+    return Submission(
+        kind=KIND,
+        noun=NOUN,
+        name=spec.name,
+        flavor=spec.flavor,
+        capacity_type=spec.capacity,
+        units_each=spec.gpus_per_replica,
+        replicas=spec.max_replicas,
+        priority=Priority(spec.priority),
+        time_limit_seconds=None,
+        max_retries=0,
+        labels=dict(spec.labels),
+    )

@@ -1,0 +1,159 @@
+"""What an endpoint's Deployment and pods show, as an Observation. Pure: raw JSON in, frozen facts out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller import podstatus
+from controller.observation import Observation, PodFacts, Stage
+from controller.podstatus import Json, Verdict
+from workloads.states import Reason
+
+_ORDER = (Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """`status` of the Deployment, with what is missing as 0."""
+
+    desired: int
+    total: int
+    updated: int
+    ready: int
+    observed: bool
+    """Whether its controller has seen the newest spec."""
+
+    @classmethod
+    def of(cls, deployment: Json) -> _Counts:
+        status, metadata = deployment.get("status") or {}, deployment["metadata"]
+        desired = (deployment.get("spec") or {}).get("replicas")
+        return cls(
+            desired=1 if desired is None else desired,
+            total=status.get("replicas") or 0,
+            updated=status.get("updatedReplicas") or 0,
+            ready=status.get("readyReplicas") or 0,
+            observed=(status.get("observedGeneration") or 0) >= (metadata.get("generation") or 0),
+        )
+
+    @property
+    def rolled_out(self) -> bool:
+        return self.observed and self.total == self.updated == self.desired
+
+
+def observe_endpoint(
+    deployment: Json | None, pods: Sequence[Json], events: Sequence[Json] = ()
+) -> Observation:
+    """The observation of one endpoint.
+
+    `deployment` is None when the API server answered 404; `pods` are all pods with the workload's label;
+    `events` (core/v1) only make messages better. An endpoint never ends by itself, so the stage is never
+    `succeeded` or `failed`: what cannot start is `blocked`, and the caller's deadlines decide.
+    """
+    judged = [(pod, podstatus.judge(pod, events)) for pod in pods]
+    facts = tuple(podstatus.facts(pod, verdict) for pod, verdict in judged)
+    if deployment is None:
+        return Observation(
+            stage=Stage.ABSENT,
+            reason=Reason.DELETED_EXTERNALLY,
+            message="The Deployment is not in the cluster.",
+            exists=False,
+            pods=facts,
+        )
+    counts = _Counts.of(deployment)
+    waiting = [_of_endpoint(pod, verdict) for pod, verdict in judged if _still_comes(pod, verdict)]
+    told = _serving(counts, waiting, deployment) if counts.ready else _silent(counts, waiting, deployment)
+    return _observation(deployment, counts, facts, told)
+
+
+def _still_comes(pod: Json, verdict: Verdict) -> bool:
+    """Whether the pod is on its way to being ready."""
+    if pod["metadata"].get("deletionTimestamp") or verdict.stage in {Stage.FAILED, Stage.SUCCEEDED}:
+        return False
+    return not podstatus.condition_is_true(pod, "Ready")
+
+
+def _of_endpoint(pod: Json, verdict: Verdict) -> Verdict:
+    """A container that runs and is not ready is loading its model."""
+    if verdict.stage is not Stage.RUNNING:
+        return verdict
+    text = podstatus.condition(pod, "ContainersReady").get("message") or "the container is not ready yet"
+    return Verdict(
+        stage=Stage.LOADING,
+        reason=Reason.LOADING,
+        message=f"The container runs and is loading: {text}.",
+        waiting_since=verdict.waiting_since,
+    )
+
+
+def _serving(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> dict[str, Any]:
+    """At least one replica answers."""
+    numbers = f"{counts.ready} of {counts.desired} replicas are ready"
+    if counts.rolled_out and counts.ready >= counts.desired:
+        return {"stage": Stage.READY, "reason": Reason.READY, "message": f"{numbers}."}
+    message = f"{numbers}; {_what_the_others_do(waiting, deployment)}"
+    blocked = _is_stuck(deployment) or any(verdict.blocked for verdict in waiting)
+    short = counts.ready < counts.desired
+    if short and counts.observed and counts.updated >= counts.total:
+        return {"stage": Stage.DEGRADED, "reason": Reason.DEGRADED, "message": message, "blocked": blocked}
+    return {"stage": Stage.UPDATING, "reason": Reason.UPDATING, "message": message, "blocked": blocked}
+
+
+def _silent(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> dict[str, Any]:
+    """No replica answers: the stage is that of the pod that has come furthest."""
+    if counts.desired == 0 and counts.total == 0 and counts.observed:
+        return {"stage": Stage.READY, "reason": Reason.READY, "message": "No replicas are wanted."}
+    if not waiting:
+        refusal = podstatus.condition(deployment, "ReplicaFailure").get("message") or ""
+        return {
+            "stage": Stage.CREATING,
+            "reason": Reason.CREATING,
+            "message": podstatus.shorten(refusal) or "The Deployment is made; its pods are not there yet.",
+            "blocked": bool(refusal),
+            "waiting_since": podstatus.parse_time(deployment["metadata"].get("creationTimestamp")),
+        }
+    furthest = max(waiting, key=lambda verdict: _ORDER.index(verdict.stage))
+    numbers = f"0 of {counts.desired} replicas are ready"
+    return {
+        "stage": furthest.stage,
+        "reason": furthest.reason,
+        "message": f"{numbers}; {_what_the_others_do(waiting, deployment)}",
+        "blocked": furthest.blocked or _is_stuck(deployment),
+        "waiting_since": furthest.waiting_since,
+        "exit_code": furthest.exit_code,
+    }
+
+
+def _what_the_others_do(waiting: Sequence[Verdict], deployment: Json) -> str:
+    """Numbers by reason, then the sentence of the pod that has come least far, or the controller's refusal."""
+    refusal = podstatus.condition(deployment, "ReplicaFailure")
+    if refusal.get("status") == "True":
+        return podstatus.shorten(refusal.get("message") or "")
+    if not waiting:
+        return "the others are on their way."
+    numbers = Counter(str(verdict.reason) for verdict in waiting)
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(numbers.items()))
+    worst = min(waiting, key=lambda verdict: (not verdict.blocked, _ORDER.index(verdict.stage)))
+    return podstatus.shorten(f"{listed}. {worst.message}")
+
+
+def _is_stuck(deployment: Json) -> bool:
+    return podstatus.condition(deployment, "Progressing").get("reason") == "ProgressDeadlineExceeded"
+
+
+def _observation(
+    deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...], told: Mapping[str, Any]
+) -> Observation:
+    scheduled = [pod.scheduled_at for pod in pods if pod.scheduled_at is not None]
+    started = [pod.started_at for pod in pods if pod.started_at is not None]
+    return Observation(
+        **told,
+        deleting=bool(deployment["metadata"].get("deletionTimestamp")),
+        started_at=min(started, default=None),
+        first_scheduled_at=min(scheduled, default=None),
+        pods=pods,
+        ready_replicas=counts.ready,
+        desired_replicas=counts.desired,
+    )

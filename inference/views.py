@@ -1,0 +1,240 @@
+"""Pages of inference endpoints. Trying one out is in `portal.web`, because the gateway does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from typing_extensions import override
+
+from controller import page_panels, services
+from controller.page_forms import ContainerForm
+from controller.page_lists import WorkloadListPage
+from controller.page_submit import SubmitPage
+from controller.page_views import (
+    Command,
+    CommandPage,
+    Tab,
+    WorkloadDetailPage,
+    WorkloadPage,
+    refusal,
+    resume_refusal,
+    see_other,
+    suspend_refusal,
+)
+from controller.services import Preview
+from foundation import clock
+from foundation.errors import Conflict, Invalid
+from inference.adapter import KIND, NOUN
+from inference.forms import EndpointForm, values_of
+from inference.models import Endpoint
+from inference.serializers import EndpointSerializer
+from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
+from inference.specs import EndpointSpec
+from teams.actors import actor_of
+from teams.models import Team, User
+from teams.permissions import check_can_submit
+from workloads.models import Workload
+
+TABS = (
+    Tab("try", "Try it"),
+    Tab("logs", "Logs"),
+    Tab("events", "Events"),
+    Tab("pods", "Pods"),
+    Tab("revisions", "Revisions"),
+    Tab("update", "Update"),
+    Tab("cost", "Cost"),
+    Tab("manifests", "Manifests"),
+    Tab("spec", "Spec"),
+)
+REVISIONS_MAX = 100
+EXAMPLE: Mapping[str, str] = {
+    "capacity": "on-demand",
+    "gpus": "1",
+    "cpu": "2",
+    "memory": "8Gi",
+    "priority": "normal",
+    "replicas": "1",
+    "port": "8080",
+    "load_budget": "600",
+    "request_timeout": "60",
+    "strategy": "surge",
+}
+
+
+def _revisions(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    return {"revisions": list(Endpoint.objects.get(workload=workload).revisions.all()[:REVISIONS_MAX])}
+
+
+class OfEndpoints(WorkloadPage):
+    kind = KIND
+    noun = NOUN
+    app = "inference"
+
+
+class EndpointListPage(WorkloadListPage):
+    """All endpoints that the person may see, newest first."""
+
+    kind = KIND
+    template = "inference/endpoint_list.html"
+
+
+class EndpointNewPage(SubmitPage):
+    """The form of a new endpoint."""
+
+    noun = NOUN
+    form_class = EndpointForm
+    template = "inference/endpoint_new.html"
+    api_path = "/api/v1/endpoints/"
+
+    @override
+    def initial(self, request: HttpRequest) -> dict[str, Any]:
+        return dict(EXAMPLE)
+
+    @override
+    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Preview:
+        return preview_endpoint(spec=_spec(form), team=team, user=cast("User", request.user), now=clock.now())
+
+    @override
+    def submit(self, form: ContainerForm, team: Team, request: HttpRequest) -> str:
+        endpoint = deploy_endpoint(spec=_spec(form), team=team, actor=actor_of(request), now=clock.now())
+        return reverse("inference:endpoint-detail", args=[endpoint.workload.public_id])
+
+
+def _spec(form: ContainerForm) -> EndpointSpec:
+    return cast("EndpointSerializer", form.serializer).to_spec()
+
+
+class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
+    """One endpoint: whether it answers, where, with which revision, at what cost."""
+
+    template = "inference/endpoint_detail.html"
+    tabs = TABS
+    panels = {**page_panels.SHARED_PANELS, "revisions": _revisions}
+
+    @override
+    def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+        endpoint = Endpoint.objects.get(workload=workload)
+        spec = endpoint.current.spec
+        given = {**values_of(spec), "team": workload.team.slug, "name": workload.name}
+        return {
+            "endpoint": endpoint,
+            "spec": spec,
+            "endpoint_url": f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/",
+            "pods_ready": workload.pods.filter(attempt=workload.attempt_number, ready=True, gone_at=None).count(),
+            "form": EndpointForm(initial=given, teams=[workload.team]),
+        }
+
+    @override
+    def commands(self, workload: Workload, *, may: bool) -> list[Command]:
+        held = f" and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
+        return [
+            Command(
+                name="stop",
+                label="Stop",
+                icon="pause",
+                url=self.url("endpoint-stop", workload),
+                effect=f"Stops its pods{held}. Requests are answered with 503 until it is started again.",
+                refused=suspend_refusal(workload),
+            ),
+            Command(
+                name="start",
+                label="Start",
+                icon="play",
+                url=self.url("endpoint-start", workload),
+                effect="Puts it into the queue; it answers when its pods are ready.",
+                refused=resume_refusal(workload),
+            ),
+            Command(
+                name="delete",
+                label="Delete",
+                icon="ban",
+                url=self.url("endpoint-delete", workload),
+                effect=f"Stops its pods{held}. Its address stops answering for good.",
+                refused=refusal(workload),
+                danger=True,
+            ),
+        ]
+
+
+class EndpointStopPage(OfEndpoints, CommandPage):
+    """Free its GPUs and keep it."""
+
+    command = services.suspend
+    done = "{name} is being stopped."
+
+
+class EndpointStartPage(OfEndpoints, CommandPage):
+    """Queue a stopped endpoint again."""
+
+    command = services.resume
+    done = "{name} is being started."
+
+
+class EndpointDeletePage(OfEndpoints, CommandPage):
+    """Delete it; its name has to be typed."""
+
+    command = services.cancel
+    done = "{name} is being deleted."
+
+    @override
+    def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        workload = self.find(request, public_id)
+        check_can_submit(request.user, workload.team)
+        if request.POST.get("confirm", "").strip() != workload.name:
+            messages.error(request, f"Nothing was deleted: type {workload.name} to delete it.")
+            return see_other(self.url("endpoint-detail", workload))
+        return super().post(request, public_id)
+
+
+class EndpointUpdatePage(EndpointDetailPage):
+    """POST rolls out a new revision; 422 with the form where it cannot be."""
+
+    @override
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        return self.page(request, self.find(request, public_id), tab="update")
+
+    def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        workload = self.find(request, public_id)
+        check_can_submit(request.user, workload.team)
+        endpoint = Endpoint.objects.get(workload=workload)
+        kept = {"team": workload.team.slug, "name": workload.name}
+        data = request.POST.copy()
+        data.update({})
+        for key, value in {**kept, **_claimed(endpoint.current.spec)}.items():
+            data[key] = value
+        form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))
+        if form.is_valid():
+            spec = _merged(endpoint.current.spec, form, workload.team)
+            try:
+                update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=clock.now())
+            except (Invalid, Conflict) as error:
+                form.add_portal_error(error)
+            else:
+                messages.success(request, f"{workload.name} has revision {endpoint.revision}.")
+                return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
+        return self.page(request, workload, status=422, tab="update", form=form)
+
+
+def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The form's values of what cannot be changed in place."""
+    values = values_of(spec)
+    return {key: values[key] for key in ("flavor", "capacity", "gpus", "replicas", "priority")}
+
+
+def _merged(current: Mapping[str, Any], form: EndpointForm, team: Team) -> EndpointSpec:
+    """The form over the current spec, so that what the form does not show stays as it is."""
+    shown = EndpointSpec.from_json(form.serializer.validated_data).to_json() if form.serializer else {}
+    hidden = ("run_as_user", "working_dir", "image_pull_secrets", "config_maps", "ephemeral_storage")
+    merged = {**current, **shown, **{key: current[key] for key in hidden if key in current}}
+    merged["probes"] = {**shown["probes"], "liveness": (current.get("probes") or {}).get("liveness")}
+    merged["ports"] = {**(current.get("ports") or {}), "http": shown["ports"]["http"]}
+    body = EndpointSerializer(data={"team": team.slug, **merged})
+    body.is_valid(raise_exception=True)
+    return body.to_spec()

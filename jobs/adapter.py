@@ -1,0 +1,57 @@
+"""A training run, as the controller sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster import kinds
+from cluster.names import object_name
+from controller.observation import Observation
+from controller.podspec import ManifestSet
+from jobs.manifests import build_training_run
+from jobs.models import TrainingRun
+from jobs.specs import TrainingRunSpec
+from jobs.status import observe_training_run
+from quotas.policy import Demand
+from workloads.models import Workload
+from workloads.placement import Placement
+
+KIND = "training-run"
+NOUN = "run"
+
+
+class TrainingRunAdapter:
+    kind = KIND
+    noun = NOUN
+    primary = kinds.JOB
+    ends = True
+
+    def demand(self, workload: Workload) -> Demand:
+        spec = _spec(workload)
+        return Demand(
+            team=workload.team.slug,
+            flavor=workload.flavor.facts if workload.flavor else None,
+            capacity_type=workload.capacity_type,
+            units_each=spec.gpus_per_replica,
+            replicas=spec.replicas,
+            noun=NOUN,
+        )
+
+    def object_name(self, workload: Workload, *, attempt: int) -> str:
+        return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=attempt)
+
+    def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
+        return build_training_run(_spec(workload), placement)
+
+    def observe(
+        self,
+        primary: Mapping[str, Any] | None,
+        pods: Sequence[Mapping[str, Any]],
+        events: Sequence[Mapping[str, Any]],
+    ) -> Observation:
+        return observe_training_run(primary, pods, events)
+
+
+def _spec(workload: Workload) -> TrainingRunSpec:
+    return TrainingRun.objects.get(workload=workload).parsed

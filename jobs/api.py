@@ -1,0 +1,120 @@
+"""REST for training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from typing_extensions import override
+
+from controller import detail_api, output
+from controller.answers import describe_preview
+from controller.log_views import WorkloadLogsView
+from foundation import clock
+from foundation.http.idempotency import idempotent
+from jobs.adapter import KIND, NOUN
+from jobs.models import TrainingRun
+from jobs.serializers import TrainingRunSerializer
+from jobs.services import preview_training_run, submit_training_run
+from teams.actors import actor_of
+from teams.permissions import team_for
+from teams.rest import PortalView
+from workloads.models import Workload
+
+
+class OfTrainingRuns(detail_api.OfKind):
+    kind = KIND
+    noun = NOUN
+
+    @override
+    def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
+        return dict(TrainingRun.objects.filter(workload__in=workloads).values_list("workload_id", "spec"))
+
+
+class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
+    @extend_schema(responses=output.WorkloadSerializer(many=True), operation_id="training_runs_list")
+    def get(self, request: Any) -> Response:
+        return self.list_page()
+
+    @extend_schema(request=TrainingRunSerializer, responses={201: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any) -> Response:
+        """Submit a run. 201 also when it has to wait; 422 when it could never start."""
+        body = TrainingRunSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = clock.now()
+        team = team_for(request.user, body.validated_data["team"])
+        run = submit_training_run(spec=body.to_spec(), team=team, actor=actor_of(request), now=now)
+        answer = self.answer([self.find(request.user, run.workload.public_id)], now=now)[0]
+        return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
+
+
+class TrainingRunPreviewView(PortalView):
+    """What submitting this body would do now; makes nothing."""
+
+    @extend_schema(request=TrainingRunSerializer, responses=output.WaitingSerializer)
+    def post(self, request: Any) -> Response:
+        body = TrainingRunSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = clock.now()
+        team = team_for(request.user, body.validated_data["team"])
+        found = preview_training_run(spec=body.to_spec(), team=team, user=request.user, now=now)
+        return Response(output.WaitingSerializer(describe_preview(found, now=now)).data)
+
+
+class TrainingRunDetailView(OfTrainingRuns, detail_api.WorkloadDetailView):
+    """One run."""
+
+
+class TrainingRunCancelView(OfTrainingRuns, detail_api.WorkloadCancelView):
+    """Stop it for good."""
+
+
+class TrainingRunSuspendView(OfTrainingRuns, detail_api.WorkloadSuspendView):
+    """Stop it, free its GPUs and keep it."""
+
+
+class TrainingRunResumeView(OfTrainingRuns, detail_api.WorkloadResumeView):
+    """Queue a suspended run again."""
+
+
+class TrainingRunEventsView(OfTrainingRuns, detail_api.WorkloadEventsView):
+    """The run's history."""
+
+
+class TrainingRunPodsView(OfTrainingRuns, detail_api.WorkloadPodsView):
+    """The run's pods."""
+
+
+class TrainingRunManifestsView(OfTrainingRuns, detail_api.WorkloadManifestsView):
+    """The run's objects."""
+
+
+class TrainingRunWaitingView(OfTrainingRuns, detail_api.WorkloadWaitingView):
+    """Why the run waits."""
+
+
+class TrainingRunCostView(OfTrainingRuns, detail_api.WorkloadCostView):
+    """What the run costs."""
+
+
+class TrainingRunLogsView(OfTrainingRuns, WorkloadLogsView):
+    """The run's logs."""
+
+
+class TrainingRunRetryView(OfTrainingRuns):
+    """Submit the same spec again, as a new run."""
+
+    @extend_schema(request=None, responses={201: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any, public_id: UUID) -> Response:
+        now = clock.now()
+        workload = self.find(request.user, public_id)
+        spec = TrainingRun.objects.get(workload=workload).parsed
+        run = submit_training_run(spec=spec, team=workload.team, actor=actor_of(request), now=now)
+        return Response(
+            self.answer([self.find(request.user, run.workload.public_id)], now=now)[0], status=201
+        )

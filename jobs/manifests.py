@@ -1,0 +1,75 @@
+"""The objects of one attempt of a training run, as a pure function of its spec and its placement."""
+
+from __future__ import annotations
+
+from controller import podspec
+from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
+from jobs.specs import TrainingRunSpec
+from workloads.placement import Placement
+
+CONTAINER_NAME = "main"
+DEADLINE_SLACK_SECONDS = 3600
+"""A Job's clock also runs while its pod is Pending, which the portal's does not count."""
+
+
+def build_training_run(spec: TrainingRunSpec, placement: Placement) -> ManifestSet:
+    """The Job of this attempt, and the ConfigMap of its source files where it has any.
+
+    The Secret that `placement.run_token_secret` names is made by the controller, which alone knows the token.
+
+    One attempt is one pod: `backoffLimit: 0` and `restartPolicy: Never`, because the portal alone owns
+    retries. There is no podFailurePolicy: its Ignore rule would let the Job replace a disrupted pod behind
+    the portal's back, without a new resume point, and its FailJob rule has nothing to add to a limit of 0.
+    `podReplacementPolicy: Failed` keeps two pods of a Job from ever running at once. There is no
+    ttlSecondsAfterFinished: the portal deletes the Job when it has stored the result and the logs.
+    """
+    name = placement.object_name
+    files = podspec.files_config_map(f"{name}-files", spec, placement)
+    job: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": podspec.metadata(name, spec, placement),
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "template": podspec.pod_template(_parts(spec, placement, files), placement),
+        },
+    }
+    deadline = active_deadline_seconds(spec.time_limit_seconds, placement.grace_seconds)
+    if deadline is not None:
+        job["spec"]["activeDeadlineSeconds"] = deadline
+    return ManifestSet(job, () if files is None else (files,))
+
+
+def active_deadline_seconds(time_limit_seconds: int | None, grace_seconds: int) -> int | None:
+    """The Job's own deadline: a backstop that acts only if the portal does not enforce the limit itself.
+
+    The field of a Job may be changed while it runs, and has to be when the time limit is extended.
+    """
+    if time_limit_seconds is None:
+        return None
+    return time_limit_seconds + grace_seconds + DEADLINE_SLACK_SECONDS
+
+
+def _parts(spec: TrainingRunSpec, placement: Placement, files: Manifest | None) -> PodParts:
+    checkpoint_dir = spec.checkpoint.path if spec.checkpoint else None
+    return PodParts(
+        spec=spec,
+        container_name=CONTAINER_NAME,
+        claims=_claims(spec),
+        files_config_map=files["metadata"]["name"] if files else None,
+        portal_env=podspec.run_environment(placement, checkpoint_dir),
+        annotations=podspec.DO_NOT_DISRUPT,
+        grace_seconds=placement.grace_seconds,
+        restart_policy="Never",
+    )
+
+
+def _claims(spec: TrainingRunSpec) -> list[ClaimMount]:
+    claims = [ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.volumes]
+    checkpoint = spec.checkpoint
+    if checkpoint is None or checkpoint.claim is None or checkpoint.holder(spec.volumes) is not None:
+        return claims
+    return [*claims, ClaimMount(checkpoint.claim, checkpoint.path, read_only=False)]

@@ -1,0 +1,175 @@
+"""REST by which a run reports on itself, with the token of its attempt: checkpoints and progress."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.response import Response
+from typing_extensions import override
+
+from controller import run_tokens
+from foundation import clock
+from foundation.errors import NotAllowed, NotFound
+from foundation.http.serializers import StrictSerializer
+from jobs.api import OfTrainingRuns
+from teams.authentication import TokenAuthentication, bearer_of
+from teams.permissions import ScopePermission
+from workloads.models import Attempt
+from workloads.reports import report_checkpoint, report_progress
+
+STEP_MAX = 2**63 - 1
+METRICS_MAX = 64
+
+
+class RunPrincipal:
+    """A run's own pod: it may report on its attempt, and nothing else anywhere."""
+
+    is_authenticated = True
+    is_active = True
+    pk = None
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+
+
+class RunTokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer mlr_…` of an attempt that has not ended."""
+
+    @override
+    def authenticate(self, request: Any) -> tuple[RunPrincipal, Attempt] | None:
+        plain = bearer_of(request)
+        if plain is None or not plain.startswith(run_tokens.PREFIX):
+            return None
+        rows = Attempt.objects.select_related("workload").filter(ended_at__isnull=True)
+        attempt = rows.filter(run_token_digest=run_tokens.digest(plain)).first()
+        if attempt is None:
+            raise AuthenticationFailed(
+                "The run token is unknown, or its attempt has ended.", code="invalid_token"
+            )
+        return RunPrincipal(attempt), attempt
+
+    @override
+    def authenticate_header(self, request: Any) -> str:
+        return "Bearer"
+
+
+class ReportPermission(ScopePermission):
+    """People read; only the run itself writes, and only of itself."""
+
+    @override
+    def has_permission(self, request: Any, view: Any) -> bool:
+        own = isinstance(request.user, RunPrincipal)
+        if request.method in SAFE_METHODS:
+            return False if own else super().has_permission(request, view)
+        if not own:
+            if super().has_permission(request, view):
+                view.find(request.user, view.kwargs["public_id"])
+            raise NotAllowed("Only the run itself reports, with its own token.", code="run_token_only")
+        return True
+
+
+class CheckpointSerializer(serializers.Serializer[Any]):
+    attempt = serializers.IntegerField()
+    step = serializers.IntegerField()
+    path = serializers.CharField()
+    at = serializers.DateTimeField()
+
+
+class CheckpointWriteSerializer(StrictSerializer):
+    step = serializers.IntegerField(min_value=0, max_value=STEP_MAX)
+    path = serializers.CharField(max_length=4096)
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    attempt = serializers.IntegerField()
+    progress_percentage = serializers.FloatField(allow_null=True)
+    estimated_remaining_seconds = serializers.IntegerField(allow_null=True)
+    metrics = serializers.DictField(child=serializers.FloatField())
+    at = serializers.DateTimeField()
+
+
+class ProgressWriteSerializer(StrictSerializer):
+    progress_percentage = serializers.FloatField(min_value=0, max_value=100, required=False, allow_null=True)
+    estimated_remaining_seconds = serializers.IntegerField(
+        min_value=0, max_value=2**31 - 1, required=False, allow_null=True
+    )
+    metrics = serializers.DictField(child=serializers.FloatField(), required=False)
+
+    def validate_metrics(self, value: dict[str, float]) -> dict[str, float]:
+        """At most 64 names of at most 100 characters."""
+        if len(value) > METRICS_MAX or any(len(name) > 100 for name in value):
+            raise serializers.ValidationError(
+                f"At most {METRICS_MAX} metrics with names of at most 100 characters."
+            )
+        return value
+
+
+class _ReportsView(OfTrainingRuns):
+    authentication_classes = [RunTokenAuthentication, TokenAuthentication, SessionAuthentication]
+    permission_classes = [ReportPermission]
+    ordering = "-id"
+
+    def own_attempt(self, request: Any, public_id: UUID) -> Attempt:
+        """The attempt whose token this is; NotFound if it is another run's."""
+        attempt: Attempt = request.auth
+        if attempt.workload.public_id != public_id:
+            raise NotFound("There is no such run.")
+        return attempt
+
+
+class CheckpointsView(_ReportsView):
+    """Resume points that the run reported, newest first; the newest starts its next attempt."""
+
+    serializer_class = CheckpointSerializer
+
+    @extend_schema(operation_id="training_runs_checkpoints_list", responses=CheckpointSerializer(many=True))
+    def get(self, request: Any, public_id: UUID) -> Response:
+        return self.page(self.find(request.user, public_id).checkpoints.all())
+
+    @extend_schema(
+        operation_id="training_runs_checkpoints_create",
+        request=CheckpointWriteSerializer,
+        responses={201: CheckpointSerializer},
+    )
+    def post(self, request: Any, public_id: UUID) -> Response:
+        """Report a checkpoint; the same step again replaces its path."""
+        attempt = self.own_attempt(request, public_id)
+        values = self.read(CheckpointWriteSerializer)
+        return Response(
+            CheckpointSerializer(report_checkpoint(attempt=attempt, **values, now=clock.now())).data,
+            status=201,
+        )
+
+
+class ProgressView(_ReportsView):
+    """What the run last said of itself, one row an attempt, newest first."""
+
+    serializer_class = ProgressSerializer
+
+    @extend_schema(operation_id="training_runs_progress_list", responses=ProgressSerializer(many=True))
+    def get(self, request: Any, public_id: UUID) -> Response:
+        return self.page(self.find(request.user, public_id).progress_reports.all())
+
+    @extend_schema(
+        operation_id="training_runs_progress_create",
+        request=ProgressWriteSerializer,
+        responses={201: ProgressSerializer},
+    )
+    def post(self, request: Any, public_id: UUID) -> Response:
+        """Report progress; it replaces what the attempt said before."""
+        attempt = self.own_attempt(request, public_id)
+        values = self.read(ProgressWriteSerializer)
+        report = report_progress(
+            attempt=attempt,
+            progress_percentage=values.get("progress_percentage"),
+            estimated_remaining_seconds=values.get("estimated_remaining_seconds"),
+            metrics=values.get("metrics", {}),
+            now=clock.now(),
+        )
+        return Response(ProgressSerializer(report).data, status=201)

@@ -1,0 +1,54 @@
+"""Commands on training runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from django.db import transaction
+
+from controller import services
+from controller.services import Preview, Submission
+from foundation.models import PlatformSettings
+from jobs.adapter import KIND, NOUN
+from jobs.models import TrainingRun
+from jobs.specs import TrainingRunSpec
+from teams.actors import Actor
+from teams.models import Team, User
+from workloads.states import Priority
+
+
+def submit_training_run(*, spec: TrainingRunSpec, team: Team, actor: Actor, now: datetime) -> TrainingRun:
+    """The queued run. Invalid names the field of what can never start; NameTaken while a live one has the name."""
+    spec = with_defaults(spec)
+    with transaction.atomic():
+        workload = services.submit(submission=_submission(spec), team=team, actor=actor, now=now)
+        return TrainingRun.objects.create(workload=workload, spec=spec.to_json())
+
+
+def preview_training_run(*, spec: TrainingRunSpec, team: Team, user: User, now: datetime) -> Preview:
+    """What submitting this now would do."""
+    return services.preview(submission=_submission(with_defaults(spec)), team=team, user=user, now=now)
+
+
+def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
+    """Every run has a time limit: the platform's, unless it brings its own."""
+    if spec.time_limit_seconds is not None:
+        return spec
+    return replace(spec, time_limit_seconds=PlatformSettings.current().default_time_limit_seconds)
+
+
+def _submission(spec: TrainingRunSpec) -> Submission:
+    return Submission(
+        kind=KIND,
+        noun=NOUN,
+        name=spec.name,
+        flavor=spec.flavor,
+        capacity_type=spec.capacity,
+        units_each=spec.gpus_per_replica,
+        replicas=spec.replicas,
+        priority=Priority(spec.priority),
+        time_limit_seconds=spec.time_limit_seconds,
+        max_retries=spec.max_retries,
+        labels=dict(spec.labels),
+    )

@@ -1,0 +1,194 @@
+"""Pages of training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.urls import reverse
+from typing_extensions import override
+
+from controller import services
+from controller.page_forms import ContainerForm
+from controller.page_lists import WorkloadListPage
+from controller.page_queries import find_workload
+from controller.page_submit import SubmitPage
+from controller.page_views import (
+    Command,
+    CommandPage,
+    Tab,
+    WorkloadDetailPage,
+    WorkloadPage,
+    refusal,
+    resume_refusal,
+    suspend_refusal,
+)
+from controller.page_words import limit_words
+from controller.services import Preview
+from foundation import clock
+from foundation.errors import NotFound
+from foundation.models import PlatformSettings
+from jobs.adapter import KIND, NOUN
+from jobs.forms import TrainingRunForm, values_of
+from jobs.models import TrainingRun
+from jobs.serializers import TrainingRunSerializer
+from jobs.services import preview_training_run, submit_training_run
+from jobs.specs import TrainingRunSpec
+from teams.actors import Actor, actor_of
+from teams.models import Team, User
+from workloads.models import Workload
+
+TABS = (
+    Tab("logs", "Logs"),
+    Tab("events", "Events"),
+    Tab("pods", "Pods"),
+    Tab("cost", "Cost"),
+    Tab("manifests", "Manifests"),
+    Tab("spec", "Spec"),
+)
+EXAMPLE: Mapping[str, str] = {
+    "capacity": "on-demand",
+    "gpus": "1",
+    "cpu": "4",
+    "memory": "16Gi",
+    "priority": "normal",
+    "retries": "0",
+}
+
+
+class OfRuns(WorkloadPage):
+    kind = KIND
+    noun = NOUN
+    app = "jobs"
+
+
+class RunListPage(WorkloadListPage):
+    """All runs that the person may see, newest first."""
+
+    kind = KIND
+    template = "jobs/run_list.html"
+
+
+class RunNewPage(SubmitPage):
+    """The form of a new run; `?from=` fills it in as an earlier one."""
+
+    noun = NOUN
+    form_class = TrainingRunForm
+    template = "jobs/run_new.html"
+    api_path = "/api/v1/training-runs/"
+
+    @override
+    def initial(self, request: HttpRequest) -> dict[str, Any]:
+        limit = limit_words(PlatformSettings.current().default_time_limit_seconds)
+        given: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
+        if not (earlier := request.GET.get("from")):
+            return given
+        try:
+            public_id = UUID(earlier)
+        except ValueError as error:
+            raise NotFound("There is no such run, or it is not yours.") from error
+        workload = find_workload(request.user, public_id, kind=KIND, noun=NOUN)
+        spec = TrainingRun.objects.get(workload=workload).spec
+        return {**given, **values_of(spec), "team": workload.team.slug, "name": workload.name}
+
+    @override
+    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Preview:
+        return preview_training_run(
+            spec=_spec(form), team=team, user=cast("User", request.user), now=clock.now()
+        )
+
+    @override
+    def submit(self, form: ContainerForm, team: Team, request: HttpRequest) -> str:
+        run = submit_training_run(spec=_spec(form), team=team, actor=actor_of(request), now=clock.now())
+        return reverse("jobs:run-detail", args=[run.workload.public_id])
+
+
+def _spec(form: ContainerForm) -> TrainingRunSpec:
+    return cast("TrainingRunSerializer", form.serializer).to_spec()
+
+
+class RunDetailPage(OfRuns, WorkloadDetailPage):
+    """One run: what it does, why, what it costs, its logs."""
+
+    template = "jobs/run_detail.html"
+    tabs = TABS
+
+    @override
+    def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+        return {"spec": TrainingRun.objects.get(workload=workload).spec}
+
+    @override
+    def commands(self, workload: Workload, *, may: bool) -> list[Command]:
+        held = f", and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
+        return [
+            Command(
+                name="suspend",
+                label="Suspend",
+                icon="pause",
+                url=self.url("run-suspend", workload),
+                effect=f"Stops its pod after the grace period{held}. It keeps its place in the list and can be resumed; "
+                "work since the last checkpoint is lost.",
+                refused=suspend_refusal(workload),
+            ),
+            Command(
+                name="resume",
+                label="Resume",
+                icon="play",
+                url=self.url("run-resume", workload),
+                effect="Puts it into the queue again.",
+                refused=resume_refusal(workload),
+            ),
+            Command(
+                name="retry",
+                label="Run again",
+                icon="retry",
+                url=self.url("run-retry", workload),
+                effect="Submits the same request as a new run.",
+                refused="" if workload.is_final else "Only when this one has ended.",
+            ),
+            Command(
+                name="cancel",
+                label="Cancel",
+                icon="ban",
+                url=self.url("run-cancel", workload),
+                effect=f"Stops its pod after the grace period{held}. Work since the last checkpoint is lost. "
+                "A cancelled run cannot be resumed.",
+                refused=refusal(workload),
+                danger=True,
+            ),
+        ]
+
+
+class RunCancelPage(OfRuns, CommandPage):
+    """Stop it for good."""
+
+    command = services.cancel
+    done = "{name} is being cancelled."
+
+
+class RunSuspendPage(OfRuns, CommandPage):
+    """Stop it, free its GPUs and keep it."""
+
+    command = services.suspend
+    done = "{name} is being suspended."
+
+
+class RunResumePage(OfRuns, CommandPage):
+    """Queue a suspended run again."""
+
+    command = services.resume
+    done = "{name} is in the queue again."
+
+
+class RunRetryPage(OfRuns, CommandPage):
+    """Submit the same request as a new run."""
+
+    done = "{name} is submitted again."
+
+    @override
+    def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
+        spec = TrainingRun.objects.get(workload=workload).parsed
+        return submit_training_run(spec=spec, team=workload.team, actor=actor, now=now).workload

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from typing_extensions import override
+
+from portal.runtime import work
+
+
+class Command(BaseCommand):
+    help = "Run background tasks (a Celery worker with threads)."
+    # Every check would load all views and serializers; the deployment runs `check --deploy` once instead.
+    requires_system_checks = []
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--concurrency", type=int, default=work.CONCURRENCY)
+
+    @override
+    def handle(self, *_args: Any, **options: Any) -> None:
+        sys.exit(work.run(concurrency=options["concurrency"]))

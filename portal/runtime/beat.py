@@ -1,0 +1,69 @@
+"""`manage.py beat`: sends the periodic wake-ups of the settings' schedule.
+
+A wake-up is a name and no code, so this process loads neither Django nor the applications.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import logging.config
+import signal
+import sys
+from typing import Any
+
+import psycopg
+from celery import Celery, beat
+from typing_extensions import override
+
+from foundation import clock
+from portal import settings
+from portal.runtime import rows
+
+HEARTBEAT = "beat"
+HEARTBEAT_SECONDS = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class Scheduler(beat.Scheduler):
+    """Keeps the schedule in memory (what a job did last stands in its own rows) and says that it is alive."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._beaten: float = 0.0
+        super().__init__(*args, **kwargs)
+
+    @override
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        now = clock.now()
+        if now.timestamp() - self._beaten >= HEARTBEAT_SECONDS:
+            try:
+                rows.beat(settings.DATABASES["default"], process=HEARTBEAT, now=now)
+                self._beaten = now.timestamp()
+            except psycopg.Error:
+                logger.warning("beat.heartbeat_failed", exc_info=True)
+        return min(float(super().tick(*args, **kwargs)), HEARTBEAT_SECONDS)
+
+
+def main(arguments: list[str]) -> int:
+    """Sends until SIGTERM or SIGINT; returns the exit status."""
+    argparse.ArgumentParser(prog="manage.py beat", description="Send periodic wake-ups.").parse_args(
+        arguments
+    )
+    logging.config.dictConfig(settings.LOGGING)
+    app = Celery("portal", fixups=[], set_as_current=True)
+    app.config_from_object("portal.settings", namespace="CELERY")
+    service = beat.Service(app, scheduler_cls=Scheduler)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    service.start()
+    return 0
+
+
+def _leave(*_: object) -> None:
+    """The service sleeps between two ticks, and only an exception wakes it."""
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

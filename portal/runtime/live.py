@@ -1,0 +1,34 @@
+"""`manage.py live`: server-sent events, log follow and the gateway, uvicorn on PORTAL_LIVE_BIND."""
+
+from __future__ import annotations
+
+import socket
+
+import uvicorn
+
+from portal.settings.env import Bind
+
+GRACEFUL_SECONDS = 10
+KEEP_ALIVE_SECONDS = 75
+BACKLOG = 2048
+
+
+def run(bind: Bind) -> None:
+    """Serves until SIGTERM or SIGINT. Raises OSError when the address is taken."""
+    config = uvicorn.Config(
+        "portal.asgi:application",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[_listener(bind)])
+
+
+def _listener(bind: Bind) -> socket.socket:
+    if bind.fd is not None:
+        return socket.socket(fileno=bind.fd)
+    family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
+    return socket.create_server((bind.host, bind.port), family=family, backlog=BACKLOG)

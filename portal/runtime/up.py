@@ -1,0 +1,231 @@
+"""`manage.py up`: the portal and everything it needs, in one terminal, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import fcntl
+import json
+import os
+import secrets
+import shlex
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+from portal.runtime import plan
+from portal.runtime.children import Command
+from portal.runtime.folders import Folders
+from portal.runtime.postgres import CannotStartError
+from portal.runtime.refusals import refusals
+from portal.runtime.supervisor import SELF, FailedError, Service, StoppedError, Supervisor
+from portal.settings import env, stores
+from portal.settings.env import Bind, Environment
+
+PORTS_TRIED = 50
+BACKLOG = 2048
+QUIET = frozenset({"postgres", "valkey", "static", "migrate"})
+WELCOME = "welcome"
+THEN = "then"
+
+
+class RefusedError(Exception):
+    """`up` does not start; the message says why."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs until a signal; returns 0 after a normal end, 1 after a crash, 2 when it refuses to start."""
+    given = _parser().parse_args(arguments)
+    try:
+        environment = env.load()
+        folders = Folders(environment.data_dir)
+        _check(environment)
+        with _only_one(folders):
+            return _run(environment, folders, given)
+    except (RefusedError, ImproperlyConfigured) as problem:
+        print(f"up: {problem}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+def _check(environment: Environment) -> None:
+    reasons = refusals(environment)
+    if reasons:
+        raise RefusedError("\n".join(reasons))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="manage.py up",
+        description="Start the portal and everything it needs that the environment does not name.",
+    )
+    parser.add_argument("--then", metavar="COMMAND", default="", help="run this once all is ready")
+    parser.add_argument("--once", action="store_true", help="end with the status of --then's command")
+    return parser
+
+
+def _run(environment: Environment, folders: Folders, given: argparse.Namespace) -> int:
+    terminal = Terminal()
+    supervisor = Supervisor(logs=folders.logs, echo=terminal.line)
+    supervisor.listen()
+    try:
+        with (
+            _listener(environment.bind, given=environment.bind_given) as web,
+            _listener(environment.live_bind, given=environment.live_bind_given) as live,
+        ):
+            return _serve(environment, folders, supervisor, (web, live), given)
+    except StoppedError:
+        return 0
+    except (FailedError, CannotStartError) as problem:
+        terminal.line(SELF, str(problem))
+        return 1
+    finally:
+        terminal.line(SELF, "ending")
+        supervisor.stop()
+        terminal.line(SELF, "everything has ended")
+
+
+def _serve(
+    environment: Environment,
+    folders: Folders,
+    supervisor: Supervisor,
+    sockets: tuple[socket.socket, socket.socket],
+    given: argparse.Namespace,
+) -> int:
+    if environment.secret_key is None:
+        _keep_secret_key(folders.secret_key)
+    addresses = _addresses(environment, *sockets)
+    variables = env.for_child(
+        DATA_DIR=str(folders.data),
+        PUBLIC_URL=addresses.public_url,
+        LIVE_URL=addresses.live_url,
+        INTERNAL_URL=addresses.internal_url,
+    )
+    say = supervisor.echo
+    say(SELF, f"starting; data and logs are in {folders.data}")
+    supervisor.start(plan.servers(environment, folders))
+    supervisor.start(plan.preparation(variables))
+    database = stores.database(environment.database, folders)
+    supervisor.start(plan.processes(variables, addresses, database))
+    welcome = Command(arguments=(*plan.MANAGE, "sign_in_link", "--first"), environment=variables)
+    supervisor.start([Service(name=WELCOME, command=welcome, once=True, logged=False)])
+    say(SELF, f"the portal is at {addresses.public_url} (events and endpoints: {addresses.live_url})")
+    if environment.kubeconfig is None:
+        say(SELF, "simulated: the cluster is devcluster on this machine, its nodes and GPUs are pretended;")
+        say(SELF, "the commands of pods run as real processes of this user. Ctrl-C ends everything.")
+    if not given.then:
+        supervisor.watch()
+        return 0
+    command = Command(arguments=tuple(shlex.split(given.then)), environment=variables)
+    supervisor.run_beside(Service(name=THEN, command=command, once=True))
+    supervisor.watch(until=lambda: given.once and supervisor.status(THEN) is not None)
+    status = supervisor.status(THEN)
+    return 0 if not given.once else (1 if status is None else abs(status))
+
+
+@contextmanager
+def _only_one(folders: Folders) -> Iterator[None]:
+    """Hold the data folder; raises RefusedError where another `up` does."""
+    folders.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folders.lock.open("a+", encoding="ascii") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            owner = handle.read().strip() or "unknown"
+            raise RefusedError(
+                f"the portal already runs in {folders.data} (process {owner}). "
+                "End that one, or set PORTAL_DATA_DIR to another folder."
+            ) from None
+        handle.seek(0)
+        handle.truncate()
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield
+
+
+def _listener(bind: Bind, *, given: bool) -> socket.socket:
+    """A listening socket there; without a given address the next free port. Raises RefusedError.
+
+    It is opened here and inherited, so that no other process can take the port in between and a restart of
+    the web process refuses no connection.
+    """
+    family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
+    ports = [bind.port] if given else range(bind.port, bind.port + PORTS_TRIED)
+    for port in ports:
+        try:
+            return socket.create_server((bind.host, port), family=family, backlog=BACKLOG)
+        except OSError as problem:
+            if problem.errno != errno.EADDRINUSE:
+                raise RefusedError(f"cannot listen on {bind.host}:{port}: {problem.strerror}") from None
+    raise RefusedError(
+        f"port {ports[0]} of {bind.host} is taken" + ("" if given else f", and so are the next {PORTS_TRIED}")
+    )
+
+
+def _addresses(environment: Environment, web: socket.socket, live: socket.socket) -> plan.Addresses:
+    web_address, live_address = web.getsockname()[:2], live.getsockname()[:2]
+    # Cookies ignore ports: another host name keeps those of the portal away from live.
+    return plan.Addresses(
+        web_fd=web.fileno(),
+        live_fd=live.fileno(),
+        web=web_address,
+        live=live_address,
+        public_url=environment.public_url or f"http://localhost:{web_address[1]}",
+        live_url=environment.live_url or f"http://127.0.0.1:{live_address[1]}",
+        internal_url=environment.internal_url or f"http://127.0.0.1:{web_address[1]}",
+    )
+
+
+def _keep_secret_key(path: Path) -> None:
+    if path.exists():
+        return
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    unfinished.touch(mode=0o600)
+    unfinished.write_text(secrets.token_urlsafe(50), encoding="ascii")
+    unfinished.rename(path)
+
+
+class Terminal:
+    """Prints each process's lines with its name in front; JSON log lines become readable ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def line(self, name: str, text: str) -> None:
+        """One line of `name`. What only matters when something fails stays in the log file."""
+        if name in QUIET or not text:
+            return
+        shown = text if name in {SELF, WELCOME, THEN} else f"{name:<10} | {_readable(text)}"
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                print(shown, flush=True)  # noqa: T201
+            except OSError:  # the terminal is gone; the log files go on
+                self._closed = True
+
+
+def _readable(text: str) -> str:
+    if not text.startswith("{"):
+        return text
+    try:
+        entry = json.loads(text)
+        extra = {
+            name: value for name, value in entry.items() if name not in {"at", "level", "logger", "event"}
+        }
+        trace = extra.pop("exception", "")
+        fields = " ".join(f"{name}={value}" for name, value in extra.items())
+        return f"{entry['level']:<7} {entry['event']} {fields}".rstrip() + (f"\n{trace}" if trace else "")
+    except (ValueError, KeyError):
+        return text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,320 @@
+"""Django settings, all derived from `portal.settings.env`: there is no other place that reads the environment.
+
+What the environment does not name is embedded: PostgreSQL, Valkey and the cluster on a laptop live in
+`PORTAL_DATA_DIR`, started by `manage.py up` (see portal.runtime).
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from csp.constants import NONE, SELF
+
+from portal.runtime.folders import Folders
+from portal.settings import env, stores
+
+BASE_DIR = env.BASE_DIR
+ENVIRONMENT = env.load()
+DATA_DIR = ENVIRONMENT.data_dir
+FOLDERS = Folders(DATA_DIR)
+
+# --- addresses
+
+# The browser reaches web and live under different host names on a laptop, because cookies ignore ports.
+PUBLIC_URL = ENVIRONMENT.public_url or f"http://localhost:{ENVIRONMENT.bind.port or 8000}"
+LIVE_URL = ENVIRONMENT.live_url or f"http://127.0.0.1:{ENVIRONMENT.live_bind.port or 8001}"
+INTERNAL_URL = ENVIRONMENT.internal_url or f"http://127.0.0.1:{ENVIRONMENT.bind.port or 8000}"
+PROMETHEUS_URL = ENVIRONMENT.prometheus_url
+_HTTPS = PUBLIC_URL.startswith("https://")
+
+ALLOWED_HOSTS = [
+    *ENVIRONMENT.allowed_hosts,
+    *dict.fromkeys(
+        host
+        for url in (PUBLIC_URL, LIVE_URL, INTERNAL_URL, "http://localhost", "http://127.0.0.1")
+        if (host := urlsplit(url).hostname)
+    ),
+]
+
+# --- the cluster
+
+EMBEDDED_CLUSTER = ENVIRONMENT.kubeconfig is None
+CLUSTER_KUBECONFIG = ENVIRONMENT.kubeconfig or str(FOLDERS.kubeconfig)
+
+# --- security
+
+
+def _secret_key() -> str:
+    """The given key, the one that `up` keeps, or one for this process alone (commands such as `check`)."""
+    if ENVIRONMENT.secret_key:
+        return ENVIRONMENT.secret_key
+    if FOLDERS.secret_key.is_file():
+        return FOLDERS.secret_key.read_text(encoding="ascii").strip()
+    return secrets.token_urlsafe(50)
+
+
+SECRET_KEY = _secret_key()
+DEBUG = False
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "__Host-portal-session" if _HTTPS else "portal-session"
+CSRF_COOKIE_NAME = "__Host-portal-csrf" if _HTTPS else "portal-csrf"
+CSRF_FAILURE_VIEW = "foundation.http.problems.csrf_failure"
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+SECURE_SSL_REDIRECT = _HTTPS
+# The proxy that ends TLS must set this header itself, whatever the client sent (docs: deployment).
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _HTTPS else None
+# Pods report over PORTAL_INTERNAL_URL, which stays inside the cluster.
+SECURE_REDIRECT_EXEMPT = [r"^api/v1/training-runs/[^/]+/(checkpoints|progress)/$"]
+SECURE_HSTS_SECONDS = 31_536_000 if _HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _HTTPS
+# Preloading is a promise of the whole domain, which is not the portal's to give.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "connect-src": [SELF, LIVE_URL],
+        "frame-src": [SELF, LIVE_URL],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+AUTH_USER_MODEL = "teams.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "/sign-in/"
+LOGIN_REDIRECT_URL = "/"
+
+# --- applications
+
+INSTALLED_APPS = [
+    "portal",
+    "inference",
+    "jobs",
+    "gateway",
+    "controller",
+    "quotas",
+    "costs",
+    "workloads",
+    "teams",
+    "foundation",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "csp",
+    # Both would rearrange the template loaders on their own; the order below is what they need together.
+    "django_cotton.apps.SimpleAppConfig",
+    "template_partials.apps.SimpleAppConfig",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+# GZipMiddleware never: it would hold back streamed answers and opens BREACH.
+MIDDLEWARE = [
+    "portal.probes.ProbesMiddleware",
+    "foundation.http.middleware.RequestContextMiddleware",
+    "foundation.http.middleware.MetricsMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "foundation.http.middleware.HygieneMiddleware",
+    "foundation.http.middleware.VaryMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "portal.web.errors.ErrorPagesMiddleware",
+]
+ROOT_URLCONF = "portal.urls"
+WSGI_APPLICATION = "portal.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+_LOADERS = [
+    "django_cotton.cotton_loader.Loader",
+    "django.template.loaders.filesystem.Loader",
+    "django.template.loaders.app_directories.Loader",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "OPTIONS": {
+            "loaders": [
+                ("template_partials.loader.Loader", [("django.template.loaders.cached.Loader", _LOADERS)])
+            ],
+            "builtins": [
+                "django_cotton.templatetags.cotton",
+                "template_partials.templatetags.partials",
+            ],
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "portal.web.context.shell",
+            ],
+        },
+    }
+]
+
+# --- language and time
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+# --- stores
+
+DATABASES: dict[str, dict[str, Any]] = {"default": stores.database(ENVIRONMENT.database, FOLDERS)}
+REDIS_URL = ENVIRONMENT.redis_url or stores.embedded_redis_url(FOLDERS)
+CACHES: dict[str, dict[str, Any]] = {"default": stores.cache(REDIS_URL)}
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+
+STATIC_URL = "/static/"
+# An image brings its collected files along; elsewhere `up` collects them into the data folder.
+_IMAGE_STATIC = BASE_DIR / "staticfiles"
+STATIC_ROOT = _IMAGE_STATIC if _IMAGE_STATIC.is_dir() else FOLDERS.static
+STATICFILES_DIRS = [folder for folder in (BASE_DIR / "static",) if folder.is_dir()]
+WHITENOISE_USE_FINDERS = not (STATIC_ROOT / "staticfiles.json").is_file()
+WHITENOISE_AUTOREFRESH = False
+LOG_STORAGE = ENVIRONMENT.log_storage or FOLDERS.log_store
+STORAGES: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "staticfiles": {"BACKEND": "portal.static.FingerprintedStorage"},
+    "logs": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {
+            "location": LOG_STORAGE,
+            "base_url": None,
+            "file_permissions_mode": 0o600,
+            "directory_permissions_mode": 0o700,
+        },
+    },
+}
+
+# --- Celery: messages are wake-ups, the rows carry the work
+
+CELERY_BROKER_URL = stores.broker_url(REDIS_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_RESULT_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_TIME_LIMIT = 300
+CELERY_TASK_SOFT_TIME_LIMIT = 240
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+CELERY_TASK_DEFAULT_QUEUE = "portal"
+# The periodic jobs of every app are added where the app declares them (portal.celery).
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
+    "worker-heartbeat": {
+        "task": "portal.tasks.worker_heartbeat",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    # What a lost wake-up missed is found this often; it is also how precisely a later look is kept.
+    "sweep-due-workloads": {
+        "task": "controller.sweep_due_workloads",
+        "schedule": 2.0,
+        "options": {"expires": 2},
+    },
+    "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
+    "collect-garbage": {"task": "controller.collect_garbage", "schedule": 60.0, "options": {"expires": 60}},
+    "purge-expired-rows": {"task": "teams.tasks.purge_expired_rows", "schedule": 3600.0},
+    "forget-old-request-counts": {"task": "gateway.tasks.forget_old_request_counts", "schedule": 3600.0},
+}
+
+# --- REST
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "teams.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["teams.permissions.ScopePermission"],
+    "DEFAULT_PARSER_CLASSES": ["foundation.http.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "foundation.http.pages.CursorPage",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "foundation.http.problems.handle",
+    "DEFAULT_FILTER_BACKENDS": ["foundation.http.filters.DeclaredFilters"],
+    # `?format=` is a parameter of the logs, not a choice of DRF's renderers.
+    "URL_FORMAT_OVERRIDE": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "ML Platform Portal",
+    "VERSION": "1.0.0",
+    "DESCRIPTION": "Training runs and inference endpoints on a shared Kubernetes GPU cluster.",
+    "SCHEMA_PATH_PREFIX": r"/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "foundation.http.schema.declare_problems",
+    ],
+    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+}
+
+# --- tests
+
+TEST_CRASH_POINT = ENVIRONMENT.test_crash_point
+
+# --- logs
+
+_STREAM = "console" if sys.stderr.isatty() else "json"
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"context": {"()": "foundation.logs.ContextFilter"}},
+    "formatters": {
+        "json": {"()": "foundation.logs.JSONFormatter"},
+        "console": {"()": "foundation.logs.ConsoleFormatter"},
+    },
+    "handlers": {
+        "stream": {
+            "class": "logging.StreamHandler",
+            "formatter": _STREAM,
+            "filters": ["context"],
+        }
+    },
+    "root": {"handlers": ["stream"], "level": "INFO"},
+    "loggers": {
+        "django.server": {"handlers": ["stream"], "level": "INFO", "propagate": False},
+        "django": {"level": "INFO"},
+        "uvicorn": {"level": "WARNING"},
+    },
+}

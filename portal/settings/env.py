@@ -1,0 +1,284 @@
+"""The only reader of the process environment.
+
+Every variable of the portal begins with `PORTAL_`; a name that nobody reads is an error, so that a typing
+mistake is never silently ignored. Secrets may come from a file named by `<NAME>_FILE`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from typing_extensions import override
+
+PREFIX = "PORTAL_"
+TEST_PREFIX = "PORTAL_TEST_"
+SECRETS = frozenset({"PORTAL_SECRET_KEY", "PORTAL_DATABASE_URL", "PORTAL_REDIS_URL"})
+IN_CLUSTER = "in-cluster"
+SECRET_KEY_LENGTH_MIN = 32
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+DEFAULT_DATA_DIR = BASE_DIR / ".data"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """Where a server listens: an address, or `fd`, a listening socket that the parent process opened."""
+
+    host: str = ""
+    port: int = 0
+    fd: int | None = None
+
+    @property
+    def loopback(self) -> bool:
+        """True where nobody from another machine can connect. An inherited socket is checked by its opener."""
+        if self.fd is not None or self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @override
+    def __str__(self) -> str:
+        if self.fd is not None:
+            return f"fd://{self.fd}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseAddress:
+    """A PostgreSQL server and database, as `PORTAL_DATABASE_URL` names them."""
+
+    host: str
+    port: int | None
+    name: str
+    user: str
+    password: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The configuration of one process. None means: not given, so embedded or derived (see the settings)."""
+
+    data_dir: Path
+    bind: Bind
+    live_bind: Bind
+    bind_given: bool
+    live_bind_given: bool
+    secret_key: str | None = None
+    database: DatabaseAddress | None = None
+    redis_url: str | None = None
+    kubeconfig: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    public_url: str | None = None
+    live_url: str | None = None
+    internal_url: str | None = None
+    log_storage: Path | None = None
+    prometheus_url: str | None = None
+    # Where a test wants the process to kill itself (foundation.crashpoints); nothing else reads it.
+    test_crash_point: str = ""
+
+    def exposed_binds(self) -> dict[str, Bind]:
+        """By variable, the addresses that other machines can reach although the embedded cluster is in use.
+
+        devcluster runs the commands of pods as processes of this user: whoever reaches the portal may run
+        commands here, so nothing may start while this is not empty.
+        """
+        binds = {"PORTAL_BIND": self.bind, "PORTAL_LIVE_BIND": self.live_bind}
+        return {name: bind for name, bind in binds.items() if self.kubeconfig is None and not bind.loopback}
+
+
+def load(variables: Mapping[str, str] | None = None) -> Environment:
+    """The typed environment of this process, or of `variables`.
+
+    Raises ImproperlyConfigured naming the variable when one is unknown or malformed. Messages never hold
+    the value of a secret.
+    """
+    source = os.environ if variables is None else variables  # noqa: TID251
+    _refuse_unknown(source)
+    given = {name: text for name in KNOWN if (text := _text(source, name)) is not None}
+
+    def read(name: str, parse: Callable[[str], T]) -> T | None:
+        if name not in given:
+            return None
+        try:
+            return parse(given[name])
+        except ValueError as problem:
+            raise ImproperlyConfigured(f"{name} {problem}") from None
+
+    return Environment(
+        data_dir=read("PORTAL_DATA_DIR", _folder) or DEFAULT_DATA_DIR,
+        bind=read("PORTAL_BIND", parse_bind) or Bind(host="127.0.0.1", port=8000),
+        live_bind=read("PORTAL_LIVE_BIND", parse_bind) or Bind(host="127.0.0.1", port=8001),
+        bind_given="PORTAL_BIND" in given,
+        live_bind_given="PORTAL_LIVE_BIND" in given,
+        secret_key=read("PORTAL_SECRET_KEY", _secret_key),
+        database=read("PORTAL_DATABASE_URL", parse_database_url),
+        redis_url=read("PORTAL_REDIS_URL", _redis_url),
+        kubeconfig=read("PORTAL_KUBECONFIG", _kubeconfig),
+        allowed_hosts=read("PORTAL_ALLOWED_HOSTS", _hosts) or (),
+        public_url=read("PORTAL_PUBLIC_URL", _origin),
+        live_url=read("PORTAL_LIVE_URL", _origin),
+        internal_url=read("PORTAL_INTERNAL_URL", _origin),
+        log_storage=read("PORTAL_LOG_STORAGE", _folder),
+        prometheus_url=read("PORTAL_PROMETHEUS_URL", _http_url),
+        test_crash_point=source.get("PORTAL_TEST_CRASH_POINT", ""),
+    )
+
+
+KNOWN = (
+    "PORTAL_ALLOWED_HOSTS",
+    "PORTAL_BIND",
+    "PORTAL_DATABASE_URL",
+    "PORTAL_DATA_DIR",
+    "PORTAL_INTERNAL_URL",
+    "PORTAL_KUBECONFIG",
+    "PORTAL_LIVE_BIND",
+    "PORTAL_LIVE_URL",
+    "PORTAL_LOG_STORAGE",
+    "PORTAL_PROMETHEUS_URL",
+    "PORTAL_PUBLIC_URL",
+    "PORTAL_REDIS_URL",
+    "PORTAL_SECRET_KEY",
+)
+
+
+def variable(name: str) -> str | None:
+    """One variable that a file of the operator's names, such as `password_env` of a bootstrap file."""
+    return os.environ.get(name)  # noqa: TID251
+
+
+def for_child(**portal: str) -> dict[str, str]:
+    """The environment of this process with the given `PORTAL_` variables (named without the prefix) replaced."""
+    return {**os.environ, **{PREFIX + name: text for name, text in portal.items()}}  # noqa: TID251
+
+
+def parse_bind(text: str) -> Bind:
+    """`HOST:PORT`, `[V6]:PORT` or `fd://N`. Raises ValueError with a message that follows the name."""
+    if text.startswith("fd://"):
+        if not text[5:].isdecimal():
+            raise ValueError(f"must be HOST:PORT, not {text!r}")
+        return Bind(fd=int(text[5:]))
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"must be HOST:PORT such as 127.0.0.1:8000, not {text!r}")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"must write an IPv6 address in brackets, not {text!r}")
+    return Bind(host=host.strip("[]"), port=int(port))
+
+
+def parse_database_url(text: str) -> DatabaseAddress:
+    """`postgresql://user:password@host:port/name?sslmode=…`. Raises ValueError that holds no secret."""
+    expected = "must be postgresql://USER:PASSWORD@HOST:PORT/NAME (the value is not shown: it holds a secret)"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(expected) from None
+    name = unquote(parts.path.removeprefix("/"))
+    options = dict(parse_qsl(parts.query))
+    host = options.pop("host", "") or unquote(parts.hostname or "")
+    if parts.scheme not in {"postgres", "postgresql"} or not name or "/" in name or not host:
+        raise ValueError(expected)
+    return DatabaseAddress(
+        host=host,
+        port=port,
+        name=name,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        options=tuple(sorted(options.items())),
+    )
+
+
+def _refuse_unknown(source: Mapping[str, str]) -> None:
+    accepted = {*KNOWN, *(f"{name}_FILE" for name in SECRETS)}
+    for name in sorted(source):
+        if not name.startswith(PREFIX) or name.startswith(TEST_PREFIX) or name in accepted:
+            continue
+        nearest = difflib.get_close_matches(name, sorted(accepted), n=1, cutoff=0.0)[0]
+        raise ImproperlyConfigured(f"{name} is not a variable of the portal; the nearest one is {nearest}")
+
+
+def _text(source: Mapping[str, str], name: str) -> str | None:
+    file_name = f"{name}_FILE"
+    path = source.get(file_name) if name in SECRETS else None
+    if path is None:
+        return source.get(name, "").strip() or None
+    if source.get(name):
+        raise ImproperlyConfigured(f"{name} and {file_name} are both set; keep one")
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ImproperlyConfigured(f"{file_name} names {path}, which cannot be read: {problem}") from None
+    if not text:
+        raise ImproperlyConfigured(f"{file_name} names {path}, which is empty")
+    return text
+
+
+def _secret_key(text: str) -> str:
+    if len(text) < SECRET_KEY_LENGTH_MIN:
+        raise ValueError(f"must have at least {SECRET_KEY_LENGTH_MIN} characters, not {len(text)}")
+    return text
+
+
+def _redis_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme == "unix" and parts.path:
+        return text
+    if parts.scheme not in {"redis", "rediss"} or not parts.hostname:
+        raise ValueError("must be redis://HOST:PORT/DB, rediss://… or unix:///PATH (the value is not shown)")
+    return text
+
+
+def _kubeconfig(text: str) -> str:
+    if text == IN_CLUSTER:
+        return text
+    path = Path(text).expanduser().absolute()
+    if not path.is_file():
+        raise ValueError(f"must be a kubeconfig file or {IN_CLUSTER!r}; {text!r} is no file")
+    return str(path)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    hosts = tuple(each.strip() for each in text.split(",") if each.strip())
+    for host in hosts:
+        if host == "*" or "/" in host:
+            raise ValueError(f"must be host names separated by commas, not {host!r}")
+    return hosts
+
+
+def _http_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(f"must be an http:// or https:// URL, not {text!r}")
+    return text.rstrip("/")
+
+
+def _origin(text: str) -> str:
+    url = _http_url(text)
+    parts = urlsplit(url)
+    if parts.path or parts.query or parts.fragment or parts.username:
+        raise ValueError(f"must be scheme, host and port alone, without a path, not {text!r}")
+    return url
+
+
+def _folder(text: str) -> Path:
+    path = Path(text).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"must be a folder; {text!r} is a file")
+    return path

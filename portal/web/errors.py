@@ -1,0 +1,92 @@
+"""Errors as pages. Below /api/ they stay the problem documents of `foundation.http.problems`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.template import loader
+
+from foundation.errors import NotSignedIn, PortalError, RateLimited
+from foundation.http import problems
+from foundation.http.context import request_id_of
+from foundation.http.middleware import GetResponse
+
+NOT_FOUND = "There is nothing at this address, or it is not yours to see."
+_TITLES = {
+    400: "This request could not be read",
+    403: "This is not yours to do",
+    404: "Nothing here",
+    409: "It has changed meanwhile",
+    413: "Too large",
+    422: "Some values will not do",
+    429: "Too many requests",
+    503: "Not available right now",
+}
+
+
+class ErrorPagesMiddleware:
+    """A PortalError that a page raises becomes a page with its status."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Django calls this with what a view raised; None leaves it to Django."""
+        if not isinstance(exception, PortalError) or problems.is_api(request):
+            return None
+        return error_page(request, exception)
+
+
+def error_page(request: HttpRequest, error: PortalError) -> HttpResponse:
+    """The page of an error. That something is unknown and that it is somebody else's look the same."""
+    status = 403 if isinstance(error, NotSignedIn) else error.status
+    message = NOT_FOUND if status == 404 else error.message
+    response = _page(request, status, message)
+    if isinstance(error, RateLimited):
+        response["Retry-After"] = str(max(1, error.retry_after_seconds))
+    return response
+
+
+def _page(request: HttpRequest, status: int, message: str) -> HttpResponse:
+    title = _TITLES.get(status, "Something went wrong")
+    return render(request, "errors/error.html", {"status": status, "title": title, "message": message}, status=status)
+
+
+def bad_request(request: HttpRequest, exception: Exception, **kwargs: Any) -> HttpResponse:
+    """handler400."""
+    if problems.is_api(request):
+        return problems.bad_request(request, exception, **kwargs)
+    return _bare(request, 400, _TITLES[400], "Go back, and try it once more from there.")
+
+
+def permission_denied(request: HttpRequest, exception: Exception, **kwargs: Any) -> HttpResponse:
+    """handler403."""
+    if problems.is_api(request):
+        return problems.permission_denied(request, exception, **kwargs)
+    return _page(request, 403, "Your account may not do this.")
+
+
+def page_not_found(request: HttpRequest, exception: Exception, **kwargs: Any) -> HttpResponse:
+    """handler404."""
+    if problems.is_api(request):
+        return problems.page_not_found(request, exception, **kwargs)
+    return _page(request, 404, NOT_FOUND)
+
+
+def server_error(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+    """handler500: asks neither the database nor the session, which may be what failed."""
+    if problems.is_api(request):
+        return problems.server_error(request, **kwargs)
+    message = "The portal failed to answer. It has been logged under the id below."
+    return _bare(request, 500, "Something went wrong", message)
+
+
+def _bare(request: HttpRequest, status: int, title: str, message: str) -> HttpResponse:
+    context = {"status": status, "title": title, "message": message, "request_id": request_id_of(request)}
+    return HttpResponse(loader.render_to_string("errors/bare.html", context), status=status)

@@ -1,0 +1,1 @@
+"""Who: users, teams, memberships, tokens, permissions and the audit trail."""

@@ -1,0 +1,67 @@
+"""Bearer tokens. A run's own token (`mlr_…`) is none of ours: the views it opens authenticate it themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from typing_extensions import override
+
+from foundation import clock
+from teams import tokens
+from teams.models import ApiToken, User
+
+SCHEME = "bearer"
+LAST_USED_EVERY = timedelta(minutes=1)
+AUTHORIZATION_LENGTH_MAX = 1000
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer mlp_…` gives (user, ApiToken). One query; `last_used_at` at most once a minute."""
+
+    @override
+    def authenticate(self, request: Any) -> tuple[User, ApiToken] | None:
+        plain = bearer_of(request)
+        if plain is None or plain.startswith(tokens.RUN_TOKEN_PREFIX):
+            return None
+        token = find_live_token(plain, now=clock.now())
+        if token is None:
+            raise AuthenticationFailed("The token is unknown, expired or revoked.", code="invalid_token")
+        user = token.user
+        user.bound_team_id = token.team_id
+        return user, token
+
+    @override
+    def authenticate_header(self, request: Any) -> str:
+        del request
+        return "Bearer"
+
+
+def bearer_of(request: Any) -> str | None:
+    """The bearer credential of a request; None when there is none. Works for Django and DRF requests alike."""
+    header = str(request.META.get("HTTP_AUTHORIZATION", ""))
+    scheme, _, credential = header.partition(" ")
+    if scheme.lower() != SCHEME or len(header) > AUTHORIZATION_LENGTH_MAX:
+        return None
+    return credential.strip()
+
+
+def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:
+    """The token, with its user, if it opens anything at `now`: not expired, not revoked, its user active."""
+    if not tokens.is_well_formed(plain):
+        return None
+    token = ApiToken.objects.select_related("user").filter(digest=tokens.digest(plain)).first()
+    if token is None or not token.is_live(now) or not token.user.is_active:
+        return None
+    _note_use(token, now=now)
+    return token
+
+
+def _note_use(token: ApiToken, *, now: datetime) -> None:
+    stale = now - LAST_USED_EVERY
+    if token.last_used_at is None or token.last_used_at <= stale:
+        unnoted = Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale)
+        ApiToken.objects.filter(unnoted, pk=token.pk).update(last_used_at=now)

@@ -1,0 +1,175 @@
+"""Secrets that let people and programs in: API tokens and one-time links. Imported through teams.services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+from django.db.utils import IntegrityError
+
+from foundation.errors import Conflict, FieldProblem, Invalid
+from teams import tokens
+from teams.actors import Actor
+from teams.audit import record_audit
+from teams.errors import LinkUnusable
+from teams.models import ApiToken, Membership, SignInLink, Team, User
+
+TOKEN_DAYS_DEFAULT = 90
+TOKEN_DAYS_MAX = 365
+LIVE_TOKENS_MAX = 100
+LINK_MINUTES_DEFAULT = 60
+LINK_GONE = "This sign-in link was used before, has expired, or never existed. Ask for a new one."
+
+
+@transaction.atomic
+def create_token(
+    *,
+    actor: Actor,
+    user: User,
+    name: str,
+    scopes: Sequence[str],
+    now: datetime,
+    team: Team | None = None,
+    expires_in_days: int = TOKEN_DAYS_DEFAULT,
+    plain: str | None = None,
+) -> tuple[ApiToken, str]:
+    """A new token of `user` and its text, which exists nowhere else from then on.
+
+    With `team` it sees that team only. `plain` brings a text along (bootstrap). Raises Invalid for unknown
+    scopes, a team that the user is no member of, more than 365 days, a malformed text; Conflict above 100
+    live tokens or when the text is in use.
+    """
+    _check_token(user=user, team=team, name=name, scopes=scopes, days=expires_in_days)
+    User.objects.select_for_update().get(pk=user.pk)  # counts and creates one after the other
+    live = ApiToken.objects.filter(user=user, revoked_at__isnull=True, expires_at__gt=now).count()
+    if live >= LIVE_TOKENS_MAX:
+        raise Conflict(f"{LIVE_TOKENS_MAX} live tokens are the most; revoke some.", code="too_many_tokens")
+    text = plain or tokens.new_token()
+    if not tokens.is_well_formed(text):
+        raise _invalid("token", "malformed_token", "A token has 16 to 200 letters, digits or -._~+/=.")
+    token = ApiToken(
+        user=user,
+        team=team,
+        name=name.strip(),
+        prefix=tokens.shown_prefix(text),
+        digest=tokens.digest(text),
+        scopes=_ordered(scopes),
+        created_at=now,
+        expires_at=now + timedelta(days=expires_in_days),
+    )
+    try:
+        with transaction.atomic():
+            token.save(force_insert=True)
+    except IntegrityError as error:
+        raise Conflict("This token exists already.", code="token_taken") from error
+    after = {
+        "name": token.name,
+        "prefix": token.prefix,
+        "scopes": token.scopes,
+        "expires_at": token.expires_at,
+    }
+    record_audit(
+        actor=actor,
+        action="token.create",
+        target_kind="token",
+        target_id=token.public_id,
+        team=team,
+        after={**after, "user": user.username},
+        now=now,
+    )
+    return token, text
+
+
+@transaction.atomic
+def revoke_token(*, actor: Actor, token: ApiToken, now: datetime) -> ApiToken:
+    """The token, which opens nothing from now on. Revoking twice changes nothing."""
+    locked = ApiToken.objects.select_for_update(of=("self",)).select_related("user", "team").get(pk=token.pk)
+    if locked.revoked_at is not None:
+        return locked
+    locked.revoked_at, locked.revoked_by = now, actor.user
+    locked.save(update_fields=["revoked_at", "revoked_by"])
+    record_audit(
+        actor=actor,
+        action="token.revoke",
+        target_kind="token",
+        target_id=locked.public_id,
+        team=locked.team,
+        before={"name": locked.name, "prefix": locked.prefix, "user": locked.user.username},
+        now=now,
+    )
+    return locked
+
+
+@transaction.atomic
+def create_sign_in_link(
+    *, actor: Actor, user: User, now: datetime, expires_in_minutes: int = LINK_MINUTES_DEFAULT
+) -> str:
+    """The secret of a link that signs `user` in once: `/sign-in/link/<secret>/`."""
+    plain = tokens.new_link_secret()
+    link = SignInLink.objects.create(
+        digest=tokens.digest(plain),
+        user=user,
+        created_at=now,
+        expires_at=now + timedelta(minutes=expires_in_minutes),
+    )
+    record_audit(
+        actor=actor,
+        action="sign-in-link.create",
+        target_kind="user",
+        target_id=user.public_id,
+        after={"username": user.username, "expires_at": link.expires_at},
+        now=now,
+    )
+    return plain
+
+
+def usable_sign_in_link(*, plain: str, now: datetime) -> SignInLink:
+    """The link, untouched. Raises LinkUnusable."""
+    links = SignInLink.objects.select_related("user").filter(digest=tokens.digest(plain))
+    link = links.filter(used_at__isnull=True, expires_at__gt=now, user__is_active=True).first()
+    if link is None:
+        raise LinkUnusable(LINK_GONE)
+    return link
+
+
+@transaction.atomic
+def redeem_sign_in_link(*, actor: Actor, plain: str, now: datetime) -> User:
+    """Use the link up and return its user. Of two who redeem at once one succeeds; raises LinkUnusable."""
+    link = usable_sign_in_link(plain=plain, now=now)
+    if SignInLink.objects.filter(pk=link.pk, used_at__isnull=True).update(used_at=now) != 1:
+        raise LinkUnusable(LINK_GONE)
+    person = replace(actor, user=link.user, label=link.user.get_username())
+    record_audit(
+        actor=person, action="sign-in-link.redeem", target_kind="user", target_id=link.user.public_id, now=now
+    )
+    return link.user
+
+
+def purge_sign_in_links(*, now: datetime) -> int:
+    """Delete links that are used or expired; returns how many."""
+    deleted, _ = SignInLink.objects.filter(Q(used_at__isnull=False) | Q(expires_at__lte=now)).delete()
+    return deleted
+
+
+def _check_token(*, user: User, team: Team | None, name: str, scopes: Sequence[str], days: int) -> None:
+    if not name.strip() or len(name.strip()) > 100:
+        raise _invalid("name", "invalid", "A token needs a name of at most 100 characters.")
+    unknown = sorted(set(scopes) - set(ApiToken.Scope.values))
+    if unknown or not scopes:
+        message = f"Scopes are one or more of {', '.join(ApiToken.Scope.values)}."
+        raise _invalid("scopes", "invalid_choice", message)
+    if not 1 <= days <= TOKEN_DAYS_MAX:
+        raise _invalid("expires_in_days", "out_of_range", f"From 1 to {TOKEN_DAYS_MAX} days.")
+    if team is not None and not Membership.objects.filter(user=user, team=team).exists():
+        raise _invalid("team", "not_a_member", f"{user.username} is no member of team {team.slug}.")
+
+
+def _ordered(scopes: Sequence[str]) -> list[str]:
+    return [scope for scope in ApiToken.Scope.values if scope in scopes]
+
+
+def _invalid(field: str, code: str, message: str) -> Invalid:
+    return Invalid(message, code=code, errors=(FieldProblem(field=field, code=code, message=message),))

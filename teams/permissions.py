@@ -1,0 +1,153 @@
+"""Who may see and do what. Every queryset of the portal starts from `visible_teams(user)`.
+
+A stranger is told that nothing is there (404), a viewer that it is not theirs to change (403). A token of
+one team sees that team alone and carries none of its user's global roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from django.db.models import Q, QuerySet
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from typing_extensions import override
+
+from foundation.errors import FieldProblem, NotAllowed, NotFound, NotSignedIn
+from teams.models import ApiToken, AuditEvent, Membership, Team, User
+
+GlobalRole = Literal["quota-manager", "platform-admin"]
+ALL_SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
+
+
+def global_roles(user: Any) -> list[GlobalRole]:
+    """The global roles that a user acts with, here and now."""
+    if not isinstance(user, User) or not user.is_active or user.bound_team_id is not None:
+        return []
+    roles: list[GlobalRole] = []
+    if user.is_platform_admin:
+        roles.append("platform-admin")
+    if user.is_quota_manager:
+        roles.append("quota-manager")
+    return roles
+
+
+def has_global_role(user: Any, role: GlobalRole | None = None) -> bool:
+    """Whether the user has `role`, or any global role when None. A platform admin may what a quota manager may."""
+    roles = global_roles(user)
+    return bool(roles) if role is None else role in roles or "platform-admin" in roles
+
+
+def visible_teams(user: Any) -> QuerySet[Team]:
+    """The teams that a user may know of: their own, or all with a global role. Nobody's for anonymous."""
+    if not isinstance(user, User) or not user.is_active:
+        return Team.objects.none()
+    if has_global_role(user):
+        return Team.objects.all()
+    mine = Q(pk__in=Membership.objects.filter(user=user).values("team"))
+    if user.bound_team_id is not None:
+        mine &= Q(pk=user.bound_team_id)
+    return Team.objects.filter(mine)
+
+
+def visible_audit_events(user: Any) -> QuerySet[AuditEvent]:
+    """What a user may read of the audit trail: their teams' events and, without a team-bound token, their own."""
+    if not isinstance(user, User) or not user.is_active:
+        return AuditEvent.objects.none()
+    if has_global_role(user):
+        return AuditEvent.objects.all()
+    mine = Q(team__in=visible_teams(user).values("pk"))
+    if user.bound_team_id is None:
+        mine |= Q(actor=user)
+    return AuditEvent.objects.filter(mine)
+
+
+def role_in(user: Any, team: Team) -> str | None:
+    """The role that a user acts with in a team, as a Membership.Role; None for a stranger.
+
+    A platform admin acts as a lead everywhere, a quota manager at least as a viewer.
+    """
+    if not isinstance(user, User) or not user.is_active or user.bound_team_id not in (None, team.pk):
+        return None
+    if has_global_role(user, "platform-admin"):
+        return Membership.Role.LEAD
+    role = Membership.objects.filter(user=user, team=team).values_list("role", flat=True).first()
+    return role or (Membership.Role.VIEWER if has_global_role(user, "quota-manager") else None)
+
+
+def team_for(user: Any, slug: str) -> Team:
+    """The team of that slug, if the user may know of it. Raises NotFound."""
+    team = visible_teams(user).filter(slug=slug).first()
+    if team is None:
+        raise NotFound("There is no such team, or you are not a member of it.")
+    return team
+
+
+def check_can_view(user: Any, team: Team) -> None:
+    """Raises NotFound for a stranger."""
+    _role_or_not_found(user, team)
+
+
+def check_can_submit(user: Any, team: Team) -> None:
+    """May this user create and steer workloads of the team? Raises NotFound for a stranger, NotAllowed for a viewer."""
+    if _role_or_not_found(user, team) == Membership.Role.VIEWER:
+        raise NotAllowed(f"A viewer of team {team.slug} cannot change its workloads.", code="viewer_only")
+
+
+def check_can_manage(user: Any, team: Team) -> None:
+    """May this user change the team and its members? Raises NotFound for a stranger, NotAllowed for others."""
+    if _role_or_not_found(user, team) != Membership.Role.LEAD:
+        raise NotAllowed(
+            f"Only a lead of team {team.slug} or a platform admin may do this.", code="lead_only"
+        )
+
+
+def check_global_role(user: Any, role: GlobalRole) -> None:
+    """Raises NotAllowed without the role."""
+    if not has_global_role(user, role):
+        raise NotAllowed(f"Only a {role.replace('-', ' ')} may do this.", code="role_missing")
+
+
+def scopes_of(request: Any) -> tuple[str, ...]:
+    """What a request may do at most: its token's scopes; a session has all, nobody has none."""
+    if not isinstance(request.user, User):
+        return ()
+    token = getattr(request, "auth", None)
+    return tuple(token.scopes) if isinstance(token, ApiToken) else ALL_SCOPES
+
+
+def check_scope(request: Any, scope: str) -> None:
+    """Raises NotSignedIn for nobody, NotAllowed (`scope_missing`) when the token lacks the scope."""
+    if not isinstance(request.user, User) or not request.user.is_active:
+        raise NotSignedIn("Sign in, or send a bearer token.")
+    if scope not in scopes_of(request):
+        message = f"This token lacks the scope {scope}."
+        raise NotAllowed(
+            message,
+            code="scope_missing",
+            errors=(FieldProblem(field="scopes", code="scope_missing", message=message),),
+        )
+
+
+class ScopePermission(BasePermission):
+    """The default permission of the API: signed in, and the token has the scope of the method.
+
+    Safe methods ask for `read`, others for the view's `write_scope` (`submit` unless it says `manage`);
+    `scopes = {"POST": "read"}` on a view overrides it for one method, such as a preview that makes nothing.
+    """
+
+    @override
+    def has_permission(self, request: Any, view: Any) -> bool:
+        overrides: Mapping[str, str] = getattr(view, "scopes", {})
+        default = ApiToken.Scope.READ if request.method in SAFE_METHODS else ApiToken.Scope.SUBMIT
+        if request.method not in SAFE_METHODS:
+            default = getattr(view, "write_scope", default)
+        check_scope(request, overrides.get(request.method, default))
+        return True
+
+
+def _role_or_not_found(user: Any, team: Team) -> str:
+    role = role_in(user, team)
+    if role is None:
+        raise NotFound("There is no such team, or you are not a member of it.")
+    return role

@@ -1,0 +1,46 @@
+"""What pages and the API ask about people; nothing here writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import F, QuerySet
+
+from teams.models import ApiToken, Membership, Team, User
+from teams.permissions import global_roles, scopes_of, visible_teams
+
+
+def memberships_of(user: User) -> QuerySet[Membership]:
+    """A user's memberships in the teams that this request may see, by slug."""
+    return (
+        Membership.objects.filter(user=user, team__in=visible_teams(user).values("pk"))
+        .select_related("team")
+        .order_by("team__slug")
+    )
+
+
+def members_of(team: Team) -> QuerySet[Membership]:
+    """The members of a team, with their users."""
+    return Membership.objects.filter(team=team).select_related("user").annotate(username=F("user__username"))
+
+
+def tokens_of(user: User) -> QuerySet[ApiToken]:
+    """A user's own tokens; through a token of one team only those of that team."""
+    mine = ApiToken.objects.filter(user=user).select_related("team")
+    return mine if user.bound_team_id is None else mine.filter(team_id=user.bound_team_id)
+
+
+def caller(request: Any) -> dict[str, Any]:
+    """Who is asking, and what they may do at most."""
+    user: User = request.user
+    token = getattr(request, "auth", None)
+    return {
+        "id": user.public_id,
+        "username": user.username,
+        "name": user.get_full_name(),
+        "email": user.email,
+        "roles": global_roles(user),
+        "scopes": list(scopes_of(request)),
+        "token": token if isinstance(token, ApiToken) else None,
+        "memberships": list(memberships_of(user)),
+    }

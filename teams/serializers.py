@@ -1,0 +1,161 @@
+"""The shapes of people in the REST API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from foundation.http.serializers import StrictSerializer
+from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
+from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug
+from teams.permissions import has_global_role
+
+ROLES = Membership.Role.choices
+GLOBAL_ROLES = [("platform-admin", "platform-admin"), ("quota-manager", "quota-manager")]
+
+
+class TeamRefSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="public_id")
+    slug = serializers.CharField()
+    name = serializers.CharField()
+
+
+class TeamSerializer(serializers.ModelSerializer[Team]):
+    id = serializers.UUIDField(source="public_id", read_only=True)
+    namespace = serializers.CharField(source="namespace_name", read_only=True)
+    cohort = serializers.CharField(source="cohort_name", read_only=True)
+
+    class Meta:
+        model = Team
+        fields = ["id", "slug", "name", "cohort", "namespace", "pod_security", "version", "created_at"]
+        read_only_fields = fields
+
+
+class TeamCreateSerializer(StrictSerializer):
+    slug = serializers.CharField(max_length=40, validators=[validate_slug])
+    name = serializers.CharField(max_length=100)
+    cohort = serializers.CharField(source="cohort_name", max_length=100, required=False, allow_blank=True)
+    namespace = serializers.CharField(
+        max_length=63,
+        validators=[validate_slug],
+        required=False,
+        allow_null=True,
+        help_text="An existing namespace to use instead of team-<slug>.",
+    )
+    pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
+
+
+class TeamUpdateSerializer(StrictSerializer):
+    """`name` for leads; `cohort` and `pod_security` for platform admins. Slug and namespace never change."""
+
+    slug = serializers.CharField(read_only=True)
+    namespace = serializers.CharField(read_only=True)
+    name = serializers.CharField(max_length=100, required=False)
+    cohort = serializers.CharField(source="cohort_name", max_length=100, required=False, allow_blank=True)
+    pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
+
+
+class MemberSerializer(serializers.Serializer[Membership]):
+    username = serializers.CharField(source="user.username")
+    name = serializers.CharField(source="user.get_full_name")
+    role = serializers.ChoiceField(choices=ROLES)
+    created_at = serializers.DateTimeField()
+
+
+class MemberCreateSerializer(StrictSerializer):
+    username = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(choices=ROLES)
+
+
+class MemberUpdateSerializer(StrictSerializer):
+    username = serializers.CharField(read_only=True)
+    role = serializers.ChoiceField(choices=ROLES)
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    id = serializers.UUIDField(source="public_id", read_only=True)
+    team = serializers.CharField(source="team.slug", read_only=True, allow_null=True, default=None)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=ApiToken.Scope.choices), read_only=True
+    )
+
+    class Meta:
+        model = ApiToken
+        fields = [
+            "id", "name", "prefix", "team", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class TokenWithSecretSerializer(TokenSerializer):
+    """The only answer that ever holds the secret."""
+
+    secret = serializers.CharField(read_only=True)
+
+    class Meta(TokenSerializer.Meta):
+        fields = [*TokenSerializer.Meta.fields, "secret"]
+        read_only_fields = fields
+
+
+class TokenCreateSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=100)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=ApiToken.Scope.choices), min_length=1, max_length=3
+    )
+    expires_in_days = serializers.IntegerField(
+        min_value=1, max_value=TOKEN_DAYS_MAX, required=False, default=TOKEN_DAYS_DEFAULT
+    )
+    team = serializers.CharField(
+        max_length=40, required=False, allow_null=True, help_text="When set, the token sees this team only."
+    )
+
+
+class MyMembershipSerializer(serializers.Serializer[Membership]):
+    team = TeamRefSerializer()
+    role = serializers.ChoiceField(choices=ROLES)
+
+
+class CallerSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    username = serializers.CharField()
+    name = serializers.CharField(allow_blank=True)
+    email = serializers.CharField(allow_blank=True)
+    roles = serializers.ListField(child=serializers.ChoiceField(choices=GLOBAL_ROLES))
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=ApiToken.Scope.choices))
+    token = TokenSerializer(allow_null=True)
+    memberships = MyMembershipSerializer(many=True)
+
+
+class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
+    id = serializers.UUIDField(source="public_id", read_only=True)
+    actor = serializers.CharField(source="actor_label", read_only=True)
+    team = serializers.SerializerMethodField()
+    ip = serializers.SerializerMethodField()
+    token = serializers.SerializerMethodField()
+
+    class Meta:
+        model = AuditEvent
+        fields = [
+            "id", "at", "actor", "token", "ip", "request_id", "action", "target_kind", "target_id", "team",
+            "before", "after", "reason",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_team(self, event: AuditEvent) -> str | None:
+        return event.team_slug or None
+
+    @extend_schema_field(
+        {"type": "string", "nullable": True, "description": "Own address; all for platform admins."}
+    )
+    def get_ip(self, event: AuditEvent) -> str | None:
+        return event.ip if self._sees_origin(event) else None
+
+    @extend_schema_field({"type": "string", "nullable": True, "description": "The public part of the token."})
+    def get_token(self, event: AuditEvent) -> str | None:
+        return event.token.prefix if event.token and self._sees_origin(event) else None
+
+    def _sees_origin(self, event: AuditEvent) -> bool:
+        user = self.context["request"].user
+        return bool(event.actor_id == user.pk or has_global_role(user, "platform-admin"))

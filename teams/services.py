@@ -1,0 +1,369 @@
+"""Changes to users, teams and memberships. Each is one transaction and leaves an audit event.
+
+Nothing here asks whether the actor may: entry points do, with teams.permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import ProtectedError, Q, RestrictedError
+from django.db.utils import IntegrityError
+
+from foundation.errors import Conflict, FieldProblem, Invalid, NotFound
+from foundation.http.etag import check_version
+from teams.actors import Actor
+from teams.audit import record_audit
+from teams.credentials import create_sign_in_link, create_token, redeem_sign_in_link, revoke_token
+from teams.errors import AlreadyMember, TeamInUse
+from teams.models import Membership, Team, User
+
+__all__ = [
+    "add_member",
+    "change_role",
+    "create_sign_in_link",
+    "create_team",
+    "create_token",
+    "create_user",
+    "delete_team",
+    "record_audit",
+    "redeem_sign_in_link",
+    "remove_member",
+    "revoke_token",
+    "set_active",
+    "set_global_roles",
+    "set_password",
+    "update_team",
+]
+
+TEAM_CHANGEABLE = ("name", "cohort_name", "pod_security")
+
+
+@transaction.atomic
+def create_team(
+    *,
+    actor: Actor,
+    slug: str,
+    name: str,
+    now: datetime,
+    cohort_name: str = "",
+    namespace: str | None = None,
+    pod_security: str = Team.PodSecurity.BASELINE,
+) -> Team:
+    """A new team. Raises Conflict when the slug or namespace is taken, Invalid for malformed values."""
+    team = Team(
+        slug=slug,
+        name=name,
+        cohort_name=cohort_name,
+        namespace=namespace or None,
+        pod_security=pod_security,
+        created_at=now,
+    )
+    _check(team)
+    _check_names_are_free(team)
+    try:
+        with transaction.atomic():
+            team.save(force_insert=True)
+    except IntegrityError as error:
+        raise Conflict(f"There is a team {slug} already.", code="slug_taken") from error
+    record_audit(
+        actor=actor,
+        action="team.create",
+        target_kind="team",
+        target_id=team.public_id,
+        team=team,
+        after=team_values(team),
+        now=now,
+    )
+    return team
+
+
+@transaction.atomic
+def update_team(
+    *,
+    actor: Actor,
+    team: Team,
+    changes: Mapping[str, Any],
+    now: datetime,
+    expected_versions: frozenset[int] | None = None,
+) -> Team:
+    """The team with `changes` to name, cohort_name or pod_security; unchanged values write nothing.
+
+    Raises PreconditionFailed unless its version is expected, Invalid for malformed values.
+    """
+    locked = _locked_team(team)
+    check_version(expected=expected_versions, current=locked.version)
+    before = team_values(locked)
+    changed = [name for name in TEAM_CHANGEABLE if name in changes and changes[name] != getattr(locked, name)]
+    if not changed:
+        return locked
+    for name in changed:
+        setattr(locked, name, changes[name])
+    _check(locked)
+    locked.version += 1
+    locked.save(update_fields=[*changed, "version"])
+    after = team_values(locked)
+    record_audit(
+        actor=actor,
+        action="team.update",
+        target_kind="team",
+        target_id=locked.public_id,
+        team=locked,
+        before={name: before[name] for name in changed},
+        after={name: after[name] for name in changed},
+        now=now,
+    )
+    return locked
+
+
+@transaction.atomic
+def delete_team(
+    *, actor: Actor, team: Team, now: datetime, expected_versions: frozenset[int] | None = None
+) -> None:
+    """Delete a team that has no history. Raises TeamInUse while anything (a workload, a claim) refers to it."""
+    locked = _locked_team(team)
+    check_version(expected=expected_versions, current=locked.version)
+    public_id, values = locked.public_id, team_values(locked)
+    record_audit(
+        actor=actor,
+        action="team.delete",
+        target_kind="team",
+        target_id=public_id,
+        team=locked,
+        before=values,
+        now=now,
+    )
+    try:
+        locked.delete()
+    except (ProtectedError, RestrictedError) as error:
+        raise TeamInUse(f"Team {team.slug} has workloads or other records; it cannot be deleted.") from error
+
+
+@transaction.atomic
+def add_member(*, actor: Actor, team: Team, user: User, role: str, now: datetime) -> Membership:
+    """A new membership. Raises AlreadyMember, Invalid for an unknown role or an inactive user."""
+    _check_role(role)
+    if not user.is_active:
+        raise _invalid("username", "inactive_user", f"{user.username} is not active.")
+    membership, created = Membership.objects.get_or_create(
+        team=team, user=user, defaults={"role": role, "created_at": now}
+    )
+    if not created:
+        raise AlreadyMember(f"{user.username} is a {membership.role} of team {team.slug} already.")
+    _record_membership(actor, "membership.create", membership, None, role, now)
+    return membership
+
+
+@transaction.atomic
+def change_role(*, actor: Actor, membership: Membership, role: str, now: datetime) -> Membership:
+    """The membership with another role. Raises Invalid for an unknown one, NotFound when it is gone."""
+    _check_role(role)
+    locked = _locked_membership(membership)
+    before = locked.role
+    if before == role:
+        return locked
+    locked.role = role
+    locked.save(update_fields=["role"])
+    _record_membership(actor, "membership.change-role", locked, before, role, now)
+    return locked
+
+
+@transaction.atomic
+def remove_member(*, actor: Actor, membership: Membership, now: datetime) -> None:
+    """The user leaves the team at once, with every token and session. Raises NotFound when it is gone."""
+    locked = _locked_membership(membership)
+    _record_membership(actor, "membership.delete", locked, locked.role, None, now)
+    locked.delete()
+
+
+@transaction.atomic
+def create_user(
+    *,
+    actor: Actor,
+    username: str,
+    now: datetime,
+    password: str | None = None,
+    email: str = "",
+    quota_manager: bool = False,
+    platform_admin: bool = False,
+) -> User:
+    """A new user; without a password only links and tokens let them in. Raises Invalid, Conflict when taken."""
+    user = User(username=username, email=email)
+    _apply_roles(user, quota_manager=quota_manager, platform_admin=platform_admin)
+    user.set_password(password)
+    _check(user)
+    if User.objects.filter(username__iexact=username).exists():
+        raise Conflict(f"There is a user {username} already.", code="username_taken")
+    user.save(force_insert=True)
+    record_audit(
+        actor=actor,
+        action="user.create",
+        target_kind="user",
+        target_id=user.public_id,
+        after=user_values(user),
+        now=now,
+    )
+    return user
+
+
+@transaction.atomic
+def set_global_roles(
+    *, actor: Actor, user: User, quota_manager: bool, platform_admin: bool, now: datetime
+) -> User:
+    """The user with exactly these global roles; both roles open the admin console."""
+    locked = User.objects.select_for_update().get(pk=user.pk)
+    before = user_values(locked)
+    _apply_roles(locked, quota_manager=quota_manager, platform_admin=platform_admin)
+    after = user_values(locked)
+    locked.save(update_fields=["is_quota_manager", "is_platform_admin", "is_staff"])
+    if before != after:
+        _record_user(actor, "user.set-roles", locked, before, after, now)
+    return locked
+
+
+@transaction.atomic
+def set_active(*, actor: Actor, user: User, active: bool, now: datetime) -> User:
+    """Let a user in, or shut every door at once: sessions, tokens and links of an inactive user open nothing."""
+    locked = User.objects.select_for_update().get(pk=user.pk)
+    if locked.is_active == active:
+        return locked
+    before = user_values(locked)
+    locked.is_active = active
+    locked.save(update_fields=["is_active"])
+    _record_user(
+        actor, "user.activate" if active else "user.deactivate", locked, before, user_values(locked), now
+    )
+    return locked
+
+
+@transaction.atomic
+def set_password(*, actor: Actor, user: User, password: str, now: datetime, validate: bool = True) -> User:
+    """Replace the password, which ends the user's other sessions. Raises Invalid for a weak one."""
+    locked = User.objects.select_for_update().get(pk=user.pk)
+    if validate:
+        try:
+            validate_password(password, locked)
+        except ValidationError as error:
+            raise _invalid("password", "weak_password", " ".join(error.messages)) from error
+    locked.set_password(password)
+    locked.save(update_fields=["password"])
+    record_audit(
+        actor=actor, action="user.set-password", target_kind="user", target_id=locked.public_id, now=now
+    )
+    return locked
+
+
+def team_values(team: Team) -> dict[str, Any]:
+    """What the audit trail tells of a team."""
+    return {
+        "slug": team.slug,
+        "name": team.name,
+        "cohort_name": team.cohort_name,
+        "namespace": team.namespace_name,
+        "pod_security": str(team.pod_security),
+    }
+
+
+def user_values(user: User) -> dict[str, Any]:
+    """What the audit trail tells of a user."""
+    return {
+        "username": user.username,
+        "email": user.email,
+        "is_active": user.is_active,
+        "is_quota_manager": user.is_quota_manager,
+        "is_platform_admin": user.is_platform_admin,
+    }
+
+
+def _apply_roles(user: User, *, quota_manager: bool, platform_admin: bool) -> None:
+    user.is_quota_manager = quota_manager
+    user.is_platform_admin = platform_admin
+    user.is_staff = quota_manager or platform_admin
+
+
+def _locked_team(team: Team) -> Team:
+    locked = Team.objects.select_for_update().filter(pk=team.pk).first()
+    if locked is None:
+        raise NotFound("This team is gone.")
+    return locked
+
+
+def _locked_membership(membership: Membership) -> Membership:
+    locked = (
+        Membership.objects.select_for_update(of=("self",))
+        .select_related("team", "user")
+        .filter(pk=membership.pk)
+        .first()
+    )
+    if locked is None:
+        raise NotFound("This membership is gone.")
+    return locked
+
+
+def _check_names_are_free(team: Team) -> None:
+    """Two teams never share a slug or a namespace, whether the namespace is named or derived."""
+    if Team.objects.filter(slug=team.slug).exists():
+        raise Conflict(f"There is a team {team.slug} already.", code="slug_taken")
+    wanted = team.namespace_name
+    taken = Q(namespace=wanted)
+    if wanted.startswith("team-"):
+        taken |= Q(slug=wanted.removeprefix("team-"), namespace__isnull=True)
+    if Team.objects.filter(taken).exists():
+        raise Conflict(f"Another team uses the namespace {wanted}.", code="namespace_taken")
+
+
+def _check_role(role: str) -> None:
+    if role not in Membership.Role.values:
+        raise _invalid("role", "invalid_choice", f"A role is one of {', '.join(Membership.Role.values)}.")
+
+
+def _check(row: Team | User) -> None:
+    try:
+        row.full_clean(validate_unique=False, validate_constraints=False)
+    except ValidationError as error:
+        problems = [
+            FieldProblem(field=name, code=each.code or "invalid", message=" ".join(each.messages))
+            for name, each_field in error.error_dict.items()
+            for each in each_field
+        ]
+        raise Invalid(problems[0].message, errors=problems) from error
+
+
+def _invalid(field: str, code: str, message: str) -> Invalid:
+    return Invalid(message, code=code, errors=(FieldProblem(field=field, code=code, message=message),))
+
+
+def _record_membership(
+    actor: Actor, action: str, membership: Membership, before: str | None, after: str | None, now: datetime
+) -> None:
+    username = membership.user.username
+    record_audit(
+        actor=actor,
+        action=action,
+        target_kind="user",
+        target_id=membership.user.public_id,
+        team=membership.team,
+        before=None if before is None else {"username": username, "role": str(before)},
+        after=None if after is None else {"username": username, "role": str(after)},
+        now=now,
+    )
+
+
+def _record_user(
+    actor: Actor, action: str, user: User, before: dict[str, Any], after: dict[str, Any], now: datetime
+) -> None:
+    changed = [name for name in after if before[name] != after[name]]
+    record_audit(
+        actor=actor,
+        action=action,
+        target_kind="user",
+        target_id=user.public_id,
+        before={name: before[name] for name in changed},
+        after={name: after[name] for name in changed},
+        now=now,
+    )

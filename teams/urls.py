@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+
+from teams import api, views
+
+app_name = "teams"
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("sign-in/", views.sign_in, name="sign-in"),
+    path("sign-in/link/<str:token>/", views.sign_in_link, name="sign-in-link"),
+    path("sign-out/", views.sign_out, name="sign-out"),
+    path("profile/", views.profile, name="profile"),
+    path("profile/tokens/<uuid:token_id>/revoke/", views.token_revoke, name="token-revoke"),
+]
+
+api_urlpatterns: list[URLPattern | URLResolver] = [
+    path("me/", api.CallerView.as_view(), name="me"),
+    path("teams/", api.TeamListView.as_view(), name="team-list"),
+    path("teams/<str:slug>/", api.TeamView.as_view(), name="team"),
+    path("teams/<str:slug>/members/", api.MemberListView.as_view(), name="member-list"),
+    path("teams/<str:slug>/members/<str:username>/", api.MemberView.as_view(), name="member"),
+    path("tokens/", api.TokenListView.as_view(), name="token-list"),
+    path("tokens/<uuid:token_id>/", api.TokenView.as_view(), name="token"),
+    path("audit/", api.AuditListView.as_view(), name="audit-list"),
+]

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from cluster_faults import status
+from django.core.management import call_command
+
+from cluster import preflight
+from cluster.client import connect, get_client
+from cluster.errors import ClusterRejected
+from cluster.preflight import Check, gpus, registry
+
+
+def node(name="n", product="", allocatable=None, **labels):
+    found = {
+        f"nvidia.com/{key.replace('_', '.', 1).replace('_', '-')}": value for key, value in labels.items()
+    }
+    if product:
+        found[gpus.PRODUCT] = product
+    return {"metadata": {"name": name, "labels": found}, "status": {"allocatable": allocatable or {}}}
+
+
+class Nodes:
+    """The facts of a cluster of which only the nodes matter."""
+
+    def __init__(self, *nodes):
+        self.nodes = list(nodes)
+
+
+def test_every_finding_on_devcluster_has_a_status_and_the_bad_ones_a_sentence(devcluster):
+    found = preflight.run(connect(devcluster))
+    assert found[0].id == "reachable"
+    assert {check.status for check in found} <= {"ok", "warn"}
+    assert all(check.detail for check in found)
+    assert len({check.id for check in found}) == len(found)
+
+
+def test_a_cluster_that_cannot_be_reached_is_one_finding(faulty):
+    faulty.write_kubeconfig(server="http://127.0.0.1:1")
+    found = preflight.run(connect(str(faulty.kubeconfig)))
+    assert [(check.id, check.status) for check in found] == [("reachable", "fail")]
+    assert found[0].fix
+
+
+def test_upper_layers_add_their_checks_and_an_error_becomes_a_finding(devcluster, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", registry._registered[:1])
+
+    @preflight.register(id="prices", title="Prices")
+    def prices(facts):
+        return Check("prices", "Prices", "fail", "no price for a100-40gb", "set one in the admin console")
+
+    @preflight.register(id="broken", title="Broken")
+    def broken(facts):
+        raise ClusterRejected("may not", status=403)
+
+    found = {check.id: check for check in preflight.run(connect(devcluster))}
+    assert found["prices"].status == "fail"
+    assert found["broken"].status == "warn"
+    assert "deploy/rbac.yaml" in found["broken"].fix
+
+
+def test_lacking_rights_are_named_with_the_command_that_grants_them(faulty, faulty_client):
+    def script(exchange):
+        path = exchange.request.path
+        if path.endswith("selfsubjectaccessreviews"):
+            asked = json.loads(exchange.request.body)["spec"]["resourceAttributes"]
+            no = (asked["resource"], asked["subresource"]) in {("jobs", ""), ("pods", "log"), ("secrets", "")}
+            exchange.reply(201, {"status": {"allowed": not no}})
+        elif path in {"/apis", "/api/v1"}:
+            exchange.reply(200, {})
+        else:
+            exchange.reply(404, status(404, "NotFound", "no"))
+
+    faulty.script = script
+    found = preflight.checks.own_rights(preflight.Facts(faulty_client))
+    assert found.status == "fail"
+    assert "get pods/log" in found.detail
+    assert "get, list, watch, create, patch, delete jobs.batch" in found.detail
+    assert found.fix == "kubectl apply -f deploy/rbac.yaml"
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (node(product="NVIDIA-A100-SXM4-40GB", allocatable={"nvidia.com/gpu": "8"}), None),
+        (node(product="Tesla-T4-SHARED", allocatable={"nvidia.com/gpu": "4"}), "shared"),
+        (node(product="Tesla-T4", allocatable={"nvidia.com/gpu": "4"}, gpu_sharing_strategy="mps"), "shared"),
+        (node(product="NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", allocatable={"nvidia.com/gpu": "56"}), "MIG"),
+        (node(product="Tesla-T4-SHARED", allocatable={"nvidia.com/gpu.shared": "4"}), None),
+        (node(product="NVIDIA-A100-SXM4-80GB", allocatable={"nvidia.com/mig-1g.10gb": "7"}), None),
+    ],
+)
+def test_a_node_that_offers_less_than_a_gpu_as_a_gpu_is_found(found, why):
+    said = gpus.why_not_whole(found)
+    assert (said is None) if why is None else (why in said)
+
+
+def test_gpu_findings_name_the_nodes():
+    mute = node("mute", product="Tesla-T4")
+    bare = node("bare", allocatable={"nvidia.com/gpu": "2"})
+    plain = node("plain", allocatable={"cpu": "4"})
+    assert "mute" in gpus.device_plugin(Nodes(mute, bare, plain)).detail
+    assert "bare" in gpus.gpu_labels(Nodes(mute, bare, plain)).detail
+    assert gpus.gpu_nodes(Nodes(plain)).status == "warn"
+    assert gpus.gpu_nodes(Nodes(bare, bare)).detail == "nvidia.com/gpu: 4 on 2 nodes"
+
+
+def test_the_command_prints_findings_with_fixes_and_fails_only_on_a_failure(devcluster, faulty, settings):
+    settings.CLUSTER_KUBECONFIG = devcluster
+    assert get_client() is get_client()
+    table, listing = StringIO(), StringIO()
+    call_command("preflight", stdout=table)
+    call_command("preflight", "--json", stdout=listing)
+    assert "ok    The API server answers" in table.getvalue()
+    assert "fix: " in table.getvalue()
+    assert {"id", "title", "status", "detail", "fix"} == set(json.loads(listing.getvalue())[0])
+
+    faulty.write_kubeconfig(server="http://127.0.0.1:1")
+    settings.CLUSTER_KUBECONFIG = str(faulty.kubeconfig)
+    with pytest.raises(SystemExit) as caught:
+        call_command("preflight", stdout=StringIO())
+    assert caught.value.code == 1

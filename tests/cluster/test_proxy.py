@@ -1,0 +1,295 @@
+"""The service proxy, sync and async: the fault server stands where the API server and the service behind it
+are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from cluster_faults import status
+
+from cluster.client import connect
+from cluster.errors import ProxyFailed
+from cluster.proxy import Limits, ServiceProxy, invoke
+from cluster.proxy_rules import Target
+
+TARGET = Target("team-a", "model", 80)
+PREFIX = "/api/v1/namespaces/team-a/services/model:80/proxy"
+
+
+async def stream(*pieces: bytes):
+    for piece in pieces:
+        yield piece
+
+
+def forward(client, *, limits=None, target=TARGET, **options):
+    """One request on a loop of its own: (status, headers, body)."""
+
+    async def once():
+        proxy = ServiceProxy(client, limits=limits)
+        try:
+            async with proxy.forward(target, **({"method": "GET", "path": "/"} | options)) as upstream:
+                body = b"".join([chunk async for chunk in upstream.chunks()])
+                return upstream.status, dict(upstream.headers), body
+        finally:
+            await proxy.aclose()
+
+    return asyncio.run(once())
+
+
+def tried(client, *, limits=None, target=TARGET, **options):
+    found = invoke(client, target, limits=limits, **({"method": "GET", "path": "/"} | options))
+    return found.status, dict(found.headers), found.body
+
+
+both = pytest.mark.parametrize("call", [forward, tried])
+
+
+@both
+def test_a_request_reaches_the_service_and_its_answer_the_caller(faulty, faulty_client, call):
+    faulty.script = lambda exchange: exchange.reply(
+        201, {"y": 1}, headers=[("X-Own", "kept"), ("Set-Cookie", "a=b"), ("Audit-Id", "1")]
+    )
+    sent = [
+        ("Content-Type", "application/json"),
+        ("Authorization", "Bearer caller"),
+        ("Cookie", "a=b"),
+        ("X-Own", "1"),
+    ]
+    code, headers, body = call(
+        faulty_client, method="post", path="/v1/predict", query="a=1&b=%20", headers=sent, body=b'{"x": 1}'
+    )
+    assert (code, body) == (201, b'{"y": 1}')
+    assert headers["X-Own"] == "kept"
+    assert not {"Set-Cookie", "Audit-Id"} & set(headers)
+    seen = faulty.requests[0]
+    assert (seen.method, seen.path, seen.body) == ("POST", f"{PREFIX}/v1/predict?a=1&b=%20", b'{"x": 1}')
+    assert seen.headers["authorization"] == "Bearer right"
+    assert seen.headers["content-type"] == "application/json"
+    assert seen.headers["x-own"] == "1"
+    assert "cookie" not in seen.headers
+
+
+@both
+def test_the_services_own_errors_are_answers(faulty, faulty_client, call):
+    for code in (400, 401, 403, 404, 500, 503):
+        faulty.script = lambda exchange, code=code: exchange.reply(code, {"error": "mine"})
+        assert call(faulty_client)[::2] == (code, b'{"error": "mine"}')
+    assert len(faulty.requests) == 6
+
+
+@both
+@pytest.mark.parametrize(
+    ("code", "message", "expected", "reason"),
+    [
+        (503, 'no endpoints available for service "model"', 503, "no-endpoints"),
+        (503, "error trying to reach service: dial tcp: connection refused", 503, "unreachable"),
+        (502, "error trying to reach service: EOF", 502, "unreachable"),
+        (504, "timeout", 504, "timeout"),
+        (404, 'services "model" not found', 503, "no-service"),
+        (403, "forbidden", 502, "cluster-refused"),
+        (401, "Unauthorized", 503, "cluster-credentials"),
+        (429, "too many", 503, "cluster-busy"),
+    ],
+)
+def test_the_api_servers_refusals_are_not_taken_for_the_services(
+    faulty, faulty_client, call, code, message, expected, reason
+):
+    faulty.script = lambda exchange: exchange.reply(code, status(code, "x", message))
+    with pytest.raises(ProxyFailed) as caught:
+        call(faulty_client)
+    assert (caught.value.status, caught.value.reason) == (expected, reason)
+
+
+@both
+def test_a_cluster_that_is_gone_is_503(faulty, call):
+    faulty.write_kubeconfig(server="http://127.0.0.1:1")
+    with pytest.raises(ProxyFailed) as caught:
+        call(connect(str(faulty.kubeconfig)))
+    assert caught.value.status == 503
+
+
+@both
+def test_a_service_that_does_not_answer_is_504(faulty, faulty_client, call):
+    faulty.script = lambda exchange: exchange.hang()
+    began = time.monotonic()
+    with pytest.raises(ProxyFailed) as caught:
+        call(faulty_client, limits=Limits(total_seconds=0.3))
+    assert caught.value.status == 504
+    assert time.monotonic() - began < 5
+
+
+@both
+def test_an_answer_that_drips_for_ever_is_504(faulty, faulty_client, call):
+    def script(exchange):
+        exchange.start(content_type="text/plain")
+        for _ in range(200):
+            exchange.chunk(b"x")
+            time.sleep(0.02)
+
+    faulty.script = script
+    with pytest.raises(ProxyFailed) as caught:
+        call(faulty_client, limits=Limits(total_seconds=0.3))
+    assert (caught.value.status, caught.value.reason) == (504, "timeout")
+
+
+@both
+def test_an_answer_that_breaks_off_is_502(faulty, faulty_client, call):
+    def script(exchange):
+        exchange.start(length=100, content_type="text/plain")
+        exchange._handler.wfile.write(b"half")
+        exchange.cut()
+
+    faulty.script = script
+    with pytest.raises(ProxyFailed) as caught:
+        call(faulty_client)
+    assert (caught.value.status, caught.value.reason) == (502, "broken")
+
+
+@both
+def test_a_request_beyond_the_limit_is_413_and_not_sent(faulty, faulty_client, call):
+    with pytest.raises(ProxyFailed) as caught:
+        call(faulty_client, method="POST", body=b"x" * 11, limits=Limits(request_bytes=10))
+    assert caught.value.status == 413
+    assert faulty.requests == []
+
+
+@both
+def test_a_redirect_is_the_services_answer(faulty, faulty_client, call):
+    faulty.script = lambda exchange: exchange.reply(302, headers=[("Location", "http://elsewhere/")])
+    assert call(faulty_client)[0] == 302
+    assert len(faulty.requests) == 1
+
+
+@both
+@pytest.mark.parametrize("path", ["/../../secrets", "/%2e%2e/x", "/a%2f..%2fb", "no-slash"])
+def test_a_path_that_climbs_is_never_sent(faulty, faulty_client, call, path):
+    with pytest.raises(ProxyFailed) as caught:
+        call(faulty_client, path=path)
+    assert caught.value.status == 400
+    assert faulty.requests == []
+
+
+def test_what_is_tried_out_is_cut_at_the_limit_and_says_so(faulty, faulty_client):
+    faulty.script = lambda exchange: exchange.reply(200, body=b"x" * 100_000, content_type="text/plain")
+    found = invoke(faulty_client, TARGET, method="GET", path="/", limits=Limits(response_bytes=1000))
+    assert (len(found.body), found.truncated) == (1000, True)
+    assert 0 < found.duration_seconds < 5
+
+
+def test_a_streamed_request_beyond_the_limit_is_413(faulty, faulty_client):
+    faulty.script = lambda exchange: exchange.reply(200, {})
+    with pytest.raises(ProxyFailed) as caught:
+        forward(
+            faulty_client, method="POST", body=stream(b"x" * 6, b"x" * 6), limits=Limits(request_bytes=10)
+        )
+    assert caught.value.status == 413
+
+
+def test_a_streamed_request_arrives_whole_with_and_without_a_length(faulty, faulty_client):
+    faulty.script = lambda exchange: exchange.reply(200, {})
+    for headers in ((), [("Content-Length", "4")]):
+        forward(faulty_client, method="POST", headers=headers, body=stream(b"ab", b"cd"))
+    assert [request.body for request in faulty.requests] == [b"abcd", b"abcd"]
+    assert "transfer-encoding" not in faulty.requests[1].headers
+
+
+def test_a_streamed_answer_beyond_the_limit_is_cut(faulty, faulty_client):
+    def script(exchange):
+        exchange.start(content_type="text/plain")
+        for _ in range(20):
+            exchange.chunk(b"x" * 100)
+        exchange.finish()
+
+    faulty.script = script
+    with pytest.raises(ProxyFailed) as caught:
+        forward(faulty_client, limits=Limits(response_bytes=1000))
+    assert (caught.value.status, caught.value.reason) == (502, "response-too-large")
+
+
+def test_the_answers_first_bytes_come_before_its_last(faulty, faulty_client):
+    import threading
+
+    seen = threading.Event()
+
+    def script(exchange):
+        exchange.start(content_type="text/event-stream")
+        exchange.chunk(b"first")
+        assert seen.wait(5)
+        exchange.chunk(b"last")
+        exchange.finish()
+
+    faulty.script = script
+
+    async def once():
+        proxy = ServiceProxy(faulty_client)
+        async with proxy.forward(TARGET, method="GET", path="/") as upstream:
+            pieces = []
+            async for chunk in upstream.chunks():
+                pieces.append(chunk)
+                seen.set()
+        await proxy.aclose()
+        return pieces
+
+    assert asyncio.run(once()) == [b"first", b"last"]
+
+
+def test_compressed_answers_pass_as_they_are(faulty, faulty_client):
+    faulty.script = lambda exchange: exchange.reply(
+        200, body=b"\x1f\x8bnot really", headers=[("Content-Encoding", "gzip")]
+    )
+    for call in (forward, tried):
+        code, headers, body = call(faulty_client)
+        assert (code, headers["Content-Encoding"], body) == (200, "gzip", b"\x1f\x8bnot really")
+
+
+def test_new_credentials_are_used_by_the_next_request(faulty, faulty_client):
+    def script(exchange):
+        if exchange.request.headers["authorization"] == "Bearer second":
+            exchange.reply(200, {})
+        else:
+            exchange.reply(401, status(401, "Unauthorized", "Unauthorized"))
+
+    faulty.script = script
+
+    async def twice():
+        proxy = ServiceProxy(faulty_client)
+        try:
+            with pytest.raises(ProxyFailed):
+                async with proxy.forward(TARGET, method="GET", path="/"):
+                    pass
+            faulty.token = "second"
+            faulty.write_kubeconfig()
+            async with proxy.forward(TARGET, method="GET", path="/") as upstream:
+                return upstream.status
+        finally:
+            await proxy.aclose()
+
+    assert asyncio.run(twice()) == 200
+
+
+def test_inside_the_cluster_the_service_is_reached_by_its_dns_name_without_a_token(
+    faulty, faulty_client, monkeypatch
+):
+    """Only the name's resolution is the test's: `*.svc` is known inside a cluster alone."""
+    asked = []
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host, *args, **kwargs):
+        asked.append(host)
+        return resolve("127.0.0.1", *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(faulty_client, "source", "in-cluster")
+    faulty.script = lambda exchange: exchange.reply(403, status(403, "Forbidden", "the service's own words"))
+    target = Target("team-a", "model", urlsplit(faulty.url).port)
+    code, _, body = forward(faulty_client, target=target, path="/v1/x")
+    assert code == 403
+    assert b"own words" in body
+    assert asked == ["model.team-a.svc"]
+    assert faulty.requests[0].path == "/v1/x"
+    assert "authorization" not in faulty.requests[0].headers

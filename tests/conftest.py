@@ -1,0 +1,243 @@
+"""Real servers for the tests: PostgreSQL and Valkey, one of each for all workers, started when first needed.
+
+The process that the developer started (with pytest-xdist: the controller) owns them: they end with it, in
+whatever way it ends. Tests that use neither start neither.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Where the controller tells its workers which folder they share.
+SESSION_VARIABLE = "PORTAL_TEST_SESSION"
+START_SECONDS = 90.0
+# These suites drive devcluster alone; they need no Django and must not pay for it.
+WITHOUT_PORTAL = (ROOT / "tests" / "contract", ROOT / "tests" / "devcluster")
+
+_started: set[str] = set()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        os.environ[SESSION_VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
+        (_session() / "owner").write_text(str(os.getpid()))
+    _point_settings_at(_session())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or SESSION_VARIABLE not in os.environ:  # noqa: TID251
+        return
+    folder = _session()
+    keeper = folder / "keeper.pid"
+    if keeper.exists():
+        _end(int(keeper.read_text()))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _session() -> Path:
+    return Path(os.environ[SESSION_VARIABLE])  # noqa: TID251
+
+
+def _point_settings_at(folder: Path) -> None:
+    """What the environment does not name is embedded, here as in `manage.py up`, but in the session's folder."""
+    from django.conf import settings
+
+    from portal.runtime.folders import Folders
+    from portal.settings import stores
+
+    if not settings.configured:
+        return
+    folders = Folders(folder)
+    settings.DATA_DIR, settings.FOLDERS = folder, folders
+    settings.LOG_STORAGE = folders.log_store
+    settings.STORAGES["logs"]["OPTIONS"]["location"] = folders.log_store
+    # Looked up when asked for: otherwise every test client would first list all static files there are.
+    settings.STATIC_ROOT = folders.static
+    settings.WHITENOISE_AUTOREFRESH = settings.WHITENOISE_USE_FINDERS = True
+    # The expensive hash protects real passwords; the tests' would only cost minutes.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    if settings.ENVIRONMENT.database is None:
+        settings.DATABASES["default"].update(stores.database(None, folders))
+    if settings.ENVIRONMENT.redis_url is None:
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")  # noqa: TID251
+        url = stores.embedded_redis_url(folders, number=int(worker.removeprefix("gw")) % 16)
+        settings.REDIS_URL, settings.CELERY_BROKER_URL = url, stores.broker_url(url)
+        settings.CACHES["default"].update(stores.cache(url))
+
+
+# --- PostgreSQL and Valkey
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def servers() -> Path:
+    """PostgreSQL and Valkey answer; the value is the folder that holds their sockets and logs."""
+    folder = _session()
+    ready, pid_file = folder / "ready", folder / "keeper.pid"
+    with _locked(folder / "keeper.lock"):
+        if not pid_file.exists():
+            pid_file.write_text(str(_start_keeper(folder)))
+        deadline = time.monotonic() + START_SECONDS
+        while not ready.exists():
+            if not _alive(int(pid_file.read_text())) or time.monotonic() > deadline:
+                log = (folder / "keeper.log").read_text()
+                pytest.exit(f"the embedded servers did not start:\n{log}", returncode=3)
+            time.sleep(0.02)
+    _started.add("servers")
+    return folder
+
+
+def _start_keeper(folder: Path) -> int:
+    owner = (folder / "owner").read_text()
+    log = os.open(folder / "keeper.log", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "portal.runtime.keeper", "--owner", owner, str(folder)],
+            {**os.environ, "PYTHONPATH": str(ROOT)},  # noqa: TID251
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setpgroup=0,
+        )
+    finally:
+        os.close(log)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _end(pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        os.kill(pid, signal.SIGTERM)
+        if not select.select([handle], [], [], 40)[0]:
+            os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix, servers) -> None:
+    """pytest-django asks for this before it makes a worker's database: the server must answer by then."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_in_valkey() -> Iterator[None]:
+    yield
+    if "servers" in _started:
+        import redis
+        from django.conf import settings
+
+        with redis.Redis.from_url(settings.REDIS_URL) as client:
+            client.flushdb()
+
+
+# --- no call to the cluster may hold a database transaction open
+
+
+class ClusterCallInTransactionError(AssertionError):
+    """Design section 7: a slow or lost cluster would hold row locks for as long as the call takes."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_cluster_call_in_a_transaction(request: pytest.FixtureRequest) -> Iterator[None]:
+    items = request.session.items
+    if all(any(folder in item.path.parents for folder in WITHOUT_PORTAL) for item in items):
+        yield
+        return
+    from cluster.client import ClusterClient
+
+    original = ClusterClient._request
+
+    def checked(self, *args, **kwargs):
+        from django.db import connection
+
+        # The test's own wrapping transaction is not the code's.
+        opened = [block for block in connection.atomic_blocks if not block._from_testcase]
+        if opened:
+            raise ClusterCallInTransactionError(f"cluster call {args} {kwargs} inside transaction.atomic()")
+        return original(self, *args, **kwargs)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(ClusterClient, "_request", checked)
+    yield
+    patch.undo()
+
+
+# --- clusters on this machine
+
+
+@pytest.fixture(scope="session")
+def devcluster(tmp_path_factory) -> Iterator[str]:
+    """A kubeconfig: devcluster whose kubelet is a clock (pods end by their `BED_*` environment)."""
+    with _devcluster(tmp_path_factory.mktemp("devcluster"), kubelet="clock") as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def process_cluster(tmp_path_factory) -> Iterator[str]:
+    """A kubeconfig: devcluster whose kubelet runs the commands of pods as processes."""
+    with _devcluster(tmp_path_factory.mktemp("devcluster"), kubelet="process") as kubeconfig:
+        yield kubeconfig
+
+
+@contextmanager
+def _devcluster(folder: Path, *, kubelet: str) -> Iterator[str]:
+    kubeconfig = folder / "kubeconfig"
+    arguments = ["--kubeconfig", str(kubeconfig), "--nodes", str(ROOT / "devcluster" / "nodes.yaml")]
+    arguments += ["--data", str(folder / "data"), "--port", "0", "--kubelet", kubelet, "--die-with-parent"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "devcluster", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not kubeconfig.exists():
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, "devcluster wrote no kubeconfig"
+            time.sleep(0.02)
+        yield str(kubeconfig)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

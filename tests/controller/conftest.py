@@ -1,0 +1,79 @@
+"""A team with quota on a real cluster: devcluster's clock by default, the real control plane where one is named."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from cluster.client import ClusterClient, connect
+from controller.reconcile import reconcile
+from foundation import clock
+from tests.factories.catalogue import make_flavor, make_price, make_quota
+from tests.factories.teams import make_member, make_team
+from workloads.models import Workload
+from workloads.observations import record_node
+
+REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
+
+
+@pytest.fixture(
+    params=[
+        "devcluster",
+        pytest.param(
+            "real", marks=[pytest.mark.cluster, pytest.mark.skipif(not REAL, reason="no PORTAL_TEST_KUBECONFIG")]
+        ),
+    ]
+)
+def client(request: pytest.FixtureRequest) -> Iterator[ClusterClient]:
+    kubeconfig = REAL if request.param == "real" else request.getfixturevalue("devcluster")
+    return connect(kubeconfig)
+
+
+class Bench:
+    """One team, one flavor with quota and price, and a hand that turns the reconciler."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        from cluster import kinds
+
+        self.client = client
+        for node in client.list(kinds.NODE).items:
+            record_node(node, now=clock.now())
+        # Several test processes share one real cluster, so the namespace must be this test's own.
+        self.team = make_team(f"t-{uuid4().hex[:8]}")
+        self.member = make_member(team=self.team).user
+        self.flavor = make_flavor()
+        self.quota = make_quota(self.team, self.flavor, 8)
+        make_price()
+
+    def turn(self, workload: Workload) -> Workload:
+        """One reconcile of a workload that is made due."""
+        Workload.objects.filter(pk=workload.pk).update(next_reconcile_at=clock.now())
+        reconcile(public_id=workload.public_id, client=self.client, now=clock.now())
+        workload.refresh_from_db()
+        return workload
+
+    def until(self, workload: Workload, done: Callable[[Workload], bool], seconds: float = 60) -> Workload:
+        """Turn until `done`, or fail with where it stands."""
+        deadline = time.monotonic() + seconds
+        while not done(self.turn(workload)):
+            assert time.monotonic() < deadline, f"{workload.phase} {workload.reason}: {workload.message}"
+            time.sleep(0.1)
+        return workload
+
+
+@pytest.fixture
+def bench(client: ClusterClient, transactional_db: None) -> Iterator[Bench]:
+    bench = Bench(client)
+    yield bench
+    from cluster.errors import ObjectNotFound
+    from cluster.kinds import ObjectRef
+
+    ref = ObjectRef("v1", "Namespace", "", bench.team.namespace_name)
+    try:
+        client.delete(ref, uid=client.get(ref)["metadata"]["uid"])
+    except ObjectNotFound:
+        pass

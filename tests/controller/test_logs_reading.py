@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from urllib.parse import parse_qsl
+
+import pytest
+from django.conf import settings
+from django.urls import path
+
+from controller import log_reading, log_store, logs
+from controller.log_store import ContainerLog, source_of
+from controller.log_views import WorkloadLogsView
+from foundation import clock
+from foundation.errors import Malformed, NotFound
+from foundation.http import problems
+from foundation.tickets import read_ticket
+from teams.models import User
+from tests.controller.logs_bed import START, make_pod, make_workload, stamp
+from tests.factories.teams import api_client, make_member, make_user
+from workloads.models import Attempt, LogChunk
+
+pytestmark = pytest.mark.django_db
+handler404 = problems.page_not_found
+
+
+class RunLogs(WorkloadLogsView):
+    kind = "training-run"
+
+
+urlpatterns = [path("api/v1/training-runs/<uuid:public_id>/logs/", RunLogs.as_view())]
+
+
+@pytest.fixture
+def run():
+    return make_workload()
+
+
+def write(pod, *lines: bytes, container="main"):
+    log = ContainerLog(source_of(pod, container=container))
+    log.load()
+    log.append(lines, now=clock.now(), keep=timedelta(days=30))
+
+
+def line(index: int, text: str = "line") -> bytes:
+    return stamp(index) + f" {text} {index}".encode()
+
+
+def texts(page) -> list[str]:
+    return [each.text for each in page.lines]
+
+
+def follow(run, **options) -> list[str]:
+    """All pages from the beginning."""
+    page = logs.read_lines(run, **options)
+    found = texts(page)
+    while page.more:
+        page = logs.read_lines(run, cursor=page.cursor, limit=options.get("limit", 1000))
+        found += texts(page)
+    return found
+
+
+def test_nothing_stored_is_an_empty_page(run):
+    page = logs.read_lines(run)
+    assert (page.lines, page.more, page.complete, page.expires_at) == ([], False, False, None)
+
+
+def test_lines_of_all_pods_come_by_time(run):
+    pods = [make_pod(run, f"train-{index}") for index in range(3)]
+    for index, pod in enumerate(pods):
+        write(pod, *(line(at) for at in range(index, 300, 3)))
+    page = logs.read_lines(run)
+    assert texts(page) == [f"line {at}" for at in range(300)]
+    assert [each.pod for each in page.lines[:4]] == ["train-0", "train-1", "train-2", "train-0"]
+    assert page.lines[1].at == START + timedelta(milliseconds=10)
+    assert texts(logs.read_lines(run, pod="train-1")) == [f"line {at}" for at in range(1, 300, 3)]
+
+
+def test_a_follower_gets_every_line_once_in_whatever_order_pods_are_stored(run, monkeypatch):
+    monkeypatch.setattr(log_store, "CHUNK_BYTES_MAX", 600)
+    monkeypatch.setattr(log_store, "MERGE_BYTES_MAX", 300)
+    monkeypatch.setattr(log_reading, "ROWS_MAX", 3)
+    rng = random.Random(5)
+    pods = [make_pod(run, f"train-{index}") for index in range(4)]
+    waiting = {pod.uid: [line(at, pod.name) for at in range(index, 400, 4)] for index, pod in enumerate(pods)}
+    wanted = sorted(each[31:].decode() for lines in waiting.values() for each in lines)
+    cursor, found, more = None, [], True
+    while any(waiting.values()) or more:
+        pod = rng.choice(pods)
+        count = rng.randrange(12)
+        write(pod, *waiting[pod.uid][:count])
+        del waiting[pod.uid][:count]
+        page = logs.read_lines(run, cursor=cursor, limit=rng.randrange(1, 20))
+        cursor, more = page.cursor, page.more
+        found += [(each.pod, each.text) for each in page.lines]
+    assert sorted(text for _, text in found) == wanted
+    for pod in pods:
+        mine = [int(text.split()[1]) for name, text in found if name == pod.name]
+        assert mine == sorted(mine)
+
+
+def test_pages_end_by_size_and_go_on(run):
+    pod = make_pod(run, "train-0")
+    write(pod, *(stamp(at) + b" " + b"x" * 60_000 for at in range(60)))
+    first = logs.read_lines(run)
+    assert 0 < len(first.lines) < 60
+    assert first.more
+    assert len(follow(run)) == 60
+
+
+def test_a_tail_reads_only_the_last_chunks_and_its_cursor_goes_on_from_there(run, monkeypatch):
+    monkeypatch.setattr(log_store, "CHUNK_BYTES_MAX", 2000)
+    monkeypatch.setattr(log_store, "MERGE_BYTES_MAX", 0)
+    pods = [make_pod(run, f"train-{index}") for index in range(2)]
+    for index, pod in enumerate(pods):
+        write(pod, *(line(at) for at in range(index, 2000, 2)))
+    read, original = [], log_reading.read_chunk
+    monkeypatch.setattr(log_reading, "read_chunk", lambda row: read.append(row) or original(row))
+    page = logs.read_lines(run, tail=10)
+    assert texts(page) == [f"line {at}" for at in range(1990, 2000)]
+    assert len(read) <= 4 < LogChunk.objects.count()
+    assert not page.more
+    assert texts(logs.read_lines(run, cursor=page.cursor)) == []
+    write(pods[0], line(2000))
+    write(make_pod(run, "train-2"), line(3))
+    assert texts(logs.read_lines(run, cursor=page.cursor)) == ["line 3", "line 2000"]
+    assert texts(logs.read_lines(run, tail=0)) == []
+
+
+def test_a_tail_is_right_when_one_pod_is_far_behind(run):
+    early, late = make_pod(run, "early"), make_pod(run, "late")
+    write(late, *(line(at) for at in range(1000, 1003)))
+    write(early, *(line(at) for at in range(500)))
+    assert texts(logs.read_lines(run, tail=5)) == [
+        "line 498",
+        "line 499",
+        "line 1000",
+        "line 1001",
+        "line 1002",
+    ]
+
+
+def test_since_leaves_out_older_lines_also_of_pods_that_come_later(run):
+    pod = make_pod(run, "train-0")
+    write(pod, *(line(at) for at in range(100)))
+    page = logs.read_lines(run, since=START + timedelta(milliseconds=955))
+    assert texts(page) == [f"line {at}" for at in range(96, 100)]
+    write(make_pod(run, "train-1"), line(1), line(100))
+    assert texts(logs.read_lines(run, cursor=page.cursor)) == ["line 100"]
+
+
+def test_expired_lines_are_passed_over(run):
+    pod = make_pod(run, "train-0")
+    write(pod, line(0))
+    cursor = logs.read_lines(run).cursor
+    write(pod, line(400_000))
+    logs.expire(now=clock.now() + timedelta(days=31))
+    page = logs.read_lines(run, cursor=cursor)
+    assert (page.lines, page.more) == ([], False)
+
+
+def test_a_lost_file_stops_no_reader(run):
+    pod = make_pod(run, "train-0")
+    write(pod, line(0))
+    write(pod, line(400_000))
+    log_store.store().delete(LogChunk.objects.order_by("sequence").first().storage_key)
+    page = logs.read_lines(run)
+    assert texts(page) == ["line 400000"]
+    assert texts(logs.read_lines(run, cursor=page.cursor)) == []
+
+
+def test_complete_means_ended_and_all_stored(run):
+    pod = make_pod(run, "train-0")
+    write(pod, line(0))
+    log_store.mark_stored(pod, now=clock.now())
+    assert not logs.read_lines(run).complete
+    Attempt.objects.update(ended_at=clock.now())
+    page = logs.read_lines(run)
+    assert page.complete
+    assert page.expires_at == LogChunk.objects.get(container="main").expires_at
+    make_pod(run, "train-1")
+    assert not logs.read_lines(run).complete
+    assert logs.read_lines(run, pod="train-0").complete
+
+
+def test_an_attempt_or_pod_that_is_not_there_is_not_found_and_a_wrong_cursor_refused(run):
+    make_pod(run, "train-0")
+    cursor = logs.read_lines(run).cursor
+    with pytest.raises(NotFound):
+        logs.read_lines(run, attempt=7)
+    with pytest.raises(NotFound):
+        logs.read_lines(run, pod="other")
+    with pytest.raises(Malformed):
+        logs.read_lines(run, attempt=2, cursor=cursor)
+
+
+# -- over HTTP
+
+
+@pytest.fixture
+def get(run, settings):
+    settings.ROOT_URLCONF = __name__
+    client = api_client(User.objects.get(pk=run.owner_id))
+    return lambda **query: client.get(f"/api/v1/training-runs/{run.public_id}/logs/", query)
+
+
+def body(response) -> str:
+    return b"".join(response.streaming_content).decode()
+
+
+def test_text_is_the_whole_log_with_its_retention(run, get):
+    pod = make_pod(run, "train-0")
+    write(pod, *(line(at) for at in range(2500)), stamp(2500) + b" <b>\xff\x00")
+    response = get()
+    assert response.status_code == 200
+    assert body(response).splitlines() == [*(f"line {at}" for at in range(2500)), "<b>�\x00"]
+    assert response["Content-Type"] == "text/plain; charset=utf-8"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    expires = LogChunk.objects.order_by("first_at").first().expires_at
+    assert response["X-Log-Retention-Expires"] == expires.isoformat().replace("+00:00", "Z")
+    assert body(get(tail=2)) == "line 2499\n<b>�\x00\n"
+    assert body(get(limit=1)) == "line 0\n"
+
+
+def test_text_names_the_pod_where_there_are_several_and_joins_long_lines(run, get):
+    write(make_pod(run, "train-0"), line(0))
+    write(make_pod(run, "train-1"), line(1), stamp(1) + b"+ goes on")
+    assert body(get()) == "[train-0] line 0\n[train-1] line 1 goes on\n"
+
+
+def test_json_gives_lines_and_a_cursor(run, get):
+    write(make_pod(run, "train-0"), *(line(at) for at in range(5)))
+    first = get(format="json", limit=3).json()
+    assert first["lines"][0] == {
+        "at": "2026-10-03T12:00:00Z",
+        "pod": "train-0",
+        "container": "main",
+        "text": "line 0",
+        "continued": False,
+    }
+    assert first["more"]
+    rest = get(format="json", cursor=first["cursor"]).json()
+    assert [each["text"] for each in rest["lines"]] == ["line 3", "line 4"]
+    assert not rest["more"]
+
+
+def test_follow_goes_to_the_live_process_with_a_ticket(run, get):
+    make_pod(run, "train-0")
+    response = get(follow="1", attempt="1", tail="5")
+    assert response.status_code == 307
+    where, _, query = response["Location"].partition("?")
+    assert where == f"{settings.LIVE_URL}/-/logs/{run.public_id}/"
+    given = dict(parse_qsl(query))
+    assert (given["attempt"], given["tail"]) == ("1", "5")
+    told = read_ticket(given["ticket"], purpose="logs", resource=str(run.public_id), now=clock.now())
+    assert told.user_id == run.owner_id
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"tial": "5"},
+        {"tail": "-1"},
+        {"tail": "10001"},
+        {"tail": "x"},
+        {"attempt": "1", "format": "xml"},
+        {"since": "yesterday"},
+        {"since": "2026-01-01T00:00:00"},
+        {"follow": "maybe"},
+        {"cursor": "x"},
+        {"limit": "0"},
+    ],
+)
+def test_malformed_parameters_are_named(get, query):
+    response = get(**query)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["field"] == list(query)[-1]
+
+
+def test_strangers_and_other_kinds_are_told_that_nothing_is_there(run, get, settings):
+    url = f"/api/v1/training-runs/{run.public_id}/logs/"
+    assert api_client(make_user()).get(url).status_code == 404
+    assert api_client(make_member("viewer", team=run.team).user).get(url).status_code == 200
+    assert api_client().get(url).status_code == 401
+    assert api_client(User.objects.get(pk=run.owner_id), scopes=("submit",)).get(url).status_code == 403
+    endpoint = make_workload(kind="endpoint")
+    other = api_client(User.objects.get(pk=endpoint.owner_id))
+    assert other.get(f"/api/v1/training-runs/{endpoint.public_id}/logs/").status_code == 404
+    assert get(attempt="9").status_code == 404

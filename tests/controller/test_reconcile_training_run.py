@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from cluster import kinds
+from cluster.labels import selector
+from controller import services
+from foundation import clock
+from jobs.services import submit_training_run
+from jobs.specs import TrainingRunSpec
+from quotas.models import Claim, Quota
+from teams.actors import Actor
+from workloads.models import NodeRecord, WorkloadEvent
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def submit(bench, *, name="train", **fields):
+    body = {
+        "name": name,
+        "image": "example.org/train:1",
+        "command": ["python", "train.py"],
+        "flavor": bench.flavor.name,
+        "gpus_per_replica": 2,
+        "cpu": "1",
+        "memory": "1Gi",
+        "time_limit_seconds": 600,
+        **fields,
+    }
+    body["env"] = [{"name": key, "value": str(value)} for key, value in body.get("env", {}).items()]
+    spec = TrainingRunSpec.from_json(body)
+    actor = Actor.of_user(bench.member)
+    return submit_training_run(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
+
+
+def phases(workload):
+    return list(WorkloadEvent.objects.filter(workload=workload).order_by("id").values_list("to_phase", flat=True))
+
+
+def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
+    run = submit(bench, env={"BED_RUN_SECONDS": 2})
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason) == ("Succeeded", "Completed")
+    assert phases(run)[:2] == ["Queued", "Admitted"]
+    pod = run.pods.get()
+    assert pod.node_name.startswith("a100")
+    assert pod.units == 2
+    seconds = int((pod.finished_at - pod.scheduled_at).total_seconds())
+    entry = run.ledger.get(account__startswith="team:")
+    assert entry.amount_micro_usd == 2 * seconds * 1_000_000
+    assert Quota.objects.get().used == 0
+    assert Claim.objects.get().state == "released"
+
+
+def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
+    run = submit(bench, env={"BED_RUN_SECONDS": 1, "BED_OOM": "true"}, max_retries=3)
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason) == ("Failed", "OOMKilled")
+    assert run.attempts.count() == 1
+    assert run.attempts.get().exit_code == 137
+
+
+def test_a_failing_run_uses_its_retries_and_then_fails(bench):
+    run = submit(bench, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
+    bench.until(run, lambda run: run.is_final)
+    assert run.phase == "Failed"
+    assert [attempt.exit_code for attempt in run.attempts.all()] == [3, 3]
+    assert Quota.objects.get().used == 0
+
+
+def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
+    first = submit(bench, name="first", gpus_per_replica=8, env={"BED_RUN_SECONDS": 3})
+    second = submit(bench, name="second", gpus_per_replica=1, env={"BED_RUN_SECONDS": 1})
+    bench.turn(first)
+    bench.turn(second)
+    assert (second.phase, second.reason) == ("Queued", "WaitingForQuota")
+    assert "uses 8 of 8" in second.message
+    bench.until(first, lambda run: run.is_final)
+    bench.until(second, lambda run: run.is_final)
+    assert second.phase == "Succeeded"
+
+
+def test_a_cancelled_run_frees_its_quota_and_leaves_no_object(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.until(run, lambda run: run.is_final, seconds=90)
+    assert run.phase == "Cancelled"
+    assert Quota.objects.get().used == 0
+    own = selector(workload_id=str(run.public_id))
+    for kind in (kinds.JOB, kinds.POD):
+        assert bench.client.list(kind, namespace=bench.team.namespace_name, label_selector=own).items == []
+
+
+def test_a_run_that_no_schedulable_node_can_take_waits_with_the_schedulers_own_words(bench):
+    names = [row.name for row in NodeRecord.objects.filter(labels__contains={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"})]
+    refs = [kinds.ObjectRef("v1", "Node", "", name) for name in names]
+    try:
+        for ref in refs:
+            bench.client.patch_merge(ref, {"spec": {"unschedulable": True}})
+        run = submit(bench)
+        bench.until(run, lambda run: run.reason == "Unschedulable")
+        assert run.phase == "Admitted"
+        assert "unschedulable" in run.message
+    finally:
+        for ref in refs:
+            bench.client.patch_merge(ref, {"spec": {"unschedulable": None}})
+
+
+def test_a_run_whose_job_is_deleted_by_somebody_else_fails_and_says_so(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    job = bench.client.list(kinds.JOB, namespace=bench.team.namespace_name).items[0]
+    bench.client.delete(kinds.ref_of({"apiVersion": "batch/v1", "kind": "Job", **job}), uid=job["metadata"]["uid"])
+    bench.until(run, lambda run: run.is_final, seconds=90)
+    assert (run.phase, run.reason) == ("Failed", "DeletedExternally")

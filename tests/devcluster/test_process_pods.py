@@ -1,0 +1,242 @@
+"""Pods as real processes: commands, environment, exit codes, logs, signals, memory, probes, volumes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+
+import pytest
+
+from .conftest import RefusedError, until
+
+
+def test_a_command_runs_and_its_output_is_the_log(space):
+    space.python("print('one'); print('two')")
+    assert (space.ended()["exitCode"], space.ended()["reason"]) == (0, "Completed")
+    assert space.log() == "one\ntwo\n"
+    assert space.log(query="tailLines=1") == "two\n"
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z one", space.log(query="timestamps=true").splitlines()[0]
+    )
+    assert space.pod()["status"]["podIP"].startswith("127.")
+
+
+def test_an_exit_code_is_reported(space):
+    space.python("import sys; print('no', file=sys.stderr); sys.exit(7)")
+    assert (space.ended()["exitCode"], space.ended()["reason"]) == (7, "Error")
+    assert space.log() == "no\n"
+
+
+def test_a_signal_is_128_and_its_number(space):
+    space.python("import os; os.kill(os.getpid(), 11)")
+    assert space.ended()["exitCode"] == 139
+
+
+def test_an_absent_command_cannot_start(space):
+    space.run("no-such-command")
+    assert (space.ended()["exitCode"], space.ended()["reason"]) == (128, "StartError")
+
+
+def test_the_environment_is_empty_but_for_what_is_asked(space):
+    space.create("configmaps", {"metadata": {"name": "c"}, "data": {"A": "from-map"}})
+    space.create("secrets", {"metadata": {"name": "s"}, "stringData": {"key": "hidden"}})
+    env = [
+        {"name": "PLAIN", "value": "x"},
+        {"name": "JOINED", "value": "$(PLAIN)/$(ABSENT)/$$(PLAIN)"},
+        {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "key"}}},
+        {"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    space.python(
+        "import os, json; print(json.dumps(dict(os.environ)))",
+        env=env,
+        envFrom=[{"configMapRef": {"name": "c"}}],
+    )
+    space.ended()
+    seen = json.loads(space.log())
+    address = space.pod()["status"]["podIP"]
+    assert {k: seen.pop(k) for k in ("PLAIN", "JOINED", "SECRET", "WHERE", "NAME", "A")} == {
+        "PLAIN": "x", "JOINED": "x/$(ABSENT)/$(PLAIN)", "SECRET": "hidden", "WHERE": address, "NAME": "p", "A": "from-map",
+    }  # fmt: skip
+    assert set(seen) <= {"PATH", "HOME", "HOSTNAME", "LC_CTYPE"}
+
+
+def test_an_absent_secret_holds_the_container(space):
+    env = [{"name": "S", "valueFrom": {"secretKeyRef": {"name": "late", "key": "k"}}}]
+    space.python("import os; print(os.environ['S'])", env=env)
+    waiting = until(
+        lambda: (
+            space.state().get("waiting", {}).get("reason") == "CreateContainerConfigError" and space.state()
+        )
+    )
+    assert waiting["waiting"]["message"] == 'secret "late" not found'
+    space.create("secrets", {"metadata": {"name": "late"}, "data": {"k": base64.b64encode(b"came").decode()}})
+    space.ended()
+    assert space.log() == "came\n"
+
+
+def test_volumes_are_folders_and_their_paths_are_rewritten(space):
+    space.create("configmaps", {"metadata": {"name": "c"}, "data": {"train.txt": "3"}})
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    space.create("persistentvolumeclaims", {"metadata": {"name": "kept"}, "spec": claim})
+    volumes = [
+        {"name": "conf", "configMap": {"name": "c"}},
+        {"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}},
+    ]
+    mounts = [{"name": "conf", "mountPath": "/conf"}, {"name": "kept", "mountPath": "/checkpoints"}]
+    env = [{"name": "OUT", "value": "/checkpoints/last"}]
+    code = "import os; open(os.environ['OUT'], 'w').write(open('/conf/train.txt').read() + '!')"
+    space.python(code, name="writes", env=env, volumeMounts=mounts, spec={"volumes": volumes})
+    assert space.ended("writes")["exitCode"] == 0, space.log("writes")
+    space.python(
+        "print(open('/checkpoints/last').read())",
+        name="reads",
+        volumeMounts=mounts[1:],
+        spec={"volumes": volumes[1:]},
+    )
+    assert space.ended("reads")["exitCode"] == 0, space.log("reads")
+    assert space.log("reads") == "3!\n"
+
+
+def test_a_log_is_followed_to_the_end(space):
+    space.python("import sys\nfor line in open(0 if False else '/in/x'): print(line, end='')\nimport time\nprint('then')\n"
+                 "import os\nwhile not os.path.exists('/in/go'): time.sleep(.02)\nprint('end')",
+                 volumeMounts=[{"name": "in", "mountPath": "/in"}],
+                 spec={"volumes": [{"name": "in", "configMap": {"name": "in"}}]})  # fmt: skip
+    space.create("configmaps", {"metadata": {"name": "in"}, "data": {"x": "first\n"}})
+    space.running()
+    uid = space.pod()["metadata"]["uid"]
+    with space.cluster.open("GET", f"{space.core}/pods/p/log?follow=true") as stream:
+        assert stream.readline() == b"first\n"
+        assert stream.readline() == b"then\n"
+        (space.cluster.folder / "data/pods" / uid / "volumes/in/go").touch()
+        assert stream.read() == b"end\n"
+
+
+def test_deletion_asks_first(space):
+    code = "import signal, sys, time\nsignal.signal(15, lambda *_: (print('saving'), sys.exit(0)))\nprint('up')\nwhile True: time.sleep(1)"
+    space.python(code)
+    until(lambda: "up" in space.log())
+    seen: list[bytes] = []
+    with space.cluster.open("GET", f"{space.core}/pods/p/log?follow=true") as stream:
+        reader = threading.Thread(target=lambda: seen.append(stream.read()))
+        reader.start()
+        answer = space.cluster.call("DELETE", f"{space.core}/pods/p")
+        assert answer["metadata"]["deletionGracePeriodSeconds"] == 30
+        reader.join(20)
+    assert seen == [b"up\nsaving\n"]
+    until(space.gone)
+
+
+def test_grace_ends_in_a_kill(space):
+    code = "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('up')\nwhile True: time.sleep(1)"
+    space.python(code, spec={"terminationGracePeriodSeconds": 1})
+    until(lambda: "up" in space.log())
+    space.cluster.call("DELETE", f"{space.core}/pods/p")
+    assert not space.gone()
+    until(space.gone)
+
+
+def test_more_memory_than_the_limit_is_oom_killed(space):
+    space.python(
+        "x = bytearray(300 << 20)\nx[::4096] = b'1' * len(x[::4096])\nimport time\ntime.sleep(60)",
+        resources={"limits": {"memory": "100Mi"}},
+    )
+    assert (space.ended()["exitCode"], space.ended()["reason"]) == (137, "OOMKilled")
+
+
+def test_init_containers_come_first(space):
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    init = {
+        "name": "init",
+        "image": "any",
+        "command": ["python", "-c", "open('/v/f','w').write('ready')"],
+        "volumeMounts": mounts,
+    }
+    space.python(
+        "print(open('/v/f').read())",
+        volumeMounts=mounts,
+        spec={"initContainers": [init], "volumes": [{"name": "v"}]},
+    )
+    space.ended()
+    assert space.log() == "ready\n"
+    assert space.pod()["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+
+
+def test_a_failing_container_restarts_with_a_pause(space):
+    space.python("raise SystemExit(1)", spec={"restartPolicy": "Always"})
+    until(lambda: space.pod()["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) >= 2)
+    assert "BackOff" in space.reasons()
+
+
+SERVER = """
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = (self.path + ' ' + str(self.headers.get('Authorization'))).encode()
+        self.send_response(200 if self.path != '/broken' else 500); self.send_header('Content-Length', str(len(body))); self.end_headers(); self.wfile.write(body)
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        self.send_response(201); self.send_header('Content-Length', str(len(body))); self.end_headers(); self.wfile.write(body)
+    def log_message(self, *_): pass
+http.server.HTTPServer(('0.0.0.0', 8080), Handler).serve_forever()
+"""
+
+
+def test_two_servers_on_one_port_answer_through_the_proxy(space):
+    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1}
+    for name in ("one", "two"):
+        space.python(SERVER, name=name, readinessProbe=probe, startupProbe=probe)
+        service = {
+            "metadata": {"name": name},
+            "spec": {"selector": {"run": name}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+        }
+        space.create("services", service)
+    for name in ("one", "two"):
+        space.ready(name)
+        path = f"{space.core}/services/{name}:http/proxy/v2/{name}?q=1"
+        # The API server's own credentials stay with it.
+        assert space.cluster.text(path) == f"/v2/{name}?q=1 None"
+    with space.cluster.open("POST", f"{space.core}/pods/one:8080/proxy/x", body={"a": 1}) as answer:
+        assert (answer.status, json.load(answer)) == (201, {"a": 1})
+
+
+def test_a_service_without_ready_pods_is_unavailable(space):
+    space.create(
+        "services",
+        {"metadata": {"name": "idle"}, "spec": {"selector": {"run": "none"}, "ports": [{"port": 80}]}},
+    )
+    with pytest.raises(RefusedError) as caught:
+        space.cluster.call("GET", f"{space.core}/services/idle:80/proxy/")
+    assert (caught.value.status["code"], caught.value.status["reason"]) == (503, "ServiceUnavailable")
+
+
+def test_a_failing_liveness_probe_restarts_the_container(space):
+    probe = {
+        "exec": {"command": ["python", "-c", "raise SystemExit(1)"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "timeoutSeconds": 5,
+    }
+    space.run("sleep", "1000", livenessProbe=probe, spec={"restartPolicy": "Always"})
+    until(lambda: space.pod()["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) >= 1)
+    assert {"Unhealthy", "Killing"} <= space.reasons()
+
+
+def test_a_job_really_trains(space):
+    code = (
+        "from sklearn.datasets import load_digits\nfrom sklearn.linear_model import SGDClassifier\n"
+        "x, y = load_digits(return_X_y=True)\nm = SGDClassifier(random_state=0).fit(x, y)\nprint('accuracy', m.score(x, y) > 0.9)"
+    )
+    main = {"name": "main", "image": "any", "command": ["python", "-c", code]}
+    job = {
+        "metadata": {"name": "train"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [main]}}},
+    }
+    space.create("jobs", job, "batch")
+    path = f"/apis/batch/v1/namespaces/{space.name}/jobs/train"
+    until(lambda: space.cluster.call("GET", path)["status"].get("completionTime"), 120)
+    (pod,) = space.cluster.call("GET", f"{space.core}/pods?labelSelector=job-name=train")["items"]
+    assert space.log(pod["metadata"]["name"]) == "accuracy True\n"

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation import clock, ids, money
+from foundation.errors import Invalid
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def test_now_is_aware_and_utc():
+    assert clock.now().utcoffset() == timedelta(0)
+
+
+def test_a_frozen_clock_answers_the_moment_in_utc_and_thaws_again():
+    with clock.freeze(NOON.astimezone(timezone(timedelta(hours=2)))):
+        assert clock.now() == NOON
+        assert clock.now().utcoffset() == timedelta(0)
+    assert clock.now() > NOON
+
+
+def test_a_frozen_clock_thaws_after_an_error():
+    with pytest.raises(RuntimeError), clock.freeze(NOON):
+        raise RuntimeError
+    assert clock.now() != NOON
+
+
+def test_a_naive_moment_cannot_freeze_the_clock():
+    with pytest.raises(ValueError, match="aware"), clock.freeze(NOON.replace(tzinfo=None)):
+        pass
+
+
+def test_freezing_inside_a_freeze_comes_back_to_the_outer_moment():
+    with clock.freeze(NOON):
+        with clock.freeze(NOON + timedelta(hours=1)):
+            assert clock.now() == NOON + timedelta(hours=1)
+        assert clock.now() == NOON
+
+
+def test_public_ids_are_version_7_and_sort_by_time():
+    with clock.freeze(NOON):
+        early = ids.new_public_id()
+    with clock.freeze(NOON + timedelta(milliseconds=1)):
+        late = ids.new_public_id()
+    assert early.version == late.version == 7
+    assert early < late
+
+
+def test_short_ids_of_one_moment_differ():
+    with clock.freeze(NOON):
+        shorts = {ids.short_id(ids.new_public_id()) for _ in range(200)}
+    assert len(shorts) == 200
+    assert all(len(each) == 8 for each in shorts)
+
+
+@pytest.mark.parametrize(
+    ("micro", "usd"),
+    [
+        (0, "0.000000"),
+        (1234, "0.001234"),
+        (-1234, "-0.001234"),
+        (5_000_000_000, "5000.000000"),
+        (-1_500_000, "-1.500000"),
+    ],
+)
+def test_an_amount_in_json_is_exact(micro, usd):
+    assert money.as_json(micro) == {"amount_micro_usd": micro, "usd": usd}
+
+
+def test_no_price_is_none_in_json():
+    assert money.as_json(None) is None
+
+
+@pytest.mark.parametrize(
+    ("micro", "places", "shown"),
+    [
+        (1_234_500_000, 2, "$1,234.50"),
+        (5_000, 2, "$0.01"),
+        (4_999, 2, "$0.00"),
+        (-4_999, 2, "$0.00"),
+        (-5_000, 2, "-$0.01"),
+        (995_000, 2, "$1.00"),
+        (123_456, 4, "$0.1235"),
+        (1_500_000, 0, "$2"),
+    ],
+)
+def test_amounts_for_people_round_half_away_from_zero(micro, places, shown):
+    assert money.format_usd(micro, places) == shown
+
+
+@settings(deadline=None)
+@given(st.integers(min_value=-money.AMOUNT_MICRO_USD_MAX, max_value=money.AMOUNT_MICRO_USD_MAX))
+def test_parsing_what_json_shows_gives_the_same_amount(micro):
+    shown = money.as_json(micro)
+    assert shown is not None
+    assert money.parse_usd(shown["usd"]) == micro
+
+
+@pytest.mark.parametrize(
+    ("text", "micro"),
+    [("5000", 5_000_000_000), ("$1,234.50", 1_234_500_000), (" 0.000001 ", 1), ("-.5", -500_000)],
+)
+def test_amounts_are_read_as_people_write_them(text, micro):
+    assert money.parse_usd(text) == micro
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "not_a_number"), ("1e3", "not_a_number"), ("NaN", "not_a_number"), ("inf", "not_a_number"),
+        ("1.2.3", "not_a_number"), (".", "not_a_number"), ("--1", "not_a_number"), ("٣", "not_a_number"),
+        ("0.0000001", "too_precise"), ("9" * 40, "too_large"), ("9223372036854.775808", "too_large"),
+    ],
+)  # fmt: skip
+def test_what_is_no_amount_is_refused(text, code):
+    with pytest.raises(Invalid) as caught:
+        money.parse_usd(text)
+    assert caught.value.code == code

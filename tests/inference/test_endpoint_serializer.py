@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from foundation.http.problems import flatten
+from inference.serializers import EndpointSerializer
+from inference.specs import EndpointSpec
+from tests.inference.test_endpoint_spec import LATER
+from tests.manifest_samples import ENDPOINT_BODIES
+from tests.manifest_strategies import broken, endpoint_bodies
+
+MINIMAL = {"team": "vision", "name": "a", "image": "python:3.12"}
+
+
+def problems(**changes):
+    serializer = EndpointSerializer(data={**MINIMAL, **changes})
+    serializer.is_valid()
+    return [(problem.field, problem.code) for problem in flatten(serializer.errors)]
+
+
+@pytest.mark.parametrize("body", ENDPOINT_BODIES.values(), ids=ENDPOINT_BODIES)
+def test_the_samples_are_valid(body):
+    serializer = EndpointSerializer(data={"team": "vision", **body})
+    assert serializer.is_valid(), serializer.errors
+    assert serializer.to_spec() == EndpointSpec.from_json(body)
+
+
+@given(body=endpoint_bodies)
+def test_valid_bodies_are_valid_also_after_being_stored(body):
+    serializer = EndpointSerializer(data=body)
+    assert serializer.is_valid(), serializer.errors
+    stored = serializer.to_spec().to_json()
+    again = EndpointSerializer(data={"team": "vision", **stored})
+    assert again.is_valid(), again.errors
+    assert again.to_spec().to_json() == stored
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300, deadline=None)
+@given(body=broken(endpoint_bodies, EndpointSerializer().fields))
+def test_whatever_is_sent_is_answered_with_named_problems(body):
+    serializer = EndpointSerializer(data=body)
+    if serializer.is_valid():
+        serializer.to_spec()
+    else:
+        for problem in flatten(serializer.errors):
+            assert problem.code
+            assert problem.field.partition(".")[0] in serializer.fields
+
+
+@pytest.mark.parametrize("path", LATER)
+def test_a_later_field_is_refused_by_name(path):
+    head, _, rest = path.partition(".")
+    value = LATER[path]
+    if head == "env":
+        value = [{"name": "A", rest.removeprefix("*."): value}]
+    elif rest:
+        value = {**({"files": {"a": ""}} if head == "source" else {}), rest: value}
+    assert problems(**{head: value}) == [(path.replace("*", "0"), "not_yet_supported")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"runtime": "other"}, "runtime", "invalid_choice"),
+        ({"min_replicas": 0}, "min_replicas", "min_value"),
+        ({"min_replicas": True}, "min_replicas", "invalid"),
+        ({"min_replicas": 2, "max_replicas": 1}, "max_replicas", "below_min_replicas"),
+        ({"min_replicas": 2, "max_replicas": 3}, "max_replicas", "not_yet_supported"),
+        ({"ports": {"http": 0}}, "ports.http", "min_value"),
+        ({"ports": {"http": 65536}}, "ports.http", "max_value"),
+        ({"ports": {"http": 80, "grpc": 80}}, "ports.grpc", "duplicate"),
+        ({"ports": {"metrics": 8080}}, "ports.metrics", "duplicate"),
+        ({"ports": {"https": 1}}, "ports.https", "unknown_field"),
+        ({"probes": {"readiness": {"path": "ready"}}}, "probes.readiness.path", "invalid_path"),
+        ({"probes": {"readiness": {"path": "/a b"}}}, "probes.readiness.path", "invalid_path"),
+        ({"probes": {"liveness": {"period_seconds": 0}}}, "probes.liveness.period_seconds", "min_value"),
+        ({"probes": {"load_budget_seconds": 7201}}, "probes.load_budget_seconds", "max_value"),
+        ({"request_timeout_seconds": 0}, "request_timeout_seconds", "min_value"),
+        ({"request_timeout_seconds": 3601}, "request_timeout_seconds", "max_value"),
+        ({"rollout": {"strategy": "recreate"}}, "rollout.strategy", "invalid_choice"),
+        ({"model": {"claim": "m", "path": "models"}}, "model.path", "invalid_path"),
+        (
+            {"model": {"claim": "m", "path": "/m"}, "volumes": [{"claim": "v", "path": "/m"}]},
+            "model.path",
+            "duplicate",
+        ),
+        (
+            {"model": {"claim": "m", "path": "/workspace/m"}, "source": {"files": {"a": ""}}},
+            "model.path",
+            "inside_read_only",
+        ),
+        ({"time_limit_seconds": 60}, "time_limit_seconds", "unknown_field"),
+        ({"checkpoint": None}, "checkpoint", "unknown_field"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_field_and_code(changes, field, code):
+    assert problems(**changes) == [(field, code)]
+
+
+def test_one_replica_is_meant_when_none_are_named():
+    serializer = EndpointSerializer(data={**MINIMAL, "max_replicas": None})
+    assert serializer.is_valid(), serializer.errors
+    assert (serializer.to_spec().min_replicas, serializer.to_spec().max_replicas) == (1, 1)

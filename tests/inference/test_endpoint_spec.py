@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from foundation.errors import Invalid
+from inference.specs import NOT_YET_SUPPORTED, EndpointSpec
+from tests.manifest_strategies import endpoint_bodies
+
+MINIMAL = {"name": "a", "image": "b"}
+LATER = {
+    "template": "big",
+    "extra_resources": {"vpc.amazonaws.com/efa": 1},
+    "source.git": {"url": "https://example.com/x.git"},
+    "env.*.secret": "hf",
+    "env.*.key": "token",
+    "runtime": "triton",
+    "capacity": "spot-first",
+    "runtime_options": {"batch_size": 32},
+    "model.uri": "s3://bucket/model",
+    "headroom": "reserved",
+    "scale_to_zero": True,
+    "scaling": {"trigger": "cpu", "threshold": 70},
+    "rate_limit": {"requests_per_second": 10, "burst": None},
+    "rollout.max_downtime_seconds": 5,
+}
+
+
+def with_value(path: str, value: object) -> dict:
+    head, _, rest = path.partition(".")
+    if head == "env":
+        return {**MINIMAL, "env": [{"name": "A", "value": "", rest.removeprefix("*."): value}]}
+    return {**MINIMAL, head: {rest: value} if rest else value}
+
+
+@given(body=endpoint_bodies)
+def test_a_spec_survives_being_stored(body):
+    spec = EndpointSpec.from_json(body)
+    assert EndpointSpec.from_json(spec.to_json()) == spec
+
+
+def test_every_later_field_has_a_case():
+    assert set(LATER) == set(NOT_YET_SUPPORTED)
+
+
+@pytest.mark.parametrize("path", LATER)
+def test_a_field_that_is_not_supported_yet_is_refused_by_name(path):
+    with pytest.raises(Invalid) as caught:
+        EndpointSpec.from_json(with_value(path, LATER[path]))
+    assert [(error.field, error.code) for error in caught.value.errors] == [
+        (path.replace("*", "0"), "not_yet_supported")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("headroom", "lendable"),
+        ("scale_to_zero", False),
+        ("rate_limit", {"requests_per_second": None, "burst": None}),
+        ("rollout.max_downtime_seconds", 0),
+        ("model.uri", None),
+        ("scaling", {}),
+        ("runtime", "custom"),
+        ("max_replicas", 1),
+    ],
+)
+def test_the_default_of_a_later_field_says_nothing(path, value):
+    assert EndpointSpec.from_json(with_value(path, value)) == EndpointSpec.from_json(MINIMAL)
+
+
+def test_more_replicas_at_most_than_at_least_wait_for_the_scaler():
+    assert EndpointSpec.from_json({**MINIMAL, "min_replicas": 3}).max_replicas == 3
+    with pytest.raises(Invalid) as caught:
+        EndpointSpec.from_json({**MINIMAL, "min_replicas": 3, "max_replicas": 4})
+    assert caught.value.errors[0].field == "max_replicas"
+
+
+def test_a_request_without_ports_and_probes_serves_on_8080_and_has_ten_minutes_to_load():
+    spec = EndpointSpec.from_json(MINIMAL)
+    assert spec.ports.named() == {"http": 8080}
+    assert spec.probes.readiness.path is None
+    assert spec.probes.liveness is None
+    assert spec.probes.load_budget_seconds == 600

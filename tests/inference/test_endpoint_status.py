@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import pytest
+
+from controller.observation import Stage
+from inference.status import observe_endpoint
+from tests.pod_samples import (
+    READY,
+    SCHEDULED,
+    container,
+    deployment,
+    disrupted,
+    ended,
+    pending,
+    pod,
+    running,
+    unscheduled,
+    waiting,
+)
+from workloads.states import REASONS, Phase, Reason
+
+QUOTA = 'pods "a" is forbidden: exceeded quota: gpus'
+REFUSED = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": QUOTA}
+STUCK = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "late"}
+
+
+def ready(name="r"):
+    return pod(name=name, conditions=(SCHEDULED, READY), containers=(container(running()),))
+
+
+def loading(name="l"):
+    return pod(name=name, containers=(container(running()),))
+
+
+def crashing(last, name="c"):
+    state = waiting("CrashLoopBackOff", "back-off 20s restarting failed container")
+    return pod(name=name, containers=(container(state, restarts=3, last=last),))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "pods", "stage", "reason", "said", "blocked"),
+    [
+        ("ready", deployment(), [ready("a"), ready("b")], "ready", "Ready", "2 of 2", False),
+        (
+            "zero",
+            deployment(desired=0, total=0, updated=0, ready=0),
+            [],
+            "ready",
+            "Ready",
+            "No replicas",
+            False,
+        ),
+        ("made", deployment(total=0, updated=0, ready=0), [], "creating", "Creating", "not there yet", False),
+        (
+            "quota",
+            deployment(total=0, updated=0, ready=0, conditions=(REFUSED,)),
+            [],
+            "creating",
+            "Creating",
+            QUOTA,
+            True,
+        ),
+        (
+            "no node",
+            deployment(ready=0),
+            [unscheduled("Unschedulable", "0/3 nodes are available")],
+            "scheduling",
+            "Unschedulable",
+            "0/3 nodes",
+            False,
+        ),
+        (
+            "pulling",
+            deployment(ready=0),
+            [pending(waiting("ContainerCreating")), unscheduled("Unschedulable", "0/3")],
+            "pulling",
+            "Pulling",
+            "1 Pulling, 1 Unschedulable",
+            False,
+        ),
+        (
+            "image",
+            deployment(ready=0),
+            [pending(waiting("ImagePullBackOff", "not found"))],
+            "pulling",
+            "ImagePullFailed",
+            "not found",
+            True,
+        ),
+        ("loading", deployment(ready=0), [loading(), loading("m")], "loading", "Loading", "0 of 2", False),
+        (
+            "crash",
+            deployment(ready=0),
+            [crashing(ended(1, message="bad model"))],
+            "loading",
+            "Restarting",
+            "Restarted 3 times. Container main ended with exit code 1. It ended with an error. Its last words: bad model",
+            True,
+        ),
+        (
+            "oom",
+            deployment(ready=0),
+            [crashing(ended(137, "OOMKilled"))],
+            "loading",
+            "Restarting",
+            "16Gi",
+            True,
+        ),
+        ("late", deployment(ready=0, conditions=(STUCK,)), [loading()], "loading", "Loading", "0 of 2", True),
+        ("one down", deployment(ready=1), [ready(), loading()], "degraded", "Degraded", "1 of 2", False),
+        (
+            "one stuck",
+            deployment(ready=1),
+            [ready(), crashing(ended(1))],
+            "degraded",
+            "Degraded",
+            "1 Restarting",
+            True,
+        ),
+        (
+            "quota cut",
+            deployment(total=1, updated=1, ready=1, conditions=(REFUSED,)),
+            [ready()],
+            "degraded",
+            "Degraded",
+            QUOTA,
+            False,
+        ),
+        (
+            "shrinking",
+            deployment(desired=1),
+            [ready("a"), ready("b")],
+            "updating",
+            "Updating",
+            "2 of 1",
+            False,
+        ),
+        ("unseen", deployment(seen=False), [ready("a"), ready("b")], "updating", "Updating", "2 of 2", False),
+        (
+            "surge",
+            deployment(total=3, updated=1),
+            [ready("a"), ready("b"), loading()],
+            "updating",
+            "Updating",
+            "2 of 2",
+            False,
+        ),
+        (
+            "drained",
+            deployment(ready=1),
+            [ready(), disrupted("EvictionByEvictionAPI", "x", phase="Running", name="d", deleted=True)],
+            "degraded",
+            "Degraded",
+            "on their way",
+            False,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 10 else "",
+)
+def test_an_endpoint_is_told_by_its_replicas(name, given, pods, stage, reason, said, blocked):
+    seen = observe_endpoint(given, pods)
+    assert (seen.stage, seen.reason, seen.blocked) == (stage, reason, blocked)
+    assert said in seen.message
+    assert (seen.interruption, seen.final) == (False, False)
+    phase = {
+        "creating": Phase.ADMITTED,
+        "scheduling": Phase.ADMITTED,
+        "pulling": Phase.STARTING,
+        "loading": Phase.STARTING,
+    }
+    assert seen.reason in REASONS[phase.get(seen.stage, Phase.RUNNING)]
+
+
+def test_numbers_are_those_of_the_deployment():
+    seen = observe_endpoint(
+        deployment(desired=3, total=3, updated=3, ready=1), [ready(), loading(), loading("m")]
+    )
+    assert (seen.ready_replicas, seen.desired_replicas, seen.pods_alive) == (1, 3, 3)
+
+
+def test_a_deployment_that_is_gone_is_absent_and_its_pods_still_count():
+    seen = observe_endpoint(None, [ready()])
+    assert (seen.stage, seen.reason, seen.exists) == (Stage.ABSENT, Reason.DELETED_EXTERNALLY, False)
+    assert seen.pods_alive == 1
+
+
+def test_pods_that_ended_do_not_hold_gpus():
+    gone = pod("Failed", name="g", reason="Evicted", message="The node was low on resource: memory.")
+    seen = observe_endpoint(deployment(desired=1, total=1, updated=1, ready=1), [ready(), gone])
+    assert (seen.stage, seen.pods_alive, len(seen.pods)) == (Stage.READY, 1, 2)

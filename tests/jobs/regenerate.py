@@ -1,0 +1,23 @@
+"""Writes the golden files of the training run manifests anew: python -m tests.jobs.regenerate"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.podspec import ManifestSet
+from jobs.manifests import build_training_run
+from jobs.specs import TrainingRunSpec
+from tests.manifest_samples import RUN_BODIES, RUN_PLACEMENTS, write_golden
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+def built() -> dict[str, ManifestSet]:
+    return {
+        name: build_training_run(TrainingRunSpec.from_json(body), RUN_PLACEMENTS[name])
+        for name, body in RUN_BODIES.items()
+    }
+
+
+if __name__ == "__main__":
+    write_golden(FOLDER, built())

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+
+from controller import podspec
+from controller.podspec import owned_by
+from jobs.manifests import active_deadline_seconds, build_training_run
+from jobs.specs import TrainingRunSpec
+from tests.jobs.regenerate import FOLDER, built
+from tests.manifest_samples import LOST_NODE, RUN_PLACEMENTS, golden, placement
+from tests.manifest_strategies import run_bodies
+
+HOW = "differs; if that is meant: python -m tests.jobs.regenerate"
+
+
+@pytest.mark.parametrize("name", RUN_PLACEMENTS)
+def test_manifests_are_those_of_the_golden_file(name):
+    assert built()[name].all() == golden(FOLDER)[name], HOW
+
+
+def test_there_is_a_golden_file_for_each_sample_and_no_other():
+    assert set(golden(FOLDER)) == set(RUN_PLACEMENTS)
+
+
+def run(**body):
+    spec = TrainingRunSpec.from_json({"name": "a", "image": "b", **body})
+    return build_training_run(spec, placement("a", "training-run"))
+
+
+def pod_of(manifests):
+    return manifests.primary["spec"]["template"]["spec"]
+
+
+def test_one_attempt_is_one_pod_that_kubernetes_never_retries():
+    job = run().primary["spec"]
+    assert (job["backoffLimit"], job["completions"], job["parallelism"]) == (0, 1, 1)
+    assert job["podReplacementPolicy"] == "Failed"
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+    assert {"podFailurePolicy", "ttlSecondsAfterFinished", "suspend"}.isdisjoint(job)
+
+
+def test_the_deadline_of_the_job_is_behind_that_of_the_portal():
+    assert active_deadline_seconds(7200, 60) > 7200 + 60 + 1800
+    assert active_deadline_seconds(None, 60) is None
+    assert "activeDeadlineSeconds" not in run().primary["spec"]
+
+
+def test_a_user_string_stays_one_item():
+    words = ["sh", "-c", "a; b && $(c) `d` \"e\" 'f'\n- g: {}"]
+    container = pod_of(run(command=words, args=["--x=$Y"], env=[{"name": "A", "value": "yes: no"}]))[
+        "containers"
+    ][0]
+    assert container["command"] == words
+    assert container["args"] == ["--x=$Y"]
+    assert {"name": "A", "value": "yes: no"} in container["env"]
+
+
+def test_user_0_leaves_out_what_forbids_it_and_nothing_else():
+    pod = pod_of(run(run_as_user=0))
+    assert pod["securityContext"] == {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False}
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_a_pod_outlives_a_lost_node_by_a_minute_only():
+    assert [item["tolerationSeconds"] for item in pod_of(run())["tolerations"]] == [60, 60]
+    assert pod_of(run())["tolerations"] == LOST_NODE
+
+
+def test_gpus_need_a_resource_name():
+    with pytest.raises(ValueError, match="names no resource"):
+        run(flavor="a100-40gb", gpus_per_replica=1)
+
+
+def test_a_checkpoint_claim_that_is_mounted_around_it_is_not_mounted_again():
+    volumes = [{"claim": "ckpt", "path": "/mnt"}]
+    pod = pod_of(run(volumes=volumes, checkpoint={"path": "/mnt/a", "claim": "ckpt"}))
+    assert [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]] == ["/mnt"]
+    assert {"name": "PORTAL_CHECKPOINT_DIR", "value": "/mnt/a"} in pod["containers"][0]["env"]
+
+
+def test_labels_of_the_portal_win_over_the_users():
+    spec = TrainingRunSpec(name="a", image="b", labels={"mlportal.dev/team": "other", "x": "y"})
+    labels = podspec.all_labels(spec, placement("a", "training-run"))
+    assert (labels["mlportal.dev/team"], labels["x"]) == ("vision", "y")
+
+
+def test_a_dependant_is_owned_by_the_object_that_the_server_answered():
+    manifests = run(source={"files": {"a.py": "1"}})
+    answer = {**manifests.primary, "metadata": {**manifests.primary["metadata"], "uid": "u-1"}}
+    owned = owned_by(manifests.dependants[0], answer)
+    assert owned["metadata"]["ownerReferences"] == [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": manifests.primary["metadata"]["name"], "uid": "u-1"}
+    ]
+    assert "ownerReferences" not in manifests.dependants[0]["metadata"]
+
+
+@given(body=run_bodies)
+def test_manifests_are_plain_json_and_do_not_share_parts_with_the_spec(body):
+    spec = TrainingRunSpec.from_json(body)
+    first = build_training_run(spec, RUN_PLACEMENTS["everything_8_gpus"])
+    text = json.dumps(first.all(), sort_keys=True)
+    assert json.loads(text) == first.all()
+    for manifest in first.all():
+        manifest["metadata"]["labels"].clear()
+    second = build_training_run(spec, RUN_PLACEMENTS["everything_8_gpus"])
+    assert json.dumps(second.all(), sort_keys=True) == text

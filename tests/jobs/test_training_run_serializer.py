@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from foundation.http.problems import flatten
+from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
+from jobs.specs import TrainingRunSpec
+from tests.jobs.test_training_run_spec import LATER
+from tests.manifest_samples import RUN_BODIES
+from tests.manifest_strategies import broken, run_bodies
+
+MINIMAL = {"team": "vision", "name": "a", "image": "python:3.12"}
+MIB = 1024 * 1024
+
+
+def problems(**changes):
+    serializer = TrainingRunSerializer(data={**MINIMAL, **changes})
+    serializer.is_valid()
+    return [(problem.field, problem.code) for problem in flatten(serializer.errors)]
+
+
+@pytest.mark.parametrize("body", RUN_BODIES.values(), ids=RUN_BODIES)
+def test_the_samples_are_valid(body):
+    serializer = TrainingRunSerializer(data={"team": "vision", **body})
+    assert serializer.is_valid(), serializer.errors
+    assert serializer.to_spec() == TrainingRunSpec.from_json(body)
+
+
+@given(body=run_bodies)
+def test_valid_bodies_are_valid_also_after_being_stored(body):
+    serializer = TrainingRunSerializer(data=body)
+    assert serializer.is_valid(), serializer.errors
+    stored = serializer.to_spec().to_json()
+    again = TrainingRunSerializer(data={"team": "vision", **stored})
+    assert again.is_valid(), again.errors
+    assert again.to_spec().to_json() == stored
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300, deadline=None)
+@given(body=broken(run_bodies, TrainingRunSerializer().fields))
+def test_whatever_is_sent_is_answered_with_named_problems(body):
+    serializer = TrainingRunSerializer(data=body)
+    if serializer.is_valid():
+        serializer.to_spec()
+    else:
+        for problem in flatten(serializer.errors):
+            assert problem.code
+            assert problem.field.partition(".")[0] in serializer.fields
+
+
+@pytest.mark.parametrize("body", [None, [], "text", 7, [{}], {}])
+def test_what_is_no_object_is_refused(body):
+    assert not TrainingRunSerializer(data=body).is_valid()
+
+
+@pytest.mark.parametrize("path", LATER)
+def test_a_later_field_is_refused_by_name(path):
+    head, _, rest = path.partition(".")
+    value = LATER[path]
+    if head == "env":
+        value = [{"name": "A", rest.removeprefix("*."): value}]
+    elif rest:
+        value = {"files": {"a": ""}, rest: value}
+    assert problems(**{head: value}) == [(path.replace("*", "0"), "not_yet_supported")]
+
+
+DEEP = []
+for _ in range(900):
+    DEEP = [DEEP]
+
+REFUSED = [
+    ("name", "", "blank"),
+    ("name", "A", "invalid_name"),
+    ("name", "1a", "invalid_name"),
+    ("name", "a-", "invalid_name"),
+    ("name", "a\n", "invalid_name"),
+    ("name", "a" * 41, "max_length"),
+    ("name", 7, "invalid"),
+    ("name", None, "null"),
+    ("image", "a/UPPER", "invalid_image"),
+    ("image", "a b", "invalid_image"),
+    ("image", "a:b:c", "invalid_image"),
+    ("image", "a@sha256:12", "invalid_image"),
+    ("image", "a\n", "invalid_image"),
+    ("image", "a" * 256, "invalid_image"),
+    ("image", "a" * 600, "max_length"),
+    ("command", "python train.py", "not_a_list"),
+    ("command", ["a"] * 257, "max_length"),
+    ("command", ["", "a"], "blank"),
+    ("command", ["a" * 70_000, "b" * 70_000], "too_large"),
+    ("run_as_user", -1, "min_value"),
+    ("run_as_user", True, "invalid"),
+    ("run_as_user", "1000", "invalid"),
+    ("image_pull_secrets", "x", "not_a_list"),
+    ("capacity", "cheap", "invalid_choice"),
+    ("capacity", ["spot"], "invalid_choice"),
+    ("gpus_per_replica", 1025, "max_value"),
+    ("gpus_per_replica", -1, "min_value"),
+    ("gpus_per_replica", True, "invalid"),
+    ("gpus_per_replica", 1.0, "invalid"),
+    ("gpus_per_replica", 10**30, "max_value"),
+    ("cpu", "lots", "invalid_quantity"),
+    ("cpu", "0", "out_of_range"),
+    ("cpu", "-1", "out_of_range"),
+    ("cpu", "1u", "out_of_range"),
+    ("cpu", "5000", "out_of_range"),
+    ("cpu", 0.5, "invalid"),
+    ("cpu", True, "invalid"),
+    ("cpu", 10**5000, "out_of_range"),
+    ("cpu", "1" * 65, "invalid_quantity"),
+    ("cpu", {"request": "2", "limit": "1"}, "request_above_limit"),
+    ("cpu", {"request": "2", "max": "1"}, "unknown_field"),
+    ("cpu", {}, "required"),
+    ("memory", "512", "out_of_range"),
+    ("memory", "1Ei", "out_of_range"),
+    ("memory", {"request": None}, "required"),
+    ("shm", "3Gi", "shm_above_memory"),
+    ("ephemeral_storage", "0", "out_of_range"),
+    ("working_dir", "work", "invalid_path"),
+    ("working_dir", "/a/../b", "invalid_path"),
+    ("priority", "urgent", "invalid_choice"),
+    ("kind", "cronjob", "invalid_choice"),
+    ("replicas", 0, "min_value"),
+    ("time_limit_seconds", 59, "min_value"),
+    ("time_limit_seconds", 30 * 86400 + 1, "max_value"),
+    ("time_limit_seconds", 60.0, "invalid"),
+    ("max_retries", 21, "max_value"),
+    ("max_retries", -1, "min_value"),
+    ("labels", ["a"], "not_a_dict"),
+    ("labels", {"a": 1}, "invalid_value"),
+    ("labels", {"a": None}, "invalid_value"),
+    ("labels", {"-a": "b"}, "invalid_label"),
+    ("labels", {"a/b/c": "d"}, "invalid_label"),
+    ("labels", {"a": "b c"}, "invalid_label"),
+    ("labels", {"a": "b" * 64}, "invalid_label"),
+    ("labels", {"mlportal.dev/team": "other"}, "reserved_name"),
+    ("labels", {"app.kubernetes.io/managed-by": "me"}, "reserved_name"),
+    ("labels", {"kueue.x-k8s.io/queue-name": "q"}, "reserved_name"),
+    ("labels", {"job-name": "x"}, "reserved_name"),
+    ("labels", {f"l{n}": "" for n in range(33)}, "too_many"),
+    ("labels", {"\ud800": "a"}, "invalid_value"),
+    ("team", None, "null"),
+    ("flavor", "A100", "invalid_name"),
+    ("elastic", DEEP, "not_yet_supported"),
+    ("roels", [], "unknown_field"),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"), REFUSED, ids=[f"{case[0]}-{case[2]}" for case in REFUSED]
+)
+def test_a_wrong_value_is_refused_with_its_field_and_code(field, value, code):
+    assert problems(**{field: value}) == [(field, code)]
+
+
+NESTED = [
+    ({"env": [{"name": "PORTAL_URL", "value": "x"}]}, "env.0.name", "reserved_name"),
+    ({"env": [{"name": "1A", "value": "x"}]}, "env.0.name", "invalid_name"),
+    ({"env": [{"name": "A", "value": 1}]}, "env.0.value", "invalid"),
+    ({"env": [{"name": "A", "value": "a\0"}]}, "env.0.value", "null_characters_not_allowed"),
+    ({"env": [{"name": "A", "value": "\ud800"}]}, "env.0.value", "surrogate_characters_not_allowed"),
+    ({"env": [{"name": "A", "value": "é" * 20_000}]}, "env.0.value", "too_large"),
+    ({"env": [{"name": f"A{n}", "value": ""} for n in range(201)]}, "env", "max_length"),
+    ({"env": [{"name": f"A{n}", "value": "x" * 30_000} for n in range(20)]}, "env", "too_large"),
+    ({"command": ["a\0"]}, "command.0", "null_characters_not_allowed"),
+    ({"command": ["a", 7]}, "command.1", "invalid"),
+    ({"image_pull_secrets": ["A"]}, "image_pull_secrets.0", "invalid_name"),
+    ({"volumes": [{"claim": "c", "path": "/proc/x"}]}, "volumes.0.path", "reserved_path"),
+    ({"volumes": [{"claim": "c", "path": "/dev/fuse"}]}, "volumes.0.path", "reserved_path"),
+    ({"volumes": [{"claim": "c", "path": "/"}]}, "volumes.0.path", "invalid_path"),
+    ({"volumes": [{"claim": "c", "path": "/a:b"}]}, "volumes.0.path", "invalid_path"),
+    ({"volumes": [{"claim": "c", "path": "/a/"}]}, "volumes.0.path", "invalid_path"),
+    ({"volumes": [{"claim": "c", "path": "/a", "read_only": "yes"}]}, "volumes.0.read_only", "invalid"),
+    ({"volumes": [{"claim": "c", "path": "/a", "readonly": True}]}, "volumes.0.readonly", "unknown_field"),
+    (
+        {"volumes": [{"claim": "c", "path": "/a"}], "config_maps": [{"name": "m", "path": "/a"}]},
+        "config_maps.0.path",
+        "duplicate",
+    ),
+    (
+        {"volumes": [{"claim": "c", "path": "/workspace/out"}], "source": {"files": {"a": ""}}},
+        "volumes.0.path",
+        "inside_read_only",
+    ),
+    ({"source": {"files": {"a/b.py": ""}}}, "source.files", "invalid_file_name"),
+    ({"source": {"files": {"..a": ""}}}, "source.files", "invalid_file_name"),
+    ({"source": {"files": {"a.py": "x" * MIB}}}, "source.files", "too_large"),
+    ({"source": {"files": {"a.py": "\0"}}}, "source.files", "invalid_value"),
+    ({"source": {"files": {f"f{n}": "" for n in range(201)}}}, "source.files", "too_many"),
+    ({"source": {"files": {"a": ""}, "path": "w"}}, "source.path", "invalid_path"),
+    ({"checkpoint": {"path": "/ckpt"}}, "checkpoint.path", "not_persistent"),
+    (
+        {"checkpoint": {"path": "/d/c"}, "volumes": [{"claim": "c", "path": "/d", "read_only": True}]},
+        "checkpoint.path",
+        "inside_read_only",
+    ),
+    (
+        {"checkpoint": {"path": "/d", "claim": "x"}, "volumes": [{"claim": "c", "path": "/d"}]},
+        "checkpoint.path",
+        "duplicate",
+    ),
+    ({"checkpoint": {"claim": "c"}}, "checkpoint.path", "required"),
+    (
+        {"checkpoint": {"path": "/c", "claim": "c", "interval_seconds": 1}},
+        "checkpoint.interval_seconds",
+        "min_value",
+    ),
+    ({"gpus_per_replica": 2}, "flavor", "required"),
+    ({"args": ["x" * 70_000], "command": ["y" * 70_000]}, "args", "too_large"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"), NESTED, ids=[f"{case[1]}-{case[2]}" for case in NESTED]
+)
+def test_what_is_wrong_inside_a_field_is_named_by_its_path(changes, field, code):
+    assert problems(**changes) == [(field, code)]
+
+
+def test_a_name_given_twice_is_told_at_both_places():
+    twice = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    assert problems(env=twice) == [("env.0.name", "duplicate"), ("env.1.name", "duplicate")]
+
+
+def test_all_problems_are_told_at_once():
+    assert problems(name="A", cpu="x", env=[{"name": "1"}], nonsense=1) == [
+        ("name", "invalid_name"),
+        ("env.0.name", "invalid_name"),
+        ("cpu", "invalid_quantity"),
+        ("nonsense", "unknown_field"),
+    ]
+
+
+def test_whole_numbers_are_quantities_too():
+    serializer = TrainingRunSerializer(data={**MINIMAL, "cpu": 4})
+    assert serializer.is_valid(), serializer.errors
+    assert serializer.to_spec().cpu.limit == "4"
+
+
+def test_blanks_at_the_ends_of_values_are_kept():
+    serializer = TrainingRunSerializer(
+        data={**MINIMAL, "args": [" a "], "env": [{"name": "A", "value": " "}]}
+    )
+    assert serializer.is_valid(), serializer.errors
+    assert serializer.to_spec().args == (" a ",)
+    assert serializer.to_spec().env[0].value == " "
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "a",
+        "a/b/c:1",
+        "localhost:5000/a",
+        "A.example.com/a/b",
+        "[::1]:5000/a",
+        "a__b/c.d/e---f:Tag_1.2-3",
+        "x@sha256:" + "0" * 64,
+    ],
+)
+def test_image_references_of_every_form_are_taken(image):
+    assert problems(image=image) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"priority": "high"}, []),
+        ({"time_limit_seconds": 60}, []),
+        ({}, [("", "required")]),
+        ({"priority": None}, [("priority", "null")]),
+        ({"image": "x"}, [("image", "unknown_field")]),
+        ({"time_limit_seconds": 1}, [("time_limit_seconds", "min_value")]),
+    ],
+)
+def test_only_priority_and_time_limit_of_a_run_may_change(body, expected):
+    serializer = TrainingRunPatchSerializer(data=body)
+    serializer.is_valid()
+    assert [(problem.field, problem.code) for problem in flatten(serializer.errors)] == expected

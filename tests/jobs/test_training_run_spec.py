@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from foundation.errors import Invalid
+from jobs.specs import NOT_YET_SUPPORTED, CheckpointSpec, TrainingRunSpec
+from tests.manifest_samples import RUN_BODIES
+from tests.manifest_strategies import run_bodies
+
+MINIMAL = {"name": "a", "image": "b"}
+LATER = {
+    "template": "big",
+    "extra_resources": {"vpc.amazonaws.com/efa": 1},
+    "source.git": {"url": "https://example.com/x.git"},
+    "env.*.secret": "hf",
+    "env.*.key": "token",
+    "kind": "pytorchjob",
+    "capacity": "spot-first",
+    "replicas": 2,
+    "roles": [{"name": "PS"}],
+    "elastic": {"min_replicas": 2, "max_replicas": 4},
+    "topology": "same-node",
+    "gang": False,
+    "nproc_per_node": 8,
+    "slots_per_worker": 2,
+    "runtime_ref": "torch",
+    "retry": {"exit_codes": [33]},
+}
+
+
+def with_value(path: str, value: object) -> dict:
+    head, _, rest = path.partition(".")
+    if head == "env":
+        return {**MINIMAL, "env": [{"name": "A", "value": "", rest.removeprefix("*."): value}]}
+    return {**MINIMAL, head: {rest: value} if rest else value}
+
+
+@given(body=run_bodies)
+def test_a_spec_survives_being_stored(body):
+    spec = TrainingRunSpec.from_json(body)
+    assert TrainingRunSpec.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize("body", RUN_BODIES.values(), ids=RUN_BODIES)
+def test_what_is_stored_is_normal(body):
+    stored = TrainingRunSpec.from_json(body).to_json()
+    assert TrainingRunSpec.from_json(stored).to_json() == stored
+
+
+def test_every_later_field_has_a_case():
+    assert set(LATER) == set(NOT_YET_SUPPORTED)
+
+
+@pytest.mark.parametrize("path", LATER)
+def test_a_field_that_is_not_supported_yet_is_refused_by_name(path):
+    with pytest.raises(Invalid) as caught:
+        TrainingRunSpec.from_json(with_value(path, LATER[path]))
+    assert [(error.field, error.code) for error in caught.value.errors] == [
+        (path.replace("*", "0"), "not_yet_supported")
+    ]
+
+
+@pytest.mark.parametrize("path", LATER)
+@pytest.mark.parametrize("value", [None, "", [], {}, {"a": None, "b": []}])
+def test_an_empty_value_of_a_later_field_says_nothing(path, value):
+    if path in {"kind", "capacity", "replicas"}:
+        value = None
+    assert TrainingRunSpec.from_json(with_value(path, value)).name == "a"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("topology", "any"), ("gang", True), ("slots_per_worker", 1), ("replicas", 1), ("kind", "job")],
+)
+def test_the_default_of_a_later_field_says_nothing(field, value):
+    assert TrainingRunSpec.from_json({**MINIMAL, field: value}) == TrainingRunSpec.from_json(MINIMAL)
+
+
+def test_true_is_not_the_number_one():
+    with pytest.raises(Invalid):
+        TrainingRunSpec.from_json({**MINIMAL, "slots_per_worker": True})
+
+
+def test_a_flavor_without_a_number_asks_for_one_gpu():
+    assert TrainingRunSpec.from_json({**MINIMAL, "flavor": "t4"}).gpus_per_replica == 1
+    assert TrainingRunSpec.from_json({**MINIMAL, "flavor": "t4", "gpus_per_replica": 0}).gpus_per_replica == 0
+    assert TrainingRunSpec.from_json(MINIMAL).gpus_per_replica == 0
+
+
+def test_a_request_alone_is_also_the_limit():
+    spec = TrainingRunSpec.from_json({**MINIMAL, "cpu": {"request": "2"}, "memory": {"limit": "4Gi"}})
+    assert (spec.cpu.request, spec.cpu.limit) == ("2", "2")
+    assert spec.to_json()["memory"] == "4Gi"
+
+
+def test_code_is_started_where_it_lies_unless_another_folder_is_named():
+    source = {"files": {"a.py": ""}, "path": "/code"}
+    assert TrainingRunSpec.from_json({**MINIMAL, "source": source}).effective_working_dir == "/code"
+    named = TrainingRunSpec.from_json({**MINIMAL, "source": source, "working_dir": "/srv"})
+    assert named.effective_working_dir == "/srv"
+    assert TrainingRunSpec.from_json({**MINIMAL, "source": {"files": {}}}).source is None
+
+
+def test_a_checkpoint_lies_in_the_nearest_volume_around_it():
+    spec = TrainingRunSpec.from_json(
+        {
+            **MINIMAL,
+            "volumes": [{"claim": "a", "path": "/data"}, {"claim": "b", "path": "/data/b"}],
+            "checkpoint": {"path": "/data/b/c"},
+        }
+    )
+    assert spec.checkpoint.holder(spec.volumes).claim == "b"
+    assert CheckpointSpec("/data/b/c", claim="a").holder(spec.volumes) is None
+    assert CheckpointSpec("/database").holder(spec.volumes) is None

@@ -1,0 +1,42 @@
+"""Looking at /proc: which processes belong to a folder or carry a mark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+MARK = "PORTAL_TEST_MARK"
+
+
+def processes_of(folder: Path, mark: str) -> dict[int, str]:
+    """By id, the command lines of living processes that were started with the mark or work in the folder.
+
+    Servers that rename themselves overwrite their environment, hence the second way.
+    """
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes() or _inside(
+                entry, folder, command
+            ):
+                found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended while we looked
+    return {pid: command for pid, command in found.items() if command}
+
+
+def _inside(entry: Path, folder: Path, command: bytes) -> bool:
+    here = (entry / "cwd").readlink()
+    return here == folder or folder in here.parents or os.fsencode(folder) in command
+
+
+def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)

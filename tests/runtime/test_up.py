@@ -1,0 +1,152 @@
+"""`manage.py up` for real: the databases, the cluster and the five processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+import uuid
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from portal.runtime.folders import Folders
+
+from .processes import MARK, processes_of, until
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 90
+MINE = {name: text for name, text in os.environ.items() if not name.startswith("PORTAL_")}  # noqa: TID251
+
+
+class Up:
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self.folder, self.mark = folder, uuid.uuid4().hex
+        self.output = folder.with_name(f"{folder.name}-{self.mark}.out")
+        environment = {**MINE, MARK: self.mark, "PORTAL_DATA_DIR": str(folder), **variables}
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(ROOT / "manage.py"), "up"],
+                env=environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def until_started(self) -> str:
+        """Waits; returns the URL of the portal."""
+        until(
+            lambda: "the portal is at" in self.text or self.process.poll() is not None,
+            seconds=START_SECONDS,
+            what="up has started",
+        )
+        assert "the portal is at" in self.text, self.text
+        return re.search(r"the portal is at (http://\S+)", self.text)[1]
+
+    def left(self) -> dict[int, str]:
+        return processes_of(self.folder, self.mark)
+
+    def pids_of(self, command: str) -> list[int]:
+        """The processes with those words, the parent first."""
+        return sorted(pid for pid, line in self.left().items() if command in line)
+
+
+@pytest.fixture
+def up(tmp_path):
+    made: list[Up] = []
+
+    def start(folder: Path = tmp_path / "data", **variables: str) -> Up:
+        made.append(Up(folder, **variables))
+        return made[-1]
+
+    yield start
+    for each in made:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.wait()
+        until(lambda each=each: not each.left(), seconds=20, what="everything has ended")
+
+
+def fetch(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=20) as response:  # noqa: S310
+        return response.status
+
+
+def users(folder: Path) -> list[str]:
+    sockets = str(Folders(folder).postgres_sockets)
+    with psycopg.connect(host=sockets, user="portal", dbname="portal") as connection:
+        return [name for (name,) in connection.execute("SELECT username FROM teams_user")]
+
+
+def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again(up, tmp_path):
+    folder = tmp_path / "data"
+    first = up()
+    url = first.until_started()
+    assert "sign in as admin, once: " + url in first.text
+    assert "GPUs are pretended" in first.text
+    assert fetch(f"{url}/healthz") == 200
+    assert users(folder) == ["admin"]
+    assert "/sign-in/link/" not in "".join(path.read_text() for path in (folder / "logs").iterdir())
+
+    # One folder, one `up`.
+    refused = up()
+    assert refused.process.wait(timeout=30) == 2
+    assert f"the portal already runs in {folder} (process {first.process.pid})" in refused.text
+
+    # After a crash of the web process nobody is turned away: its socket stays open until the next one serves it.
+    crashed = first.pids_of("manage.py serve")
+    os.kill(crashed[0], signal.SIGKILL)
+    until(lambda: not {*crashed} & {*first.left()}, seconds=10, what="gunicorn and its worker are gone")
+    assert fetch(f"{url}/healthz") == 200
+    assert "web ended (signal SIGKILL), starting it again" in first.text
+
+    # The supervisor is killed: nobody is left to end its children, and still none remains.
+    assert len(first.left()) >= 10
+    first.process.kill()
+    first.process.wait()
+    until(lambda: not first.left(), seconds=20, what=f"no process is left of {first.left()}")
+
+    second = up()
+    second.until_started()
+    assert users(folder) == ["admin"]
+    assert "sign in as" not in second.text
+    second.process.send_signal(signal.SIGINT)
+    assert second.process.wait(timeout=60) == 0
+    assert second.text.rstrip().endswith("everything has ended")
+    assert second.left() == {}
+
+
+def test_taken_port_gives_way_to_the_next_one_unless_it_was_asked_for():
+    from portal.runtime import up as module
+    from portal.settings.env import Bind
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = Bind(host="127.0.0.1", port=taken.getsockname()[1])
+        with module._listener(bind, given=False) as listener:
+            assert listener.getsockname()[1] > bind.port
+        with pytest.raises(module.RefusedError, match=rf"port {bind.port} of 127\.0\.0\.1 is taken"):
+            module._listener(bind, given=True)
+
+
+def test_exposed_address_is_refused_while_the_cluster_is_embedded(up):
+    refused = up(PORTAL_BIND="0.0.0.0:0")
+    assert refused.process.wait(timeout=30) == 2
+    assert "PORTAL_BIND is 0.0.0.0:0, which other machines can reach" in refused.text
+
+
+def test_unknown_variable_is_one_sentence_and_no_trace(up):
+    refused = up(PORTAL_DATABASE="x")
+    assert refused.process.wait(timeout=30) == 1
+    assert refused.text == (
+        "manage.py: PORTAL_DATABASE is not a variable of the portal; the nearest one is PORTAL_DATABASE_URL\n"
+    )

@@ -1,0 +1,75 @@
+"""REST: `flavors/`, `cluster/nodes/`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+
+from foundation import clock
+from foundation.errors import NotFound
+from foundation.http import filters
+from foundation.http.idempotency import idempotent
+from teams.actors import actor_of
+from teams.models import ApiToken
+from teams.permissions import check_global_role
+from teams.rest import PortalView
+from workloads.catalogue import set_flavor
+from workloads.models import NodeRecord, ResourceFlavor
+from workloads.serializers import FlavorSerializer, FlavorWriteSerializer, NodeSerializer
+
+
+class FlavorListView(PortalView):
+    """What can be asked for."""
+
+    queryset = ResourceFlavor.objects.none()
+    serializer_class = FlavorSerializer
+    write_scope = ApiToken.Scope.MANAGE
+    filters = {"card": filters.text("card"), "enabled": filters.boolean("enabled")}
+    ordering_fields = ("name",)
+    ordering = "name"
+
+    @extend_schema(operation_id="flavors_list", tags=["catalogue"], responses=FlavorSerializer(many=True))
+    def get(self, request: Any) -> Response:
+        return self.page(ResourceFlavor.objects.all())
+
+    @extend_schema(
+        operation_id="flavors_set",
+        tags=["catalogue"],
+        request=FlavorWriteSerializer,
+        responses={200: FlavorSerializer},
+    )
+    @idempotent()
+    def post(self, request: Any) -> Response:
+        """Make the flavor of that name, or change it."""
+        check_global_role(request.user, "quota-manager")
+        values = self.read(FlavorWriteSerializer)
+        flavor, _ = set_flavor(**values, actor=actor_of(request), now=clock.now())
+        return Response(FlavorSerializer(flavor).data)
+
+
+class FlavorView(PortalView):
+    queryset = ResourceFlavor.objects.none()
+    serializer_class = FlavorSerializer
+
+    @extend_schema(operation_id="flavors_read", tags=["catalogue"], responses=FlavorSerializer)
+    def get(self, request: Any, name: str) -> Response:
+        flavor = ResourceFlavor.objects.filter(name=name).first()
+        if flavor is None:
+            raise NotFound("There is no such flavor.")
+        return Response(FlavorSerializer(flavor).data)
+
+
+class NodeListView(PortalView):
+    """The nodes of the cluster that exist now, and what they offer."""
+
+    queryset = NodeRecord.objects.none()
+    serializer_class = NodeSerializer
+    filters = {"name": filters.text("name"), "ready": filters.boolean("ready")}
+    ordering_fields = ("name",)
+    ordering = "name"
+
+    @extend_schema(operation_id="nodes_list", tags=["cluster"], responses=NodeSerializer(many=True))
+    def get(self, request: Any) -> Response:
+        return self.page(NodeRecord.objects.filter(gone_at__isnull=True))

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from foundation.errors import Conflict
+
+
+class InvalidTransition(Conflict):
+    code = "invalid_transition"
+
+
+class StaleWorkload(Conflict):
+    """The row moved on, or another worker holds its lock: drop the result and look again."""
+
+    code = "stale_workload"
+
+
+class NameTaken(Conflict):
+    code = "name_taken"

@@ -1,0 +1,409 @@
+"""What is there, and in which state: the kernel shared by runs and endpoints, and what was observed of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+from typing_extensions import override
+
+from foundation.ids import new_public_id, short_id
+from teams.models import Team, User
+from workloads.placement import FlavorFacts, NodeFacts, Sharing
+from workloads.states import FINAL, Desired, Phase, Priority, Reason
+
+
+def _choices(*values: str) -> list[tuple[str, str]]:
+    return [(value, value) for value in values]
+
+
+class CapacityType(models.TextChoices):
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+class ResourceFlavor(models.Model):
+    """What can be asked for: a GPU model, a MIG profile or a share, on the nodes its labels select."""
+
+    name = models.CharField(max_length=63, unique=True)
+    card = models.CharField(max_length=63, help_text="The physical card, which is what has a price.")
+    resource = models.CharField(max_length=63, default="nvidia.com/gpu")
+    fraction_numerator = models.PositiveIntegerField(default=1)
+    fraction_denominator = models.PositiveIntegerField(default=1)
+    memory_gib = models.PositiveIntegerField(default=0, help_text="GPU memory per unit.")
+    sharing = models.CharField(max_length=12, choices=_choices(*Sharing), default=Sharing.NONE.value)
+    node_selector = models.JSONField(default=dict, blank=True)
+    tolerations = models.JSONField(default=list, blank=True)
+    capacity = models.JSONField(default=dict)
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                name="flavor_fraction_of_one_card",
+                condition=Q(fraction_numerator__gte=1, fraction_numerator__lte=F("fraction_denominator")),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def gpu_fraction(self) -> Fraction:
+        """Exact share of one card that a unit is."""
+        return Fraction(self.fraction_numerator, self.fraction_denominator)
+
+    @property
+    def facts(self) -> FlavorFacts:
+        return FlavorFacts(
+            name=self.name,
+            resource=self.resource,
+            gpu_fraction=self.gpu_fraction,
+            sharing=Sharing(self.sharing),
+            node_selector=self.node_selector,
+            tolerations=self.tolerations,
+            capacity=self.capacity,
+        )
+
+
+class Workload(models.Model):
+    """The row is the queue: `next_reconcile_at` says when to look, `lock_token` who looks."""
+
+    public_id = models.UUIDField(default=new_public_id, unique=True, editable=False)
+    kind = models.CharField(max_length=32)
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="workloads")
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="workloads")
+    name = models.CharField(max_length=40)
+    priority = models.CharField(max_length=8, choices=_choices(*Priority), default=Priority.NORMAL.value)
+    flavor = models.ForeignKey(ResourceFlavor, null=True, on_delete=models.PROTECT, related_name="workloads")
+    capacity_type = models.CharField(
+        max_length=16, choices=CapacityType.choices, default=CapacityType.ON_DEMAND
+    )
+    units = models.PositiveIntegerField(help_text="Units of the flavor that are claimed, over all pods.")
+    time_limit_seconds = models.PositiveIntegerField(null=True)
+    max_retries = models.PositiveIntegerField(default=0)
+    labels = models.JSONField(default=dict)
+
+    phase = models.CharField(max_length=16, choices=_choices(*Phase), default=Phase.QUEUED.value)
+    reason = models.CharField(
+        max_length=40, choices=_choices(*Reason), default=Reason.PENDING_EVALUATION.value
+    )
+    message = models.TextField(default="", blank=True)
+    since = models.DateTimeField()
+    observed_at = models.DateTimeField(null=True)
+    desired = models.CharField(max_length=8, choices=_choices(*Desired), default=Desired.RUN.value)
+    stopping_to = models.CharField(max_length=16, choices=_choices(*Phase), default="", blank=True)
+    generation = models.PositiveIntegerField(default=1)
+    observed_generation = models.PositiveIntegerField(default=0)
+    attempt_number = models.PositiveIntegerField(default=0)
+    retries_used = models.PositiveIntegerField(default=0)
+    interruptions = models.PositiveIntegerField(default=0)
+    used_seconds = models.PositiveIntegerField(
+        default=0, help_text="Seconds of Starting and Running over the attempts that have ended."
+    )
+
+    created_at = models.DateTimeField()
+    queued_at = models.DateTimeField()
+    admitted_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    next_reconcile_at = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0, help_text="Reconciles that failed in a row.")
+    lock_token = models.UUIDField(null=True)
+    lock_expires_at = models.DateTimeField(null=True)
+    simulated = models.BooleanField(default=False)
+
+    FINAL_PHASES: ClassVar[list[str]] = sorted(FINAL)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team", "kind", "name"],
+                condition=~Q(phase__in=sorted(FINAL)),
+                name="workload_name_unique_while_live",
+            ),
+            models.CheckConstraint(
+                name="workload_lock_paired",
+                condition=Q(lock_token__isnull=True, lock_expires_at__isnull=True)
+                | Q(lock_token__isnull=False, lock_expires_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="workload_final_has_end",
+                condition=~Q(phase__in=sorted(FINAL)) | Q(finished_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="workload_units_need_flavor", condition=Q(units=0) | Q(flavor__isnull=False)
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_reconcile_at"],
+                condition=Q(next_reconcile_at__isnull=False),
+                name="workload_due",
+            ),
+            models.Index(
+                fields=["flavor", "capacity_type", "team", "queued_at"],
+                condition=Q(phase=Phase.QUEUED.value),
+                name="workload_queue",
+            ),
+            models.Index(fields=["kind", "-created_at", "-id"], name="workload_kind_newest"),
+            models.Index(fields=["team", "kind", "-created_at", "-id"], name="workload_team_newest"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    @property
+    def short_id(self) -> str:
+        return short_id(self.public_id)
+
+    @property
+    def is_final(self) -> bool:
+        return Phase(self.phase) in FINAL
+
+
+class Attempt(models.Model):
+    """One try of a workload: one object in the cluster, with no retries of its own."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    object_name = models.CharField(max_length=63)
+    object_uid = models.CharField(max_length=64, default="", blank=True)
+    phase = models.CharField(max_length=16, choices=_choices(*Phase), default=Phase.ADMITTED.value)
+    reason = models.CharField(max_length=40, default="", blank=True)
+    message = models.TextField(default="", blank=True)
+    exit_code = models.IntegerField(null=True)
+    run_token_digest = models.CharField(max_length=64, default="", blank=True)
+    resumed_from = models.TextField(default="", blank=True)
+    lost_seconds = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["workload_id", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "number"], name="attempt_number_unique"),
+            models.UniqueConstraint(
+                fields=["workload"], condition=Q(ended_at__isnull=True), name="attempt_one_open"
+            ),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.workload_id}"
+
+
+class WorkloadEvent(models.Model):
+    """One row for every move of a phase or change of its reason, with who caused it."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="events")
+    at = models.DateTimeField()
+    from_phase = models.CharField(max_length=16, default="", blank=True)
+    to_phase = models.CharField(max_length=16)
+    reason = models.CharField(max_length=40)
+    message = models.TextField(default="", blank=True)
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=200, default="", blank=True)
+    attempt = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["workload", "-id"], name="event_of_workload")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.from_phase} → {self.to_phase} ({self.reason})"
+
+
+class PodRecord(models.Model):
+    """A pod as the API server described it; its times are what money is made of."""
+
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
+    attempt = models.PositiveIntegerField()
+    resource_version = models.CharField(max_length=32)
+    phase = models.CharField(max_length=16, default="", blank=True)
+    ready = models.BooleanField(default=False)
+    restarts = models.PositiveIntegerField(default=0)
+    reason = models.CharField(max_length=63, default="", blank=True)
+    message = models.TextField(default="", blank=True)
+    node_name = models.CharField(max_length=253, default="", blank=True)
+    units = models.PositiveIntegerField(default=0)
+    exit_code = models.IntegerField(null=True)
+    created_at = models.DateTimeField()
+    scheduled_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    deletion_at = models.DateTimeField(null=True)
+    gone_at = models.DateTimeField(null=True, help_text="First time that it was observed to be absent.")
+
+    class Meta:
+        ordering = ["created_at", "id"]
+        indexes = [models.Index(fields=["workload", "attempt"], name="pod_of_attempt")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it stopped holding its GPUs, by the API's own times (docs/explanation/money.md)."""
+        if self.finished_at is not None:
+            return self.finished_at
+        if self.gone_at is None:
+            return None
+        return min(self.deletion_at, self.gone_at) if self.deletion_at else self.gone_at
+
+
+class ObjectRecord(models.Model):
+    """An object that the portal made, with the identity that proves it is the portal's."""
+
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    api_version = models.CharField(max_length=63)
+    kind = models.CharField(max_length=63)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="object_records")
+    attempt = models.PositiveIntegerField()
+    resource_version = models.CharField(max_length=32)
+    created_at = models.DateTimeField()
+    gone_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["workload", "kind"], name="object_of_workload")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class NodeRecord(models.Model):
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    name = models.CharField(max_length=253)
+    resource_version = models.CharField(max_length=32)
+    labels = models.JSONField(default=dict)
+    taints = models.JSONField(default=list)
+    allocatable = models.JSONField(default=dict, help_text="Whole units of extended resources.")
+    ready = models.BooleanField(default=False)
+    unschedulable = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+    gone_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["name"]
+        indexes = [models.Index(fields=["name"], name="node_name")]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def facts(self) -> NodeFacts:
+        allocatable: dict[str, Any] = self.allocatable
+        return NodeFacts(
+            name=self.name,
+            labels=self.labels,
+            allocatable={key: int(value) for key, value in allocatable.items()},
+            ready=self.ready,
+            unschedulable=self.unschedulable,
+        )
+
+
+class LogChunk(models.Model):
+    """Index row of at most 256 KiB of a pod's log in the log store, kept after the pod is gone."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="log_chunks")
+    attempt = models.PositiveIntegerField()
+    pod_uid = models.CharField(max_length=64)
+    pod_name = models.CharField(max_length=253)
+    container = models.CharField(max_length=63, default="", blank=True)
+    sequence = models.PositiveIntegerField()
+    storage_key = models.CharField(max_length=255)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    lines = models.PositiveIntegerField()
+    size_bytes = models.PositiveIntegerField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["pod_uid", "container", "sequence"], name="log_chunk_in_order")
+        ]
+        indexes = [
+            models.Index(fields=["workload", "attempt", "first_at"], name="log_of_attempt"),
+            models.Index(fields=["expires_at"], name="log_expiry"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.storage_key
+
+
+class WatchCursor(models.Model):
+    """Where a watch stands: resume point, and how old what the portal knows is."""
+
+    cluster = models.CharField(max_length=63, default="default")
+    kind = models.CharField(max_length=63)
+    resource_version = models.CharField(max_length=32, default="", blank=True)
+    listed_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "kind"], name="watch_cursor_unique")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} @ {self.resource_version}"
+
+
+class Checkpoint(models.Model):
+    """A resume point that a run reported with its own token; the latest one starts the next attempt."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="checkpoints")
+    attempt = models.PositiveIntegerField()
+    step = models.BigIntegerField()
+    path = models.TextField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "attempt", "step"], name="checkpoint_step_once")
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"step {self.step} at {self.path}"
+
+
+class ProgressReport(models.Model):
+    """What a run last said of itself; one row an attempt."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="progress_reports")
+    attempt = models.PositiveIntegerField()
+    progress_percentage = models.FloatField(null=True)
+    estimated_remaining_seconds = models.PositiveIntegerField(null=True)
+    metrics = models.JSONField(default=dict)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-attempt"]
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "attempt"], name="progress_once_an_attempt")
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.progress_percentage} %"

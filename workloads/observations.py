@@ -1,0 +1,184 @@
+"""Rows of what the API server showed: written by the watcher and by reconciles, from raw JSON.
+
+Facts that decide money (times, exit codes) are written once and never erased by a later, older or
+poorer description of the same pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from cluster import labels as label_names
+from workloads.models import NodeRecord, ObjectRecord, PodRecord, Workload
+
+GPU_PREFIXES = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An RFC 3339 time of the Kubernetes API as an aware datetime."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def created_at(metadata: Mapping[str, Any]) -> datetime:
+    """When the API server made the object."""
+    return datetime.fromisoformat(metadata["creationTimestamp"])
+
+
+def workload_of(manifest: Mapping[str, Any]) -> Workload | None:
+    """The workload whose id the object's labels carry; None for objects that are not the portal's."""
+    labels = manifest.get("metadata", {}).get("labels") or {}
+    if labels.get(label_names.MANAGED_BY) != label_names.MANAGER:
+        return None
+    public_id = labels.get(label_names.WORKLOAD_ID, "")
+    try:
+        return Workload.objects.select_related("flavor").filter(public_id=public_id).first()
+    except ValueError:
+        return None
+
+
+def record_pod(
+    manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False
+) -> PodRecord:
+    """The row of this pod, brought up to date; `gone` says that the API server no longer has it."""
+    metadata = manifest["metadata"]
+    with transaction.atomic():
+        known = PodRecord.objects.select_for_update(no_key=True).filter(uid=metadata["uid"]).first()
+        record = known or PodRecord(uid=metadata["uid"], workload=workload)
+        for field, value in _pod_facts(manifest, workload).items():
+            setattr(record, field, value)
+        times = _pod_times(manifest)
+        for field, value in times.items():
+            if getattr(record, field) is None:
+                setattr(record, field, value)
+        if gone and record.gone_at is None:
+            record.gone_at = now
+        record.save()
+    return record
+
+
+def mark_pods_gone(*, workload: Workload, present_uids: set[str], now: datetime) -> list[PodRecord]:
+    """Rows of pods that a complete list no longer shows; call only with a list that is known to be whole."""
+    with transaction.atomic():
+        missing = list(
+            PodRecord.objects.select_for_update(no_key=True)
+            .filter(workload=workload, gone_at__isnull=True)
+            .exclude(uid__in=present_uids)
+        )
+        for record in missing:
+            record.gone_at = now
+            record.ready = False
+            record.save(update_fields=["gone_at", "ready"])
+    return missing
+
+
+def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any]:
+    metadata, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
+    resource = workload.flavor.resource if workload.flavor else ""
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
+    containers = status.get("containerStatuses") or []
+    ended = [item["state"]["terminated"] for item in containers if item.get("state", {}).get("terminated")]
+    worst = max(ended, key=lambda state: state.get("exitCode", 0), default=None)
+    return {
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "attempt": int((metadata.get("labels") or {}).get(label_names.ATTEMPT, 0)),
+        "resource_version": metadata["resourceVersion"],
+        "created_at": created_at(metadata),
+        "phase": status.get("phase", ""),
+        "ready": conditions.get("Ready", {}).get("status") == "True",
+        "restarts": sum(item.get("restartCount", 0) for item in containers),
+        "reason": status.get("reason") or (worst or {}).get("reason", ""),
+        "message": status.get("message") or conditions.get("PodScheduled", {}).get("message", ""),
+        "node_name": spec.get("nodeName", ""),
+        "units": sum(
+            int(container.get("resources", {}).get("limits", {}).get(resource, 0))
+            for container in spec.get("containers", [])
+        ),
+        "exit_code": worst.get("exitCode") if worst else None,
+    }
+
+
+def _pod_times(manifest: Mapping[str, Any]) -> dict[str, datetime | None]:
+    metadata, status = manifest["metadata"], manifest.get("status", {})
+    containers = status.get("containerStatuses") or []
+    scheduled = [
+        parse_time(condition.get("lastTransitionTime"))
+        for condition in status.get("conditions") or []
+        if condition["type"] == "PodScheduled" and condition["status"] == "True"
+    ]
+    started, ended = [], []
+    for item in containers:
+        state = item.get("state", {})
+        started.append(parse_time((state.get("running") or state.get("terminated") or {}).get("startedAt")))
+        ended.append(parse_time((state.get("terminated") or {}).get("finishedAt")))
+    finished = status.get("phase") in {"Succeeded", "Failed"}
+    known_ends = [time for time in ended if time is not None]
+    return {
+        "scheduled_at": scheduled[0] if scheduled else None,
+        "started_at": min((time for time in started if time is not None), default=None),
+        "finished_at": (max(known_ends) if known_ends else _last_change(status)) if finished else None,
+        "deletion_at": parse_time(metadata.get("deletionTimestamp")),
+    }
+
+
+def _last_change(status: Mapping[str, Any]) -> datetime | None:
+    """When a pod ended whose containers left no end, such as an evicted one: its conditions changed last then."""
+    changes = [
+        parse_time(condition.get("lastTransitionTime")) for condition in status.get("conditions") or []
+    ]
+    return max((change for change in changes if change is not None), default=None)
+
+
+def record_object(
+    manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False
+) -> ObjectRecord:
+    """The row of an object that the portal made."""
+    metadata = manifest["metadata"]
+    record, _ = ObjectRecord.objects.update_or_create(
+        uid=metadata["uid"],
+        defaults={
+            "api_version": manifest["apiVersion"],
+            "kind": manifest["kind"],
+            "namespace": metadata.get("namespace", ""),
+            "name": metadata["name"],
+            "workload": workload,
+            "attempt": int((metadata.get("labels") or {}).get(label_names.ATTEMPT, 0)),
+            "resource_version": metadata["resourceVersion"],
+            "created_at": created_at(metadata),
+        }
+        | ({"gone_at": now} if gone else {}),
+    )
+    return record
+
+
+def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> NodeRecord:
+    """The row of a node, with whole units of the extended resources it offers."""
+    metadata, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions") or []
+    )
+    allocatable = {
+        name: int(value)
+        for name, value in (status.get("allocatable") or {}).items()
+        if name.startswith(GPU_PREFIXES)
+    }
+    record, _ = NodeRecord.objects.update_or_create(
+        uid=metadata["uid"],
+        defaults={
+            "name": metadata["name"],
+            "resource_version": metadata["resourceVersion"],
+            "labels": metadata.get("labels") or {},
+            "taints": spec.get("taints") or [],
+            "allocatable": allocatable,
+            "ready": ready,
+            "unschedulable": bool(spec.get("unschedulable")),
+            "created_at": created_at(metadata),
+            "gone_at": now if gone else None,
+        },
+    )
+    return record

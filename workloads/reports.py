@@ -1,0 +1,38 @@
+"""What a run's own pods report with their run token: checkpoints and progress."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from workloads.models import Attempt, Checkpoint, ProgressReport
+
+
+def report_checkpoint(*, attempt: Attempt, step: int, path: str, now: datetime) -> Checkpoint:
+    """Keep a resume point; the same step again keeps the newer path."""
+    checkpoint, _ = Checkpoint.objects.update_or_create(
+        workload_id=attempt.workload_id, attempt=attempt.number, step=step, defaults={"path": path, "at": now}
+    )
+    return checkpoint
+
+
+def report_progress(
+    *,
+    attempt: Attempt,
+    progress_percentage: float | None,
+    estimated_remaining_seconds: int | None,
+    metrics: dict[str, Any],
+    now: datetime,
+) -> ProgressReport:
+    """Keep the latest report of the attempt."""
+    report, _ = ProgressReport.objects.update_or_create(
+        workload_id=attempt.workload_id,
+        attempt=attempt.number,
+        defaults={
+            "progress_percentage": progress_percentage,
+            "estimated_remaining_seconds": estimated_remaining_seconds,
+            "metrics": metrics,
+            "at": now,
+        },
+    )
+    return report

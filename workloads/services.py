@@ -1,0 +1,253 @@
+"""The only writers of a workload's state. Every move of a phase is one event row, in the same transaction."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F, Q
+
+from teams.models import Team, User
+from workloads.errors import InvalidTransition, NameTaken, StaleWorkload
+from workloads.models import Attempt, ResourceFlavor, Workload, WorkloadEvent
+from workloads.states import FINAL, REASONS, Desired, Phase, Priority, Reason, can_move
+
+logger = logging.getLogger(__name__)
+
+LOCK_SECONDS = 60
+BACKOFF_SECONDS_MAX = 300
+NOTIFY_CHANNEL = "portal_events"
+
+
+def create_workload(
+    *,
+    kind: str,
+    team: Team,
+    owner: User,
+    name: str,
+    priority: Priority,
+    flavor: ResourceFlavor | None,
+    capacity_type: str,
+    units: int,
+    time_limit_seconds: int | None,
+    max_retries: int,
+    labels: dict[str, str],
+    actor: str,
+    simulated: bool,
+    now: datetime,
+) -> Workload:
+    """A queued workload, due at once; NameTaken while a live one of the same team and kind has the name.
+
+    Runs in the caller's transaction, so that the row of the run or endpoint lands with it or not at all.
+    """
+    try:
+        with transaction.atomic():
+            workload = Workload.objects.create(
+                kind=kind,
+                team=team,
+                owner=owner,
+                name=name,
+                priority=priority.value,
+                flavor=flavor,
+                capacity_type=capacity_type,
+                units=units,
+                time_limit_seconds=time_limit_seconds,
+                max_retries=max_retries,
+                labels=labels,
+                since=now,
+                created_at=now,
+                queued_at=now,
+                next_reconcile_at=now,
+                simulated=simulated,
+            )
+    except IntegrityError as error:
+        if "workload_name_unique_while_live" not in str(error):
+            raise
+        raise NameTaken.of_field(
+            "name", f"{team.slug} already has a live {kind} named {name}.", code="name_taken"
+        ) from error
+    _record_event(workload, from_phase="", actor=actor, source="", now=now)
+    return workload
+
+
+def transition(
+    workload: Workload,
+    *,
+    to: Phase,
+    reason: Reason,
+    message: str,
+    actor: str,
+    now: datetime,
+    source: str = "",
+    stopping_to: Phase | None = None,
+) -> bool:
+    """Move the phase, or refresh its reason and message; True when anything people see has changed.
+
+    Updates only if the row still has the phase that `workload` was read with, else raises StaleWorkload.
+    """
+    old = Phase(workload.phase)
+    if not can_move(old, to):
+        raise InvalidTransition(f"A workload that is {old} cannot become {to}.")
+    if reason not in REASONS[to]:
+        raise InvalidTransition(f"{reason} is no reason to be {to}.")
+    if (old, workload.reason, workload.message) == (to, reason, message):
+        return False
+    changes: dict[str, object] = {"phase": to.value, "reason": reason.value, "message": message}
+    if (old, workload.reason) != (to, reason):
+        changes["since"] = now
+    changes |= _milestones(workload, to, now)
+    if to is Phase.STOPPING:
+        changes["stopping_to"] = (stopping_to or Phase(workload.stopping_to)).value
+    elif workload.stopping_to:
+        changes["stopping_to"] = ""
+    if Workload.objects.filter(pk=workload.pk, phase=old.value).update(**changes) != 1:
+        raise StaleWorkload(f"Workload {workload.public_id} is no longer {old}.")
+    event_needed = (old, workload.reason) != (to, reason)
+    for field, value in changes.items():
+        setattr(workload, field, value)
+    if event_needed:
+        _record_event(workload, from_phase=old.value, actor=actor, source=source, now=now)
+    else:
+        notify(workload)
+    return True
+
+
+def _milestones(workload: Workload, to: Phase, now: datetime) -> dict[str, object]:
+    if to is Phase.ADMITTED and workload.admitted_at is None:
+        return {"admitted_at": now}
+    if to is Phase.RUNNING and workload.started_at is None:
+        return {"started_at": now}
+    if to in FINAL:
+        return {"finished_at": now}
+    if to is Phase.QUEUED:
+        return {"admitted_at": None}
+    return {}
+
+
+def _record_event(workload: Workload, *, from_phase: str, actor: str, source: str, now: datetime) -> None:
+    WorkloadEvent.objects.create(
+        workload=workload,
+        at=now,
+        from_phase=from_phase,
+        to_phase=workload.phase,
+        reason=workload.reason,
+        message=workload.message,
+        actor=actor,
+        source=source,
+        attempt=workload.attempt_number,
+    )
+    logger.info("workload.moved", extra={"workload_id": str(workload.public_id), "phase": workload.phase})
+    notify(workload)
+
+
+def notify(workload: Workload) -> None:
+    """Tell live listeners after commit; PostgreSQL drops the message if the transaction rolls back."""
+    payload = {
+        "workload": str(workload.public_id),
+        "kind": workload.kind,
+        "team": workload.team.slug,
+        "phase": workload.phase,
+        "reason": workload.reason,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [NOTIFY_CHANNEL, json.dumps(payload)])
+
+
+def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:
+    """What people want from now on; the reconciler does the rest. A final workload takes no more wishes."""
+    changed = Workload.objects.filter(pk=workload.pk).exclude(phase__in=Workload.FINAL_PHASES)
+    changed = changed.exclude(desired=Desired.CANCEL.value)
+    if not changed.update(desired=desired.value, generation=F("generation") + 1, next_reconcile_at=now):
+        raise InvalidTransition(f"{workload.name} is already {workload.phase} or being cancelled.")
+    workload.desired = desired.value
+
+
+def change_generation(workload: Workload, *, now: datetime) -> None:
+    """What people want has changed in its details: the reconciler applies the objects anew."""
+    Workload.objects.filter(pk=workload.pk).update(generation=F("generation") + 1, next_reconcile_at=now)
+
+
+def wake(*, workload_ids: list[int], now: datetime) -> None:
+    """Make rows due. Final ones stay asleep."""
+    rows = Workload.objects.filter(pk__in=workload_ids).exclude(phase__in=Workload.FINAL_PHASES)
+    rows.filter(Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__gt=now)).update(
+        next_reconcile_at=now
+    )
+
+
+def lock(*, public_id: UUID, now: datetime) -> Workload | None:
+    """The workload with a fresh lock token, or None if it is gone, not due or somebody else looks at it.
+
+    Its next look is set to the end of the lock: if the holder dies the row is due again then, and a wake-up that
+    comes meanwhile shows as an earlier time, so that `unlock` does not lose it.
+    """
+    token = uuid4()
+    expires = now + timedelta(seconds=LOCK_SECONDS)
+    free = Q(lock_token__isnull=True) | Q(lock_expires_at__lte=now)
+    changed = Workload.objects.filter(free, public_id=public_id, next_reconcile_at__lte=now).update(
+        lock_token=token, lock_expires_at=expires, next_reconcile_at=expires
+    )
+    if not changed:
+        return None
+    return Workload.objects.select_related("team", "owner", "flavor").filter(lock_token=token).first()
+
+
+def hold(workload: Workload) -> None:
+    """Row-lock the workload for the record step; StaleWorkload if its lock was taken over meanwhile."""
+    fresh = Workload.objects.select_for_update(no_key=True).filter(
+        pk=workload.pk, lock_token=workload.lock_token
+    )
+    if not fresh.exists():
+        raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
+
+
+def unlock(workload: Workload, *, next_at: datetime | None, failed: bool) -> bool:
+    """Give the row back, due again at `next_at`; True if a wake-up came meanwhile and it is due now."""
+    rows = Workload.objects.filter(pk=workload.pk, lock_token=workload.lock_token)
+    failures = F("failures") + 1 if failed else 0
+    freed = {"lock_token": None, "lock_expires_at": None, "failures": failures}
+    if rows.filter(next_reconcile_at=F("lock_expires_at")).update(**freed, next_reconcile_at=next_at):
+        return False
+    return bool(rows.update(**freed))
+
+
+def backoff_seconds(failures: int) -> int:
+    """2, 4, 8 … 300 seconds."""
+    return int(min(BACKOFF_SECONDS_MAX, 2 ** min(failures + 1, 9)))
+
+
+def start_attempt(workload: Workload, *, object_name: str, token_digest: str, now: datetime) -> Attempt:
+    """Open the next attempt. A workload has at most one open attempt (a constraint keeps it so)."""
+    number = workload.attempt_number + 1
+    attempt = Attempt.objects.create(
+        workload=workload,
+        number=number,
+        object_name=object_name,
+        run_token_digest=token_digest,
+        created_at=now,
+    )
+    Workload.objects.filter(pk=workload.pk).update(attempt_number=number)
+    workload.attempt_number = number
+    return attempt
+
+
+def end_attempt(
+    attempt: Attempt,
+    *,
+    phase: Phase,
+    reason: str,
+    message: str,
+    exit_code: int | None,
+    ended_at: datetime,
+) -> None:
+    """Close the attempt and add its seconds to the workload's use of its time limit."""
+    attempt.phase, attempt.reason, attempt.message = phase.value, reason, message
+    attempt.exit_code, attempt.ended_at = exit_code, ended_at
+    attempt.run_token_digest = ""
+    attempt.save()
+    if attempt.started_at is not None:
+        seconds = max(0, round((ended_at - attempt.started_at).total_seconds()))
+        Workload.objects.filter(pk=attempt.workload_id).update(used_seconds=F("used_seconds") + seconds)
