@@ -76,5 +76,3 @@ clean: ## Remove what was generated: .venv, .data, caches
 lock: $(STAMP) ## Pin all packages anew from pyproject.toml
 	@$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -o requirements.lock
-	$(VENV)/bin/uv pip compile pyproject.toml --constraints requirements.lock --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header -o deploy/requirements.lock

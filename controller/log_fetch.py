@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cluster.client import ClusterClient
-from cluster.errors import ClusterRejected, ObjectNotFound
+from cluster.errors import ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.kinds import POD, ObjectRef
 from cluster.pod_logs import PodLog
 from controller import log_store
@@ -20,6 +20,10 @@ from workloads.models import PodRecord
 logger = logging.getLogger(__name__)
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class LogUnavailable(ClusterUnavailable):
+    """The API server knows the pod, but its node does not hand out the log: it is lost, or slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +47,8 @@ class _Container:
 def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime, keep: timedelta) -> Fetched:
     """Store what this pod's containers have written and the store does not have.
 
-    A pod that is not there (or whose name is another's by now) has ended. Raises ClusterUnavailable; what was stored
-    until then stays.
+    A pod that is not there (or whose name is another's by now) has ended. Raises ClusterUnavailable (LogUnavailable if
+    only the pod's node does not answer); what was stored until then stays.
     """
     try:
         found = client.get(ObjectRef(POD.api_version, POD.kind, pod.namespace, pod.name))
@@ -89,6 +93,8 @@ def _fetch_container(
         try:
             for lines in _groups(pieces, final=final):
                 stored += log.append(lines, now=now, keep=keep)
+        except ClusterUnavailable as error:
+            raise LogUnavailable(f"{pod}/{container.name}: {error}", retry_after=error.retry_after) from error
         except (ObjectNotFound, ClusterRejected) as refusal:
             # Gone between the two requests, or its runtime keeps no log of it.
             logger.info(

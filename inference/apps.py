@@ -11,6 +11,9 @@ class InferenceConfig(AppConfig):
     @override
     def ready(self) -> None:
         from controller.adapters import register
-        from inference.adapter import EndpointAdapter
+        from controller.routes import register_route_source
+        from inference.adapter import KIND, EndpointAdapter
+        from inference.queries import route_to
 
         register(EndpointAdapter())
+        register_route_source(KIND, route_to)

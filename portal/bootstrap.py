@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing_extensions import override
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +10,7 @@ from typing import Any
 import yaml
 from django.db import transaction
 from rest_framework import serializers
+from typing_extensions import override
 
 from costs.serializers import PriceWriteSerializer
 from costs.services import set_price

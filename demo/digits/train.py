@@ -46,15 +46,24 @@ def main() -> int:
         loss = log_loss(test_y, model.predict_proba(test_x), labels=CLASSES)
         accuracy = float(model.score(test_x, test_y))
         seconds = time.perf_counter() - started
-        print(f"epoch {epoch + 1}/{epochs} loss {loss:.4f} accuracy {accuracy:.4f} ({seconds:.2f} s)", flush=True)
+        print(
+            f"epoch {epoch + 1}/{epochs} loss {loss:.4f} accuracy {accuracy:.4f} ({seconds:.2f} s)",
+            flush=True,
+        )
         path = save(checkpoints / f"epoch-{epoch + 1:03}.pickle", (model, epoch + 1))
         report("checkpoints", {"step": epoch + 1, "path": str(path)})
         report(
             "progress",
-            {"progress_percentage": 100 * (epoch + 1) / epochs, "metrics": {"loss": loss, "accuracy": accuracy}},
+            {
+                "progress_percentage": 100 * (epoch + 1) / epochs,
+                "metrics": {"loss": loss, "accuracy": accuracy},
+            },
         )
     save(model_dir / "digits.pickle", model)
-    print(f"saved {model_dir / 'digits.pickle'}; held-out accuracy {model.score(test_x, test_y):.4f}", flush=True)
+    print(
+        f"saved {model_dir / 'digits.pickle'}; held-out accuracy {model.score(test_x, test_y):.4f}",
+        flush=True,
+    )
     return 0
 
 
@@ -81,7 +90,10 @@ def save(path: Path, value: object) -> Path:
 def report(what: str, body: dict[str, object]) -> None:
     """Tell the portal, with the run's own token. Training goes on if the portal is away."""
     url = f"{os.environ['PORTAL_URL']}/api/v1/training-runs/{os.environ['PORTAL_RUN_ID']}/{what}/"
-    headers = {"Authorization": f"Bearer {os.environ['PORTAL_RUN_TOKEN']}", "Content-Type": "application/json"}
+    headers = {
+        "Authorization": f"Bearer {os.environ['PORTAL_RUN_TOKEN']}",
+        "Content-Type": "application/json",
+    }
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310 (the portal's own address)
     try:
         urllib.request.urlopen(request, timeout=5).close()  # noqa: S310

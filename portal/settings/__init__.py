@@ -316,5 +316,7 @@ LOGGING: dict[str, Any] = {
         "django.server": {"handlers": ["stream"], "level": "INFO", "propagate": False},
         "django": {"level": "INFO"},
         "uvicorn": {"level": "WARNING"},
+        # A line for every wake-up that was sent, received and done would drown what happened.
+        "celery": {"level": "WARNING"},
     },
 }

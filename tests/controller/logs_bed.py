@@ -37,7 +37,7 @@ class LogBed:
         self.cut_after: int | None = None  # a stream breaks inside the line after so many
         self.end_after: int | None = None  # a stream ends cleanly inside that line
         self.following = self.following_max = self.follows = 0
-        self.unavailable = False
+        self.unavailable = self.node_lost = False
         self.server = FaultServer(folder / "kubeconfig", self._answer)
 
     def close(self) -> None:
@@ -75,6 +75,8 @@ class LogBed:
             exchange.reply(503, status(503, "ServiceUnavailable", "away"))
         elif name not in self.pods:
             exchange.reply(404, status(404, "NotFound", f'pods "{name}" not found'))
+        elif url.path.endswith("/log") and self.node_lost:
+            exchange.reply(500, status(500, "InternalError", "dial tcp 10.0.0.1:10250: no route to host"))
         elif url.path.endswith("/log"):
             self._log(exchange, name, query)
         else:

@@ -21,7 +21,7 @@ from foundation import clock
 from foundation.models import PlatformSettings
 from portal.settings import env
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
-from workloads.models import LogChunk
+from workloads.models import Attempt, LogChunk
 
 pytestmark = pytest.mark.django_db
 KEEP = timedelta(days=30)
@@ -259,6 +259,18 @@ def test_the_last_fetch_says_when_the_cluster_is_away(bed, pod):
     bed.unavailable = True
     with pytest.raises(ClusterUnavailable):
         logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
+    client.close()
+
+
+def test_a_lost_node_is_waited_for_only_some_minutes(bed, pod):
+    client = connect(str(bed.server.kubeconfig))
+    bed.add(pod.name, pod.uid)
+    bed.node_lost = True
+    now = clock.now()
+    Attempt.objects.update(ended_at=now)
+    with pytest.raises(ClusterUnavailable):
+        logs.fetch_last(client, pod.workload, attempt=1, now=now)
+    assert logs.fetch_last(client, pod.workload, attempt=1, now=now + timedelta(minutes=11)) == 0
     client.close()
 
 

@@ -1,0 +1,24 @@
+"""Questions about endpoints; nothing here writes."""
+
+from __future__ import annotations
+
+from controller.routes import Route
+from inference.models import Endpoint
+from workloads.models import Workload
+
+
+def route_to(workload: Workload) -> Route | None:
+    """How the endpoint's Service is reached; None before its first attempt or while it is stopped."""
+    attempt = workload.attempts.filter(ended_at__isnull=True).first()
+    if attempt is None:
+        return None
+    spec = Endpoint.objects.get(workload=workload).parsed
+    return Route(
+        public_id=workload.public_id,
+        namespace=workload.team.namespace_name,
+        service=attempt.object_name,
+        port=spec.ports.http,
+        timeout_seconds=spec.request_timeout_seconds,
+        phase=workload.phase,
+        reason=workload.reason,
+    )

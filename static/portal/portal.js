@@ -1,0 +1,70 @@
+/* Small comforts. Every page works without this file. */
+"use strict";
+(() => {
+  const FOLLOW_SLACK_PX = 40;
+  const DOM_LINES_MAX = 5000;
+
+  // Copy buttons are hidden until there is a script that can copy.
+  const wake = (root) => {
+    for (const button of root.querySelectorAll("button[data-copy]")) {
+      button.hidden = !navigator.clipboard;
+    }
+    for (const log of root.querySelectorAll(".log")) {
+      log.scrollTop = log.scrollHeight;
+    }
+  };
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    const source = document.getElementById(button.dataset.copy);
+    await navigator.clipboard.writeText(source.value ?? source.textContent);
+    const label = button.querySelector("span");
+    const before = label.textContent;
+    label.textContent = "Copied";
+    setTimeout(() => (label.textContent = before), 1500);
+  });
+
+  // A second click on the same form would be answered with the same run; it need not be sent at all.
+  document.addEventListener("submit", (event) => {
+    const { form } = { form: event.target };
+    if (event.defaultPrevented || form.hasAttribute("hx-post")) return;
+    const button = event.submitter;
+    if (!button || !button.dataset.busy) return;
+    setTimeout(() => {
+      button.disabled = true;
+      button.textContent = button.dataset.busy;
+    });
+  });
+  window.addEventListener("pageshow", (event) => event.persisted && location.reload());
+
+  // A log stays at its end while the reader is there, and keeps still while they read further up.
+  let follows = true;
+  document.addEventListener("htmx:beforeSwap", () => {
+    const log = document.querySelector(".log");
+    follows = !log || log.scrollHeight - log.scrollTop - log.clientHeight < FOLLOW_SLACK_PX;
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const log = document.querySelector(".log");
+    if (log && follows) {
+      while (log.children.length > DOM_LINES_MAX) log.firstElementChild.remove();
+      log.scrollTop = log.scrollHeight;
+    }
+    if (event.target.id !== "log-more") wakeButtons();
+  });
+  const wakeButtons = () => {
+    for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = !navigator.clipboard;
+  };
+
+  // The chosen flavor's price depends on the team, which the server knows: only menus close themselves here.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((menu) => (menu.open = false));
+  });
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) {
+      if (!menu.contains(event.target)) menu.open = false;
+    }
+  });
+
+  wake(document);
+})();
