@@ -10,15 +10,14 @@ import logging
 import os
 import ssl
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 import yaml
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from typing_extensions import override
 
 from cluster.errors import ClusterUnavailable
@@ -64,7 +63,7 @@ class Connection:
         """The value of the Authorization header now; renews a token that is about to end."""
         try:
             value = self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-        except (ConfigException, OSError) as error:
+        except (_library().ConfigException, OSError) as error:
             raise ClusterUnavailable(f"the cluster's credentials cannot be renewed: {error}") from error
         return str(value) if value else None
 
@@ -86,6 +85,11 @@ class Connection:
         return context
 
 
+def _library() -> ModuleType:
+    """Loaded when a cluster is first talked to: see there."""
+    return import_module("cluster.library")
+
+
 def stamp_of(source: str) -> Stamp | None:
     """What changes when the kubeconfig file is written anew; None in a cluster or without the file."""
     if source == IN_CLUSTER:
@@ -104,18 +108,12 @@ def open_connection(source: str) -> Connection:
     stamp = stamp_of(source)
     if stamp is None and source != IN_CLUSTER:
         raise ClusterUnavailable(f"the kubeconfig {source} does not exist or may not be read")
-    configuration = Configuration()
+    library = _library()
     try:
-        if source == IN_CLUSTER:
-            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            # The file is the operator's: a renewed token is kept in memory, not written back.
-            load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=source, client_configuration=configuration, persist_config=False
-            )
-    except (ConfigException, yaml.YAMLError, OSError, TypeError, KeyError, ValueError) as error:
+        configuration = library.load(None if source == IN_CLUSTER else source)
+    except (library.ConfigException, yaml.YAMLError, OSError, TypeError, KeyError, ValueError) as error:
         # A parser's message may quote the file, and the file holds the token.
-        said = str(error) if isinstance(error, ConfigException | OSError) else type(error).__name__
+        said = str(error) if isinstance(error, library.ConfigException | OSError) else type(error).__name__
         raise ClusterUnavailable(f"the kubeconfig {source} cannot be used: {said}") from None
     _settle(configuration)
     return Connection(source, os.getpid(), stamp, configuration, _pool(configuration))
@@ -145,7 +143,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def _pool(configuration: Any) -> urllib3.PoolManager:
-    pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+    pool: urllib3.PoolManager = _library().pool_of(configuration)
     if not configuration.verify_ssl:
         logger.warning("the kubeconfig asks not to verify the certificate of %s", configuration.host)
         pool.pool_classes_by_scheme = {"http": urllib3.HTTPConnectionPool, "https": _UnverifiedPool}

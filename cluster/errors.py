@@ -1,4 +1,3 @@
-# ruff: noqa: N818 - these are the names that a reader of `raise` sees; "Error" after each says nothing.
 """What can go wrong between the portal and a cluster, sorted by what the caller should do about it.
 
 Unavailable: try again later. Conflict: read again, then decide. Rejected: permanent, show the server's

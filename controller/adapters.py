@@ -37,6 +37,10 @@ class WorkloadAdapter(Protocol):
         """The objects to be; the primary first, the others owned by it."""
         ...
 
+    def live_patch(self, workload: Workload) -> Mapping[str, Any] | None:
+        """Merge patch that brings a running attempt's primary up to date; None where all manifests are applied."""
+        ...
+
     def observe(
         self,
         primary: Mapping[str, Any] | None,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from django.db import transaction
 
+from controller import wakeups
 from controller.adapters import adapter_for
 from quotas import queries, services
 from quotas.policy import Judgement, Outcome, judge
@@ -14,6 +16,7 @@ from workloads.services import hold, transition
 from workloads.states import Phase, Priority, Reason
 
 ADMISSION = "admission"
+HINTS_MAX = 10
 
 
 def explain(workload: Workload, *, now: datetime) -> Judgement:
@@ -33,15 +36,16 @@ def explain(workload: Workload, *, now: datetime) -> Judgement:
 def admit(workload: Workload, *, now: datetime) -> Judgement:
     """Judge the queued workload under the lock of its quota; an admitted one leaves with its claim.
 
-    The claim, the counter and the phase change in one transaction, or none of them does.
+    The claim, the counter and the phase change in one transaction, or none of them does. The quota's row is locked
+    first: who holds it may wake, and so update, every workload that waits for it.
     """
     with transaction.atomic():
-        hold(workload)
         quota = None
         if workload.flavor is not None and workload.units:
             quota = services.lock_quota(
                 team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type
             )
+        hold(workload)
         judgement = explain(workload, now=now)
         if judgement.admitted and quota is not None:
             services.claim(workload=workload, quota=quota, units=workload.units, now=now)
@@ -53,8 +57,15 @@ def admit(workload: Workload, *, now: datetime) -> Judgement:
 
 
 def release(workload: Workload, *, now: datetime) -> bool:
-    """Give the claim back; True if there was one."""
-    return services.release(workload=workload, now=now)
+    """Give the claim back and hint the workers at who is next; True if there was one."""
+    released = services.release(workload=workload, now=now)
+    if released and workload.flavor is not None:
+        line = queries.queue(
+            team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type, now=now
+        )
+        for public_id in line.values_list("public_id", flat=True)[:HINTS_MAX]:
+            transaction.on_commit(partial(wakeups.send, public_id))
+    return released
 
 
 def position(workload: Workload, *, now: datetime) -> int:

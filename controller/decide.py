@@ -96,7 +96,7 @@ class Plan:
 def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> Plan:
     """The next Plan; `observed` is None only for phases in which nothing of the workload is in the cluster."""
     if observed is None:
-        return _outside(snapshot)
+        return _outside(snapshot, now)
     if snapshot.phase is Phase.STOPPING:
         return _stopping(snapshot, observed)
     if snapshot.desired is not Desired.RUN:
@@ -110,7 +110,7 @@ def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> P
     return _live(snapshot, snapshot.attempt, observed, now)
 
 
-def _outside(snapshot: Snapshot) -> Plan:
+def _outside(snapshot: Snapshot, now: datetime) -> Plan:
     if snapshot.desired is Desired.CANCEL:
         return Plan(
             Phase.CANCELLED, Reason.USER_REQUESTED, "Cancelled before it started.", next_in_seconds=None
@@ -121,7 +121,17 @@ def _outside(snapshot: Snapshot) -> Plan:
         return Plan(Phase.SUSPENDED, snapshot.reason, snapshot.message, next_in_seconds=None)
     if snapshot.desired is Desired.SUSPEND:
         return Plan(Phase.SUSPENDED, Reason.USER_REQUESTED, "Suspended while queued.", next_in_seconds=None)
+    rest = _rest(snapshot, now)
+    if rest > 0:
+        return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, next_in_seconds=rest)
     return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, (Action.ADMIT,))
+
+
+def _rest(snapshot: Snapshot, now: datetime) -> float:
+    """Seconds of its back-off that are left: whoever wakes it, no node has room for it sooner than that."""
+    if snapshot.reason is not Reason.BACKOFF_WAITING:
+        return 0
+    return snapshot.limits.schedule_deadline - (now - snapshot.since).total_seconds()
 
 
 def _stop(reason: Reason, message: str, *, to: Phase) -> Plan:
@@ -139,15 +149,17 @@ def _stopping(snapshot: Snapshot, observed: Observation) -> Plan:
     target = snapshot.stopping_to or Phase.CANCELLED
     if target is Phase.ADMITTED and snapshot.desired is Desired.RUN:
         return _again(snapshot.reason, snapshot.message, counted=True)
-    if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED}:
-        # Somebody changed their mind while it was being taken down.
+    if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED, Phase.SUSPENDED}:
+        # Perhaps somebody has changed their mind while it was being taken down.
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         return _finished(target, Reason.USER_REQUESTED, snapshot.message)
     actions = (Action.END_ATTEMPT, Action.RELEASE)
     if target is Phase.QUEUED:
         wait = snapshot.limits.schedule_deadline if snapshot.reason is Reason.BACKOFF_WAITING else 0
         return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=wait)
-    return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=None)
+    # Suspended while it is wanted again already: nobody but this look would resume it.
+    resumed = target is Phase.SUSPENDED
+    return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=0 if resumed else None)
 
 
 def _finished(to: Phase, reason: Reason, message: str) -> Plan:
@@ -159,7 +171,7 @@ def _live(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now:
         return _absent(snapshot, observed)
     if observed.final:
         return _ended(snapshot, observed)
-    if observed.interruption and snapshot.ends:
+    if observed.interruption and snapshot.ends and not observed.deleting:
         return _leave(snapshot, observed)
     overdue = _overdue(snapshot, attempt, observed, now)
     if overdue is not None:
@@ -195,7 +207,7 @@ def _interrupted(snapshot: Snapshot, observed: Observation) -> Plan:
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
         message = f"Interrupted {snapshot.interruptions + 1} times. {observed.message}"
         return _finished(Phase.FAILED, Reason.NODE_LOST, message)
-    if observed.cause in RELEASING_INTERRUPTIONS:
+    if _cause(observed) in RELEASING_INTERRUPTIONS:
         return _leave(snapshot, observed)
     return _again(Reason.NODE_LOST, observed.message, interruption=True)
 
@@ -205,11 +217,17 @@ def _leave(snapshot: Snapshot, observed: Observation) -> Plan:
 
     Whether it keeps its claim depends on whether the capacity is still the team's.
     """
-    cause = observed.cause or Reason.NODE_LOST
+    cause = _cause(observed)
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
         return _stop(Reason.NODE_LOST, observed.message, to=Phase.FAILED)
     target = Phase.QUEUED if cause in RELEASING_INTERRUPTIONS else Phase.ADMITTED
     return replace(_stop(cause, observed.message, to=target), interruption=True)
+
+
+def _cause(observed: Observation) -> Reason:
+    """Why it is interrupted: told beside an attempt that goes on, and as the reason of one that has ended."""
+    cause = observed.cause or observed.reason
+    return cause if cause in RELEASING_INTERRUPTIONS else Reason.NODE_LOST
 
 
 def _again(reason: Reason, message: str, *, interruption: bool = False, counted: bool = False) -> Plan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from typing_extensions import override
 
@@ -74,6 +75,20 @@ class TextListField(serializers.ListField):
         )
 
 
+_QUANTITY = {"oneOf": [{"type": "string", "maxLength": 64, "example": "16Gi"}, {"type": "integer"}]}
+_AMOUNT = {
+    "oneOf": [
+        *_QUANTITY["oneOf"],
+        {
+            "type": "object",
+            "properties": {"request": {"type": "string"}, "limit": {"type": "string"}},
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+@extend_schema_field(_QUANTITY)
 class QuantityField(serializers.Field[Any, Any, Any, Any]):
     """One Kubernetes quantity, as text or as a whole number, kept as written."""
 
@@ -94,6 +109,7 @@ class QuantityField(serializers.Field[Any, Any, Any, Any]):
         return value
 
 
+@extend_schema_field(_AMOUNT)
 class AmountField(QuantityField):
     """A quantity, or {"request": quantity, "limit": quantity} of which one may be missing."""
 

@@ -30,7 +30,8 @@ from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.tickets import make_ticket
-from teams.permissions import ScopePermission, visible_teams
+from teams.permissions import visible_teams
+from teams.scopes import ScopePermission
 from workloads.models import Workload
 
 TICKET_PURPOSE: Final = "logs"

@@ -23,7 +23,16 @@ from workloads.models import Attempt, Workload
 from workloads.observations import record_object
 from workloads.placement import Placement
 
-__all__ = ["ATTEMPT", "belongs_to", "create_or_update", "delete", "open_attempt", "primary_ref", "warnings"]
+__all__ = [
+    "ATTEMPT",
+    "belongs_to",
+    "create_or_update",
+    "delete",
+    "open_attempt",
+    "primary_ref",
+    "update_live",
+    "warnings",
+]
 
 
 def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) -> ObjectRef:
@@ -76,6 +85,17 @@ def create_or_update(
         attempt.object_uid = primary["metadata"]["uid"]
         attempt.resumed_from = placement.resume_from or ""
         attempt.save(update_fields=["object_uid", "resumed_from"])
+
+
+def update_live(
+    client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
+) -> None:
+    """Bring the objects of a running attempt up to date with what people want now."""
+    patch = adapter.live_patch(workload)
+    if patch is None:
+        create_or_update(client, workload, adapter, attempt, now=now)
+    else:
+        client.patch_merge(primary_ref(workload, adapter, attempt), patch)
 
 
 def _apply_own(client: ClusterClient, manifest: Manifest, placement: Placement) -> dict[str, Any]:

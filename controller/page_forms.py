@@ -67,7 +67,9 @@ class ContainerForm(forms.Form):
     token = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     name = text("Name", "Small letters, digits and hyphens.", maxlength=40, placeholder="resnet50")
     team = forms.ChoiceField(label="Team", required=False)
-    image = text("Image", "Registry, name and tag.", width="wide", placeholder="registry.example.org/train:1.4")
+    image = text(
+        "Image", "Registry, name and tag.", width="wide", placeholder="registry.example.org/train:1.4"
+    )
     command = lines(
         "Command",
         "One argument per line. Arguments are never given to a shell: quotes, $ and | mean themselves.",
@@ -82,7 +84,9 @@ class ContainerForm(forms.Form):
     memory = text("Memory", "Such as 16Gi.")
     shm = text("Shared memory", "For data loaders, such as 8Gi. Part of the memory.")
     priority = forms.ChoiceField(label="Priority", choices=_PRIORITIES, required=False)
-    volumes = lines("Volumes", "One claim:/path per line; add :ro for read-only.", placeholder="datasets:/data:ro")
+    volumes = lines(
+        "Volumes", "One claim:/path per line; add :ro for read-only.", placeholder="datasets:/data:ro"
+    )
     labels = lines("Labels", "One name=value per line.", placeholder="project=vision")
     upload = forms.FileField(
         label="Upload files",
@@ -91,7 +95,9 @@ class ContainerForm(forms.Form):
         widget=forms.ClearableFileInput,
     )
 
-    def __init__(self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile] = (), **kwargs: Any):
+    def __init__(
+        self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, label_suffix="", **kwargs)
         team = self.fields["team"]
         # Which team it may be is asked of the permissions, so that a stranger's is told apart from nothing.
@@ -120,7 +126,9 @@ class ContainerForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
         self.sources = self._sources()
-        self.body = {key: value for key, value in self.to_body(values).items() if value not in (None, "", [], {})}
+        self.body = {
+            key: value for key, value in self.to_body(values).items() if value not in (None, "", [], {})
+        }
         serializer = self.serializer_class(data=self.body)
         if serializer.is_valid():
             self.serializer = serializer
@@ -144,12 +152,7 @@ class ContainerForm(forms.Form):
             "shm": values.get("shm", ""),
             "volumes": [_volume(line) for line in split_lines(values.get("volumes", "")) if line.strip()],
             "priority": values.get("priority", ""),
-            "labels": dict(
-                (name.strip(), value.strip())
-                for name, _, value in (
-                    line.partition("=") for line in split_lines(values.get("labels", "")) if line.strip()
-                )
-            ),
+            "labels": dict(_label(line) for line in split_lines(values.get("labels", "")) if line.strip()),
             "source": {"files": dict(self.sources)} if self.sources else None,
         }
 
@@ -188,7 +191,9 @@ class ContainerForm(forms.Form):
             try:
                 rows.append((str(sent.name), sent.read().decode()))
             except UnicodeDecodeError:
-                self.add_error("upload", f"{sent.name} is not a text file in UTF-8; put it into a volume or the image.")
+                self.add_error(
+                    "upload", f"{sent.name} is not a text file in UTF-8; put it into a volume or the image."
+                )
         return rows
 
 
@@ -206,7 +211,8 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "shm": spec.get("shm") or "",
         "priority": spec.get("priority", "normal"),
         "volumes": "\n".join(
-            f"{item['claim']}:{item['path']}{':ro' if item.get('read_only') else ''}" for item in spec.get("volumes", [])
+            f"{item['claim']}:{item['path']}{':ro' if item.get('read_only') else ''}"
+            for item in spec.get("volumes", [])
         ),
         "labels": "\n".join(f"{name}={value}" for name, value in spec.get("labels", {}).items()),
         "sources": list(((spec.get("source") or {}).get("files") or {}).items()),
@@ -241,6 +247,11 @@ def _unix(value: str) -> str:
 def _pair(line: str) -> dict[str, str]:
     name, _, value = line.partition("=")
     return {"name": name.strip(), "value": value}
+
+
+def _label(line: str) -> tuple[str, str]:
+    name, _, value = line.partition("=")
+    return name.strip(), value.strip()
 
 
 def _volume(line: str) -> dict[str, Any]:

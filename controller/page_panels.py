@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,30 +23,40 @@ LOG_FOLLOW_LINES_MAX: Final = 2_000
 EVENTS_MAX: Final = 300
 PODS_MAX: Final = 300
 
-Panel = Callable[[HttpRequest, Workload, datetime], dict[str, Any]]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a panel may look at."""
+
+    request: HttpRequest
+    workload: Workload
+    now: datetime
 
 
-def logs(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+Panel = Callable[[Asked], dict[str, Any]]
+
+
+def logs(asked: Asked) -> dict[str, Any]:
     """The last lines of one attempt, or what came after `cursor`. Raises Malformed, NotFound as `read_lines`."""
-    attempt = _number(request, "attempt")
-    pod = request.GET.get("pod") or None
-    cursor = request.GET.get("cursor") or None
+    attempt = _number(asked.request, "attempt")
+    pod = asked.request.GET.get("pod") or None
+    cursor = asked.request.GET.get("cursor") or None
     page = read_lines(
-        workload,
+        asked.workload,
         attempt=attempt,
         pod=pod,
         cursor=cursor,
         tail=None if cursor else LOG_TAIL_LINES,
         limit=LOG_FOLLOW_LINES_MAX,
     )
-    pods = workload.pods.filter(attempt=page.attempt).values_list("name", flat=True)[:PODS_MAX]
+    pods = asked.workload.pods.filter(attempt=page.attempt).values_list("name", flat=True)[:PODS_MAX]
     return {
         "log": page,
         "log_lines": [
             {"at": line.at, "pod": line.pod, "html": ansi_to_html(line.text), "continued": line.continued}
             for line in page.lines
         ],
-        "log_attempts": list(range(1, workload.attempt_number + 1)),
+        "log_attempts": list(range(1, asked.workload.attempt_number + 1)),
         "log_pods": list(pods),
         "log_pod": pod or "",
         "log_follows": page.more or not page.complete,
@@ -54,36 +65,40 @@ def logs(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, A
     }
 
 
-def events(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+def events(asked: Asked) -> dict[str, Any]:
     """The newest moves of the phase and changes of its reason."""
-    return {"events": list(workload.events.order_by("-id")[:EVENTS_MAX])}
+    return {"events": list(asked.workload.events.order_by("-id")[:EVENTS_MAX])}
 
 
-def pods(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+def pods(asked: Asked) -> dict[str, Any]:
     """Every pod there was, newest first."""
-    return {"pods": list(workload.pods.order_by("-created_at", "-id")[:PODS_MAX])}
+    return {"pods": list(asked.workload.pods.order_by("-created_at", "-id")[:PODS_MAX])}
 
 
-def cost(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+def cost(asked: Asked) -> dict[str, Any]:
     """A line a pod, and the totals."""
-    lines = cost_lines(workload, now=now)
-    return {"cost_lines": lines, "cost_total": cost_of(workload, now=now)}
+    lines = cost_lines(asked.workload, now=asked.now)
+    return {"cost_lines": lines, "cost_total": cost_of(asked.workload, now=asked.now)}
 
 
-def manifests(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+def manifests(asked: Asked) -> dict[str, Any]:
     """The objects of the current attempt, as YAML, or as JSON where `format=json` asks for it."""
-    found = manifests_of(workload)
-    wants_json = request.GET.get("format") == "json"
+    found = manifests_of(asked.workload)
+    wants_json = asked.request.GET.get("format") == "json"
     return {
         "manifests": [
-            {"title": f"{each['kind']} {each['metadata']['name']}", "text": None if wants_json else _yaml(each), "value": each}
+            {
+                "title": f"{each['kind']} {each['metadata']['name']}",
+                "text": None if wants_json else _yaml(each),
+                "value": each,
+            }
             for each in found
         ],
         "manifest_format": "json" if wants_json else "yaml",
     }
 
 
-def no_facts(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+def no_facts(_asked: Asked) -> dict[str, Any]:
     """For a tab whose facts are on every page anyway."""
     return {}
 

@@ -11,8 +11,8 @@ from uuid import UUID
 from django.db.models import QuerySet, Sum
 from django.http import HttpRequest
 
-from costs.queries import PriceBook, spans_by_card
 from costs.pricing import rate_per_hour
+from costs.queries import PriceBook, spans_by_card
 from foundation.errors import NotFound
 from quotas.models import Claim, ClaimState, Quota
 from quotas.queries import nodes
@@ -80,6 +80,11 @@ class FlavorCard:
     offers: list[Offer]
     units: int
     free: int
+
+    @property
+    def claimed(self) -> int:
+        """Units that somebody holds, as far as nodes show them."""
+        return self.units - self.free
 
     @property
     def offered(self) -> bool:

@@ -43,7 +43,9 @@ class SubmitPage(LoginRequiredMixin, View):
         if wanted and wanted not in {team.slug for team in teams_of(request)}:
             raise NotFound("There is no such team, or you are not a member of it.")
         if not teams:
-            raise NotAllowed(f"You may not submit a {self.noun} in any team. A team lead can make you a member.")
+            raise NotAllowed(
+                f"You may not submit a {self.noun} in any team. A team lead can make you a member."
+            )
         chosen = next((team for team in teams if team.slug == wanted), teams[0])
         initial = {"team": chosen.slug, **self.initial(request)}
         form = self.form_class(initial=initial, teams=teams)
@@ -52,7 +54,9 @@ class SubmitPage(LoginRequiredMixin, View):
     def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams = submit_teams(request)
         # Who is a viewer chose a team that the form does not offer: the permissions say so, not the form.
-        form = self.form_class(request.POST, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
+        form = self.form_class(
+            request.POST, teams=teams_of(request), files_sent=request.FILES.getlist("upload")
+        )
         team = form.teams.get(request.POST.get("team", ""))
         checks = request.POST.get("action") == "check"
         found = self._try(request, form, team, checks=checks)
@@ -106,6 +110,9 @@ class SubmitPage(LoginRequiredMixin, View):
             "form": form,
             "team": team,
             "preview": preview,
+            "asked": preview.quota_after["used"] - preview.quota_before["used"]
+            if preview and preview.quota_before
+            else 0,
             "noun": self.noun,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
         }

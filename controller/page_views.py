@@ -16,8 +16,9 @@ from django.urls import reverse
 from django.views import View
 
 from controller import page_panels
-from controller.answers import describe_waiting
-from controller.page_panels import Panel
+from controller.answers import RESOURCE_PATH, describe_waiting
+from controller.logs import LINES_MAX
+from controller.page_panels import Asked, Panel
 from controller.page_queries import find_workload
 from controller.page_words import NEXT_STEP
 from controller.timeline import timeline
@@ -91,7 +92,7 @@ class WorkloadDetailPage(WorkloadPage):
             context |= self._head(request, workload, now)
         if fragment != "live":
             panel = self.panels.get(context["tab"], page_panels.no_facts)
-            context |= panel(request, workload, now)
+            context |= panel(Asked(request, workload, now))
         context |= self.facts(request, workload, now) | extra
         name = f"{self.template}#{fragment}" if fragment else self.template
         return render(request, name, context, status=status)
@@ -119,6 +120,7 @@ class WorkloadDetailPage(WorkloadPage):
             "commands": self.commands(workload, may=may) if may else [],
             "polls": not workload.is_final and workload.phase != Phase.SUSPENDED,
             "page_url": self.url(f"{self.noun}-detail", workload),
+            "api_logs": f"/api/v1/{RESOURCE_PATH[self.kind]}/{workload.public_id}/logs/?tail={LINES_MAX}",
         }
 
     def _head(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from cluster.client import ClusterClient
 from cluster.errors import ClusterConflict, ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import selector
-from controller import admission, objects
+from controller import admission, logs, objects
 from controller.adapters import WorkloadAdapter, adapter_for
 from controller.decide import Action, AttemptFacts, Limits, Plan, Snapshot, decide
 from controller.observation import Observation
@@ -193,11 +193,16 @@ def _act(
 ) -> Plan:
     """Carry out the plan's cluster calls; a permanent refusal turns it into a plan that says so."""
     try:
-        if Action.CREATE in plan.actions or Action.APPLY in plan.actions:
+        if Action.CREATE in plan.actions:
             ensure_namespace(client, workload.team)
             attempt = attempt or objects.open_attempt(workload, adapter, now=now)
             objects.create_or_update(client, workload, adapter, attempt, now=now)
+        if Action.APPLY in plan.actions and attempt is not None:
+            ensure_namespace(client, workload.team)
+            objects.update_live(client, workload, adapter, attempt, now=now)
         if Action.DELETE in plan.actions and look is not None and look.primary is not None:
+            if attempt is not None and not look.observation.deleting:
+                logs.fetch_last(client, workload, attempt=attempt.number, now=now)
             objects.delete(client, look.primary)
     except ObjectNotFound:
         forget_namespace(workload.team)

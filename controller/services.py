@@ -10,7 +10,7 @@ from django.db import transaction
 
 from controller import wakeups
 from costs.queries import current_rate
-from foundation.errors import Invalid, NotAllowed
+from foundation.errors import Conflict, Invalid, NotAllowed
 from quotas import queries as quota_queries
 from quotas.policy import Demand, Judgement, Outcome, judge
 from teams.actors import Actor
@@ -18,8 +18,8 @@ from teams.audit import record_audit
 from teams.models import Membership, Team, User
 from teams.permissions import check_can_submit, has_global_role, role_in
 from workloads.models import ResourceFlavor, Workload
-from workloads.services import create_workload, set_desired
-from workloads.states import Desired, Priority
+from workloads.services import change_generation, create_workload, set_desired
+from workloads.states import Desired, Phase, Priority
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     if user is None:
         raise NotAllowed("Only a user can submit.")
     check_can_submit(user, team)
-    _check_priority(submission, team, user)
+    _check_priority(submission.priority, team, user)
     flavor = _flavor(submission)
     demand = _demand(submission, team, flavor)
     judgement = judge(
@@ -128,6 +128,46 @@ def suspend(*, workload: Workload, actor: Actor, now: datetime) -> None:
 def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
     """Ask to run again."""
     _steer(workload, Desired.RUN, "resumed", actor, now)
+
+
+def change(
+    *,
+    workload: Workload,
+    priority: Priority | None,
+    time_limit_seconds: int | None,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """Change the queue place or the time limit of a live workload, in the caller's transaction."""
+    fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)
+    if fresh.is_final:
+        raise Conflict(f"{workload.name} has ended.", code="ended")
+    before = {"priority": fresh.priority, "time_limit_seconds": fresh.time_limit_seconds}
+    if priority is not None and priority.value != fresh.priority:
+        if fresh.phase != Phase.QUEUED.value:
+            message = "The priority decides who starts first; this has started."
+            raise Conflict.of_field("priority", message, code="not_queued")
+        if actor.user is not None:
+            _check_priority(priority, workload.team, actor.user)
+        fresh.priority = priority.value
+    if time_limit_seconds is not None:
+        fresh.time_limit_seconds = time_limit_seconds
+    fresh.save(update_fields=["priority", "time_limit_seconds"])
+    after = {"priority": fresh.priority, "time_limit_seconds": fresh.time_limit_seconds}
+    if before == after:
+        return
+    record_audit(
+        actor=actor,
+        action=f"{workload.kind}.changed",
+        target_kind=workload.kind,
+        target_id=str(workload.public_id),
+        team=workload.team,
+        before=before,
+        after=after,
+        now=now,
+    )
+    change_generation(workload, now=now)
+    wakeups.wake_workload(workload, now=now)
 
 
 def _steer(workload: Workload, desired: Desired, action: str, actor: Actor, now: datetime) -> None:
@@ -177,8 +217,8 @@ def _demand(submission: Submission, team: Team, flavor: ResourceFlavor | None) -
     )
 
 
-def _check_priority(submission: Submission, team: Team, user: User) -> None:
-    if submission.priority is not Priority.HIGH:
+def _check_priority(priority: Priority, team: Team, user: User) -> None:
+    if priority is not Priority.HIGH:
         return
     if role_in(user, team) != Membership.Role.LEAD and not has_global_role(user):
         raise NotAllowed.of_field(

@@ -72,6 +72,7 @@ class PodSink:
             PodRecord.objects.filter(pk=record.pk, gone_at__isnull=True).update(gone_at=now, ready=False)
             record.refresh_from_db()
             record_usage(record, now=now)
+            self.logs.pod_changed(record)
             wakeups.wake_workload(record.workload, now=now)
 
 

@@ -17,18 +17,21 @@ PROJECT = "ml-platform-portal (pyproject.toml)"
 def runtime(lock: str) -> str:
     """The blocks of packages that are wanted by the project itself, or by such a package."""
     blocks = re.split(r"\n(?=[A-Za-z0-9])", lock.strip())
-    names = {re.split(r"[=\[ ]", block, maxsplit=1)[0]: [] for block in blocks}
+    wanted_by: dict[str, set[str]] = {}
     for block in blocks:
-        names[re.split(r"[=\[ ]", block, maxsplit=1)[0]] += re.findall(
-            r"^ +# +(?:via )?(\S.*)$", block, re.MULTILINE
-        )
+        found = re.findall(r"^ +# +(?:via )?(\S.*)$", block, re.MULTILINE)
+        wanted_by.setdefault(_name(block), set()).update(found)
     wanted: set[str] = set()
     while True:
-        more = {name for name, by in names.items() if PROJECT in by or wanted.intersection(by)} - wanted
+        more = {name for name, by in wanted_by.items() if by & {PROJECT, *wanted}} - wanted
         if not more:
             break
         wanted |= more
-    return "\n".join(block for block in blocks if re.split(r"[=\[ ]", block, maxsplit=1)[0] in wanted) + "\n"
+    return "\n".join(block for block in blocks if _name(block) in wanted) + "\n"
+
+
+def _name(block: str) -> str:
+    return re.split(r"[=\[ ]", block, maxsplit=1)[0]
 
 
 if __name__ == "__main__":

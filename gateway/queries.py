@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from teams.authentication import find_live_token
+from teams.credentials import find_live_token
 from teams.models import ApiToken, User
 from teams.permissions import visible_teams
 

@@ -23,7 +23,8 @@ from gateway import tickets
 from gateway.errors import LengthRequired
 from gateway.invocations import REQUEST_BYTES_MAX, Call, harmless_headers, try_endpoint
 from teams.models import ApiToken, User
-from teams.permissions import ScopePermission, check_scope
+from teams.permissions import check_scope
+from teams.scopes import ScopePermission
 
 METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
@@ -143,3 +144,12 @@ class InvokeView(APIView):
     @extend_schema(exclude=True)
     def options(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         return self._invoke(request, kwargs["public_id"], kwargs["path"])
+
+
+class InvokeRootView(InvokeView):
+    """The same for the server's root; the contract describes it once."""
+
+    @override
+    @extend_schema(exclude=True)
+    def post(self, request: Any, public_id: UUID, path: str) -> HttpResponse:
+        return super().post(request, public_id, path)

@@ -46,6 +46,9 @@ class EndpointAdapter:
         spec = _spec(workload)
         return build_endpoint(spec, placement, replicas=spec.min_replicas)
 
+    def live_patch(self, workload: Workload) -> None:
+        """A new revision is a rollout of the same Deployment: all manifests are applied."""
+
     def observe(
         self,
         primary: Mapping[str, Any] | None,

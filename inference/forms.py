@@ -11,7 +11,10 @@ from typing_extensions import override
 from controller.page_forms import ContainerForm, initial_of, text, whole
 from inference.serializers import EndpointSerializer
 
-_STRATEGIES = [("surge", "surge: the new pod comes before the old one goes"), ("replace", "replace: stop, then start")]
+_STRATEGIES = [
+    ("surge", "surge: the new pod comes before the old one goes"),
+    ("replace", "replace: stop, then start"),
+]
 
 
 class EndpointForm(ContainerForm):
@@ -31,7 +34,9 @@ class EndpointForm(ContainerForm):
 
     replicas = text("Replicas", "Pods that answer, always.", inputmode="numeric")
     port = text("HTTP port", "Where the container listens.", inputmode="numeric")
-    readiness_path = text("Readiness path", "Asked until it answers 200. Empty: the port alone.", placeholder="/healthz")
+    readiness_path = text(
+        "Readiness path", "Asked until it answers 200. Empty: the port alone.", placeholder="/healthz"
+    )
     load_budget = text("Load budget", "Seconds that the model may take to load.", inputmode="numeric")
     request_timeout = text("Request timeout", "Seconds for one answer.", inputmode="numeric")
     model_claim = text("Model claim", "The volume that holds the model, mounted read-only.")

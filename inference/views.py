@@ -54,6 +54,7 @@ TABS = (
     Tab("spec", "Spec"),
 )
 REVISIONS_MAX = 100
+TRY_METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE")
 EXAMPLE: Mapping[str, str] = {
     "capacity": "on-demand",
     "gpus": "1",
@@ -68,8 +69,8 @@ EXAMPLE: Mapping[str, str] = {
 }
 
 
-def _revisions(request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
-    return {"revisions": list(Endpoint.objects.get(workload=workload).revisions.all()[:REVISIONS_MAX])}
+def _revisions(asked: page_panels.Asked) -> dict[str, Any]:
+    return {"revisions": list(Endpoint.objects.get(workload=asked.workload).revisions.all()[:REVISIONS_MAX])}
 
 
 class OfEndpoints(WorkloadPage):
@@ -125,9 +126,12 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
         given = {**values_of(spec), "team": workload.team.slug, "name": workload.name}
         return {
             "endpoint": endpoint,
+            "methods": TRY_METHODS,
             "spec": spec,
             "endpoint_url": f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/",
-            "pods_ready": workload.pods.filter(attempt=workload.attempt_number, ready=True, gone_at=None).count(),
+            "pods_ready": workload.pods.filter(
+                attempt=workload.attempt_number, ready=True, gone_at=None
+            ).count(),
             "form": EndpointForm(initial=given, teams=[workload.team]),
         }
 
@@ -206,7 +210,6 @@ class EndpointUpdatePage(EndpointDetailPage):
         endpoint = Endpoint.objects.get(workload=workload)
         kept = {"team": workload.team.slug, "name": workload.name}
         data = request.POST.copy()
-        data.update({})
         for key, value in {**kept, **_claimed(endpoint.current.spec)}.items():
             data[key] = value
         form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))

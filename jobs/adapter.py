@@ -9,7 +9,8 @@ from cluster import kinds
 from cluster.names import object_name
 from controller.observation import Observation
 from controller.podspec import ManifestSet
-from jobs.manifests import build_training_run
+from foundation.models import PlatformSettings
+from jobs.manifests import active_deadline_seconds, build_training_run
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
 from jobs.status import observe_training_run
@@ -43,6 +44,12 @@ class TrainingRunAdapter:
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         return build_training_run(_spec(workload), placement)
+
+    def live_patch(self, workload: Workload) -> Mapping[str, Any]:
+        """Of a Job that runs only the deadline may change; its pod template never."""
+        grace = PlatformSettings.current().grace_seconds
+        deadline = active_deadline_seconds(_spec(workload).time_limit_seconds, grace)
+        return {"spec": {"activeDeadlineSeconds": deadline}}
 
     def observe(
         self,

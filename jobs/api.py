@@ -17,12 +17,13 @@ from foundation import clock
 from foundation.http.idempotency import idempotent
 from jobs.adapter import KIND, NOUN
 from jobs.models import TrainingRun
-from jobs.serializers import TrainingRunSerializer
-from jobs.services import preview_training_run, submit_training_run
+from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
+from jobs.services import preview_training_run, submit_training_run, update_training_run
 from teams.actors import actor_of
 from teams.permissions import team_for
 from teams.rest import PortalView
 from workloads.models import Workload
+from workloads.states import Priority
 
 
 class OfTrainingRuns(detail_api.OfKind):
@@ -66,7 +67,22 @@ class TrainingRunPreviewView(PortalView):
 
 
 class TrainingRunDetailView(OfTrainingRuns, detail_api.WorkloadDetailView):
-    """One run."""
+    @extend_schema(request=TrainingRunPatchSerializer, responses=output.WorkloadSerializer)
+    def patch(self, request: Any, public_id: UUID) -> Response:
+        """Change the priority while it waits, or the time limit while it lives."""
+        now = clock.now()
+        run = TrainingRun.objects.select_related("workload__team").get(
+            workload=self.find(request.user, public_id)
+        )
+        values = self.read(TrainingRunPatchSerializer)
+        update_training_run(
+            run=run,
+            priority=Priority(values["priority"]) if "priority" in values else None,
+            time_limit_seconds=values.get("time_limit_seconds"),
+            actor=actor_of(request),
+            now=now,
+        )
+        return Response(self.answer([self.find(request.user, public_id)], now=now)[0])
 
 
 class TrainingRunCancelView(OfTrainingRuns, detail_api.WorkloadCancelView):

@@ -28,7 +28,9 @@ class TrainingRunForm(ContainerForm):
 
     time_limit = text("Time limit", "Such as 2h or 1d 12h. It decides the cost at worst.")
     retries = text("Retries", "After a failure of its own; interruptions do not count.", inputmode="numeric")
-    checkpoint_path = text("Checkpoint folder", "Where the run writes what it can resume from.", placeholder="/checkpoints")
+    checkpoint_path = text(
+        "Checkpoint folder", "Where the run writes what it can resume from.", placeholder="/checkpoints"
+    )
     checkpoint_claim = text("Checkpoint claim", "Only if the folder is in no volume above.")
 
     @override

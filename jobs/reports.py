@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -19,7 +20,7 @@ from foundation.errors import NotAllowed, NotFound
 from foundation.http.serializers import StrictSerializer
 from jobs.api import OfTrainingRuns
 from teams.authentication import TokenAuthentication, bearer_of
-from teams.permissions import ScopePermission
+from teams.scopes import ScopePermission
 from workloads.models import Attempt
 from workloads.reports import report_checkpoint, report_progress
 
@@ -57,6 +58,15 @@ class RunTokenAuthentication(BaseAuthentication):
     @override
     def authenticate_header(self, request: Any) -> str:
         return "Bearer"
+
+
+class RunTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = RunTokenAuthentication
+    name = "runToken"
+
+    @override
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "mlr_<secret>"}
 
 
 class ReportPermission(ScopePermission):

@@ -15,6 +15,7 @@ from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
 from teams.models import Team, User
+from teams.permissions import check_can_submit
 from workloads.states import Priority
 
 
@@ -52,3 +53,35 @@ def _submission(spec: TrainingRunSpec) -> Submission:
         max_retries=spec.max_retries,
         labels=dict(spec.labels),
     )
+
+
+def update_training_run(
+    *,
+    run: TrainingRun,
+    priority: Priority | None,
+    time_limit_seconds: int | None,
+    actor: Actor,
+    now: datetime,
+) -> TrainingRun:
+    """Change what may be changed of a run: its place in the queue while it waits, and its time limit.
+
+    Conflict names the field that cannot be changed any more; NotAllowed for a priority that the role may not use.
+    """
+    workload = run.workload
+    check_can_submit(actor.user, workload.team)
+    spec = replace(
+        run.parsed,
+        priority=(priority or Priority(run.parsed.priority)).value,
+        time_limit_seconds=time_limit_seconds or run.parsed.time_limit_seconds,
+    )
+    with transaction.atomic():
+        services.change(
+            workload=workload,
+            priority=priority,
+            time_limit_seconds=time_limit_seconds,
+            actor=actor,
+            now=now,
+        )
+        run.spec = spec.to_json()
+        run.save(update_fields=["spec"])
+    return run

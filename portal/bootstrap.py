@@ -210,16 +210,21 @@ def _team(item: Any, now: datetime) -> bool:
 
 def _user(item: Any, now: datetime) -> bool:
     values = _read(_UserSerializer, item)
-    roles = {
-        "quota_manager": "quota-manager" in values["roles"],
-        "platform_admin": "platform-admin" in values["roles"],
-    }
+    quota_manager, platform_admin = (role in values["roles"] for role in ("quota-manager", "platform-admin"))
     user = User.objects.filter(username=values["username"]).first()
     changed = user is None
     if user is None:
-        user = services.create_user(actor=ACTOR, username=values["username"], now=now, **roles)
-    elif (user.is_quota_manager, user.is_platform_admin) != tuple(roles.values()):
-        services.set_global_roles(actor=ACTOR, user=user, now=now, **roles)
+        user = services.create_user(
+            actor=ACTOR,
+            username=values["username"],
+            quota_manager=quota_manager,
+            platform_admin=platform_admin,
+            now=now,
+        )
+    elif (user.is_quota_manager, user.is_platform_admin) != (quota_manager, platform_admin):
+        services.set_global_roles(
+            actor=ACTOR, user=user, quota_manager=quota_manager, platform_admin=platform_admin, now=now
+        )
         changed = True
     password = _secret(values.get("password_env"), "password_env")
     if password is not None and not user.check_password(password):

@@ -12,4 +12,3 @@ from foundation.tasks import task
 def worker_heartbeat(**_future: Any) -> None:
     """Prove that beat sends, the broker delivers and a worker consumes: one row, written through the queue."""
     heartbeats.beat(process="worker", now=clock.now())
-

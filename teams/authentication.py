@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from typing_extensions import override
 
 from foundation import clock
 from teams import tokens
+from teams.credentials import find_live_token
 from teams.models import ApiToken, User
 
 SCHEME = "bearer"
-LAST_USED_EVERY = timedelta(minutes=1)
 AUTHORIZATION_LENGTH_MAX = 1000
 
 
@@ -47,21 +45,3 @@ def bearer_of(request: Any) -> str | None:
     if scheme.lower() != SCHEME or len(header) > AUTHORIZATION_LENGTH_MAX:
         return None
     return credential.strip()
-
-
-def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:
-    """The token, with its user, if it opens anything at `now`: not expired, not revoked, its user active."""
-    if not tokens.is_well_formed(plain):
-        return None
-    token = ApiToken.objects.select_related("user").filter(digest=tokens.digest(plain)).first()
-    if token is None or not token.is_live(now) or not token.user.is_active:
-        return None
-    _note_use(token, now=now)
-    return token
-
-
-def _note_use(token: ApiToken, *, now: datetime) -> None:
-    stale = now - LAST_USED_EVERY
-    if token.last_used_at is None or token.last_used_at <= stale:
-        unnoted = Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale)
-        ApiToken.objects.filter(unnoted, pk=token.pk).update(last_used_at=now)

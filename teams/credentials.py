@@ -21,6 +21,7 @@ TOKEN_DAYS_DEFAULT = 90
 TOKEN_DAYS_MAX = 365
 LIVE_TOKENS_MAX = 100
 LINK_MINUTES_DEFAULT = 60
+LAST_USED_EVERY = timedelta(minutes=1)
 LINK_GONE = "This sign-in link was used before, has expired, or never existed. Ask for a new one."
 
 
@@ -173,3 +174,21 @@ def _ordered(scopes: Sequence[str]) -> list[str]:
 
 def _invalid(field: str, code: str, message: str) -> Invalid:
     return Invalid(message, code=code, errors=(FieldProblem(field=field, code=code, message=message),))
+
+
+def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:
+    """The token, with its user, if it opens anything at `now`: not expired, not revoked, its user active."""
+    if not tokens.is_well_formed(plain):
+        return None
+    token = ApiToken.objects.select_related("user").filter(digest=tokens.digest(plain)).first()
+    if token is None or not token.is_live(now) or not token.user.is_active:
+        return None
+    _note_use(token, now=now)
+    return token
+
+
+def _note_use(token: ApiToken, *, now: datetime) -> None:
+    stale = now - LAST_USED_EVERY
+    if token.last_used_at is None or token.last_used_at <= stale:
+        unnoted = Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale)
+        ApiToken.objects.filter(unnoted, pk=token.pk).update(last_used_at=now)

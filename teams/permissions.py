@@ -6,12 +6,9 @@ one team sees that team alone and carries none of its user's global roles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from django.db.models import Q, QuerySet
-from rest_framework.permissions import SAFE_METHODS, BasePermission
-from typing_extensions import override
 
 from foundation.errors import FieldProblem, NotAllowed, NotFound, NotSignedIn
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
@@ -127,23 +124,6 @@ def check_scope(request: Any, scope: str) -> None:
             code="scope_missing",
             errors=(FieldProblem(field="scopes", code="scope_missing", message=message),),
         )
-
-
-class ScopePermission(BasePermission):
-    """The default permission of the API: signed in, and the token has the scope of the method.
-
-    Safe methods ask for `read`, others for the view's `write_scope` (`submit` unless it says `manage`);
-    `scopes = {"POST": "read"}` on a view overrides it for one method, such as a preview that makes nothing.
-    """
-
-    @override
-    def has_permission(self, request: Any, view: Any) -> bool:
-        overrides: Mapping[str, str] = getattr(view, "scopes", {})
-        default = ApiToken.Scope.READ if request.method in SAFE_METHODS else ApiToken.Scope.SUBMIT
-        if request.method not in SAFE_METHODS:
-            default = getattr(view, "write_scope", default)
-        check_scope(request, overrides.get(request.method, default))
-        return True
 
 
 def _role_or_not_found(user: Any, team: Team) -> str:

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from foundation.http.filters import DeclaredFilters
 from foundation.http.pages import CursorPage
-from teams.permissions import ScopePermission
+from teams.scopes import ScopePermission
 
 
 class PortalView(GenericAPIView[Any]):

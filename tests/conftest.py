@@ -56,7 +56,7 @@ def _point_settings_at(folder: Path) -> None:
     """What the environment does not name is embedded, here as in `manage.py up`, but in the session's folder."""
     from django.conf import settings
 
-    from portal.runtime.folders import Folders
+    from portal.folders import Folders
     from portal.settings import stores
 
     if not settings.configured:

@@ -15,8 +15,8 @@ import signal
 import sys
 from pathlib import Path
 
+from portal.folders import Folders
 from portal.runtime import children, postgres, valkey
-from portal.runtime.folders import Folders
 
 READY = "ready"
 START_SECONDS = 60.0

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from portal.folders import Folders
 from portal.runtime import postgres, rows, valkey
 from portal.runtime.children import Command
-from portal.runtime.folders import Folders
 from portal.runtime.supervisor import Service
 from portal.settings.env import BASE_DIR, Environment
 

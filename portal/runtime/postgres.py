@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psycopg
 
+from portal.folders import Folders
 from portal.runtime.children import GUARD, Command
-from portal.runtime.folders import Folders
 from portal.settings.stores import EMBEDDED_NAME, EMBEDDED_USER
 
 UNPRIVILEGED = "nobody"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from portal.folders import Folders
 from portal.runtime import plan
 from portal.runtime.children import Command
-from portal.runtime.folders import Folders
 from portal.runtime.postgres import CannotStartError
 from portal.runtime.refusals import refusals
 from portal.runtime.supervisor import SELF, FailedError, Service, StoppedError, Supervisor

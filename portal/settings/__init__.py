@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from csp.constants import NONE, SELF
 
-from portal.runtime.folders import Folders
+from portal.folders import Folders
 from portal.settings import env, stores
 
 BASE_DIR = env.BASE_DIR
@@ -261,7 +261,7 @@ REST_FRAMEWORK = {
         "teams.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["teams.permissions.ScopePermission"],
+    "DEFAULT_PERMISSION_CLASSES": ["teams.scopes.ScopePermission"],
     "DEFAULT_PARSER_CLASSES": ["foundation.http.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "foundation.http.pages.CursorPage",
@@ -287,6 +287,13 @@ SPECTACULAR_SETTINGS = {
         "foundation.http.schema.declare_problems",
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "ENUM_NAME_OVERRIDES": {
+        "CapacityType": "workloads.models.CapacityType",
+        "RequestedCapacity": ["on-demand", "spot", "spot-first"],
+        "MembershipRole": "teams.models.Membership.Role",
+        "TokenScope": "teams.models.ApiToken.Scope",
+        "PodSecurity": "teams.models.Team.PodSecurity",
+    },
 }
 
 # --- tests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from portal.runtime.folders import Folders
+from portal.folders import Folders
 from portal.settings.env import DatabaseAddress
 
 EMBEDDED_NAME = "portal"

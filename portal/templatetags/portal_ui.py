@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django import template
 from django.templatetags.static import static
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from controller.page_words import PHASES, duration_words
@@ -50,7 +50,10 @@ def at(moment: datetime | None) -> SafeString | str:
 
 def _time(moment: datetime, text: str) -> SafeString:
     return format_html(
-        '<time datetime="{}" title="{} UTC">{}</time>', moment.isoformat(), f"{moment:%Y-%m-%d %H:%M:%S}", text
+        '<time datetime="{}" title="{} UTC">{}</time>',
+        moment.isoformat(),
+        f"{moment:%Y-%m-%d %H:%M:%S}",
+        text,
     )
 
 
@@ -82,7 +85,10 @@ def phase_icon(phase: str) -> str:
 @register.filter
 def words(token: str) -> str:
     """`WaitingForQuota` as `Waiting for quota`; the token itself is what programs see."""
-    out = "".join(f" {char.lower()}" if char.isupper() and i and not token[i - 1].isupper() else char for i, char in enumerate(token))
+    out = "".join(
+        f" {char.lower()}" if char.isupper() and i and not token[i - 1].isupper() else char
+        for i, char in enumerate(token)
+    )
     return out[:1].upper() + out[1:]
 
 
@@ -102,3 +108,18 @@ def query(context: dict[str, Any], **changes: Any) -> str:
         if value not in (None, ""):
             given[name] = str(value)
     return "?" + urlencode([(name, value) for name, values in given.lists() for value in values])
+
+
+@register.simple_tag
+def meter(used: int, whole: int, label: str, asked: int = 0) -> SafeString:
+    """A bar of `used` and, in another colour, `asked` out of `whole`; what is above the whole is in red."""
+    scale = 100 / max(whole, used + asked, 1)
+    inside = min(used, whole)
+    parts = (("used", inside), ("over", used - inside), ("asked", asked))
+    bars, left = [], 0.0
+    for name, units in parts:
+        if units > 0:
+            bars.append((name, f"{left:.2f}", f"{units * scale:.2f}"))
+            left += units * scale
+    rects = format_html_join("", '<rect class="{}" x="{}%" width="{}%" y="0" height="100%"></rect>', bars)
+    return format_html('<svg class="meter" role="img" aria-label="{}">{}</svg>', label, rects)

@@ -55,7 +55,9 @@ def error_page(request: HttpRequest, error: PortalError) -> HttpResponse:
 
 def _page(request: HttpRequest, status: int, message: str) -> HttpResponse:
     title = _TITLES.get(status, "Something went wrong")
-    return render(request, "errors/error.html", {"status": status, "title": title, "message": message}, status=status)
+    return render(
+        request, "errors/error.html", {"status": status, "title": title, "message": message}, status=status
+    )
 
 
 def bad_request(request: HttpRequest, exception: Exception, **kwargs: Any) -> HttpResponse:

@@ -72,7 +72,9 @@ def choose_theme(request: HttpRequest) -> HttpResponse:
     """Keep the theme in a cookie, which the server reads: no script, so no flash."""
     theme = request.POST.get("theme", "auto")
     target = request.POST.get("next", "/")
-    safe = url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    safe = url_has_allowed_host_and_scheme(
+        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
     response = redirect(target if safe and "\x00" not in target else "/")
     response.set_cookie(
         THEME_COOKIE,

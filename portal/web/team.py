@@ -72,7 +72,8 @@ class TeamDetailPage(LoginRequiredMixin, View):
         now = clock.now()
         holding = Workload.objects.filter(team=team, phase__in=HOLDS_CLAIM)
         rows = rows_of(
-            list(holding.select_related("team", "owner", "flavor").order_by("-units", "-id")[:HOLDERS_MAX]), now=now
+            list(holding.select_related("team", "owner", "flavor").order_by("-units", "-id")[:HOLDERS_MAX]),
+            now=now,
         )
         members = list(members_of(team).order_by("user__username")[:200])
         mine = next((each.role for each in members if each.user_id == request.user.pk), "")

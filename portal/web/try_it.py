@@ -12,10 +12,9 @@ from django.http import HttpRequest, HttpResponse
 
 from foundation.errors import NotFound, PortalError
 from gateway.invocations import Call, try_endpoint
-from inference.views import EndpointDetailPage
+from inference.views import TRY_METHODS, EndpointDetailPage
 from teams.models import User
 
-METHODS: Final = ("POST", "GET", "PUT", "PATCH", "DELETE")
 SHOWN_CHARS_MAX: Final = 100_000
 PATH_LENGTH_MAX: Final = 2_000
 
@@ -60,8 +59,8 @@ class TryItPage(EndpointDetailPage):
 
 
 def _problem(typed: dict[str, str]) -> str:
-    if typed["method"] not in METHODS:
-        return f"The method is one of {', '.join(METHODS)}."
+    if typed["method"] not in TRY_METHODS:
+        return f"The method is one of {', '.join(TRY_METHODS)}."
     if not typed["path"].startswith("/") or len(typed["path"]) > PATH_LENGTH_MAX or "\x00" in typed["path"]:
         return "The path begins with a slash and has at most 2,000 characters."
     return ""
@@ -74,7 +73,9 @@ def _ask(user: User, public_id: UUID, typed: dict[str, str]) -> Answer:
         method=typed["method"],
         path=unquote(path),
         query=query.encode("ascii", "ignore").decode(),
-        headers=(("Content-Type", _content_type(typed["body"])), ("Accept", "*/*")) if body else (("Accept", "*/*"),),
+        headers=(("Content-Type", _content_type(typed["body"])), ("Accept", "*/*"))
+        if body
+        else (("Accept", "*/*"),),
         body=body,
     )
     try:

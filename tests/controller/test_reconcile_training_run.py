@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from cluster import kinds
 from cluster.labels import selector
 from controller import services
 from foundation import clock
-from jobs.services import submit_training_run
+from jobs.services import submit_training_run, update_training_run
 from jobs.specs import TrainingRunSpec
 from quotas.models import Claim, Quota
 from teams.actors import Actor
@@ -34,7 +36,9 @@ def submit(bench, *, name="train", **fields):
 
 
 def phases(workload):
-    return list(WorkloadEvent.objects.filter(workload=workload).order_by("id").values_list("to_phase", flat=True))
+    return list(
+        WorkloadEvent.objects.filter(workload=workload).order_by("id").values_list("to_phase", flat=True)
+    )
 
 
 def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
@@ -93,7 +97,12 @@ def test_a_cancelled_run_frees_its_quota_and_leaves_no_object(bench):
 
 
 def test_a_run_that_no_schedulable_node_can_take_waits_with_the_schedulers_own_words(bench):
-    names = [row.name for row in NodeRecord.objects.filter(labels__contains={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"})]
+    names = [
+        row.name
+        for row in NodeRecord.objects.filter(
+            labels__contains={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
+        )
+    ]
     refs = [kinds.ObjectRef("v1", "Node", "", name) for name in names]
     try:
         for ref in refs:
@@ -111,6 +120,35 @@ def test_a_run_whose_job_is_deleted_by_somebody_else_fails_and_says_so(bench):
     run = submit(bench)
     bench.until(run, lambda run: run.phase == "Running")
     job = bench.client.list(kinds.JOB, namespace=bench.team.namespace_name).items[0]
-    bench.client.delete(kinds.ref_of({"apiVersion": "batch/v1", "kind": "Job", **job}), uid=job["metadata"]["uid"])
+    bench.client.delete(
+        kinds.ref_of({"apiVersion": "batch/v1", "kind": "Job", **job}), uid=job["metadata"]["uid"]
+    )
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert (run.phase, run.reason) == ("Failed", "DeletedExternally")
+
+
+def test_a_longer_time_limit_reaches_the_running_job(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    update_training_run(
+        run=run.training_run,
+        priority=None,
+        time_limit_seconds=7200,
+        actor=Actor.of_user(bench.member),
+        now=clock.now(),
+    )
+    bench.turn(run)
+    (job,) = bench.client.list(kinds.JOB, namespace=bench.team.namespace_name).items
+    assert job["spec"]["activeDeadlineSeconds"] > 7200
+    assert run.time_limit_seconds == 7200
+    assert run.observed_generation == run.generation
+    assert run.phase == "Running"
+
+
+def test_a_run_that_uses_up_its_time_limit_is_stopped_and_fails_with_that_reason(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    run.attempts.update(started_at=clock.now() - timedelta(seconds=601))
+    bench.until(run, lambda run: run.is_final, seconds=90)
+    assert (run.phase, run.reason) == ("Failed", "DeadlineExceeded")
+    assert Quota.objects.get().used == 0

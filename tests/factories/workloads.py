@@ -1,146 +1,49 @@
-"""Training runs and endpoints, made by the services that make them in earnest."""
+"""Workload rows as a submission would make them, without the kind's own rows."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import count
 from typing import Any
-from uuid import uuid4
 
-from controller.run_tokens import digest, run_token
-from costs.services import record_usage
 from foundation import clock
-from inference.services import deploy_endpoint
-from inference.specs import EndpointSpec
-from jobs.services import submit_training_run
-from jobs.specs import TrainingRunSpec
-from teams.actors import Actor
-from teams.models import Team, User
-from workloads import services
-from workloads.models import Attempt, PodRecord, ResourceFlavor, Workload
-from workloads.reports import report_checkpoint, report_progress
-from workloads.states import Phase, Reason
+from tests.factories.teams import make_team, make_user
+from workloads.models import Workload
+from workloads.services import create_workload
+from workloads.states import Phase, Priority
 
 _numbers = count(1)
-# The shortest way from Queued to each phase that the tests put a workload in.
-_WAYS = {
-    Phase.QUEUED: (),
-    Phase.ADMITTED: ((Phase.ADMITTED, Reason.CREATING),),
-    Phase.STARTING: ((Phase.ADMITTED, Reason.CREATING), (Phase.STARTING, Reason.PULLING)),
-    Phase.RUNNING: (
-        (Phase.ADMITTED, Reason.CREATING),
-        (Phase.STARTING, Reason.PULLING),
-        (Phase.RUNNING, Reason.PROGRESSING),
-    ),
-    Phase.SUCCEEDED: (
-        (Phase.ADMITTED, Reason.CREATING),
-        (Phase.STARTING, Reason.PULLING),
-        (Phase.RUNNING, Reason.PROGRESSING),
-        (Phase.SUCCEEDED, Reason.COMPLETED),
-    ),
-}
 
 
-def run_body(team: str = "", **values: Any) -> dict[str, Any]:
-    """The body of a small CPU run; with `flavor`, of one GPU."""
-    body = {"name": f"run-{next(_numbers)}", "image": "example.org/train:1", "command": ["python", "train.py"]}
-    return ({"team": team} if team else {}) | body | values
+def make_workload(**values: Any) -> Workload:
+    """A queued workload of a new team and owner unless given; `units` 0 unless a flavor is given."""
+    flavor = values.get("flavor")
+    fields: dict[str, Any] = {
+        "kind": "training-run",
+        "name": f"run-{next(_numbers)}",
+        "priority": Priority.NORMAL,
+        "flavor": None,
+        "capacity_type": "on-demand",
+        "units": 1 if flavor else 0,
+        "time_limit_seconds": None,
+        "max_retries": 0,
+        "labels": {},
+        "actor": "tests",
+        "simulated": False,
+        "now": clock.now(),
+        **values,
+    }
+    fields.setdefault("team", None)
+    fields["team"] = fields["team"] or make_team()
+    fields["owner"] = fields.get("owner") or make_user()
+    return create_workload(**fields)
 
 
-def endpoint_body(team: str = "", **values: Any) -> dict[str, Any]:
-    """The body of a small CPU endpoint; with `flavor`, of one GPU."""
-    body = {"name": f"endpoint-{next(_numbers)}", "image": "example.org/serve:1", "command": ["serve"]}
-    return ({"team": team} if team else {}) | body | values
-
-
-def make_run(
-    team: Team,
-    owner: User,
-    *,
-    flavor: ResourceFlavor | None = None,
-    phase: Phase = Phase.QUEUED,
-    **spec: Any,
-) -> Workload:
-    """A training run in `phase`; its rows say so, no cluster is asked."""
-    given = {"flavor": flavor.name} if flavor else {}
-    run = submit_training_run(
-        spec=TrainingRunSpec.from_json(run_body(**given, **spec)),
-        team=team,
-        actor=Actor.of_user(owner),
-        now=clock.now(),
-    )
-    return move(run.workload, phase)
-
-
-def make_endpoint(
-    team: Team,
-    owner: User,
-    *,
-    flavor: ResourceFlavor | None = None,
-    phase: Phase = Phase.QUEUED,
-    **spec: Any,
-) -> Workload:
-    """An endpoint in `phase`; its rows say so, no cluster is asked."""
-    given = {"flavor": flavor.name} if flavor else {}
-    endpoint = deploy_endpoint(
-        spec=EndpointSpec.from_json(endpoint_body(**given, **spec)),
-        team=team,
-        actor=Actor.of_user(owner),
-        now=clock.now(),
-    )
-    return move(endpoint.workload, phase)
-
-
-def move(workload: Workload, phase: Phase) -> Workload:
-    """The workload, moved along the state machine to `phase`."""
-    for to, reason in _WAYS[phase]:
-        fitting = Reason.READY if workload.kind == "endpoint" and to is Phase.RUNNING else reason
-        services.transition(
-            workload, to=to, reason=fitting, message=f"{workload.name}: {to}", actor="tests", now=clock.now()
-        )
-    return workload
-
-
-def make_attempt(workload: Workload) -> tuple[Attempt, str]:
-    """The next attempt, open, and the token that its pods report with."""
-    token = run_token(workload, attempt=workload.attempt_number + 1)
-    attempt = services.start_attempt(
-        workload, object_name=f"{workload.name}-x", token_digest=digest(token), now=clock.now()
-    )
-    return attempt, token
-
-
-def make_pod(workload: Workload, *, units: int = 0, minutes: int = 0, **values: Any) -> PodRecord:
-    """A pod that was scheduled `minutes` ago and, if that is more than 0, ended now; its use is recorded."""
+def put_in(workload: Workload, phase: Phase, **values: Any) -> Workload:
+    """Set a phase behind the state machine's back."""
     now = clock.now()
-    times = {"scheduled_at": now - timedelta(minutes=minutes), "finished_at": now} if minutes else {}
-    pod = PodRecord.objects.create(
-        **{
-            "uid": f"uid-{uuid4()}",
-            "namespace": workload.team.namespace_name,
-            "name": f"{workload.name}-pod",
-            "workload": workload,
-            "attempt": max(1, workload.attempt_number),
-            "resource_version": "1",
-            "phase": "Running",
-            "node_name": "a100-0",
-            "units": units,
-            "created_at": now - timedelta(minutes=minutes),
-            **times,
-            **values,
-        }
-    )
-    record_usage(pod, now=now)
-    return pod
-
-
-def make_reports(attempt: Attempt, *, path: str = "/checkpoints/1") -> None:
-    """A checkpoint and a progress report of the attempt."""
-    report_checkpoint(attempt=attempt, step=1, path=path, now=clock.now())
-    report_progress(
-        attempt=attempt,
-        progress_percentage=50.0,
-        estimated_remaining_seconds=60,
-        metrics={"loss": 0.5},
-        now=clock.now(),
-    )
+    if phase in {Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED}:
+        values.setdefault("finished_at", now)
+    if phase is Phase.STOPPING:
+        values.setdefault("stopping_to", Phase.CANCELLED.value)
+    Workload.objects.filter(pk=workload.pk).update(phase=phase.value, **values)
+    return Workload.objects.select_related("team", "owner", "flavor").get(pk=workload.pk)

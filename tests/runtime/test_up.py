@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from portal.runtime.folders import Folders
+from portal.folders import Folders
 
 from .processes import MARK, processes_of, until
 

@@ -1,0 +1,231 @@
+"""Every route of the portal, and who gets which answer from it. A route that is missing here fails the build.
+
+`what` names the path arguments that `World.kwargs` makes: those of an object of team canary, and of none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+Statuses = frozenset[int]
+
+
+def _one(*statuses: int) -> Statuses:
+    return frozenset(statuses)
+
+
+# Carried out, or refused for what was asked and not for who asked. 503: the cluster is a port that refuses.
+DONE = _one(200, 201, 202, 204, 303, 409, 422, 503)
+OK, UNKNOWN, FORBIDDEN, NOBODY = _one(200), _one(404), _one(403), _one(401)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What each principal is answered. `hides`: a stranger's answer holds nothing of team canary."""
+
+    strangers: Statuses
+    viewers: Statuses
+    members: Statuses
+    leads: Statuses
+    readers: Statuses
+    nobodies: Statuses = NOBODY
+    body: str = "none"
+    hides: bool = True
+
+
+def need(strangers: Statuses, viewers: Statuses, members: Statuses, leads: Statuses, **more: Any) -> Need:
+    """`readers`, a lead's token with the scope `read` alone, may what a viewer may, unless it says otherwise."""
+    return Need(
+        **{"strangers": strangers, "viewers": viewers, "members": members, "leads": leads, "readers": viewers} | more
+    )
+
+
+READ = need(UNKNOWN, OK, OK, OK)
+LIST = need(OK, OK, OK, OK)
+EVERYBODY = need(OK, OK, OK, OK, hides=False)
+MANAGERS_ONLY = need(FORBIDDEN, FORBIDDEN, FORBIDDEN, FORBIDDEN)
+
+
+def steer(body: str = "none") -> Need:
+    return need(UNKNOWN, FORBIDDEN, DONE, DONE, body=body)
+
+
+def lead(body: str = "none") -> Need:
+    return need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, body=body)
+
+
+def managers(body: str) -> Need:
+    return need(FORBIDDEN, FORBIDDEN, FORBIDDEN, FORBIDDEN, body=body)
+
+
+# The token of the row is the member's own, so that even a lead of the same team has no business with it.
+OWN_READ = need(UNKNOWN, UNKNOWN, OK, UNKNOWN)
+OWN_WRITE = need(UNKNOWN, UNKNOWN, DONE, UNKNOWN, readers=FORBIDDEN)
+OWN_CREATE = need(_one(201, 403), DONE, DONE, DONE, readers=FORBIDDEN, body="token", hides=False)
+# The run itself reports, with its own token; people are told so, strangers that there is nothing.
+REPORT_READ = need(UNKNOWN, OK, OK, OK, nobodies=_one(401, 403))
+TRY = need(UNKNOWN, DONE, DONE, DONE, nobodies=NOBODY)
+
+
+def report(body: str) -> Need:
+    return need(UNKNOWN, FORBIDDEN, FORBIDDEN, FORBIDDEN, nobodies=_one(401, 404), body=body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    what: str = ""
+    methods: Mapping[str, Need] = field(default_factory=dict)
+    kind: str = "api"
+    """api, page (a session, no bearer), public (nothing to protect), function (answers whom it says itself)."""
+
+
+def api(what: str = "", **methods: Need) -> Row:
+    return Row(what=what, methods=methods)
+
+
+_SIGN_IN = _one(302)
+
+
+def page(what: str = "", **methods: Need) -> Row:
+    return Row(what=what, methods=methods, kind="page")
+
+
+def shown(strangers: Statuses, viewers: Statuses = OK, others: Statuses = OK, **more: Any) -> Need:
+    return need(strangers, viewers, others, others, nobodies=_SIGN_IN, **more)
+
+
+PAGE = shown(UNKNOWN)
+PAGE_LIST = shown(_one(200, 302), _one(200, 302), _one(200, 302))
+BUTTON = shown(UNKNOWN, FORBIDDEN, _one(303))
+FORM = shown(OK, FORBIDDEN)
+TEAM_FORM = shown(UNKNOWN, FORBIDDEN)
+SENT_FORM = shown(_one(403, 404, 422), _one(403, 422), DONE, body="none")
+PUBLIC = Row(kind="public")
+
+ROUTES: dict[str, Row] = {
+    "schema": PUBLIC,
+    "docs": PUBLIC,
+    "api_not_found": PUBLIC,
+    "foundation:healthz": PUBLIC,
+    "foundation:readyz": PUBLIC,
+    "foundation:metrics": Row(kind="function"),
+    # --- people
+    "teams-api:me": api(GET=EVERYBODY),
+    "teams-api:team-list": api(GET=LIST, POST=managers("team")),
+    "teams-api:team": api("team", GET=READ, PATCH=lead("team-patch"), DELETE=need(UNKNOWN, *[FORBIDDEN] * 3)),
+    "teams-api:member-list": api("team", GET=READ, POST=lead("member")),
+    "teams-api:member": api(
+        "member",
+        GET=READ,
+        PATCH=lead("member-patch"),
+        # The row is the viewer's own membership, which everybody may end.
+        DELETE=need(UNKNOWN, DONE, FORBIDDEN, DONE, readers=FORBIDDEN),
+    ),
+    "teams-api:token-list": api(GET=EVERYBODY, POST=OWN_CREATE),
+    "teams-api:token": api("token", GET=OWN_READ, DELETE=OWN_WRITE),
+    "teams-api:audit-list": api(GET=LIST),
+    # --- catalogue, quotas, costs, cluster
+    "workloads-api:flavor-list": api(GET=EVERYBODY, POST=managers("flavor")),
+    "workloads-api:flavor": api("flavor", GET=EVERYBODY),
+    "workloads-api:node-list": api(GET=EVERYBODY),
+    "quotas-api:quota-list": api("team", GET=READ, POST=need(UNKNOWN, *[FORBIDDEN] * 3, body="quota")),
+    "quotas-api:usage-list": api("team", GET=READ),
+    "quotas-api:quota-change-list": api(GET=LIST),
+    "costs-api:price-list": api(GET=EVERYBODY, POST=managers("price")),
+    "costs-api:ledger-list": api(GET=LIST),
+    "controller-api:volume-list": api("team", GET=need(UNKNOWN, DONE, DONE, DONE), POST=steer("volume")),
+    "controller-api:capacity-list": api(GET=EVERYBODY),
+    "controller-api:preflight-list": api(GET=MANAGERS_ONLY),
+    # --- training runs
+    "jobs-api:training-run-list": api(GET=LIST, POST=steer("run")),
+    "jobs-api:training-run-preview": api(POST=steer("run")),
+    "jobs-api:training-run": api("run", GET=READ, PATCH=steer("run-patch"), DELETE=steer()),
+    "jobs-api:training-run-cancel": api("run", POST=steer()),
+    "jobs-api:training-run-suspend": api("run", POST=steer()),
+    "jobs-api:training-run-resume": api("run", POST=steer()),
+    "jobs-api:training-run-retry": api("run", POST=steer()),
+    "jobs-api:training-run-events": api("run", GET=READ),
+    "jobs-api:training-run-pods": api("run", GET=READ),
+    "jobs-api:training-run-logs": api("run", GET=READ),
+    "jobs-api:training-run-manifests": api("run", GET=READ),
+    "jobs-api:training-run-waiting": api("run", GET=READ),
+    "jobs-api:training-run-cost": api("run", GET=READ),
+    "jobs-api:training-run-checkpoints": api("run", GET=REPORT_READ, POST=report("checkpoint")),
+    "jobs-api:training-run-progress": api("run", GET=REPORT_READ, POST=report("progress")),
+    # --- endpoints
+    "inference-api:endpoint-list": api(GET=LIST, POST=steer("endpoint")),
+    "inference-api:endpoint-preview": api(POST=steer("endpoint")),
+    "inference-api:endpoint": api("endpoint", GET=READ, PATCH=steer("endpoint-patch"), DELETE=steer()),
+    "inference-api:endpoint-stop": api("endpoint", POST=steer()),
+    "inference-api:endpoint-start": api("endpoint", POST=steer()),
+    "inference-api:endpoint-events": api("endpoint", GET=READ),
+    "inference-api:endpoint-pods": api("endpoint", GET=READ),
+    "inference-api:endpoint-logs": api("endpoint", GET=READ),
+    "inference-api:endpoint-manifests": api("endpoint", GET=READ),
+    "inference-api:endpoint-waiting": api("endpoint", GET=READ),
+    "inference-api:endpoint-cost": api("endpoint", GET=READ),
+    "inference-api:endpoint-revisions": api("endpoint", GET=READ),
+    # --- streams and calls
+    "gateway-api:stream": api(GET=need(*[_one(307)] * 4)),
+    "gateway-api:invoke-root": api("endpoint", **dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), TRY)),
+    "gateway-api:invoke": api("invoke", **dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), TRY)),
+    "gateway:live-ticket": Row(kind="function"),
+    # --- pages
+    "teams:sign-in": PUBLIC,
+    "teams:sign-in-link": PUBLIC,
+    "teams:sign-out": Row(kind="function"),
+    "teams:profile": page(GET=shown(OK, OK, OK)),
+    "teams:token-revoke": page(
+        "token", POST=need(UNKNOWN, UNKNOWN, _one(302, 303), UNKNOWN, nobodies=_SIGN_IN, readers=_SIGN_IN)
+    ),
+    "portal:home": page(GET=PAGE_LIST),
+    "portal:theme": Row(kind="function"),
+    "portal:team-list": page(GET=PAGE_LIST),
+    "portal:team-detail": page("team", GET=PAGE),
+    "portal:endpoint-try": page("endpoint", GET=PAGE, POST=PAGE),
+    "jobs:run-list": page(GET=PAGE_LIST),
+    "jobs:run-new": page(GET=FORM, POST=SENT_FORM),
+    "jobs:team-run-list": page("team", GET=PAGE),
+    "jobs:team-run-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),
+    "jobs:run-detail": page("run", GET=PAGE),
+    "jobs:run-cancel": page("run", POST=BUTTON),
+    "jobs:run-suspend": page("run", POST=BUTTON),
+    "jobs:run-resume": page("run", POST=BUTTON),
+    "jobs:run-retry": page("run", POST=BUTTON),
+    "inference:endpoint-list": page(GET=PAGE_LIST),
+    "inference:endpoint-new": page(GET=FORM, POST=SENT_FORM),
+    "inference:team-endpoint-list": page("team", GET=PAGE),
+    "inference:team-endpoint-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),
+    "inference:endpoint-detail": page("endpoint", GET=PAGE),
+    "inference:endpoint-update": page("endpoint", GET=TEAM_FORM, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "inference:endpoint-stop": page("endpoint", POST=BUTTON),
+    "inference:endpoint-start": page("endpoint", POST=BUTTON),
+    "inference:endpoint-delete": page("endpoint", POST=BUTTON),
+}
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+ADMIN = "admin:"
+
+
+def all_routes() -> dict[str, URLPattern]:
+    """Every route that Django would resolve, by its full name; one without a name by its function's."""
+    return dict(_walk(get_resolver(), ()))
+
+
+def _walk(resolver: URLResolver, namespaces: tuple[str, ...]) -> Iterator[tuple[str, URLPattern]]:
+    for pattern in resolver.url_patterns:
+        if isinstance(pattern, URLResolver):
+            inner = (*namespaces, pattern.namespace) if pattern.namespace else namespaces
+            yield from _walk(pattern, inner)
+        else:
+            yield ":".join([*namespaces, pattern.name or pattern.callback.__name__]), pattern
+
+
+def declared_methods(pattern: URLPattern) -> set[str] | None:
+    """The methods that a class of views has; None for a function, which cannot be asked."""
+    view = getattr(pattern.callback, "cls", None) or getattr(pattern.callback, "view_class", None)
+    return None if view is None else {each for each in METHODS if hasattr(view, each.lower())}

@@ -1,0 +1,303 @@
+"""Every route × everybody who may not: the matrix is `routes.py`, the routes are the resolver's."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from django.urls import reverse
+
+from tests.security.routes import ADMIN, METHODS, ROUTES, Need, all_routes, declared_methods
+from tests.security.world import SECRET_WORD, TEAM, Principal, World, different, snapshot
+
+API = sorted(name for name, row in ROUTES.items() if row.kind == "api")
+PAGES = sorted(name for name, row in ROUTES.items() if row.kind == "page")
+FRAGMENTS = ("live", "tabs", "panel", "log-more", "list", "home", "usage", "preview", "flavors", "answer")
+
+
+@pytest.fixture
+def world(db, settings) -> World:
+    settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
+    return World()
+
+
+def content(response) -> str:
+    raw = b"".join(response.streaming_content) if response.streaming else response.content
+    return raw.decode(errors="replace")
+
+
+def told(response) -> str:
+    """What a body says, less what differs from request to request."""
+    text = content(response)
+    try:
+        return json.dumps({key: value for key, value in json.loads(text).items() if key != "request_id"})
+    except (ValueError, AttributeError):
+        return text
+
+
+def _without_echo(response, url: str) -> str:
+    """What a body tells besides the address that was asked for."""
+    return content(response).replace(url, "").replace(quote(url, safe=""), "")
+
+
+class Asker:
+    """Asks one route as many principals, and keeps what went wrong."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.row = world, ROUTES[name]
+        self.url = reverse(name, kwargs=world.kwargs(self.row.what))
+        self.missing = reverse(name, kwargs=world.kwargs(self.row.what, foreign=False))
+        self.wrong: list[str] = []
+
+    def expect(self, principal: Principal, method: str, need: Need, statuses, *, hides: bool, **headers: str):
+        response = principal.ask(method, self.url, self.world.body(need.body), **headers)
+        said = f"{principal.name} {method} {self.url} {headers or ''}: {response.status_code}"
+        if response.status_code not in statuses:
+            self.wrong.append(f"{said}, expected {sorted(statuses)}: {content(response)[:200]}")
+        elif hides and SECRET_WORD in _without_echo(response, self.url):
+            self.wrong.append(f"{said} tells of the team")
+        return response
+
+    def same_as_missing(self, principal: Principal, method: str, need: Need) -> None:
+        """A foreign object and one that does not exist must look alike."""
+        body = self.world.body(need.body)
+        foreign, missing = (principal.ask(method, url, body) for url in (self.url, self.missing))
+        if (foreign.status_code, told(foreign)) != (missing.status_code, told(missing)):
+            self.wrong.append(f"{principal.name} {method} can tell {self.url} from nothing: {told(foreign)[:200]}")
+
+    def report(self) -> None:
+        assert not self.wrong, "\n".join(self.wrong)
+
+
+def test_every_route_has_a_row_and_every_row_a_route():
+    known = {name for name in all_routes() if not name.startswith(ADMIN)}
+    assert known - set(ROUTES) == set(), "add a row to tests/security/routes.py"
+    assert set(ROUTES) - known == set(), "no such route any more"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in ROUTES.items() if row.kind in {"api", "page"}))
+def test_every_method_of_a_view_is_in_its_row(name):
+    declared = declared_methods(all_routes()[name])
+    assert declared is None or declared == set(ROUTES[name].methods)
+
+
+@pytest.mark.parametrize("name", API)
+def test_who_has_no_business_gets_nothing_from_the_api(world, name):
+    ask = Asker(world, name)
+    before = world.snapshot()
+    own_report = name.rsplit("-", 1)[-1] in {"checkpoints", "progress"}
+    for method, need in ask.row.methods.items():
+        for nobody in world.nobodies:
+            if own_report and method == "POST" and nobody.name == "run token of this team":
+                continue
+            ask.expect(nobody, method, need, need.nobodies, hides=True)
+        for stranger in world.strangers:
+            ask.expect(stranger, method, need, need.strangers, hides=need.hides)
+            if ask.row.what and need.strangers == {404}:
+                ask.same_as_missing(stranger, method, need)
+        for reader in world.readers:
+            ask.expect(reader, method, need, need.readers, hides=False)
+        for viewer in world.viewers:
+            if need.viewers == {403}:
+                ask.expect(viewer, method, need, need.viewers, hides=False)
+    ask.report()
+    changed = different(before, snapshot())
+    assert name == "teams-api:token-list" or not changed, f"refused, and yet changed: {changed}"
+
+
+@pytest.mark.parametrize("name", API)
+def test_who_may_is_let_in_to_the_api(world, name):
+    """Without it the matrix could pass because everybody is refused."""
+    ask = Asker(world, name)
+    for method in sorted(ask.row.methods, key="GET PATCH POST PUT DELETE".split().index):
+        need = ask.row.methods[method]
+        for principals, statuses in (
+            (world.viewers[:1], need.viewers),
+            (world.members, need.members),
+            (world.leads, need.leads),
+        ):
+            if method == "DELETE" and statuses != {403} and principals is not world.members:
+                continue
+            for principal in principals:
+                gone = {404} if method == "DELETE" and principal is not principals[0] else set()
+                ask.expect(principal, method, need, statuses | gone, hides=False)
+    ask.report()
+
+
+@pytest.mark.parametrize("name", API)
+def test_methods_that_are_not_there_are_refused_and_options_and_head_leak_nothing(world, name):
+    ask = Asker(world, name)
+    member, stranger = world.members[0], world.strangers[0]
+    need = next(iter(ask.row.methods.values()))
+    allowed = {405, 403} if name.endswith(("checkpoints", "progress")) else {405}
+    for method in set(METHODS) - set(ask.row.methods):
+        response = ask.expect(member, method, need, allowed, hides=False)
+        if response.status_code == 405:
+            assert response["Content-Type"] == "application/problem+json"
+            assert set(response["Allow"].split(", ")) - {"OPTIONS", "HEAD"} == set(ask.row.methods)
+    ask.expect(world.nobodies[0], "OPTIONS", need, {401}, hides=True)
+    answers = [
+        (answer.status_code, told(answer)) for url in (ask.url, ask.missing) for answer in [stranger.ask("OPTIONS", url)]
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0][0] < 500, answers[0]
+    if "GET" in ask.row.methods:
+        head = ask.expect(stranger, "HEAD", need, ask.row.methods["GET"].strangers, hides=True)
+        assert content(head) == ""
+    ask.report()
+
+
+LISTS = sorted(name for name in API if ROUTES[name].methods.get("GET") and ROUTES[name].methods["GET"].strangers == {200})
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_no_filter_order_or_cursor_of_a_list_reaches_over_the_fence(world, name):
+    view = all_routes()[name].callback.cls
+    url = reverse(name, kwargs=world.kwargs(ROUTES[name].what))
+    if not ROUTES[name].methods["GET"].hides:
+        pytest.skip("what it lists belongs to everybody")
+    foreign = {
+        "team": TEAM,
+        "slug": TEAM,
+        "id": str(world.run.public_id),
+        "workload": str(world.run.public_id),
+        "name": "canary-run",
+        "owner": "canary-member",
+        "actor": "canary-member",
+        "target_id": str(world.run.public_id),
+        "account": f"team:{TEAM}",
+        "pod_uid": world.run.pods.get().uid,
+        "flavor": world.flavor.name,
+    }
+    queries = [f"{key}={foreign[key]}" for key in getattr(view, "filters", {}) if key in foreign]
+    for order in getattr(view, "ordering_fields", ()):
+        queries += [f"ordering={order}&limit=1", f"ordering=-{order}&limit=1"]
+    first = world.members[0].ask("GET", f"{url}?limit=1").json()
+    if first.get("next"):
+        queries.append(first["next"].partition("?")[2])
+    assert queries
+    for stranger in world.strangers:
+        for query in queries:
+            response = stranger.ask("GET", f"{url}?{query}")
+            assert response.status_code == 200, (query, content(response))
+            assert SECRET_WORD not in json.dumps(response.json()["results"]), (stranger.name, query)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_who_has_no_business_gets_nothing_from_a_page_or_fragment(world, name):
+    ask = Asker(world, name)
+    before = world.snapshot()
+    strangers = [each for each in world.strangers if each.user]
+    viewers = [each for each in world.viewers if each.user]
+    for method, need in ask.row.methods.items():
+        # A bearer token is for the API: on a page it is nobody's.
+        for nobody in [*world.nobodies, world.members[0], world.strangers[-1]]:
+            response = ask.expect(nobody, method, need, need.nobodies, hides=True)
+            assert response.status_code != 302 or response["Location"].startswith("/sign-in/?next=")
+        for stranger in strangers:
+            ask.expect(stranger, method, need, need.strangers, hides=need.hides)
+            for fragment in FRAGMENTS:
+                headers = {"HX_Request": "true", "HX_Target": fragment}
+                ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)
+        for viewer in viewers:
+            if need.viewers == {403}:
+                ask.expect(viewer, method, need, need.viewers, hides=False)
+                ask.expect(viewer, method, need, need.viewers, hides=False, HX_Request="true")
+    ask.report()
+    assert different(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_who_may_is_shown_the_page(world, name):
+    ask = Asker(world, name)
+    for method, need in ask.row.methods.items():
+        for principals, statuses in ((world.viewers, need.viewers), (world.members, need.members)):
+            ask.expect(principals[1], method, need, statuses, hides=False)
+    ask.report()
+
+
+# --- routes that say themselves whom they answer
+
+
+def test_metrics_are_for_this_machine_and_for_platform_admins(world):
+    url = reverse("foundation:metrics")
+    far = {"REMOTE_ADDR": "203.0.113.7"}
+    assert world.nobodies[0].client.get(url).status_code == 200
+    for principal in (*world.nobodies, *world.strangers, *world.leads, world.quota_manager):
+        assert principal.client.get(url, **far).status_code in {401, 403}, principal.name
+        assert principal.client.get(url, headers={"X-Forwarded-For": "127.0.0.1"}).status_code in {401, 403}
+
+
+def test_a_ticket_to_the_streams_is_for_a_session(world):
+    url = reverse("gateway:live-ticket")
+    for nobody in (*world.nobodies, world.members[0]):
+        response = nobody.ask("GET", url)
+        assert response.status_code == 401, nobody.name
+        assert "ticket" not in response.json()
+    response = world.members[1].ask("GET", url)
+    assert response.status_code == 200
+    assert response["Cache-Control"].find("no-store") >= 0
+    assert world.members[1].ask("POST", url).status_code == 405
+
+
+def test_signing_out_and_the_theme_are_posts(world):
+    for name in ("teams:sign-out", "portal:theme"):
+        assert world.members[1].ask("GET", reverse(name)).status_code == 405
+    assert world.nobodies[0].ask("POST", reverse("teams:sign-out")).status_code in {302, 303}
+
+
+def test_what_lies_open_tells_nothing_of_a_team(world):
+    for name in (name for name, row in ROUTES.items() if row is ROUTES["schema"] and name != "api_not_found"):
+        url = reverse(name, kwargs=world.kwargs("link" if name == "teams:sign-in-link" else ""))
+        response = world.nobodies[0].ask("GET", url)
+        assert response.status_code in {200, 410, 503}, name
+        assert SECRET_WORD not in content(response), name
+
+
+# --- the run's own token
+
+
+def test_a_run_token_reports_for_its_own_attempt_and_opens_nothing_else(world):
+    run = Principal("the run", bearer=world.run_token)
+    for tail, body in (("checkpoints", "checkpoint"), ("progress", "progress")):
+        url = reverse(f"jobs-api:training-run-{tail}", kwargs=world.kwargs("run"))
+        theirs = reverse(f"jobs-api:training-run-{tail}", kwargs={"public_id": world.theirs.public_id})
+        assert run.ask("POST", url, world.body(body)).status_code == 201
+        assert run.ask("POST", theirs, world.body(body)).status_code == 404
+        for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
+            assert run.ask(method, url).status_code in {403, 405}, method
+    assert world.theirs.checkpoints.count() == 0
+
+
+def test_a_run_token_dies_with_its_attempt(world):
+    from foundation import clock
+    from workloads.services import end_attempt
+    from workloads.states import Phase
+
+    end_attempt(
+        world.attempt, phase=Phase.FAILED, reason="NodeLost", message="", exit_code=None, ended_at=clock.now()
+    )
+    url = reverse("jobs-api:training-run-progress", kwargs=world.kwargs("run"))
+    assert Principal("the run", bearer=world.run_token).ask("POST", url, {}).status_code == 401
+
+
+# --- the admin console
+
+
+def test_every_page_of_the_admin_console_is_closed_to_everybody_but_admins(world):
+    names = sorted(name for name in all_routes() if name.startswith(ADMIN))
+    assert len(names) > 20
+    some = {"object_id": "1", "app_label": "teams", "content_type_id": "1", "url": "x"}
+    askers = [world.nobodies[0], *[each for each in (*world.strangers, *world.leads) if each.user], world.members[0]]
+    for name in names:
+        pattern = all_routes()[name]
+        kwargs = {key: some[key] for key in pattern.pattern.converters if key in some}
+        args = [] if pattern.pattern.converters else ["teams"] * pattern.pattern.regex.groups
+        url = reverse(name, kwargs=kwargs) if kwargs or not args else reverse(name, args=args)
+        for asker in askers:
+            for method in ("GET", "POST"):
+                response = asker.ask(method, url)
+                assert response.status_code in {302, 303, 403, 404, 405}, (asker.name, method, url)
+                assert SECRET_WORD not in content(response), (asker.name, url)
+                assert response.status_code not in {302, 303} or "/login/" in response["Location"] or "/sign-in/" in response["Location"], (url, response["Location"])

@@ -1,0 +1,246 @@
+"""Team canary with one of everything, and everybody who may or may not know of it.
+
+Every text that belongs to the team holds the word canary, so that a leak is one search away.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.test import Client
+
+from foundation import clock
+from teams import services as people
+from teams.actors import Actor
+from teams.models import ApiToken, User
+from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
+from tests.factories.teams import ACTOR, make_member, make_team, make_token, make_user
+from tests.factories.submitted import (
+    endpoint_body,
+    make_attempt,
+    make_endpoint,
+    make_pod,
+    make_reports,
+    make_run,
+    move,
+    run_body,
+)
+from workloads.states import Phase
+
+SECRET_WORD = "canary"
+TEAM = "canary-team"
+UNKNOWN_ID = UUID("00000000-0000-7000-8000-000000000000")
+
+
+@dataclass
+class Principal:
+    """Somebody who asks: by a bearer token, by a session, or by neither."""
+
+    name: str
+    bearer: str | None = None
+    user: User | None = None
+    _client: Client | None = field(default=None, repr=False)
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = Client(raise_request_exception=False)
+            if self.bearer:
+                self._client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {self.bearer}"
+            elif self.user:
+                self._client.force_login(self.user)
+        return self._client
+
+    def ask(self, method: str, url: str, body: Any = None, **headers: str) -> Any:
+        """The response; `body` is sent as JSON, headers are given as `HX_Request="true"`."""
+        data = "" if body is None else json.dumps(body)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.generic(method, url, data, content_type="application/json", headers=named)
+
+
+class World:
+    """Made once a test; what one test does not ask for is not made."""
+
+    def __init__(self) -> None:
+        self.team = make_team(TEAM, name="Canary team")
+        self.other = make_team("plain-team")
+        self.flavor = make_flavor()
+        make_node()
+        make_quota(self.team, self.flavor)
+        make_price()
+        self.lead = make_member("lead", team=self.team, user=make_user("canary-lead")).user
+        self.member = make_member("member", team=self.team, user=make_user("canary-member")).user
+        self.viewer = make_member("viewer", team=self.team, user=make_user("canary-viewer")).user
+        self.stranger = make_member("lead", team=self.other, user=make_user("stranger")).user
+        self.removed = self._removed()
+        self.run = make_run(self.team, self.member, name="canary-run", flavor=self.flavor, labels={"canary": "canary"})
+        self.attempt, self.run_token = make_attempt(self.run)
+        move(self.run, Phase.RUNNING)
+        make_reports(self.attempt, path="/canary/1")
+        make_pod(self.run, units=1, minutes=10)
+        self.endpoint = make_endpoint(self.team, self.member, name="canary-endpoint", flavor=self.flavor)
+        _, self.endpoint_run_token = make_attempt(self.endpoint)
+        make_pod(self.endpoint, units=1)
+        self.own_token, _ = people.create_token(
+            actor=Actor.of_user(self.member),
+            user=self.member,
+            name="canary-token",
+            scopes=["read"],
+            team=self.team,
+            now=clock.now(),
+        )
+        # What the stranger has too, so that lists of theirs are not empty by accident.
+        self.theirs = make_run(self.other, self.stranger, name="plain-run")
+        _, self.their_run_token = make_attempt(self.theirs)
+
+    def _removed(self) -> User:
+        membership = make_member("lead", team=self.team, user=make_user("removed"))
+        people.remove_member(actor=ACTOR, membership=membership, now=clock.now())
+        return membership.user
+
+    # --- addresses
+
+    def kwargs(self, what: str, *, foreign: bool = True) -> dict[str, Any]:
+        """Path arguments of an object of team canary, or (not `foreign`) of one that does not exist."""
+        known: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+            "": ({}, {}),
+            "run": ({"public_id": self.run.public_id}, {"public_id": UNKNOWN_ID}),
+            "endpoint": ({"public_id": self.endpoint.public_id}, {"public_id": UNKNOWN_ID}),
+            "invoke": (
+                {"public_id": self.endpoint.public_id, "path": "v1/predict"},
+                {"public_id": UNKNOWN_ID, "path": "v1/predict"},
+            ),
+            "team": ({"slug": TEAM}, {"slug": "no-such-team"}),
+            "member": (
+                {"slug": TEAM, "username": self.viewer.username},
+                {"slug": "no-such-team", "username": self.viewer.username},
+            ),
+            "token": ({"token_id": self.own_token.public_id}, {"token_id": UNKNOWN_ID}),
+            "flavor": ({"name": self.flavor.name}, {"name": "no-such-flavor"}),
+            "link": ({"token": "a" * 43}, {"token": "b" * 43}),
+        }
+        return known[what][0 if foreign else 1]
+
+    def body(self, what: str, *, team: str = TEAM) -> Any:
+        """A body that would be accepted from who may."""
+        return {
+            "": {},
+            "none": None,
+            "run": run_body(team, name="another-run"),
+            "endpoint": endpoint_body(team, name="another-endpoint"),
+            "run-patch": {"priority": "low"},
+            "endpoint-patch": {"image": "example.org/serve:2"},
+            "team": {"slug": "new-team", "name": "New"},
+            "team-patch": {"name": "Renamed"},
+            "member": {"username": "stranger", "role": "viewer"},
+            "member-patch": {"role": "member"},
+            "token": {"name": "new", "scopes": ["read"]},
+            "flavor": {"name": "new-flavor", "card": "new", "capacity": {"on-demand": {}}},
+            "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
+            "price": {"card": "new", "micro_usd_per_card_hour": 1, "reason": "test"},
+            "volume": {"name": "data", "size": "1Gi"},
+            "checkpoint": {"step": 7, "path": "/c/7"},
+            "progress": {"progress_percentage": 7},
+        }[what]
+
+    # --- principals
+
+    @cached_property
+    def tokens(self) -> dict[str, str]:
+        return {
+            user.username: make_token(user)
+            for user in (self.lead, self.member, self.viewer, self.stranger, self.removed)
+        }
+
+    def of(self, user: User) -> list[Principal]:
+        """The same person by token and by session."""
+        return [
+            Principal(f"{user.username} by token", bearer=self.tokens[user.username]),
+            Principal(f"{user.username} by session", user=user),
+        ]
+
+    @cached_property
+    def nobodies(self) -> list[Principal]:
+        """Whose credential opens nothing at all."""
+        expired = make_token(self.member, name="expired", now=clock.now() - timedelta(days=100))
+        revoked = make_token(self.member, name="revoked")
+        people.revoke_token(
+            actor=Actor.of_user(self.member), token=ApiToken.objects.get(name="revoked"), now=clock.now()
+        )
+        asleep = make_member("lead", team=self.team).user
+        asleep_token = make_token(asleep)
+        User.objects.filter(pk=asleep.pk).update(is_active=False)
+        return [
+            Principal("anonymous"),
+            Principal("expired token", bearer=expired),
+            Principal("revoked token", bearer=revoked),
+            Principal("token of an inactive user", bearer=asleep_token),
+            Principal("session of an inactive user", user=asleep),
+            Principal("run token of this team", bearer=self.run_token),
+            Principal("run token of an endpoint", bearer=self.endpoint_run_token),
+            Principal("run token of another team", bearer=self.their_run_token),
+            Principal("made-up token", bearer="mlp_" + "x" * 58),
+        ]
+
+    @cached_property
+    def strangers(self) -> list[Principal]:
+        """Who is signed in and must not learn that team canary exists."""
+        torn = make_member("lead", team=self.other, user=make_user("torn")).user
+        make_member("lead", team=self.team, user=torn)
+        bound = make_token(torn, team=self.other, name="bound")
+        return [
+            *self.of(self.stranger),
+            *self.of(self.removed),
+            Principal("a token bound to another team", bearer=bound),
+        ]
+
+    @cached_property
+    def viewers(self) -> list[Principal]:
+        return self.of(self.viewer)
+
+    @cached_property
+    def members(self) -> list[Principal]:
+        return self.of(self.member)
+
+    @cached_property
+    def leads(self) -> list[Principal]:
+        return self.of(self.lead)
+
+    @cached_property
+    def readers(self) -> list[Principal]:
+        """A lead's token that may only read."""
+        return [Principal("read-only token", bearer=make_token(self.lead, scopes=("read",), name="reads"))]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Every row of the portal; taken when everybody who will ask is there."""
+        _ = (self.nobodies, self.strangers, self.readers, self.viewers, self.members, self.leads)
+        return snapshot()
+
+    @cached_property
+    def quota_manager(self) -> Principal:
+        user = make_user("manager", quota_manager=True)
+        return Principal("quota manager", bearer=make_token(user))
+
+
+def snapshot() -> dict[str, Any]:
+    """Every row of every table of the portal, less what reading may touch."""
+    from django.apps import apps
+
+    skipped = {"last_used_at", "last_login"}
+    labels = ("teams", "workloads", "quotas", "costs", "jobs", "inference", "gateway", "foundation")
+    rows: dict[str, Any] = {}
+    for model in (model for label in labels for model in apps.get_app_config(label).get_models()):
+        names = [each.attname for each in model._meta.concrete_fields if each.attname not in skipped]
+        rows[model._meta.label] = sorted(map(repr, model._default_manager.values_list(*names)))
+    return rows
+
+
+def different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The tables in which something changed."""
+    return [name for name in before if before[name] != after[name]]
+

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation import clock
+from tests.factories.workloads import make_workload, put_in
+from workloads.errors import StaleWorkload
+from workloads.models import Workload
+from workloads.services import (
+    BACKOFF_SECONDS_MAX,
+    LOCK_SECONDS,
+    backoff_seconds,
+    change_generation,
+    hold,
+    lock,
+    set_desired,
+    unlock,
+    wake,
+)
+from workloads.states import Desired, Phase
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def now():
+    return clock.now()
+
+
+def due(workload):
+    return Workload.objects.get(pk=workload.pk).next_reconcile_at
+
+
+def locked(workload, now):
+    found = lock(public_id=workload.public_id, now=now)
+    assert found is not None
+    return found
+
+
+def test_one_of_two_gets_the_lock(now):
+    workload = make_workload(now=now)
+    assert lock(public_id=workload.public_id, now=now) is not None
+    assert lock(public_id=workload.public_id, now=now) is None
+
+
+def test_a_row_that_is_not_due_is_not_looked_at(now):
+    workload = make_workload(now=now + timedelta(minutes=1))
+    assert lock(public_id=workload.public_id, now=now) is None
+    Workload.objects.update(next_reconcile_at=None)
+    assert lock(public_id=workload.public_id, now=now) is None
+
+
+def test_given_back_it_is_due_when_its_holder_says(now):
+    workload = make_workload(now=now)
+    assert not unlock(locked(workload, now), next_at=now + timedelta(seconds=42), failed=False)
+    assert due(workload) == now + timedelta(seconds=42)
+    fresh = Workload.objects.get()
+    assert (fresh.lock_token, fresh.lock_expires_at) == (None, None)
+
+
+@pytest.mark.parametrize("how", ["wake", "wish", "change"])
+def test_a_wake_up_during_a_look_is_never_lost(now, how):
+    workload = make_workload(now=now)
+    mine = locked(workload, now)
+    at = now + timedelta(seconds=3)
+    if how == "wake":
+        wake(workload_ids=[workload.pk], now=at)
+    elif how == "wish":
+        set_desired(workload, desired=Desired.CANCEL, now=at)
+    else:
+        change_generation(workload, now=at)
+    assert lock(public_id=workload.public_id, now=at) is None, "one looker at a time"
+    assert unlock(mine, next_at=None, failed=False), "the holder is told to look again"
+    assert due(workload) == at
+    assert lock(public_id=workload.public_id, now=at) is not None
+
+
+def test_a_second_wake_up_does_not_push_the_first_one_back(now):
+    workload = make_workload(now=now)
+    wake(workload_ids=[workload.pk], now=now + timedelta(hours=1))
+    assert due(workload) == now
+
+
+def test_what_has_ended_is_not_woken(now):
+    workload = put_in(make_workload(), Phase.FAILED, next_reconcile_at=None)
+    wake(workload_ids=[workload.pk], now=now)
+    assert due(workload) is None
+
+
+def test_the_row_of_a_dead_holder_is_due_again_and_its_old_holder_stale(now):
+    workload = make_workload(now=now)
+    old = locked(workload, now)
+    assert lock(public_id=workload.public_id, now=now + timedelta(seconds=LOCK_SECONDS - 1)) is None
+    later = now + timedelta(seconds=LOCK_SECONDS)
+    new = locked(workload, later)
+    with pytest.raises(StaleWorkload):
+        hold(old)
+    hold(new)
+    assert not unlock(old, next_at=None, failed=False), "it has nothing to give back any more"
+    hold(new)
+    assert Workload.objects.get().lock_token == new.lock_token
+
+
+def test_failures_in_a_row_are_counted_and_forgotten_by_a_success(now):
+    workload = make_workload(now=now)
+    for failed, count in ((True, 1), (True, 2), (False, 0)):
+        unlock(locked(workload, now), next_at=now, failed=failed)
+        workload.refresh_from_db()
+        assert workload.failures == count
+
+
+@given(st.integers(0, 10_000))
+def test_the_back_off_grows_from_two_seconds_to_its_end(failures):
+    assert 2 <= backoff_seconds(failures) <= backoff_seconds(failures + 1) <= BACKOFF_SECONDS_MAX
+
+
+@settings(max_examples=40, deadline=None)
+@given(offsets=st.lists(st.integers(0, LOCK_SECONDS - 1), max_size=4), rest=st.none() | st.integers(0, 600))
+def test_whatever_comes_during_a_look_the_row_is_due_no_later_than_its_first_wake_up(offsets, rest):
+    now = clock.now()
+    workload = make_workload(now=now)
+    mine = locked(workload, now)
+    for offset in offsets:
+        wake(workload_ids=[workload.pk], now=now + timedelta(seconds=offset))
+    again = unlock(mine, next_at=None if rest is None else now + timedelta(seconds=rest), failed=False)
+    assert again == bool(offsets)
+    if offsets:
+        assert due(workload) <= now + timedelta(seconds=min(offsets[0], *offsets) if offsets[1:] else offsets[0])
