@@ -37,6 +37,10 @@ class WorkloadAdapter(Protocol):
         """The objects to be; the primary first, the others owned by it."""
         ...
 
+    def surge_units(self, workload: Workload) -> int:
+        """Units that bringing a change to the running pods needs on top of the claim, while it lasts."""
+        ...
+
     def live_patch(self, workload: Workload) -> Mapping[str, Any] | None:
         """Merge patch that brings a running attempt's primary up to date; None where all manifests are applied."""
         ...

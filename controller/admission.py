@@ -10,6 +10,8 @@ from django.db import transaction
 from controller import wakeups
 from controller.adapters import adapter_for
 from quotas import queries, services
+from quotas.errors import QuotaExceeded
+from quotas.models import ClaimPurpose
 from quotas.policy import Judgement, Outcome, judge
 from workloads.models import Workload
 from workloads.services import hold, transition
@@ -66,6 +68,33 @@ def release(workload: Workload, *, now: datetime) -> bool:
         for public_id in line.values_list("public_id", flat=True)[:HINTS_MAX]:
             transaction.on_commit(partial(wakeups.send, public_id))
     return released
+
+
+def admit_surge(workload: Workload, *, units: int, now: datetime) -> Judgement:
+    """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are."""
+    if units == 0 or workload.flavor is None:
+        return Judgement(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.")
+    what = f"{units} more {workload.flavor.name} ({workload.capacity_type})"
+    with transaction.atomic():
+        quota = services.lock_quota(
+            team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type
+        )
+        hold(workload)
+        if quota is None:
+            return Judgement(
+                Outcome.WAIT, Reason.UPDATING, f"The new revision waits: there is no quota for {what}."
+            )
+        try:
+            services.claim(workload=workload, quota=quota, units=units, purpose=ClaimPurpose.SURGE, now=now)
+        except QuotaExceeded:
+            message = f"The new revision waits: its rollout needs {what}; {quota.used} of {quota.nominal} are in use."
+            return Judgement(Outcome.WAIT, Reason.UPDATING, message)
+    return Judgement(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.")
+
+
+def release_surge(workload: Workload, *, now: datetime) -> bool:
+    """The rollout is over; True if it held something on top."""
+    return services.release(workload=workload, purpose=ClaimPurpose.SURGE, now=now)
 
 
 def position(workload: Workload, *, now: datetime) -> int:

@@ -19,6 +19,7 @@ from controller.placements import placement_of
 from costs.queries import cost_lines, cost_of
 from foundation import clock
 from foundation.errors import NotFound
+from foundation.http.etag import check_version, expected_versions, with_etag
 from foundation.http.filters import choice, text, uuid
 from foundation.http.idempotency import idempotent
 from foundation.money import as_json
@@ -66,6 +67,10 @@ class OfKind(PortalView):
         shapes = describe(workloads, specs=self.specs(workloads), now=now)
         return list(output.WorkloadSerializer(shapes, many=True).data)
 
+    def one(self, workload: Workload, *, now: datetime) -> Response:
+        """The workload with its ETag, which moves with every wish and change, not with what is observed."""
+        return with_etag(Response(self.answer([workload], now=now)[0]), workload.generation)
+
 
 class WorkloadListView(OfKind):
     """GET lists what the caller may see, newest first."""
@@ -91,12 +96,13 @@ class WorkloadListView(OfKind):
 class WorkloadDetailView(OfKind):
     @extend_schema(responses=output.WorkloadSerializer)
     def get(self, request: Any, public_id: UUID) -> Response:
-        return Response(self.answer([self.find(request.user, public_id)], now=clock.now())[0])
+        return self.one(self.find(request.user, public_id), now=clock.now())
 
     @extend_schema(responses={204: None})
     def delete(self, request: Any, public_id: UUID) -> Response:
         """Cancel: its pods get their grace period, then its objects are deleted."""
         workload = self.find(request.user, public_id)
+        check_version(expected=expected_versions(request), current=workload.generation)
         services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
         return Response(status=204)
 

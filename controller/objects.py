@@ -70,10 +70,9 @@ def create_or_update(
     else:
         primary = _apply_own(client, manifests.primary, placement)
     crash_point("primary-created")
-    dependants = [
-        *manifests.dependants,
-        build_token_secret(placement, run_token(workload, attempt=attempt.number)),
-    ]
+    dependants = [*manifests.dependants]
+    if adapter.ends:
+        dependants.append(build_token_secret(placement, run_token(workload, attempt=attempt.number)))
     made = [primary]
     for manifest in dependants:
         made.append(client.apply(owned_by(manifest, primary)))

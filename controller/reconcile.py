@@ -37,6 +37,7 @@ from workloads.states import IN_CLUSTER, Desired, Phase, Reason
 logger = logging.getLogger(__name__)
 
 PASSES_MAX = 6
+SURGE_RETRY_SECONDS = 15
 RECONCILER = "reconciler"
 
 
@@ -198,6 +199,9 @@ def _act(
             attempt = attempt or objects.open_attempt(workload, adapter, now=now)
             objects.create_or_update(client, workload, adapter, attempt, now=now)
         if Action.APPLY in plan.actions and attempt is not None:
+            waiting = _wait_for_surge(workload, adapter, plan, look, now)
+            if waiting is not None:
+                return waiting
             ensure_namespace(client, workload.team)
             objects.update_live(client, workload, adapter, attempt, now=now)
         if Action.DELETE in plan.actions and look is not None and look.primary is not None:
@@ -210,6 +214,20 @@ def _act(
     except (ClusterRejected, ClusterConflict) as error:
         return _refused(plan, look, str(error))
     return plan
+
+
+def _wait_for_surge(
+    workload: Workload, adapter: WorkloadAdapter, plan: Plan, look: _Look | None, now: datetime
+) -> Plan | None:
+    """A plan that waits, if the change needs units on top that the quota does not have; None if it may go on."""
+    if look is None or not look.observation.exists:
+        return None
+    judgement = admission.admit_surge(workload, units=adapter.surge_units(workload), now=now)
+    if judgement.admitted:
+        return None
+    reason = Reason.UPDATING if plan.to is Phase.RUNNING else plan.reason
+    wait = SURGE_RETRY_SECONDS
+    return replace(plan, reason=reason, message=judgement.message, actions=(), next_in_seconds=wait)
 
 
 def _refused(plan: Plan, look: _Look | None, why: str) -> Plan:
@@ -240,6 +258,8 @@ def _record(workload: Workload, plan: Plan, look: _Look | None, now: datetime) -
             admission.release(workload, now=now)
         elif plan.to in {Phase.STARTING, Phase.RUNNING}:
             quota_services.activate(workload=workload, now=now)
+            if plan.reason is Reason.READY and Action.APPLY not in plan.actions:
+                admission.release_surge(workload, now=now)
         counters = _counters(workload, plan, now, observed=look is not None)
         if counters:
             Workload.objects.filter(pk=workload.pk).update(**counters)

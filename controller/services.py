@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
 
 from controller import wakeups
 from costs.queries import current_rate
+from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
+from foundation.http.etag import check_version
 from quotas import queries as quota_queries
 from quotas.policy import Demand, Judgement, Outcome, judge
 from teams.actors import Actor
@@ -111,6 +114,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             now=now,
         )
         _audit(workload, "submitted", actor, now)
+        transaction.on_commit(partial(crash_point, "submit-committed"))
         wakeups.wake_workload(workload, now=now)
     return workload
 
@@ -137,9 +141,14 @@ def change(
     time_limit_seconds: int | None,
     actor: Actor,
     now: datetime,
+    expected_versions: frozenset[int] | None = None,
 ) -> None:
-    """Change the queue place or the time limit of a live workload, in the caller's transaction."""
+    """Change the queue place or the time limit of a live workload, in the caller's transaction.
+
+    PreconditionFailed unless its generation is among `expected_versions`.
+    """
     fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)
+    check_version(expected=expected_versions, current=fresh.generation)
     if fresh.is_final:
         raise Conflict(f"{workload.name} has ended.", code="ended")
     before = {"priority": fresh.priority, "time_limit_seconds": fresh.time_limit_seconds}

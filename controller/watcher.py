@@ -29,6 +29,7 @@ from controller.adapters import adapters
 from controller.log_collector import LogCollector
 from costs.services import record_usage
 from foundation import clock, heartbeats
+from foundation.crashpoints import crash_point
 from workloads.models import NodeRecord, ObjectRecord, PodRecord, WatchCursor
 from workloads.observations import record_node, record_object, record_pod, workload_of
 
@@ -60,7 +61,9 @@ class PodSink:
         if workload is None:
             return
         record = record_pod(manifest, workload=workload, now=now, gone=gone)
+        crash_point("watch-recorded")
         record_usage(record, now=now)
+        crash_point("usage-recorded")
         self.logs.pod_changed(record)
         wakeups.wake_workload(workload, now=now)
 

@@ -11,6 +11,7 @@ from django.db.models import F, Q
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.pricing import Line, lines, priced_segments
 from costs.queries import spans_of
+from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -128,6 +129,7 @@ def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
         posted, carry = lines(segments, row.cards, priced.carry)
         entries = [entry for line in posted for entry in _both_sides(row, line, now)]
         LedgerEntry.objects.bulk_create(entries)
+        crash_point("settle-posted")
         row.settled_until = segments[-1].end
         row.save(update_fields=["settled_until"])
         priced.carry_numerator, priced.carry_denominator = carry.numerator, carry.denominator

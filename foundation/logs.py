@@ -23,7 +23,11 @@ _secrets: set[str] = set()
 
 SECRET_LENGTH_MIN = 8
 REDACTED = "[redacted]"
-_TOKENS = re.compile(r"mlp_[A-Za-z0-9]+_[A-Za-z0-9]+|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}")
+_TOKENS = re.compile(
+    r"mlp_[A-Za-z0-9]+_[A-Za-z0-9]+|mlr_[A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+    # The secret of a one-time link stands in its path, that of a ticket in the query: Django logs both.
+    r"|(?<=/sign-in/link/)[^/\s\"'?]+|(?<=ticket=)[^&\s\"']+"
+)
 _URL_PASSWORDS = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+(?=@)")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "portal"}
 
@@ -51,7 +55,7 @@ def register_secret(value: str) -> None:
 
 
 def redact(text: str) -> str:
-    """`text` without registered secrets, portal tokens, bearer headers and passwords in URLs."""
+    """`text` without registered secrets, tokens, links and tickets, bearer headers and passwords in URLs."""
     for secret in _secrets:
         text = text.replace(secret, REDACTED)
     return _URL_PASSWORDS.sub(rf"\1:{REDACTED}", _TOKENS.sub(REDACTED, text))

@@ -11,7 +11,7 @@ from controller.observation import Observation
 from controller.podspec import ManifestSet
 from inference.manifests import build_endpoint
 from inference.models import Endpoint
-from inference.specs import EndpointSpec
+from inference.specs import SURGE, EndpointSpec
 from inference.status import observe_endpoint
 from quotas.policy import Demand
 from workloads.models import Workload
@@ -45,6 +45,11 @@ class EndpointAdapter:
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         spec = _spec(workload)
         return build_endpoint(spec, placement, replicas=spec.min_replicas)
+
+    def surge_units(self, workload: Workload) -> int:
+        """One pod more, as `maxSurge: 1` asks for."""
+        spec = _spec(workload)
+        return spec.gpus_per_replica if spec.strategy == SURGE else 0
 
     def live_patch(self, workload: Workload) -> None:
         """A new revision is a rollout of the same Deployment: all manifests are applied."""

@@ -17,13 +17,14 @@ from controller.answers import describe_preview
 from controller.log_views import WorkloadLogsView
 from foundation import clock
 from foundation.errors import Invalid
+from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
 from inference.adapter import KIND, NOUN
 from inference.models import Endpoint, EndpointRevision
 from inference.serializers import EndpointSerializer
 from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
 from teams.actors import actor_of
-from teams.permissions import team_for
+from teams.permissions import check_can_submit, team_for
 from teams.rest import PortalView
 from workloads.models import Workload
 
@@ -59,7 +60,7 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
         body = EndpointSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = clock.now()
-        team = team_for(request.user, body.validated_data["team"])
+        team = team_for(request.user, body.validated_data["team"], field="team")
         endpoint = deploy_endpoint(spec=body.to_spec(), team=team, actor=actor_of(request), now=now)
         answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
@@ -73,7 +74,7 @@ class EndpointPreviewView(PortalView):
         body = EndpointSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = clock.now()
-        team = team_for(request.user, body.validated_data["team"])
+        team = team_for(request.user, body.validated_data["team"], field="team")
         found = preview_endpoint(spec=body.to_spec(), team=team, user=request.user, now=now)
         return Response(output.WaitingSerializer(describe_preview(found, now=now)).data)
 
@@ -84,14 +85,22 @@ class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
         """A new revision: the fields that are sent replace those of the current one."""
         now = clock.now()
         workload = self.find(request.user, public_id)
-        endpoint = Endpoint.objects.get(workload=workload)
-        sent = request.data if isinstance(request.data, dict) else {}
-        body = EndpointSerializer(data={"team": workload.team.slug, **endpoint.current.spec, **sent})
+        check_can_submit(request.user, workload.team)
+        endpoint = Endpoint.objects.select_related("workload__team").get(workload=workload)
+        if not isinstance(request.data, dict):
+            raise Invalid.of_field("", "The body is an object of the fields to change.")
+        body = EndpointSerializer(data={"team": workload.team.slug, **endpoint.current.spec, **request.data})
         body.is_valid(raise_exception=True)
         if body.validated_data["team"] != workload.team.slug:
             raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")
-        update_endpoint(endpoint=endpoint, spec=body.to_spec(), actor=actor_of(request), now=now)
-        return Response(self.answer([self.find(request.user, public_id)], now=now)[0])
+        update_endpoint(
+            endpoint=endpoint,
+            spec=body.to_spec(),
+            actor=actor_of(request),
+            now=now,
+            expected_versions=expected_versions(request),
+        )
+        return self.one(self.find(request.user, public_id), now=now)
 
 
 class EndpointStopView(OfEndpoints, detail_api.WorkloadSuspendView):

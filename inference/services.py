@@ -9,6 +9,7 @@ from django.db import transaction
 from controller import services, wakeups
 from controller.services import Preview, Submission
 from foundation.errors import Conflict, FieldProblem, Invalid
+from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
 from inference.models import Endpoint, EndpointRevision
 from inference.specs import EndpointSpec
@@ -16,6 +17,7 @@ from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team, User
 from teams.permissions import check_can_submit
+from workloads.models import Workload
 from workloads.services import change_generation
 from workloads.states import Priority
 
@@ -44,12 +46,26 @@ def preview_endpoint(*, spec: EndpointSpec, team: Team, user: User, now: datetim
     return services.preview(submission=_submission(spec), team=team, user=user, now=now)
 
 
-def update_endpoint(*, endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now: datetime) -> Endpoint:
-    """A new revision, rolled out by its strategy. What is claimed cannot change yet: it would need a second claim."""
+@transaction.atomic
+def update_endpoint(
+    *,
+    endpoint: Endpoint,
+    spec: EndpointSpec,
+    actor: Actor,
+    now: datetime,
+    expected_versions: frozenset[int] | None = None,
+) -> Endpoint:
+    """A new revision, rolled out by its strategy. What is claimed cannot change yet: it would need a second claim.
+
+    PreconditionFailed unless the workload's generation is among `expected_versions`.
+    """
     workload = endpoint.workload
     check_can_submit(actor.user, workload.team)
-    if workload.is_final:
+    fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)
+    check_version(expected=expected_versions, current=fresh.generation)
+    if fresh.is_final:
         raise Conflict(f"{workload.name} has ended.", code="ended")
+    endpoint.refresh_from_db(fields=["revision"])
     old = endpoint.parsed
     changed = [name for name in CLAIMED_FIELDS if getattr(old, name) != getattr(spec, name)]
     if changed:
@@ -60,24 +76,21 @@ def update_endpoint(*, endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now
         raise Invalid(f"Deploy a new endpoint to change: {', '.join(changed)}.", errors=problems)
     if old == spec:
         return endpoint
-    with transaction.atomic():
-        Endpoint.objects.select_for_update().get(pk=endpoint.pk)
-        endpoint.refresh_from_db()
-        endpoint.revision += 1
-        endpoint.save(update_fields=["revision"])
-        _add_revision(endpoint, spec, actor, now)
-        change_generation(workload, now=now)
-        record_audit(
-            actor=actor,
-            action="endpoint.updated",
-            target_kind=KIND,
-            target_id=str(workload.public_id),
-            team=workload.team,
-            before={"revision": endpoint.revision - 1},
-            after={"revision": endpoint.revision},
-            now=now,
-        )
-        wakeups.wake_workload(workload, now=now)
+    endpoint.revision += 1
+    endpoint.save(update_fields=["revision"])
+    _add_revision(endpoint, spec, actor, now)
+    change_generation(workload, now=now)
+    record_audit(
+        actor=actor,
+        action="endpoint.updated",
+        target_kind=KIND,
+        target_id=str(workload.public_id),
+        team=workload.team,
+        before={"revision": endpoint.revision - 1},
+        after={"revision": endpoint.revision},
+        now=now,
+    )
+    wakeups.wake_workload(workload, now=now)
     return endpoint
 
 

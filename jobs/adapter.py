@@ -45,6 +45,9 @@ class TrainingRunAdapter:
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         return build_training_run(_spec(workload), placement)
 
+    def surge_units(self, workload: Workload) -> int:
+        return 0
+
     def live_patch(self, workload: Workload) -> Mapping[str, Any]:
         """Of a Job that runs only the deadline may change; its pod template never."""
         grace = PlatformSettings.current().grace_seconds

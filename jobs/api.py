@@ -14,6 +14,7 @@ from controller import detail_api, output
 from controller.answers import describe_preview
 from controller.log_views import WorkloadLogsView
 from foundation import clock
+from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
 from jobs.adapter import KIND, NOUN
 from jobs.models import TrainingRun
@@ -47,7 +48,7 @@ class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
         body = TrainingRunSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = clock.now()
-        team = team_for(request.user, body.validated_data["team"])
+        team = team_for(request.user, body.validated_data["team"], field="team")
         run = submit_training_run(spec=body.to_spec(), team=team, actor=actor_of(request), now=now)
         answer = self.answer([self.find(request.user, run.workload.public_id)], now=now)[0]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
@@ -61,7 +62,7 @@ class TrainingRunPreviewView(PortalView):
         body = TrainingRunSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = clock.now()
-        team = team_for(request.user, body.validated_data["team"])
+        team = team_for(request.user, body.validated_data["team"], field="team")
         found = preview_training_run(spec=body.to_spec(), team=team, user=request.user, now=now)
         return Response(output.WaitingSerializer(describe_preview(found, now=now)).data)
 
@@ -81,8 +82,9 @@ class TrainingRunDetailView(OfTrainingRuns, detail_api.WorkloadDetailView):
             time_limit_seconds=values.get("time_limit_seconds"),
             actor=actor_of(request),
             now=now,
+            expected_versions=expected_versions(request),
         )
-        return Response(self.answer([self.find(request.user, public_id)], now=now)[0])
+        return self.one(self.find(request.user, public_id), now=now)
 
 
 class TrainingRunCancelView(OfTrainingRuns, detail_api.WorkloadCancelView):

@@ -62,6 +62,7 @@ def update_training_run(
     time_limit_seconds: int | None,
     actor: Actor,
     now: datetime,
+    expected_versions: frozenset[int] | None = None,
 ) -> TrainingRun:
     """Change what may be changed of a run: its place in the queue while it waits, and its time limit.
 
@@ -81,6 +82,7 @@ def update_training_run(
             time_limit_seconds=time_limit_seconds,
             actor=actor,
             now=now,
+            expected_versions=expected_versions,
         )
         run.spec = spec.to_json()
         run.save(update_fields=["spec"])

@@ -55,11 +55,20 @@ class ClaimState(models.TextChoices):
     RELEASED = "released"
 
 
+class ClaimPurpose(models.TextChoices):
+    WORKLOAD = "workload"
+    SURGE = "surge"
+
+
 class Claim(models.Model):
-    """Units that a workload holds: reserved at admission, active when pods start, released with the last pod."""
+    """Units that a workload holds: reserved at admission, active when pods start, released with the last pod.
+
+    A rollout that surges takes a second one for as long as it lasts.
+    """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="claims")
     quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="claims")
+    purpose = models.CharField(max_length=8, choices=ClaimPurpose.choices, default=ClaimPurpose.WORKLOAD)
     units = models.PositiveIntegerField()
     state = models.CharField(max_length=8, choices=ClaimState.choices, default=ClaimState.RESERVED)
     reserved_at = models.DateTimeField()
@@ -69,9 +78,9 @@ class Claim(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["workload"],
+                fields=["workload", "purpose"],
                 condition=~Q(state=ClaimState.RELEASED),
-                name="claim_one_open_per_workload",
+                name="claim_one_open_per_purpose",
             ),
             models.CheckConstraint(name="claim_positive", condition=Q(units__gte=1)),
             models.CheckConstraint(

@@ -14,6 +14,8 @@ from workloads.models import NodeRecord, ResourceFlavor, Workload
 from workloads.placement import NodeFacts
 from workloads.states import PRIORITY_VALUE, Desired, Phase, Priority, Reason
 
+OUT_OF_LINE = frozenset({Reason.EXCEEDS_MAX_QUOTA, Reason.NO_MATCHING_FLAVOR})
+
 _RANK = Case(
     *[When(priority=name.value, then=Value(value)) for name, value in PRIORITY_VALUE.items()],
     output_field=IntegerField(),
@@ -28,8 +30,8 @@ def nodes() -> list[NodeFacts]:
 def queue(*, team: Team, flavor: ResourceFlavor, capacity_type: str, now: datetime) -> QuerySet[Workload]:
     """Who waits for this quota, first in line first.
 
-    Left out, because they must not block those behind them: who wants more than the quota will ever give,
-    and who rests in a back-off.
+    Left out, because they must not block those behind them: who wants more than the quota will ever give or
+    any node can hold, and who rests in a back-off.
     """
     resting = Q(reason=Reason.BACKOFF_WAITING.value, next_reconcile_at__gt=now)
     return (
@@ -37,7 +39,7 @@ def queue(*, team: Team, flavor: ResourceFlavor, capacity_type: str, now: dateti
             team=team, flavor=flavor, capacity_type=capacity_type, phase=Phase.QUEUED.value
         )
         .filter(desired=Desired.RUN.value)
-        .exclude(reason=Reason.EXCEEDS_MAX_QUOTA.value)
+        .exclude(reason__in=[reason.value for reason in OUT_OF_LINE])
         .exclude(resting)
         .order_by(_RANK.desc(), "queued_at", "id")
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Least
 
 from foundation.errors import Invalid
 from quotas.errors import QuotaExceeded
-from quotas.models import Claim, ClaimState, Quota, QuotaChange
+from quotas.models import Claim, ClaimPurpose, ClaimState, Quota, QuotaChange
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
@@ -27,16 +27,25 @@ def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quo
     return rows.filter(team=team, flavor=flavor, capacity_type=capacity_type).first()
 
 
-def claim(*, workload: Workload, quota: Quota, units: int, now: datetime) -> Claim:
+def claim(
+    *,
+    workload: Workload,
+    quota: Quota,
+    units: int,
+    now: datetime,
+    purpose: ClaimPurpose = ClaimPurpose.WORKLOAD,
+) -> Claim:
     """Reserve units for the workload; the same claim again if it has one. QuotaExceeded if they do not fit."""
     with transaction.atomic():
-        existing = Claim.objects.filter(workload=workload).exclude(state=ClaimState.RELEASED).first()
+        existing = _open_claims(workload).filter(purpose=purpose).first()
         if existing is not None:
             return existing
         fits = Quota.objects.filter(pk=quota.pk, nominal__gte=F("used") + units)
         if not fits.update(used=F("used") + units):
             raise QuotaExceeded(f"{units} do not fit into {quota}.")
-        return Claim.objects.create(workload=workload, quota=quota, units=units, reserved_at=now)
+        return Claim.objects.create(
+            workload=workload, quota=quota, units=units, purpose=purpose, reserved_at=now
+        )
 
 
 def activate(*, workload: Workload, now: datetime) -> None:
@@ -46,20 +55,29 @@ def activate(*, workload: Workload, now: datetime) -> None:
     )
 
 
-def release(*, workload: Workload, now: datetime) -> bool:
-    """Give back what the workload holds and wake who waits for it; False if it held nothing."""
+def release(*, workload: Workload, now: datetime, purpose: ClaimPurpose | None = None) -> bool:
+    """Give back what the workload holds, or only for one purpose, and wake who waits; False if it held nothing."""
     with transaction.atomic():
-        open_claims = Claim.objects.select_for_update(no_key=True).filter(workload=workload)
-        held = open_claims.exclude(state=ClaimState.RELEASED).first()
-        if held is None:
-            return False
-        held.state, held.released_at = ClaimState.RELEASED, now
-        held.save(update_fields=["state", "released_at"])
-        Quota.objects.filter(pk=held.quota_id).update(
-            used=F("used") - held.units, grandfathered=Least(F("grandfathered"), F("used") - held.units)
-        )
-        wake_queue(held.quota, now=now)
-    return True
+        held = _open_claims(workload).select_for_update(no_key=True)
+        if purpose is not None:
+            held = held.filter(purpose=purpose)
+        claims = list(held.order_by("pk"))
+        for each in claims:
+            _release_one(each, now)
+    return bool(claims)
+
+
+def _release_one(held: Claim, now: datetime) -> None:
+    held.state, held.released_at = ClaimState.RELEASED, now
+    held.save(update_fields=["state", "released_at"])
+    Quota.objects.filter(pk=held.quota_id).update(
+        used=F("used") - held.units, grandfathered=Least(F("grandfathered"), F("used") - held.units)
+    )
+    wake_queue(held.quota, now=now)
+
+
+def _open_claims(workload: Workload) -> QuerySet[Claim]:
+    return Claim.objects.filter(workload=workload).exclude(state=ClaimState.RELEASED)
 
 
 def wake_queue(quota: Quota, *, now: datetime) -> None:

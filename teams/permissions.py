@@ -72,11 +72,12 @@ def role_in(user: Any, team: Team) -> str | None:
     return role or (Membership.Role.VIEWER if has_global_role(user, "quota-manager") else None)
 
 
-def team_for(user: Any, slug: str) -> Team:
-    """The team of that slug, if the user may know of it. Raises NotFound."""
+def team_for(user: Any, slug: str, *, field: str = "") -> Team:
+    """The team of that slug, if the user may know of it. Raises NotFound, naming the body's `field` if it has one."""
     team = visible_teams(user).filter(slug=slug).first()
     if team is None:
-        raise NotFound("There is no such team, or you are not a member of it.")
+        message = "There is no such team, or you are not a member of it."
+        raise NotFound.of_field(field, message) if field else NotFound(message)
     return team
 
 

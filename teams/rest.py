@@ -5,12 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
+from drf_spectacular.plumbing import get_lib_doc_excludes
 from rest_framework.generics import GenericAPIView
+from rest_framework.metadata import BaseMetadata
 from rest_framework.response import Response
+from typing_extensions import override
 
 from foundation.http.filters import DeclaredFilters
 from foundation.http.pages import CursorPage
 from teams.scopes import ScopePermission
+
+
+class AllowedMethods(BaseMetadata):
+    """OPTIONS: what may be called. The fields are in the schema; DRF's own answer would ask for objects first."""
+
+    @override
+    def determine_metadata(self, request: Any, view: Any) -> dict[str, Any]:
+        return {"methods": sorted(view.allowed_methods)}
 
 
 class PortalView(GenericAPIView[Any]):
@@ -22,6 +33,7 @@ class PortalView(GenericAPIView[Any]):
     permission_classes = [ScopePermission]
     filter_backends = [DeclaredFilters]
     pagination_class = CursorPage
+    metadata_class = AllowedMethods
 
     extra_parameters: tuple[str, ...] = ()
 
@@ -36,3 +48,8 @@ class PortalView(GenericAPIView[Any]):
         """One page of a list, filtered and ordered as the view declares."""
         rows = self.paginate_queryset(self.filter_queryset(queryset))
         return self.get_paginated_response(self.get_serializer(rows, many=True).data)
+
+
+def classes_without_api_docs() -> list[type]:
+    """Whose docstrings are for programmers: OpenAPI describes no operation with them."""
+    return [*get_lib_doc_excludes(), PortalView]

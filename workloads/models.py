@@ -249,7 +249,10 @@ class PodRecord(models.Model):
 
     class Meta:
         ordering = ["created_at", "id"]
-        indexes = [models.Index(fields=["workload", "attempt"], name="pod_of_attempt")]
+        indexes = [
+            models.Index(fields=["workload", "attempt"], name="pod_of_attempt"),
+            models.Index(fields=["created_at"], condition=Q(gone_at__isnull=True), name="pod_still_there"),
+        ]
 
     @override
     def __str__(self) -> str:

@@ -112,13 +112,19 @@ def _new_row(request: Any, key: str) -> IdempotencyKey:
     body = json.dumps(request.data, sort_keys=True, separators=(",", ":"))
     fingerprint = hashlib.sha256(f"{request.method}\n{path}\n{body}".encode()).hexdigest()
     return IdempotencyKey(
-        principal=f"user:{request.user.pk}",
+        principal=_principal(request.user),
         key=key,
         fingerprint=fingerprint,
         method=request.method,
         path=path[:2000],
         created_at=clock.now(),
     )
+
+
+def _principal(user: Any) -> str:
+    """Whose key it is. A token of one team must not be given the answer of a key that was used without it."""
+    team = getattr(user, "bound_team_id", None)
+    return f"user:{user.pk}" if team is None else f"user:{user.pk}:team:{team}"
 
 
 def _try_lock(row: IdempotencyKey) -> bool:

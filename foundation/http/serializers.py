@@ -11,7 +11,7 @@ from typing_extensions import override
 
 
 class _Strict(serializers.Serializer[Any]):
-    """What both bases share: every key that a client sent is used, or named in the error."""
+    """What both bases share: every key that a client sent is used as what it is, or named in the error."""
 
     # Name -> what it is: part of the API's contract that this release cannot do yet. An empty value (null,
     # "", [], {}, false) is the documented default and accepted.
@@ -43,7 +43,27 @@ class _Strict(serializers.Serializer[Any]):
                 refused[str(name)] = [ErrorDetail("There is no such field.", code="unknown_field")]
             elif field.read_only:
                 refused[name] = [ErrorDetail("This field cannot be set.", code="read_only")]
+            elif (wrong := _wrong_type(field, data[name])) is not None:
+                refused[name] = [wrong]
         return refused
+
+
+def _wrong_type(field: serializers.Field[Any, Any, Any, Any], value: Any) -> ErrorDetail | None:
+    """No number is read from text, "nan" above all, no text made of a number, and no flag of either."""
+    if value is None:
+        return None
+    for kind, accepted, word in _JSON_TYPES:
+        if isinstance(field, kind) and type(value) not in accepted:
+            return ErrorDetail(f"A {word} is needed here.", code="invalid")
+    return None
+
+
+_JSON_TYPES: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
+    (serializers.BooleanField, (bool,), "true or false"),
+    (serializers.IntegerField, (int,), "whole number"),
+    (serializers.FloatField, (int, float), "number"),
+    (serializers.CharField, (str,), "text"),
+)
 
 
 class StrictSerializer(_Strict):

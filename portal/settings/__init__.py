@@ -287,6 +287,7 @@ SPECTACULAR_SETTINGS = {
         "foundation.http.schema.declare_problems",
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "GET_LIB_DOC_EXCLUDES": "teams.rest.classes_without_api_docs",
     "ENUM_NAME_OVERRIDES": {
         "CapacityType": "workloads.models.CapacityType",
         "RequestedCapacity": ["on-demand", "spot", "spot-first"],

@@ -83,7 +83,7 @@ PLACED = [Phase.ADMITTED, Phase.STARTING, Phase.RUNNING]
 
 
 def test_who_waits_asks_to_be_admitted():
-    plan = decide(row(Phase.QUEUED), None, NOW)
+    plan = decide(row(Phase.QUEUED, reason=Reason.WAITING_FOR_QUOTA), None, NOW)
     assert plan.actions == (Action.ADMIT,)
     assert plan.to is Phase.QUEUED
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.db import transaction
+
 from controller import log_lines
 from controller.log_store import ContainerLog, source_of
 from costs.services import record_usage
@@ -200,6 +202,7 @@ def _node(name: str, allocatable: dict) -> None:
     )
 
 
+@transaction.atomic
 def populate(world: World) -> dict[str, Workload]:
     """A day's work: something in every phase."""
     made: dict[str, Workload] = {}

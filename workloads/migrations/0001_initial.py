@@ -288,6 +288,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['workload', 'attempt'], name='pod_of_attempt'),
         ),
         migrations.AddIndex(
+            model_name='podrecord',
+            index=models.Index(condition=models.Q(('gone_at__isnull', True)), fields=['created_at'], name='pod_still_there'),
+        ),
+        migrations.AddIndex(
             model_name='objectrecord',
             index=models.Index(fields=['workload', 'kind'], name='object_of_workload'),
         ),

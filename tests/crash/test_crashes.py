@@ -1,0 +1,106 @@
+"""Nothing is lost, doubled or billed twice while the processes are killed.
+
+`make crash N=1000` for many kills; PORTAL_TEST_SEED repeats a run, PORTAL_TEST_KUBECONFIG names a real cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash import oracle
+from tests.crash.fleet import Fleet
+from tests.crash.load import Load
+from tests.crash.oracle import CounterSampler, Seen
+from tests.crash.raw_cluster import RawCluster
+from tests.crash.storm import Storm, plan
+
+pytestmark = pytest.mark.crash
+
+KILLS = int(os.environ.get("PORTAL_TEST_CRASHES", "12"))  # noqa: TID251
+SEED = int(os.environ.get("PORTAL_TEST_SEED", "0")) or secrets.randbelow(10**9) + 1  # noqa: TID251
+REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
+SETTLE_SECONDS = 120.0
+
+
+@pytest.fixture
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+    kubeconfig = REAL or request.getfixturevalue("devcluster")
+    fleet = Fleet(tmp_path / "data", kubeconfig=kubeconfig, durable=False)
+    try:
+        fleet.prepare()
+        yield fleet
+    finally:
+        fleet.stop()
+        remove_namespace(kubeconfig, fleet.namespace)
+
+
+def remove_namespace(kubeconfig: str, name: str) -> None:
+    cluster = RawCluster(kubeconfig)
+    cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
+    cluster.close()
+
+
+def settle(fleet: Fleet) -> float:
+    """Wait until every run has ended; returns the seconds that took."""
+    begun = time.monotonic()
+    with fleet.database() as database:
+        while left := oracle.unfinished(database):
+            assert time.monotonic() - begun < SETTLE_SECONDS, f"{len(left)} runs have not ended: {left[:5]}"
+            time.sleep(0.2)
+    return time.monotonic() - begun
+
+
+def until_billed(fleet: Fleet, seconds: float = 30) -> None:
+    """The watcher may still be reading what happened while it was dead."""
+    deadline = time.monotonic() + seconds
+    query = "SELECT count(*) FROM costs_usageinterval WHERE ended_at IS NULL OR settled_until <> ended_at"
+    with fleet.database() as database:
+        while database.execute(query).fetchone() != (0,):
+            assert time.monotonic() < deadline, "usage is still open or not in the ledger"
+            time.sleep(0.2)
+
+
+def test_nothing_is_lost_or_doubled_while_processes_are_killed(fleet, capsys, record_property):
+    chance, seen = random.Random(SEED), Seen()
+    cluster = RawCluster(fleet.kubeconfig)
+    mine = f"mlportal.dev/team={fleet.team}"
+    watches = [
+        cluster.watch("/apis/batch/v1/jobs", selector=mine, on_event=seen.take),
+        cluster.watch("/api/v1/pods", selector=mine, on_event=seen.take),
+    ]
+    load, sampler = Load(fleet, SEED), CounterSampler(fleet)
+    storm = Storm(fleet, plan(KILLS, chance), chance)
+    try:
+        sampler.start()
+        load.start()
+        storm.run()
+        load.stop()
+        settled = settle(fleet)
+        until_billed(fleet)
+    finally:
+        load.stop()
+        sampler.stop()
+        for watch in watches:
+            watch.stop()
+        cluster.close()
+    with fleet.database() as database:
+        wrong = oracle.findings(database, load.accepted, seen)
+    wrong += load.problems + sampler.problems + [watch.problem for watch in watches if watch.problem]
+    figures = (
+        f"seed {SEED}: {storm.report()}\n  {len(load.accepted)} runs accepted, {load.repeats} requests repeated, "
+        f"{sum(map(len, seen.jobs.values()))} Jobs and {sum(map(len, seen.pods.values()))} Pods seen, "
+        f"{sampler.samples} samples of the counters, all ended {settled:.0f} s after the last kill"
+    )
+    record_property("figures", figures)
+    if KILLS > 50:
+        with capsys.disabled():
+            print(f"\n{figures}")
+    assert not wrong, f"{len(wrong)} findings, the first: {wrong[:10]}\n{figures}"
+    assert len(load.accepted) >= KILLS // 2, figures

@@ -1,0 +1,156 @@
+"""Who is first in line, and who must not block the others."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from controller import admission
+from foundation import clock
+from jobs.models import TrainingRun
+from jobs.specs import TrainingRunSpec
+from quotas.queries import queue
+from tests.factories.catalogue import make_flavor, make_node, make_quota
+from tests.factories.teams import make_member
+from tests.factories.workloads import make_workload, put_in
+from workloads.models import Workload
+from workloads.services import lock
+from workloads.states import Desired, Phase, Priority, Reason
+
+pytestmark = pytest.mark.django_db
+
+NOW = clock.now()
+
+
+class Line:
+    def __init__(self, nominal=8):
+        member = make_member()
+        self.team, self.owner, self.flavor = member.team, member.user, make_flavor()
+        self.quota = make_quota(self.team, self.flavor, nominal)
+        make_node(units=8)
+
+    def stand(self, name, units=1, *, seconds=0, priority=Priority.NORMAL, **changes):
+        """A queued run that came `seconds` after the start."""
+        at = NOW + timedelta(seconds=seconds)
+        workload = make_workload(
+            name=name, team=self.team, owner=self.owner, flavor=self.flavor, units=units, priority=priority, now=at
+        )
+        spec = TrainingRunSpec.from_json(
+            {"name": name, "image": "i", "flavor": self.flavor.name, "gpus_per_replica": units}
+        )
+        TrainingRun.objects.create(workload=workload, spec=spec.to_json())
+        return put_in(workload, Phase.QUEUED, **changes) if changes else workload
+
+    def names(self, now=NOW):
+        rows = queue(team=self.team, flavor=self.flavor, capacity_type="on-demand", now=now)
+        return list(rows.values_list("name", flat=True))
+
+    def admit(self, workload, now=NOW):
+        Workload.objects.filter(pk=workload.pk).update(
+            next_reconcile_at=now, lock_token=None, lock_expires_at=None
+        )
+        locked = lock(public_id=workload.public_id, now=now)
+        return admission.admit(locked, now=now)
+
+
+@pytest.fixture
+def line():
+    return Line()
+
+
+def test_priority_comes_first_and_then_the_time_in_the_queue(line):
+    line.stand("low-early", seconds=0, priority=Priority.LOW)
+    line.stand("normal-late", seconds=9)
+    line.stand("normal-early", seconds=1)
+    line.stand("high-late", seconds=20, priority=Priority.HIGH)
+    line.stand("low-late", seconds=30, priority=Priority.LOW)
+    assert line.names() == ["high-late", "normal-early", "normal-late", "low-early", "low-late"]
+
+
+def test_of_the_same_moment_the_first_row_is_first(line):
+    names = [line.stand(f"n{index}").name for index in range(4)]
+    assert line.names() == names
+
+
+def test_position_counts_those_who_are_really_before_it(line):
+    line.stand("high", seconds=5, priority=Priority.HIGH)
+    mine = line.stand("mine", seconds=3)
+    line.stand("later", seconds=4)
+    assert admission.position(mine, now=NOW) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reason": Reason.EXCEEDS_MAX_QUOTA.value},
+        {"reason": Reason.NO_MATCHING_FLAVOR.value},
+        {"reason": Reason.BACKOFF_WAITING.value, "next_reconcile_at": NOW + timedelta(seconds=60)},
+        {"desired": Desired.CANCEL.value},
+        {"desired": Desired.SUSPEND.value},
+    ],
+)
+def test_who_cannot_start_does_not_block_those_behind(line, changes):
+    line.stand("first", 8, **changes)
+    second = line.stand("second", 8, seconds=1)
+    assert line.names() == ["second"]
+    assert line.admit(second).admitted
+
+
+def test_after_its_rest_it_has_its_place_again(line):
+    rest = NOW + timedelta(seconds=60)
+    line.stand("first", reason=Reason.BACKOFF_WAITING.value, next_reconcile_at=rest)
+    line.stand("second", seconds=1)
+    assert line.names(now=rest) == ["first", "second"]
+
+
+def test_a_small_one_does_not_slip_past_a_large_one(line):
+    line.admit(line.stand("running", 4))
+    large, small = line.stand("large", 8, seconds=1), line.stand("small", 1, seconds=2)
+    assert line.admit(large).reason is Reason.WAITING_FOR_QUOTA
+    judgement = line.admit(small)
+    assert not judgement.admitted
+    assert "1 before this run in the queue need 8" in judgement.message
+
+
+def test_teams_do_not_wait_for_each_other(line):
+    line.stand("first", 8)
+    other = make_member()
+    make_quota(other.team, line.flavor, 8)
+    line.team, line.owner = other.team, other.user
+    assert line.admit(line.stand("theirs", 8, seconds=9)).admitted
+
+
+def test_admitted_it_leaves_with_its_claim_and_the_next_in_line_is_looked_at(line):
+    first, second = line.stand("first", 2), line.stand("second", 2, seconds=1)
+    assert not line.admit(second).admitted
+    Workload.objects.filter(pk=second.pk).update(
+        next_reconcile_at=NOW + timedelta(seconds=300), lock_token=None, lock_expires_at=None
+    )
+    assert line.admit(first).admitted
+    line.quota.refresh_from_db()
+    assert line.quota.used == 2
+    second.refresh_from_db()
+    assert second.next_reconcile_at == NOW, "else its GPUs would stand idle until the next resync"
+
+
+def test_who_turns_out_to_block_nobody_lets_the_next_one_be_looked_at(line):
+    first, second = line.stand("first", 9), line.stand("second", 2, seconds=1)
+    assert not line.admit(second).admitted
+    Workload.objects.filter(pk=second.pk).update(
+        next_reconcile_at=NOW + timedelta(seconds=300), lock_token=None, lock_expires_at=None
+    )
+    make_node("big", units=16)
+    assert line.admit(first).reason is Reason.EXCEEDS_MAX_QUOTA
+    second.refresh_from_db()
+    assert second.next_reconcile_at == NOW
+
+
+def test_a_quota_that_was_taken_away_makes_it_wait_and_not_fail(line):
+    mine = line.stand("mine")
+    line.quota.changes.all().delete()
+    line.quota.delete()
+    judgement = line.admit(mine)
+    mine.refresh_from_db()
+    assert (mine.phase, mine.reason) == ("Queued", "NoMatchingFlavor")
+    assert "no quota" in judgement.message

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from foundation import clock
+from tests.web.conftest import signed_in
+
+pytestmark = pytest.mark.django_db
+QUERIES_MAX = 8
+
+
+def names(response) -> list[str]:
+    return re.findall(r'class="name" id="row-[^>]*>([^<]+)<', response.content.decode())
+
+
+def test_runs_are_listed_newest_first_with_their_facts(ana, made):
+    response = ana.get("/runs/")
+    assert names(response) == ["vit-small", "bert-large", "resnet50", "unet-3d", "sweep-07", "old-idea"]
+    html = response.content.decode()
+    for fact in ("Waiting for quota", "8 × a100-40gb", "vision", "OOMKilled", "41m 00s"):
+        assert fact in html
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("phase=Failed", ["unet-3d"]),
+        ("phase=live", ["vit-small", "bert-large", "resnet50"]),
+        ("name=net", ["resnet50", "unet-3d"]),
+        ("name=NET&phase=Running", ["resnet50"]),
+        ("team=vision&phase=Queued", ["bert-large"]),
+    ],
+)
+def test_the_filter_is_in_the_address(ana, made, query, expected):
+    assert names(ana.get(f"/runs/?{query}")) == expected
+
+
+def test_only_mine(made, world):
+    assert names(signed_in(world.lead).get("/runs/?mine=1")) == ["unet-3d"]
+
+
+def test_the_list_of_a_team_is_under_the_team(made, world):
+    world.run("whisper", team="speech", owner=world.stranger)
+    manager = signed_in(world.manager)
+    assert names(manager.get("/teams/speech/runs/")) == ["whisper"]
+    assert len(names(manager.get("/runs/"))) == 7
+
+
+def test_nothing_at_all_and_nothing_that_fits_are_told_apart(ana, made, stranger):
+    assert "No runs yet" in stranger.get("/runs/").content.decode()
+    filtered = ana.get("/runs/?name=zzz").content.decode()
+    assert "Nothing fits this filter" in filtered
+    assert "No runs yet" not in filtered
+
+
+def test_pages_go_forth_and_back_without_losing_the_filter(ana, world):
+    for index in range(7):
+        world.run(f"run-{index}", minutes_ago=60 - index)
+    first = ana.get("/runs/?limit=3&phase=Queued")
+    assert names(first) == ["run-6", "run-5", "run-4"]
+    older = re.search(r'class="button" href="([^"]+)">Older', first.content.decode())[1].replace("&amp;", "&")
+    second = ana.get(older)
+    assert names(second) == ["run-3", "run-2", "run-1"]
+    newer = re.search(r'class="button" href="([^"]+)">', second.content.decode())[1].replace("&amp;", "&")
+    assert names(ana.get(newer)) == names(first)
+    assert "phase=Queued" in newer
+
+
+def test_the_fragment_is_the_list_alone(ana, made):
+    html = ana.get("/runs/", headers={"HX-Request": "true", "HX-Target": "list"}).content.decode()
+    assert "<html" not in html
+    assert html.strip().startswith('<section class="card card-flush" id="list"')
+
+
+def test_a_list_of_what_has_ended_does_not_poll(ana, made):
+    assert "every 10s" in ana.get("/runs/").content.decode()
+    assert "every 10s" not in ana.get("/runs/?phase=Succeeded").content.decode()
+
+
+@pytest.mark.parametrize("path", ["/runs/", "/endpoints/"])
+def test_a_list_asks_few_queries_however_long_it_is(ana, made, world, path, django_assert_max_num_queries):
+    for index in range(20):
+        world.run(f"more-{index}", minutes_ago=index)
+    with django_assert_max_num_queries(QUERIES_MAX):
+        ana.get(path)
+
+
+def test_how_fresh_the_facts_are_is_on_every_page(ana, made):
+    from workloads.models import WatchCursor
+
+    assert "Up to date" in ana.get("/runs/").content.decode()
+    WatchCursor.objects.update(seen_at=clock.now() - timedelta(minutes=7))
+    assert "Cluster seen" in ana.get("/runs/").content.decode()
+    WatchCursor.objects.all().delete()
+    assert "Cluster not observed yet" in ana.get("/runs/").content.decode()
+
+
+def test_the_theme_is_kept_in_a_cookie_and_written_by_the_server(ana, world):
+    assert 'data-theme="auto"' in ana.get("/runs/").content.decode()
+    response = ana.post("/theme/", {"theme": "dark", "next": "/runs/"})
+    assert response["Location"] == "/runs/"
+    assert 'data-theme="dark"' in ana.get("/runs/").content.decode()
+    assert ana.post("/theme/", {"theme": '"><b>', "next": "https://evil.example/"})["Location"] == "/"
+    assert 'data-theme="auto"' in ana.get("/runs/").content.decode()

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from workloads.models import Workload
+from workloads.states import Phase, Reason
+
+pytestmark = pytest.mark.django_db
+DETAIL_QUERIES_MAX = 22
+
+
+def page(client, workload, query="", **headers):
+    kind = "endpoints" if workload.kind == "endpoint" else "runs"
+    return client.get(f"/{kind}/{workload.public_id}/{query}", headers=headers).content.decode()
+
+
+def test_a_run_shows_what_it_does_why_and_what_it_costs(ana, made):
+    html = page(ana, made["resnet50"])
+    for fact in ("Running", "Progressing", "8 × a100-40gb", "$21.96 per hour", "Timeline", "attempt 1"):
+        assert fact in html
+
+
+def test_a_waiting_run_says_why_and_what_it_will_cost(ana, made):
+    html = page(ana, made["bert-large"])
+    for fact in ("Why it waits", "Team vision uses 10 of 16", "Position 1 in the queue", "$21.96", "$43.92"):
+        assert fact in html
+
+
+def test_a_failed_run_says_what_happened_and_what_to_do(ana, made):
+    html = page(ana, made["unet-3d"])
+    assert "reached its memory limit of 16Gi" in html
+    assert "Ask for more memory" in html
+    assert "exit code 137" in html
+
+
+def test_a_live_page_polls_and_stops_when_it_is_final(ana, made, world):
+    run = made["resnet50"]
+    live = page(ana, run, **{"HX-Request": "true", "HX-Target": "live"})
+    assert "<html" not in live
+    assert 'hx-trigger="every 2s' in live
+    world.move(run, Phase.FAILED, Reason.APPLICATION_ERROR, "Ended with exit code 1.", at=world.now)
+    assert "hx-trigger" not in page(ana, run, **{"HX-Request": "true", "HX-Target": "live"})
+
+
+def test_each_tab_is_an_address_and_a_fragment(ana, made):
+    html = page(ana, made["resnet50"])
+    for tab in ("logs", "events", "pods", "cost", "manifests", "spec"):
+        link = re.search(rf'<a id="tab-{tab}" href="([^"]+)"', html)[1]
+        assert "<html" in ana.get(link).content.decode()
+        fragment = ana.get(link, headers={"HX-Request": "true", "HX-Target": "tabs"}).content.decode()
+        assert fragment.strip().startswith('<section class="card card-flush" id="tabs"')
+
+
+def test_an_unknown_tab_is_not_found(ana, made):
+    assert ana.get(f"/runs/{made['resnet50'].public_id}/?tab=odd").status_code == 404
+
+
+def test_logs_are_shown_in_colour_and_followed_from_where_they_ended(ana, made, world):
+    run = made["resnet50"]
+    html = page(ana, run)
+    assert '<span class="ansi-green">0.641</span>' in html
+    more = re.search(r'id="log-more"[^>]*hx-get="([^"]+)"', html)[1].replace("&amp;", "&")
+    headers = {"HX-Request": "true", "HX-Target": "log-more"}
+    assert "log-line" not in ana.get(more, headers=headers).content.decode()
+    world.log(run.pods.get(), *(["-"] * 9), "epoch 5/10")
+    fragment = ana.get(more, headers=headers).content.decode()
+    assert "epoch 5/10" in fragment
+    assert "epoch 4/10" not in fragment
+
+
+def test_a_log_cursor_of_something_else_is_refused(ana, made):
+    assert ana.get(f"/runs/{made['resnet50'].public_id}/?tab=logs&cursor=x").status_code == 400
+    assert ana.get(f"/runs/{made['resnet50'].public_id}/?tab=logs&attempt=9").status_code == 404
+
+
+@pytest.mark.parametrize(("form", "part"), [("", "apiVersion: batch/v1"), ("&format=json", "&quot;apiVersion&quot;: &quot;batch/v1&quot;")])
+def test_the_manifests_are_shown(ana, made, form, part):
+    assert part in page(ana, made["resnet50"], f"?tab=manifests{form}")
+
+
+def test_the_cost_lines_add_up_to_the_total(ana, made):
+    html = page(ana, made["sweep-07"], "?tab=cost")
+    amounts = re.findall(r'data-label="Amount" class="num"><span>\$([0-9.]+)', html)
+    total = re.search(r'data-label="Total"><span>\$([0-9.]+)', html)[1]
+    assert [total] == amounts
+
+
+@pytest.mark.parametrize(("command", "desired"), [("cancel", "cancel"), ("suspend", "suspend")])
+def test_a_command_is_a_post_that_leads_back_with_a_message(ana, made, command, desired):
+    run = made["resnet50"]
+    response = ana.post(f"/runs/{run.public_id}/{command}/", follow=True)
+    assert response.redirect_chain == [(f"/runs/{run.public_id}/", 303)]
+    assert f"resnet50 is being {'cancelled' if command == 'cancel' else 'suspended'}." in response.content.decode()
+    assert Workload.objects.get(pk=run.pk).desired == desired
+
+
+def test_a_command_that_is_too_late_says_so(ana, made):
+    response = ana.post(f"/runs/{made['sweep-07'].public_id}/cancel/", follow=True)
+    assert "sweep-07 is already Succeeded" in response.content.decode()
+
+
+def test_a_button_that_cannot_be_pressed_says_why(ana, made):
+    html = page(ana, made["sweep-07"])
+    assert "It has ended: Succeeded." in re.search(r'id="why-cancel">([^<]+)', html)[1]
+    assert 'popovertarget="confirm-retry"' in html
+
+
+def test_running_again_makes_a_new_run_of_the_same_request(ana, made):
+    response = ana.post(f"/runs/{made['sweep-07'].public_id}/retry/")
+    again = Workload.objects.filter(name="sweep-07").latest("id")
+    assert response["Location"] == f"/runs/{again.public_id}/"
+    assert again.training_run.spec == made["sweep-07"].training_run.spec
+
+
+def test_a_clone_fills_the_form_in(ana, made):
+    html = ana.get(f"/runs/new/?from={made['resnet50'].public_id}").content.decode()
+    assert 'name="name" value="resnet50"' in html
+    assert "project=imagenet" in html
+    assert re.search(r'value="a100-40gb" checked', html)
+
+
+def test_the_detail_page_asks_a_bounded_number_of_queries(ana, made, django_assert_max_num_queries):
+    with django_assert_max_num_queries(DETAIL_QUERIES_MAX):
+        page(ana, made["resnet50"])
