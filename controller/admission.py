@@ -52,10 +52,31 @@ def admit(workload: Workload, *, now: datetime) -> Judgement:
         if judgement.admitted and quota is not None:
             services.claim(workload=workload, quota=quota, units=workload.units, now=now)
         phase = Phase.ADMITTED if judgement.admitted else Phase.QUEUED
+        in_line = Reason(workload.reason) not in queries.OUT_OF_LINE
         transition(
             workload, to=phase, reason=_reason(judgement), message=judgement.message, actor=ADMISSION, now=now
         )
+        if in_line and (judgement.admitted or _reason(judgement) in queries.OUT_OF_LINE):
+            left_line(workload, now=now)
     return judgement
+
+
+def left_line(workload: Workload, *, now: datetime) -> None:
+    """Once this commits, let the first in line be looked at: this workload is no longer before it.
+
+    Not in this transaction, which holds a row: a release that wakes the same line would meet it there.
+    """
+    transaction.on_commit(partial(_wake_first, workload, now))
+
+
+def _wake_first(workload: Workload, now: datetime) -> None:
+    if workload.flavor is None:
+        return
+    first = queries.queue(
+        team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type, now=now
+    ).first()
+    if first is not None:
+        wakeups.wake_workload(first, now=now)
 
 
 def release(workload: Workload, *, now: datetime) -> bool:

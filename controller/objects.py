@@ -17,6 +17,7 @@ from controller.adapters import WorkloadAdapter
 from controller.placements import placement_of
 from controller.podspec import owned_by
 from controller.run_tokens import digest, run_token
+from foundation import clock
 from foundation.crashpoints import crash_point
 from workloads import services
 from workloads.models import Attempt, Workload
@@ -75,6 +76,7 @@ def create_or_update(
         dependants.append(build_token_secret(placement, run_token(workload, attempt=attempt.number)))
     made = [primary]
     for manifest in dependants:
+        services.renew(workload, now=clock.now())
         made.append(client.apply(owned_by(manifest, primary)))
         crash_point("dependant-created")
     with transaction.atomic():

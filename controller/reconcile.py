@@ -25,6 +25,7 @@ from controller.decide import Action, AttemptFacts, Limits, Plan, Snapshot, deci
 from controller.observation import Observation
 from controller.tenancy import ensure_namespace, forget_namespace
 from costs.services import record_usage
+from foundation import clock
 from foundation.crashpoints import crash_point
 from foundation.models import PlatformSettings
 from quotas import services as quota_services
@@ -61,10 +62,11 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
     failed = True
     try:
         for _ in range(PASSES_MAX):
+            services.renew(workload, now=clock.now())
             wait = _pass(workload, client, now)
             if wait is None or wait > 0:
                 break
-            workload.refresh_from_db()
+            services.reread(workload)
         failed = False
     except StaleWorkload:
         wait = 0
@@ -87,6 +89,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     plan = decide(_snapshot(workload, adapter, attempt), look.observation if look else None, now)
     if Action.ADMIT in plan.actions:
         return _admit(workload, client, now)
+    services.renew(workload, now=clock.now())
     plan = _act(workload, adapter, attempt, plan, look, client, now)
     crash_point("acted")
     _record(workload, plan, look, now)
@@ -210,10 +213,17 @@ def _act(
             objects.delete(client, look.primary)
     except ObjectNotFound:
         forget_namespace(workload.team)
-        return replace(plan, actions=(), to=Phase(workload.phase), next_in_seconds=1)
+        return _unchanged(workload, next_in_seconds=1)
     except (ClusterRejected, ClusterConflict) as error:
         return _refused(plan, look, str(error))
     return plan
+
+
+def _unchanged(workload: Workload, *, next_in_seconds: float) -> Plan:
+    """Leave everything as it is and look again."""
+    return Plan(
+        Phase(workload.phase), Reason(workload.reason), workload.message, next_in_seconds=next_in_seconds
+    )
 
 
 def _wait_for_surge(
@@ -260,6 +270,8 @@ def _record(workload: Workload, plan: Plan, look: _Look | None, now: datetime) -
             quota_services.activate(workload=workload, now=now)
             if plan.reason is Reason.READY and Action.APPLY not in plan.actions:
                 admission.release_surge(workload, now=now)
+        elif workload.phase == Phase.QUEUED.value and plan.to is not Phase.QUEUED:
+            admission.left_line(workload, now=now)
         counters = _counters(workload, plan, now, observed=look is not None)
         if counters:
             Workload.objects.filter(pk=workload.pk).update(**counters)
@@ -286,11 +298,12 @@ def _record_attempt(
             attempt.save(update_fields=["started_at"])
     if Action.END_ATTEMPT in plan.actions:
         ended = (observation.finished_at if observation else None) or now
-        phase = Phase.FAILED if plan.to is Phase.ADMITTED else plan.to
+        phase = Phase.FAILED if plan.to in {Phase.ADMITTED, Phase.QUEUED} else plan.to
+        judged = observation is not None and observation.final and plan.to is Phase.ADMITTED
         services.end_attempt(
             attempt,
             phase=phase,
-            reason=observation.reason if observation and plan.to is Phase.ADMITTED else plan.reason,
+            reason=observation.reason if observation and judged else plan.reason,
             message=plan.message,
             exit_code=observation.exit_code if observation else None,
             ended_at=max(ended, attempt.started_at or ended),

@@ -16,7 +16,7 @@ from teams.audit import record_audit
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
 from workloads.services import wake
-from workloads.states import Phase
+from workloads.states import Phase, Reason
 
 NOMINAL_MAX = 1_000_000
 
@@ -81,13 +81,13 @@ def _open_claims(workload: Workload) -> QuerySet[Claim]:
 
 
 def wake_queue(quota: Quota, *, now: datetime) -> None:
-    """Make everybody who waits for this quota due."""
+    """Make everybody who waits for this quota due, but for those who rest in a back-off."""
     waiting = Workload.objects.filter(
         team=quota.team_id,
         flavor=quota.flavor_id,
         capacity_type=quota.capacity_type,
         phase=Phase.QUEUED.value,
-    )
+    ).exclude(reason=Reason.BACKOFF_WAITING.value)
     wake(workload_ids=list(waiting.values_list("pk", flat=True)), now=now)
 
 

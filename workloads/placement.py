@@ -98,6 +98,10 @@ def node_terms(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeFact
         products = sorted({node.labels.get(PRODUCT_LABEL, "") for node in nodes if _shared(node)} - {""})
         if products:
             terms.append({"key": PRODUCT_LABEL, "operator": "NotIn", "values": products})
+    elif flavor.resource == WHOLE_GPU and PRODUCT_LABEL not in flavor.selector(capacity_type):
+        products = sorted({node.labels.get(PRODUCT_LABEL, "") for node in nodes if _shared(node)} - {""})
+        if products:
+            terms.append({"key": PRODUCT_LABEL, "operator": "In", "values": products})
     return terms
 
 
@@ -108,7 +112,7 @@ def matches(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
     for key, values in flavor.selector(capacity_type).items():
         if node.labels.get(key) not in values:
             return False
-    return not (_wants_whole(flavor) and _shared(node))
+    return flavor.resource != WHOLE_GPU or _wants_whole(flavor) != _shared(node)
 
 
 def _wants_whole(flavor: FlavorFacts) -> bool:

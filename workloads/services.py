@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, Value, When
 
 from teams.models import Team, User
 from workloads.errors import InvalidTransition, NameTaken, StaleWorkload
@@ -17,7 +17,9 @@ from workloads.states import FINAL, REASONS, Desired, Phase, Priority, Reason, c
 
 logger = logging.getLogger(__name__)
 
-LOCK_SECONDS = 60
+# How long a row rests when its holder has died. A holder that lives renews its lock between its steps.
+LOCK_SECONDS = 10
+RENEW_SECONDS = LOCK_SECONDS / 3
 BACKOFF_SECONDS_MAX = 300
 NOTIFY_CHANNEL = "portal_events"
 
@@ -193,6 +195,36 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
     if not changed:
         return None
     return Workload.objects.select_related("team", "owner", "flavor").filter(lock_token=token).first()
+
+
+def reread(workload: Workload) -> None:
+    """Read the row anew under the same lock; StaleWorkload if that was taken over meanwhile."""
+    token = workload.lock_token
+    workload.refresh_from_db()
+    if workload.lock_token != token:
+        # Not the new holder's: with its token this one would pass for it.
+        workload.lock_token = token
+        raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
+
+
+def renew(workload: Workload, *, now: datetime) -> None:
+    """Keep the lock for another while; StaleWorkload if it was taken over meanwhile.
+
+    Free of cost while the lock is fresh, so that it may stand before every step. A wake-up that came meanwhile stays.
+    """
+    expires = now + timedelta(seconds=LOCK_SECONDS)
+    if (
+        workload.lock_expires_at is None
+        or (expires - workload.lock_expires_at).total_seconds() < RENEW_SECONDS
+    ):
+        return
+    not_woken = When(next_reconcile_at=F("lock_expires_at"), then=Value(expires))
+    held = Workload.objects.filter(pk=workload.pk, lock_token=workload.lock_token)
+    if not held.update(
+        lock_expires_at=expires, next_reconcile_at=Case(not_woken, default=F("next_reconcile_at"))
+    ):
+        raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
+    workload.lock_expires_at = expires
 
 
 def hold(workload: Workload) -> None:

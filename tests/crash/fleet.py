@@ -57,7 +57,9 @@ class Fleet:
         self.kubeconfig = kubeconfig
         self.team = f"fleet-{secrets.token_hex(4)}"
         self.token = new_token()
-        self._sockets = {kind: socket.create_server(("127.0.0.1", 0), backlog=1024) for kind in ("web", "live")}
+        self._sockets = {
+            kind: socket.create_server(("127.0.0.1", 0), backlog=1024) for kind in ("web", "live")
+        }
         self.ports = {kind: int(sock.getsockname()[1]) for kind, sock in self._sockets.items()}
         self.children: dict[str, Child] = {}
 
@@ -89,7 +91,9 @@ class Fleet:
         valkey.prepare(self.folders)
         self._start("postgres", postgres.command(self.folders, durable=self.durable))
         self._start("valkey", valkey.command(self.folders))
-        self._until(lambda: postgres.is_ready(self.folders) and valkey.is_ready(self.folders), "the databases answer")
+        self._until(
+            lambda: postgres.is_ready(self.folders) and valkey.is_ready(self.folders), "the databases answer"
+        )
         seed = self.folders.data / "seed.yaml"
         seed.write_text(_SEED.format(team=self.team))
         self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
@@ -235,7 +239,9 @@ class RestClient:
             self.close()
             raise
 
-    def insist(self, method: str, path: str, body: bytes | None = None, *, key: str = "") -> tuple[int, bytes]:
+    def insist(
+        self, method: str, path: str, body: bytes | None = None, *, key: str = ""
+    ) -> tuple[int, bytes]:
         """Until there is an answer that says something about the request itself."""
         deadline = time.monotonic() + self.patience_seconds
         while True:

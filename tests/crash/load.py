@@ -49,7 +49,9 @@ SHAPES = (
     Shape("cpu", {"BED_RUN_SECONDS": "1"}, "Succeeded"),
     Shape("gpus", {"BED_RUN_SECONDS": "2"}, "Succeeded", gpus=2),
     Shape("fails", {"BED_RUN_SECONDS": "1", "BED_EXIT_CODE": "3"}, "Failed", gpus=1),
-    Shape("retries", {"BED_RUN_SECONDS": "0", "BED_EXIT_CODE": "3"}, "Failed", attempts=2, gpus=1, max_retries=1),
+    Shape(
+        "retries", {"BED_RUN_SECONDS": "0", "BED_EXIT_CODE": "3"}, "Failed", attempts=2, gpus=1, max_retries=1
+    ),
     Shape("oom", {"BED_RUN_SECONDS": "1", "BED_OOM": "true"}, "Failed"),
     Shape("cancelled", {}, "Cancelled", gpus=1, cancel=True),
 )

@@ -103,7 +103,9 @@ def findings(database: psycopg.Connection, accepted: dict[str, Shape], seen: See
 def _lost(database: psycopg.Connection, accepted: dict[str, Shape]) -> list[str]:
     query = "SELECT public_id::text, name, phase, reason, message, attempt_number FROM workloads_workload"
     rows = {row[0]: row for row in database.execute(query).fetchall()}
-    found = [f"accepted and unknown now: {run} ({accepted[run].name})" for run in accepted.keys() - rows.keys()]
+    found = [
+        f"accepted and unknown now: {run} ({accepted[run].name})" for run in accepted.keys() - rows.keys()
+    ]
     # A request whose client never got an answer may stand; then nobody was promised anything.
     found += [f"not asked for: {rows[run][1]}" for run in rows.keys() - accepted.keys()]
     for run, shape in accepted.items():
@@ -112,7 +114,9 @@ def _lost(database: psycopg.Connection, accepted: dict[str, Shape]) -> list[str]
         _, name, phase, reason, message, attempts = rows[run]
         wanted = attempts <= 1 if shape.cancel else attempts == shape.attempts
         if phase != shape.phase or not wanted:
-            found.append(f"{name}: {phase} after {attempts} attempts ({reason}: {message}), not {shape.phase}")
+            found.append(
+                f"{name}: {phase} after {attempts} attempts ({reason}: {message}), not {shape.phase}"
+            )
     return found
 
 
@@ -199,7 +203,9 @@ def _bill_of(pod: dict[str, Any], bill: tuple[Any, ...] | None) -> list[str]:
 
 def _units(pod: dict[str, Any]) -> int:
     containers = pod["spec"]["containers"]
-    return sum(int(each.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)) for each in containers)
+    return sum(
+        int(each.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)) for each in containers
+    )
 
 
 def _times(pod: dict[str, Any]) -> tuple[datetime | None, datetime | None]:

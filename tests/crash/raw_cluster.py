@@ -69,7 +69,9 @@ class RawCluster:
         assert status == 200, document
         return document
 
-    def watch(self, path: str, *, selector: str = "", on_event: Callable[[float, str, dict[str, Any]], None]) -> Watch:
+    def watch(
+        self, path: str, *, selector: str = "", on_event: Callable[[float, str, dict[str, Any]], None]
+    ) -> Watch:
         """Everything that happens from now on; `on_event(moment, type, object)` is called in a thread of its own."""
         query = {"labelSelector": selector} if selector else {}
         version = self.read(f"{path}?{urlencode(query)}")["metadata"]["resourceVersion"]
@@ -112,7 +114,12 @@ class Watch:
                     self.last_error = repr(error)
 
     def _lines(self) -> Iterator[tuple[float, bytes]]:
-        query = {**self.query, "watch": "true", "resourceVersion": self.version, "allowWatchBookmarks": "true"}
+        query = {
+            **self.query,
+            "watch": "true",
+            "resourceVersion": self.version,
+            "allowWatchBookmarks": "true",
+        }
         query["timeoutSeconds"] = str(_WATCH_SECONDS)
         self._connection = self.address.connect(timeout=_WATCH_SECONDS)
         try:

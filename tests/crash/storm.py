@@ -105,4 +105,6 @@ class Storm:
         for kill, times in self.done.items():
             kinds[f"{kill.kind} at {kill.point or 'a random instant'}"] += times
         lines = "".join(f"\n  {times:4d}  {what}" for what, times in sorted(kinds.items()))
-        return f"{self.done.total()} kills and {self.wipes} wipes of the broker in {self.seconds:.0f} s:{lines}"
+        return (
+            f"{self.done.total()} kills and {self.wipes} wipes of the broker in {self.seconds:.0f} s:{lines}"
+        )

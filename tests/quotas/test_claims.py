@@ -216,6 +216,7 @@ def test_racing_admissions_never_hold_more_than_the_quota():
                     quota = Quota.objects.select_for_update().get(pk=hall.quota.pk)
                     held = Claim.objects.filter(quota=quota).exclude(state=ClaimState.RELEASED)
                     seen.append((quota.used, held.aggregate(sum=Sum("units"))["sum"] or 0))
+                ends.wait(0.02)
         finally:
             connections.close_all()
 

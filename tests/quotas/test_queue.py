@@ -51,12 +51,15 @@ class Line:
             next_reconcile_at=now, lock_token=None, lock_expires_at=None
         )
         locked = lock(public_id=workload.public_id, now=now)
-        return admission.admit(locked, now=now)
+        with self.committing(execute=True):
+            return admission.admit(locked, now=now)
 
 
 @pytest.fixture
-def line():
-    return Line()
+def line(django_capture_on_commit_callbacks):
+    line = Line()
+    line.committing = django_capture_on_commit_callbacks
+    return line
 
 
 def test_priority_comes_first_and_then_the_time_in_the_queue(line):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -214,6 +215,11 @@ ADMIN = "admin:"
 def all_routes() -> dict[str, URLPattern]:
     """Every route that Django would resolve, by its full name; one without a name by its function's."""
     return dict(_walk(get_resolver(), ()))
+
+
+def schema_path(pattern: URLPattern) -> str:
+    """The path of a REST route as the OpenAPI document writes it."""
+    return "/api/v1/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(pattern.pattern))
 
 
 def _walk(resolver: URLResolver, namespaces: tuple[str, ...]) -> Iterator[tuple[str, URLPattern]]:

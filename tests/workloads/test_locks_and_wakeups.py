@@ -17,6 +17,8 @@ from workloads.services import (
     change_generation,
     hold,
     lock,
+    renew,
+    reread,
     set_desired,
     unlock,
     wake,
@@ -100,6 +102,10 @@ def test_the_row_of_a_dead_holder_is_due_again_and_its_old_holder_stale(now):
     with pytest.raises(StaleWorkload):
         hold(old)
     hold(new)
+    with pytest.raises(StaleWorkload):
+        reread(old)
+    with pytest.raises(StaleWorkload):
+        hold(old)
     assert not unlock(old, next_at=None, failed=False), "it has nothing to give back any more"
     hold(new)
     assert Workload.objects.get().lock_token == new.lock_token
@@ -130,3 +136,29 @@ def test_whatever_comes_during_a_look_the_row_is_due_no_later_than_its_first_wak
     assert again == bool(offsets)
     if offsets:
         assert due(workload) <= now + timedelta(seconds=min(offsets[0], *offsets) if offsets[1:] else offsets[0])
+
+
+def test_a_holder_that_lives_keeps_its_lock_by_renewing_it(now):
+    workload = make_workload(now=now)
+    mine = locked(workload, now)
+    half = now + timedelta(seconds=LOCK_SECONDS / 2)
+    renew(mine, now=half)
+    assert lock(public_id=workload.public_id, now=now + timedelta(seconds=LOCK_SECONDS)) is None
+    assert not unlock(mine, next_at=None, failed=False), "a renewal is no wake-up"
+
+
+def test_a_renewal_keeps_the_wake_up_that_came_before_it(now):
+    workload = make_workload(now=now)
+    mine = locked(workload, now)
+    wake(workload_ids=[workload.pk], now=now + timedelta(seconds=1))
+    renew(mine, now=now + timedelta(seconds=LOCK_SECONDS / 2))
+    assert unlock(mine, next_at=None, failed=False)
+
+
+def test_a_lock_that_was_taken_over_cannot_be_renewed(now):
+    workload = make_workload(now=now)
+    old = locked(workload, now)
+    later = now + timedelta(seconds=LOCK_SECONDS)
+    locked(workload, later)
+    with pytest.raises(StaleWorkload):
+        renew(old, now=later)

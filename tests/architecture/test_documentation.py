@@ -1,0 +1,90 @@
+"""Links resolve, and no text tells of the machine it was written on."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import pytest
+
+from tests.architecture.sources import ROOT, markdown, tracked_texts
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+ADR_PARTS = ("Status", "Context", "Decision", "Consequences")
+
+# What must not stand in a file, and the files in which it has a reason to.
+TELLTALES = {
+    "a home folder": (r"(?:/root|/home/(?!portal\b)[a-z]\w*|/Users/\w+)/", ()),
+    "a folder of one machine": (r"/work/(?:main|shared|notes)\b", ()),
+    # The commands of continuous integration start a real control plane where that folder happens to exist.
+    "a folder outside the repository": (r"\.\./shared", (".ci/run",)),
+    "a package index": (r"(?i)(?:extra-)?index-url|\bartifactory\b|\bdevpi\b|/simple/", ("Makefile",)),
+    "how it was made": (
+        r"(?i)\b(?:helper|agent|assistant|coding|work)[- ]session|\bsub-?agents?\b|\bthis session\b|\bsystem prompt\b"
+        r"|\b(?:the|my|your|this) prompts?\b|\b(?:the|our) (?:lead|helpers)\b(?! of)|co-authored-by",
+        (),
+    ),
+}
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def test_every_link_of_the_documentation_leads_somewhere():
+    pages = markdown()
+    broken = []
+    for name, text in pages.items():
+        for link in LINK.findall(FENCE.sub("", text)):
+            if re.match(r"[a-z]+:", link):
+                continue
+            path, _, anchor = unquote(link).partition("#")
+            target = (ROOT / name).parent / path if path else ROOT / name
+            if not target.exists() or (
+                anchor and anchor not in map(_anchor, HEADING.findall(target.read_text(encoding="utf-8")))
+            ):
+                broken.append(f"{name}: {link}")
+    assert broken == []
+
+
+def test_every_page_is_linked_from_somewhere():
+    pages = markdown()
+    linked = {
+        ((ROOT / name).parent / link.partition("#")[0]).resolve()
+        for name, text in pages.items()
+        for link in LINK.findall(text)
+    }
+    own = [name for name in pages if name.startswith("docs/")]
+    assert [name for name in own if name != "docs/README.md" and (ROOT / name).resolve() not in linked] == []
+
+
+def test_every_decision_has_its_four_parts():
+    for name, text in markdown().items():
+        if name.startswith("docs/adr/0"):
+            assert tuple(HEADING.findall(text)[1:]) == ADR_PARTS, name
+            assert len(text.splitlines()) <= 40, name
+
+
+def test_code_names_only_pages_that_exist():
+    named = {
+        (name, page)
+        for name, text in tracked_texts()
+        if name.endswith((".py", ".yaml", ".yml", ".toml"))
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", text)
+    }
+    assert sorted((name, page) for name, page in named if not (ROOT / page).is_file()) == []
+
+
+@pytest.mark.parametrize("what", TELLTALES)
+def test_no_file_holds(what):
+    pattern, allowed = TELLTALES[what]
+    found = [
+        f"{name}:{number}: {line.strip()[:120]}"
+        for name, text in tracked_texts()
+        if name not in allowed and name != "tests/architecture/test_documentation.py"
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+    assert found == []

@@ -1,0 +1,124 @@
+"""The contracts hold, and each of them would notice: one violation of every kind is planted in a copy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+
+from tests.architecture.sources import LINTER, PACKAGES, ROOT, layer_order
+
+LINT = Path(sys.executable).parent / "lint-imports"
+
+# Contract, the module that gets a line, the line.
+VIOLATIONS = {
+    "an import upwards": ("layers", "workloads/services.py", "import controller.wakeups"),
+    "a sibling": ("layers", "jobs/services.py", "import inference.models"),
+    "for typing alone": (
+        "layers",
+        "quotas/services.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import costs.models",
+    ),
+    "inside a function": ("layers", "teams/services.py", "def _late():\n    import workloads.models"),
+    "a model in cluster": ("cluster-knows-nobody", "cluster/labels.py", "import teams.models"),
+    "the cluster in quotas": ("cluster-is-for-the-upper-half", "quotas/services.py", "import cluster.labels"),
+    "a kind calls the cluster": ("cluster-calls", "jobs/adapter.py", "import cluster.client"),
+    "somebody else watches": ("cluster-watch", "controller/reconcile.py", "import cluster.watch"),
+    "somebody else proxies": ("cluster-proxy", "controller/objects.py", "import cluster.proxy"),
+    "kubernetes elsewhere": ("kubernetes-client", "controller/objects.py", "import kubernetes"),
+    "devcluster imports us": ("devcluster-imports-none", "devcluster/http.py", "import foundation.clock"),
+    "we import devcluster": ("nobody-imports-devcluster", "portal/demo.py", "import devcluster.http"),
+    "REST below views": ("no-http-below-views", "costs/queries.py", "import rest_framework"),
+    "Django in a pure module": ("pure-modules", "quotas/policy.py", "import django.utils"),
+    "rows behind a pure module": ("pure-modules", "controller/decide.py", "import workloads.models"),
+    "upwards in a lower app": ("order-in-the-lower-apps", "workloads/models.py", "import workloads.services"),
+    "upwards in a kind": ("order-in-the-kinds", "jobs/specs.py", "import jobs.models"),
+    "upwards in controller": ("order-in-controller", "controller/decide.py", "import controller.reconcile"),
+    "upwards in gateway": ("order-in-gateway", "gateway/queries.py", "import gateway.services"),
+    "upwards in cluster": ("order-in-cluster", "cluster/labels.py", "import cluster.client"),
+    "upwards in foundation": ("order-in-foundation", "foundation/clock.py", "import foundation.models"),
+    "upwards in portal": ("order-in-portal", "portal/settings/env.py", "import portal.runtime.up"),
+    "a module without a place": ("order-in-controller", "controller/helpers.py", ""),
+    "a cycle": ("acyclic", "gateway/live/hub.py", "import gateway.live.state"),
+}
+
+
+def lint(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [str(LINT), "--no-cache", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages' Python files and the contracts, to plant something in."""
+    folder = tmp_path_factory.mktemp("copy")
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            target = folder / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
+    return folder
+
+
+@contextmanager
+def planted(path: Path, line: str) -> Iterator[None]:
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    path.write_text(f"{before or ''}\n{line}\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.unlink() if before is None else path.write_text(before, encoding="utf-8")
+
+
+def test_every_contract_is_kept():
+    result = lint(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("what", VIOLATIONS)
+def test_a_planted_violation_is_noticed(copy, what):
+    contract, module, line = VIOLATIONS[what]
+    with planted(copy / module, line):
+        result = lint(copy, "--contract", contract)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "0 kept, 1 broken" in result.stdout, result.stdout + result.stderr
+
+
+def test_every_contract_has_a_planted_violation():
+    assert {contract["id"] for contract in LINTER["contracts"]} == {each[0] for each in VIOLATIONS.values()}
+
+
+def test_no_contract_ignores_an_import():
+    assert [contract["id"] for contract in LINTER["contracts"] if contract.get("ignore_imports")] == []
+
+
+def test_foreign_keys_point_downwards():
+    order = layer_order()
+    upwards = [
+        f"{model.__name__}.{field.name} -> {field.related_model.__name__}"
+        for model in apps.get_models()
+        for field in model._meta.get_fields()
+        if field.is_relation and field.concrete and model._meta.app_label in order
+        if order.get(field.related_model._meta.app_label, -1) > order[model._meta.app_label]
+    ]
+    assert upwards == []
+
+
+def test_siblings_have_no_foreign_keys_to_each_other():
+    order = layer_order()
+    crossing = [
+        f"{model.__name__}.{field.name}"
+        for model in apps.get_models()
+        for field in model._meta.get_fields()
+        if field.is_relation and field.concrete and model._meta.app_label in order
+        if (target := field.related_model._meta.app_label) != model._meta.app_label
+        if order.get(target) == order[model._meta.app_label]
+    ]
+    assert crossing == []

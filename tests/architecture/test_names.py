@@ -1,0 +1,112 @@
+"""Names that only strings hold: tasks, phases, reasons, variables, commands."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import get_commands, load_command_class
+
+from controller.wakeups import RECONCILE_TASK
+from portal import reference
+from portal.celery import app
+from tests.architecture.sources import APART, ROOT, markdown, modules, nodes
+from workloads.states import REASONS, TRANSITIONS, Phase, Reason
+
+REFERENCE = ROOT / "docs" / "reference"
+# These hold sentences about the states, and use none of them.
+WORDS = ("workloads/states.py", "controller/page_words.py", "portal/reference_words.py")
+
+
+@pytest.fixture(scope="module")
+def registered() -> set[str]:
+    app.loader.import_default_modules()
+    return set(app.tasks)
+
+
+def test_the_wake_up_names_a_registered_task(registered):
+    assert RECONCILE_TASK in registered
+
+
+def test_every_periodic_job_names_a_registered_task(registered):
+    assert {job["task"] for job in settings.CELERY_BEAT_SCHEDULE.values()} <= registered
+
+
+def test_every_declared_task_is_registered(registered):
+    declared = {
+        Path(name).with_suffix("").as_posix().replace("/", ".") + "." + node.name
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and any(_is_task(each) for each in node.decorator_list)
+    }
+    functions = {f"{task.__module__}.{task.__name__}" for task in app.tasks.values()}
+    assert declared
+    assert declared <= functions
+
+
+def _is_task(decorator: ast.expr) -> bool:
+    return (
+        isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Name)
+        and decorator.func.id == "task"
+    )
+
+
+@pytest.mark.parametrize(("enum", "members"), [("Phase", list(Phase)), ("Reason", list(Reason))])
+def test_every_phase_and_reason_is_used(enum, members):
+    used = {
+        node.attr
+        for where, node in nodes(ast.Attribute)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == enum
+        if not where.startswith(WORDS)
+    }
+    assert [member.name for member in members if member.name not in used] == []
+
+
+def test_every_phase_can_be_reached_and_every_reason_belongs_to_a_phase():
+    reached, open_ends = {Phase.QUEUED}, [Phase.QUEUED]
+    while open_ends:
+        new = TRANSITIONS[open_ends.pop()] - reached
+        reached |= new
+        open_ends += new
+    assert reached == set(Phase)
+    assert frozenset().union(*REASONS.values()) == set(Reason)
+    assert set(REASONS) == set(Phase)
+
+
+def test_every_phase_and_reason_is_documented():
+    text = (REFERENCE / "workload-phases.md").read_text(encoding="utf-8")
+    assert [name for name in (*Phase, *Reason) if f"| `{name}` |" not in text] == []
+
+
+def test_the_generated_pages_say_what_the_code_says():
+    assert reference.differences(REFERENCE) == [], "run `make docs`"
+
+
+def test_every_variable_of_the_portal_is_documented():
+    text = "\n".join(markdown().values())
+    names = {
+        name
+        for where, node in nodes(ast.Constant)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not where.startswith(APART)
+        for name in re.findall(r"PORTAL_[A-Z][A-Z_]*[A-Z]", node.value)
+    }
+    assert len(names) > 10
+    assert sorted(name for name in names if name not in text) == []
+
+
+def test_every_command_of_the_portal_has_a_help():
+    own = [name for name, where in get_commands().items() if where == "portal"]
+    assert len(own) > 5
+    assert [name for name in own if not load_command_class("portal", name).help] == []
+
+
+def test_every_target_of_the_makefile_is_in_the_readme():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE)
+    assert "demo" in targets
+    assert [target for target in targets if f"make {target}" not in readme] == []

@@ -1,0 +1,118 @@
+"""Generated requests over the portal's own OpenAPI document: whatever is sent, the answer is one that it declares.
+
+The default suite sends more than two thousand, always the same; `PORTAL_TEST_SOAK` sends many more, new ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.wsgi import get_wsgi_application
+from drf_spectacular.generators import SchemaGenerator
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.factories.teams import make_token, make_user
+from tests.security.routes import ROUTES, all_routes, schema_path
+from tests.security.world import TEAM, World
+
+pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
+
+SOAK = bool(os.environ.get("PORTAL_TEST_SOAK"))  # noqa: TID251
+CASES_AN_OPERATION = 800 if SOAK else 32
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+# Only the method that the document describes; the others pass through to whatever the endpoint is.
+UNDESCRIBED = {"gateway-api:invoke-root"}
+OPERATIONS = sorted(
+    f"{method} {schema_path(all_routes()[name])}"
+    for name, row in ROUTES.items()
+    if row.kind == "api" and name not in UNDESCRIBED
+    for method in row.methods
+    if name != "gateway-api:invoke" or method == "POST"
+)
+
+
+@cache
+def document() -> Any:
+    schema = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
+    schema.app = get_wsgi_application()
+    return schema
+
+
+@cache
+def operations() -> dict[str, Any]:
+    found = (result.ok() for result in document().get_all_operations())
+    return {f"{each.method.upper()} {each.path}": each for each in found}
+
+
+def test_the_document_describes_every_route_of_the_api_and_no_other():
+    assert sorted(operations()) == OPERATIONS
+
+
+def test_the_default_suite_sends_two_thousand_requests():
+    assert CASES_AN_OPERATION * len(OPERATIONS) >= 2000
+
+
+@pytest.fixture
+def headers(settings) -> dict[str, dict[str, str]]:
+    """Who asks, and everything that there is to ask about."""
+    settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
+    world = World()
+    admin = make_user("admin", platform_admin=True)
+    return {
+        "lead": {"Authorization": f"Bearer {make_token(world.lead)}"},
+        "admin": {"Authorization": f"Bearer {make_token(admin)}"},
+        "run": {"Authorization": f"Bearer {world.run_token}"},
+        "anonymous": {},
+        **{"paths": {each: str(value) for each, value in real_paths(world).items()}},
+    }
+
+
+def real_paths(world: World) -> dict[str, Any]:
+    return {
+        "training-runs": world.run.public_id,
+        "endpoints": world.endpoint.public_id,
+        "slug": TEAM,
+        "username": world.viewer.username,
+        "token_id": world.own_token.public_id,
+        "name": world.flavor.name,
+        "path": "v1/predict",
+    }
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_answer_is_one_that_the_document_declares(name, headers):
+    operation = operations()[name]
+    paths = headers["paths"]
+    real = {**paths, "public_id": paths["training-runs" if "training-runs" in operation.path else "endpoints"]}
+    cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
+    # A foreign address is refused early, so most requests go to one that exists, from somebody who may.
+    who = st.sampled_from(["lead", "lead", "admin", "admin", "anonymous", "run"])
+
+    @settings(
+        max_examples=CASES_AN_OPERATION,
+        deadline=None,
+        derandomize=not SOAK,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases, asks=who, exists=st.sampled_from([True, True, True, False]))
+    def check(case, asks, exists):
+        if exists and case.path_parameters:
+            case.path_parameters = {key: real.get(key, value) for key, value in case.path_parameters.items()}
+        response = case.call(headers=headers[asks])
+        case.validate_response(response, checks=CHECKS, headers=headers[asks])
+
+    check()
