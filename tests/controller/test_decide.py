@@ -472,7 +472,7 @@ def observations(draw):
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(snapshots(), observations())
 @example(row(max_retries=1), FAILED)
 def test_every_decision_is_legal_and_keeps_the_claim_exactly_while_it_is_needed(snapshot, observed):
@@ -496,7 +496,7 @@ def test_every_decision_is_legal_and_keeps_the_claim_exactly_while_it_is_needed(
         assert snapshot.desired is Desired.SUSPEND, "nobody would ever look at it again"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(snapshots(), observations(), st.integers(0, 86_400))
 def test_the_same_facts_give_the_same_plan(snapshot, observed, later):
     observed = observed if snapshot.phase in IN_CLUSTER else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -175,13 +175,13 @@ def _bills(database: psycopg.Connection, seen: Seen) -> list[str]:
     """
     bills = {row[0]: row[1:] for row in database.execute(query).fetchall()}
     found += [f"billed for a pod that never was: {uid}" for uid in bills.keys() - seen.last.keys()]
+    gone = dict(database.execute("SELECT uid, gone_at FROM workloads_podrecord").fetchall())
     for uid, pod in seen.last.items():
-        bill = bills.get(uid)
-        found += _bill_of(pod, bill)
+        found += _bill_of(pod, bills.get(uid), gone.get(uid))
     return found
 
 
-def _bill_of(pod: dict[str, Any], bill: tuple[Any, ...] | None) -> list[str]:
+def _bill_of(pod: dict[str, Any], bill: tuple[Any, ...] | None, gone: datetime | None) -> list[str]:
     name, units = pod["metadata"]["name"], _units(pod)
     start, end = _times(pod)
     if units == 0 or start is None:
@@ -195,9 +195,13 @@ def _bill_of(pod: dict[str, Any], bill: tuple[Any, ...] | None) -> list[str]:
     contiguous = covered == int((ended - began).total_seconds())
     if not contiguous or amount != covered * units * MICRO_USD_PER_UNIT_SECOND:
         return [f"{name}: its lines overlap or leave gaps: {bill}"]
-    deleted = "deletionTimestamp" in pod["metadata"]
-    # Of a pod that was deleted while nobody looked, the end is the deletion's own time.
-    right = abs(covered - seconds) <= _grace(pod) if deleted else (covered == seconds and began == start)
+    if "deletionTimestamp" in pod["metadata"]:
+        # Of a pod that was deleted while nobody looked, the portal knows only when it was first found gone.
+        latest = max(end, gone or end)
+        right = end - timedelta(seconds=_grace(pod)) <= ended <= latest
+    else:
+        right = covered == seconds
+    right = right and began == start
     return [] if right else [f"{name}: billed {covered} s, was there {seconds} s ({start} to {end}): {bill}"]
 
 

@@ -15,7 +15,7 @@ from foundation import clock
 from foundation.errors import Invalid
 from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimState, Quota, QuotaChange
-from quotas.services import activate, claim, lock_quota, release, remove_quota, set_nominal
+from quotas.services import activate, claim, release, remove_quota, set_nominal
 from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_quota
 from tests.factories.teams import make_team, make_user
@@ -146,7 +146,7 @@ def test_a_quota_that_was_ever_claimed_from_is_kept(hall):
         ("quota_never_oversubscribed", lambda h, c: Quota.objects.update(nominal=0)),
         ("quotas_quota_used_check", lambda h, c: Quota.objects.update(used=-1)),
         ("quota_unique", lambda h, c: Quota.objects.create(team=h.team, flavor=h.flavor, nominal=1)),
-        ("claim_one_open_per_workload", lambda h, c: Claim.objects.create(workload=c.workload, quota=h.quota, units=1, reserved_at=c.reserved_at)),
+        ("claim_one_open_per_purpose", lambda h, c: Claim.objects.create(workload=c.workload, quota=h.quota, units=1, reserved_at=c.reserved_at)),
         ("claim_positive", lambda h, c: Claim.objects.filter(pk=c.pk).update(units=0)),
         ("claim_release_paired", lambda h, c: Claim.objects.filter(pk=c.pk).update(state=ClaimState.RELEASED)),
         ("claim_release_paired", lambda h, c: Claim.objects.filter(pk=c.pk).update(released_at=c.reserved_at)),
@@ -175,7 +175,7 @@ def test_a_release_wakes_those_who_wait_for_the_same_quota_alone(hall):
 
 @pytest.mark.django_db(transaction=True)
 def test_racing_admissions_never_hold_more_than_the_quota():
-    """8 connections, 200 admissions each, on one hot row; some give back, some are cut meanwhile."""
+    """8 connections, 200 claims each on one hot row, without any lock of the caller's; some give back."""
     threads, each, nominal = 8, 200, 40
     hall = Hall(nominal)
     rows = [
@@ -197,9 +197,7 @@ def test_racing_admissions_never_hold_more_than_the_quota():
         try:
             for workload in workloads[worker * each : (worker + 1) * each]:
                 try:
-                    with transaction.atomic():
-                        lock_quota(team=hall.team, flavor=hall.flavor, capacity_type="on-demand")
-                        claim(workload=workload, quota=hall.quota, units=workload.units, now=clock.now())
+                    claim(workload=workload, quota=hall.quota, units=workload.units, now=clock.now())
                     mine.append(workload)
                 except QuotaExceeded:
                     refused.append(workload)

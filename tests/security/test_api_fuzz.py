@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import schemathesis
+from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections
 from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -65,7 +67,17 @@ def test_the_default_suite_sends_two_thousand_requests():
 
 
 @pytest.fixture
-def headers(settings) -> dict[str, dict[str, str]]:
+def one_connection(db):
+    """As Django's own test client does it: the test's transaction outlives the requests in it."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def headers(one_connection, settings) -> dict[str, dict[str, str]]:
     """Who asks, and everything that there is to ask about."""
     settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
     world = World()

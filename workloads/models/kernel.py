@@ -1,10 +1,9 @@
-"""What is there, and in which state: the kernel shared by runs and endpoints, and what was observed of it."""
+"""What runs and endpoints have in common: the flavor they ask for, their state, their tries and their history."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db import models
 from django.db.models import F, Q
@@ -12,7 +11,7 @@ from typing_extensions import override
 
 from foundation.ids import new_public_id, short_id
 from teams.models import Team, User
-from workloads.placement import FlavorFacts, NodeFacts, Sharing
+from workloads.placement import FlavorFacts, Sharing
 from workloads.states import FINAL, Desired, Phase, Priority, Reason
 
 
@@ -220,193 +219,3 @@ class WorkloadEvent(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.from_phase} → {self.to_phase} ({self.reason})"
-
-
-class PodRecord(models.Model):
-    """A pod as the API server described it; its times are what money is made of."""
-
-    cluster = models.CharField(max_length=63, default="default")
-    uid = models.CharField(max_length=64, unique=True)
-    namespace = models.CharField(max_length=63)
-    name = models.CharField(max_length=253)
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
-    attempt = models.PositiveIntegerField()
-    resource_version = models.CharField(max_length=32)
-    phase = models.CharField(max_length=16, default="", blank=True)
-    ready = models.BooleanField(default=False)
-    restarts = models.PositiveIntegerField(default=0)
-    reason = models.CharField(max_length=63, default="", blank=True)
-    message = models.TextField(default="", blank=True)
-    node_name = models.CharField(max_length=253, default="", blank=True)
-    units = models.PositiveIntegerField(default=0)
-    exit_code = models.IntegerField(null=True)
-    created_at = models.DateTimeField()
-    scheduled_at = models.DateTimeField(null=True)
-    started_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
-    deletion_at = models.DateTimeField(null=True)
-    gone_at = models.DateTimeField(null=True, help_text="First time that it was observed to be absent.")
-
-    class Meta:
-        ordering = ["created_at", "id"]
-        indexes = [
-            models.Index(fields=["workload", "attempt"], name="pod_of_attempt"),
-            models.Index(fields=["created_at"], condition=Q(gone_at__isnull=True), name="pod_still_there"),
-        ]
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When it stopped holding its GPUs, by the API's own times (docs/explanation/money.md)."""
-        if self.finished_at is not None:
-            return self.finished_at
-        if self.gone_at is None:
-            return None
-        return min(self.deletion_at, self.gone_at) if self.deletion_at else self.gone_at
-
-
-class ObjectRecord(models.Model):
-    """An object that the portal made, with the identity that proves it is the portal's."""
-
-    cluster = models.CharField(max_length=63, default="default")
-    uid = models.CharField(max_length=64, unique=True)
-    api_version = models.CharField(max_length=63)
-    kind = models.CharField(max_length=63)
-    namespace = models.CharField(max_length=63)
-    name = models.CharField(max_length=253)
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="object_records")
-    attempt = models.PositiveIntegerField()
-    resource_version = models.CharField(max_length=32)
-    created_at = models.DateTimeField()
-    gone_at = models.DateTimeField(null=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["workload", "kind"], name="object_of_workload")]
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-
-class NodeRecord(models.Model):
-    cluster = models.CharField(max_length=63, default="default")
-    uid = models.CharField(max_length=64, unique=True)
-    name = models.CharField(max_length=253)
-    resource_version = models.CharField(max_length=32)
-    labels = models.JSONField(default=dict)
-    taints = models.JSONField(default=list)
-    allocatable = models.JSONField(default=dict, help_text="Whole units of extended resources.")
-    ready = models.BooleanField(default=False)
-    unschedulable = models.BooleanField(default=False)
-    created_at = models.DateTimeField()
-    gone_at = models.DateTimeField(null=True)
-
-    class Meta:
-        ordering = ["name"]
-        indexes = [models.Index(fields=["name"], name="node_name")]
-
-    @override
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def facts(self) -> NodeFacts:
-        allocatable: dict[str, Any] = self.allocatable
-        return NodeFacts(
-            name=self.name,
-            labels=self.labels,
-            allocatable={key: int(value) for key, value in allocatable.items()},
-            ready=self.ready,
-            unschedulable=self.unschedulable,
-        )
-
-
-class LogChunk(models.Model):
-    """Index row of at most 256 KiB of a pod's log in the log store, kept after the pod is gone."""
-
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="log_chunks")
-    attempt = models.PositiveIntegerField()
-    pod_uid = models.CharField(max_length=64)
-    pod_name = models.CharField(max_length=253)
-    container = models.CharField(max_length=63, default="", blank=True)
-    sequence = models.PositiveIntegerField()
-    storage_key = models.CharField(max_length=255)
-    first_at = models.DateTimeField()
-    last_at = models.DateTimeField()
-    lines = models.PositiveIntegerField()
-    size_bytes = models.PositiveIntegerField()
-    expires_at = models.DateTimeField()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["pod_uid", "container", "sequence"], name="log_chunk_in_order")
-        ]
-        indexes = [
-            models.Index(fields=["workload", "attempt", "first_at"], name="log_of_attempt"),
-            models.Index(fields=["expires_at"], name="log_expiry"),
-        ]
-
-    @override
-    def __str__(self) -> str:
-        return self.storage_key
-
-
-class WatchCursor(models.Model):
-    """Where a watch stands: resume point, and how old what the portal knows is."""
-
-    cluster = models.CharField(max_length=63, default="default")
-    kind = models.CharField(max_length=63)
-    resource_version = models.CharField(max_length=32, default="", blank=True)
-    listed_at = models.DateTimeField(null=True)
-    seen_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["cluster", "kind"], name="watch_cursor_unique")]
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.kind} @ {self.resource_version}"
-
-
-class Checkpoint(models.Model):
-    """A resume point that a run reported with its own token; the latest one starts the next attempt."""
-
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="checkpoints")
-    attempt = models.PositiveIntegerField()
-    step = models.BigIntegerField()
-    path = models.TextField()
-    at = models.DateTimeField()
-
-    class Meta:
-        ordering = ["-id"]
-        constraints = [
-            models.UniqueConstraint(fields=["workload", "attempt", "step"], name="checkpoint_step_once")
-        ]
-
-    @override
-    def __str__(self) -> str:
-        return f"step {self.step} at {self.path}"
-
-
-class ProgressReport(models.Model):
-    """What a run last said of itself; one row an attempt."""
-
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="progress_reports")
-    attempt = models.PositiveIntegerField()
-    progress_percentage = models.FloatField(null=True)
-    estimated_remaining_seconds = models.PositiveIntegerField(null=True)
-    metrics = models.JSONField(default=dict)
-    at = models.DateTimeField()
-
-    class Meta:
-        ordering = ["-attempt"]
-        constraints = [
-            models.UniqueConstraint(fields=["workload", "attempt"], name="progress_once_an_attempt")
-        ]
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.progress_percentage} %"

@@ -1,0 +1,485 @@
+"""From pods to lines of the ledger, on the database that keeps them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import count
+
+import pytest
+from django.db import DatabaseError, IntegrityError, InternalError, connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
+
+from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
+from costs.queries import cost_lines, cost_of, costs_of, ledger_difference
+from costs.services import SETTLE_BATCH_MAX, record_usage, reverse, set_price, settle, settle_due
+from foundation.errors import Conflict, Invalid
+from tests.factories.catalogue import SETUP, make_flavor, make_price
+from tests.factories.workloads import make_workload
+from workloads.models import PodRecord
+
+pytestmark = pytest.mark.django_db
+
+T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
+USD = 1_000_000
+numbers = count(1)
+
+
+def at(seconds):
+    return T0 + timedelta(seconds=seconds)
+
+
+class House:
+    """One run of a priced flavor: one USD a card and second."""
+
+    def __init__(self, *, priced=True, fraction=Fraction(1)):
+        self.flavor = make_flavor(fraction=fraction)
+        self.run = make_workload(flavor=self.flavor, units=2)
+        if priced:
+            make_price()
+
+    def pod(self, start=0, *, units=2, workload=None, **times):
+        number = next(numbers)
+        return PodRecord.objects.create(
+            uid=f"uid-{number}", namespace="ns", name=f"pod-{number}", workload=workload or self.run, attempt=1,
+            resource_version="1", created_at=at(start), scheduled_at=at(start), units=units, node_name="a100-0",
+            **times,
+        )  # fmt: skip
+
+    def ended(self, start, end, **values):
+        pod = self.pod(start, finished_at=at(end), **values)
+        return record_usage(pod, now=at(end))
+
+    def charged(self, run=None):
+        entries = LedgerEntry.objects.filter(workload=run or self.run, account__startswith="team:")
+        return sum(entry.amount_micro_usd for entry in entries)
+
+
+@pytest.fixture
+def house():
+    return House()
+
+
+def change_price(usd_per_second, seconds, capacity_type="on-demand"):
+    return set_price(
+        card="a100-40gb",
+        capacity_type=capacity_type,
+        micro_usd_per_card_hour=usd_per_second * 3600 * USD,
+        valid_from=at(seconds),
+        reason="test",
+        actor=SETUP,
+        now=at(0),
+    )
+
+
+# --- usage
+
+
+@pytest.mark.parametrize(
+    "harm", [{"units": 0}, {"scheduled_at": None}], ids=["no GPU", "on no node"]
+)
+def test_a_pod_that_holds_no_gpu_costs_nothing(house, harm):
+    pod = house.pod()
+    for field, value in harm.items():
+        setattr(pod, field, value)
+    assert record_usage(pod, now=at(5)) is None
+    assert not UsageInterval.objects.exists()
+
+
+def test_a_pod_is_charged_from_its_place_on_a_node_to_its_end(house):
+    usage = house.ended(10, 70)
+    assert house.charged() == 2 * 60 * USD
+    usage.refresh_from_db()
+    assert (usage.started_at, usage.ended_at, usage.settled_until) == (at(10), at(70), at(70))
+    assert ledger_difference() == 0
+
+
+def test_hearing_the_same_twice_or_late_changes_nothing(house):
+    pod = house.pod()
+    record_usage(pod, now=at(1))
+    pod.finished_at = at(30)
+    first = record_usage(pod, now=at(31))
+    entries = set(LedgerEntry.objects.values_list("pk", flat=True))
+    record_usage(pod, now=at(40))
+    pod.gone_at = at(50)
+    record_usage(pod, now=at(50))
+    pod.finished_at, pod.gone_at = None, None
+    record_usage(pod, now=at(60))
+    pod.finished_at = at(99)
+    record_usage(pod, now=at(99))
+    assert UsageInterval.objects.get() == first
+    assert set(LedgerEntry.objects.values_list("pk", flat=True)) == entries
+    assert house.charged() == 60 * USD
+
+
+@pytest.mark.parametrize(
+    ("times", "end"),
+    [
+        ({"finished_at": 40, "deletion_at": 30, "gone_at": 60}, 40),
+        ({"deletion_at": 30, "gone_at": 60}, 30),
+        ({"deletion_at": 90, "gone_at": 60}, 60),
+        ({"gone_at": 60}, 60),
+        ({"deletion_at": 30}, None),
+    ],
+)
+def test_the_end_is_the_apis_own_and_for_a_vanished_pod_the_earliest_that_is_certain(house, times, end):
+    usage = record_usage(house.pod(**{name: at(value) for name, value in times.items()}), now=at(100))
+    assert usage.ended_at == (None if end is None else at(end))
+    assert house.charged() == (0 if end is None else 2 * end * USD)
+
+
+def test_an_end_before_the_start_costs_nothing_and_is_no_error(house):
+    usage = house.ended(50, 40)
+    assert usage.ended_at == at(50)
+    assert house.charged() == 0
+
+
+def test_fractions_of_a_second_are_not_charged(house):
+    pod = house.pod(gone_at=at(10) + timedelta(microseconds=900_000))
+    record_usage(pod, now=at(11))
+    assert house.charged() == 20 * USD
+
+
+def test_an_end_that_is_heard_of_after_an_hourly_settlement_takes_the_excess_back(house):
+    """The watcher was away while the pod ended; the settlement believed that it ran on."""
+    pod = house.pod()
+    record_usage(pod, now=at(1))
+    assert settle_due(now=at(3700)) == 1
+    assert house.charged() == 2 * 3700 * USD
+    pod.finished_at = at(3600)
+    record_usage(pod, now=at(3800))
+    record_usage(pod, now=at(3900))
+    assert house.charged() == 2 * 3600 * USD
+    assert cost_of(house.run, now=at(4000)).so_far == 2 * 3600 * USD
+    assert ledger_difference() == 0
+    assert UsageInterval.objects.get().ended_at == at(3600)
+
+
+def test_an_excess_over_a_price_change_is_taken_back_at_both_prices(house):
+    pod = house.pod()
+    record_usage(pod, now=at(1))
+    change_price(3, 3650)
+    settle_due(now=at(3700))
+    pod.finished_at = at(3600)
+    record_usage(pod, now=at(3800))
+    assert house.charged() == 2 * 3600 * USD
+    assert ledger_difference() == 0
+
+
+# --- settling
+
+
+def test_settling_twice_posts_once(house):
+    usage = record_usage(house.pod(), now=at(0))
+    assert len(settle(usage, now=at(100))) == 2
+    assert settle(usage, now=at(100)) == []
+    assert house.charged() == 200 * USD
+
+
+def test_an_open_interval_is_posted_by_the_hour(house):
+    record_usage(house.pod(), now=at(0))
+    assert settle_due(now=at(3599)) == 0
+    assert settle_due(now=at(3600)) == 1
+    assert settle_due(now=at(3601)) == 0
+    assert house.charged() == 7200 * USD
+
+
+def test_a_price_change_splits_the_interval(house):
+    change_price(3, 60)
+    house.ended(0, 100)
+    parts = LedgerEntry.objects.filter(account__startswith="team:")
+    assert [(row.started_at, row.ended_at, row.amount_micro_usd) for row in parts] == [
+        (at(0), at(60), 120 * USD),
+        (at(60), at(100), 240 * USD),
+    ]
+    assert len({row.price_id for row in parts}) == 2
+    assert ledger_difference() == 0
+
+
+def test_spot_has_its_own_price():
+    house = House(priced=False)
+    make_price()
+    make_price(micro_usd=36_000_000, capacity_type="spot")
+    spot = make_workload(flavor=house.flavor, capacity_type="spot", units=1)
+    house.ended(0, 100, workload=spot, units=1)
+    assert house.charged(spot) == USD
+
+
+def test_without_a_price_the_cost_is_unknown_and_comes_with_the_price():
+    house = House(priced=False)
+    house.ended(0, 100)
+    cost = cost_of(house.run, now=at(200))
+    assert (cost.so_far, cost.rate_per_hour, cost.reason) == (None, None, "no price")
+    assert settle_due(now=at(200)) == 0
+    make_price()
+    assert settle_due(now=at(200)) == 1
+    assert cost_of(house.run, now=at(200)).so_far == 200 * USD
+
+
+def test_a_price_that_comes_too_late_for_the_start_leaves_the_cost_unknown():
+    house = House(priced=False)
+    change_price(1, 50)
+    house.ended(0, 100)
+    assert cost_of(house.run, now=at(200)).so_far is None
+    assert house.charged() == 0
+
+
+def test_what_has_no_price_does_not_keep_others_from_being_settled():
+    house = House(priced=False)
+    rows = [
+        UsageInterval(
+            workload=house.run, team=house.run.team, pod_uid=f"free-{index}", flavor_name="x", card="unpriced",
+            capacity_type="on-demand", units=1, fraction_numerator=1, fraction_denominator=1,
+            started_at=at(0), ended_at=at(10), settled_until=at(0),
+        )
+        for index in range(SETTLE_BATCH_MAX + 1)
+    ]  # fmt: skip
+    UsageInterval.objects.bulk_create(rows)
+    make_price()
+    record_usage(house.pod(), now=at(0))
+    assert settle_due(now=at(3600)) == 1
+    assert house.charged() == 7200 * USD
+
+
+def test_lines_add_up_to_the_exact_cost_of_sevenths():
+    house = House(priced=False, fraction=Fraction(1, 7))
+    make_price(micro_usd=3_427_000)
+    for index in range(50):
+        house.ended(index, index + 1, units=1)
+    exact = 50 * Fraction(3_427_000, 7 * 3600)
+    assert house.charged() + PricedCard.objects.get().carry == exact
+    assert house.charged() == exact.numerator // exact.denominator
+
+
+def test_recomputing_from_the_pods_gives_the_same_lines(house):
+    change_price(3, 45)
+    for start, end in ((0, 30), (10, 80), (50, 60)):
+        house.ended(start, end)
+
+    def told():
+        fields = ("account", "pod_uid", "started_at", "ended_at", "price", "units", "amount_micro_usd")
+        return sorted(LedgerEntry.objects.filter(posted_at__gte=T0).values_list(*fields))
+
+    before = told()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE costs_ledgerentry DISABLE TRIGGER ledger_is_append_only")
+            cursor.execute("DELETE FROM costs_ledgerentry")
+            cursor.execute("DELETE FROM costs_usageinterval")
+            cursor.execute("UPDATE costs_pricedcard SET carry_numerator = 0, carry_denominator = 1")
+        for pod in PodRecord.objects.order_by("-pk"):
+            record_usage(pod, now=at(500))
+        assert told() == before
+
+
+# --- concurrency
+
+
+def in_threads(number, work):
+    start = threading.Barrier(number)
+
+    def one(index):
+        start.wait(10)
+        try:
+            return work(index)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(number) as pool:
+        return [each.result(30) for each in [pool.submit(one, index) for index in range(number)]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_settling_at_once_posts_once(house):
+    usage = record_usage(house.pod(), now=at(0))
+    posted = in_threads(6, lambda _: len(settle(usage, now=at(100))))
+    assert sorted(posted) == [0, 0, 0, 0, 0, 2]
+    assert house.charged() == 200 * USD
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_pod_recorded_at_once_is_one_interval_and_one_posting(house):
+    pod = house.pod(finished_at=at(10))
+    in_threads(6, lambda _: record_usage(pod, now=at(11)))
+    assert UsageInterval.objects.count() == 1
+    assert house.charged() == 20 * USD
+
+
+@pytest.mark.django_db(transaction=True)
+def test_closing_and_settling_do_not_wait_for_each_other_in_a_circle(house):
+    """Both take the card's row first: whoever closes an interval must not hold it while waiting for the card."""
+    pod = house.pod()
+    usage = record_usage(pod, now=at(0))
+    pod.finished_at = at(50)
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with ThreadPoolExecutor(1) as pool:
+
+        def close():
+            try:
+                record_usage(pod, now=at(60))
+            finally:
+                connections.close_all()
+
+        with transaction.atomic():
+            PricedCard.objects.select_for_update().get()
+            closing = pool.submit(close)
+            with connection.cursor() as cursor:
+                for _ in range(10_000):
+                    cursor.execute(waits)
+                    if cursor.fetchone()[0]:
+                        break
+                cursor.execute("SET LOCAL lock_timeout = '2s'")
+            UsageInterval.objects.select_for_update().get(pk=usage.pk)
+        closing.result(30)
+    assert house.charged() == 100 * USD
+
+
+# --- what the database refuses
+
+
+def test_the_ledger_is_append_only(house):
+    house.ended(0, 10)
+    for harm in (
+        lambda: LedgerEntry.objects.update(amount_micro_usd=0),
+        lambda: LedgerEntry.objects.all().delete(),
+        lambda: LedgerEntry.objects.all()._raw_delete("default"),
+    ):
+        with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+            harm()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_posting_whose_sides_do_not_add_up_is_refused_at_commit(house):
+    house.ended(0, 10)
+    entry = LedgerEntry.objects.first()
+    entry.pk, entry.pod_uid = None, ""
+    with pytest.raises(InternalError, match="do not add up"), transaction.atomic():
+        entry.save(force_insert=True)
+
+
+def test_a_second_is_charged_once_to_each_account(house):
+    house.ended(0, 10)
+    entry = LedgerEntry.objects.first()
+    entry.pk = None
+    with pytest.raises(IntegrityError, match="ledger_each_second_once"), transaction.atomic():
+        entry.save(force_insert=True)
+
+
+@pytest.mark.parametrize(("start", "until"), [(-10, None), (5, 8), (5, None), (-10, 1), (9, 20)])
+def test_overlapping_prices_are_refused_by_the_database(start, until):
+    priced = PricedCard.objects.create(card="x", capacity_type="on-demand")
+    other = PricedCard.objects.create(card="x", capacity_type="spot")
+    facts = {"micro_usd_per_card_hour": 1, "actor": "x", "created_at": T0}
+    Price.objects.create(priced=priced, valid_from=at(0), valid_until=at(10), **facts)
+    values = {"valid_from": at(start), "valid_until": None if until is None else at(until), **facts}
+    with pytest.raises(IntegrityError, match="price_no_overlap"), transaction.atomic():
+        Price.objects.create(priced=priced, **values)
+    Price.objects.create(priced=other, **values)
+    Price.objects.create(priced=priced, valid_from=at(10), valid_until=None, **facts)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "harm"),
+    [
+        ("price_not_negative", lambda: Price.objects.update(micro_usd_per_card_hour=-1)),
+        ("price_interval_not_empty", lambda: Price.objects.update(valid_until=datetime(2026, 1, 1, tzinfo=UTC))),
+        ("priced_card_unique", lambda: PricedCard.objects.create(card="a100-40gb", capacity_type="on-demand")),
+        ("usage_not_negative|usage_settled_within", lambda: UsageInterval.objects.update(ended_at=at(-1))),
+        ("usage_settled_within", lambda: UsageInterval.objects.update(settled_until=at(11))),
+        ("usage_settled_within", lambda: UsageInterval.objects.update(settled_until=at(-1))),
+    ],
+)
+def test_each_rule_is_kept_by_the_database_itself(house, constraint, harm):
+    house.ended(0, 10)
+    with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
+        harm()
+
+
+# --- prices
+
+
+def test_a_price_cannot_be_put_before_a_later_one_or_under_what_is_billed(house):
+    change_price(2, 1000)
+    with pytest.raises(Conflict) as refused:
+        change_price(3, 500)
+    assert refused.value.errors[0].code == "not_latest"
+    house.ended(0, 3000)
+    with pytest.raises(Conflict) as refused:
+        change_price(3, 2000)
+    assert refused.value.errors[0].code == "already_billed"
+    change_price(3, 3000)
+    assert house.charged() == (1000 * 2 + 2000 * 4) * USD
+
+
+def test_the_same_price_again_is_the_same_row(house):
+    assert change_price(2, 1000) == change_price(2, 1000)
+    assert Price.objects.count() == 2
+
+
+def test_a_negative_price_is_refused_by_name():
+    with pytest.raises(Invalid) as refused:
+        make_price(micro_usd=-1)
+    assert refused.value.errors[0].field == "micro_usd_per_card_hour"
+
+
+# --- corrections
+
+
+def test_a_reversal_takes_a_posting_back_once(house):
+    house.ended(0, 10)
+    entry = LedgerEntry.objects.first()
+    sides = reverse(entry, reason="wrong", actor=SETUP, now=at(20))
+    assert sorted(side.amount_micro_usd for side in sides) == [-20 * USD, 20 * USD]
+    assert {side.reason for side in sides} == {"wrong"}
+    assert house.charged() == 0
+    assert ledger_difference() == 0
+    with pytest.raises(Conflict):
+        reverse(entry, reason="again", actor=SETUP, now=at(30))
+    assert cost_of(house.run, now=at(40)).so_far == 0
+
+
+# --- what is shown
+
+
+def test_the_cost_ticks_while_it_runs_and_is_the_ledgers_in_the_end(house):
+    pod = house.pod()
+    record_usage(pod, now=at(0))
+    shown = [cost_of(house.run, now=at(seconds)).so_far for seconds in (0, 1, 59, 60)]
+    assert shown == [0, 2 * USD, 118 * USD, 120 * USD]
+    settle_due(now=at(3600))
+    assert cost_of(house.run, now=at(3601)).so_far == 2 * 3601 * USD
+    pod.finished_at = at(4000)
+    record_usage(pod, now=at(4001))
+    for seconds in (4000, 9999):
+        assert cost_of(house.run, now=at(seconds)).so_far == 8000 * USD == house.charged()
+    (line,) = cost_lines(house.run, now=at(9999))
+    assert line.settled
+
+
+def test_rate_and_limit_come_from_the_price_of_now(house):
+    house.run.time_limit_seconds = 7200
+    cost = cost_of(house.run, now=at(0))
+    assert (cost.so_far, cost.rate_per_hour, cost.at_time_limit) == (0, 7200 * USD, 14_400 * USD)
+    change_price(2, 10)
+    assert cost_of(house.run, now=at(10)).rate_per_hour == 14_400 * USD
+
+
+def test_a_run_without_gpus_costs_nothing():
+    cost = cost_of(make_workload(), now=at(0))
+    assert (cost.so_far, cost.rate_per_hour, cost.reason) == (0, 0, "")
+
+
+def test_the_cost_of_many_takes_as_many_queries_as_of_one(house):
+    runs = [make_workload(flavor=house.flavor, team=house.run.team, owner=house.run.owner) for _ in range(8)]
+    for run in runs:
+        house.ended(0, 10, workload=run)
+        house.ended(0, 20, workload=run)
+    numbers = []
+    for some in (runs[:1], runs):
+        with CaptureQueriesContext(connection, ) as queries:
+            costs = costs_of(some, now=at(100))
+        numbers.append(len(queries))
+        assert {cost.so_far for cost in costs.values()} == {60 * USD}
+    assert numbers == [3, 3]

@@ -1,0 +1,22 @@
+"""What is there, and in which state: the kernel shared by runs and endpoints, and what was observed of it."""
+
+from __future__ import annotations
+
+from workloads.models.kernel import Attempt, CapacityType, ResourceFlavor, Workload, WorkloadEvent
+from workloads.models.observed import LogChunk, NodeRecord, ObjectRecord, PodRecord, WatchCursor
+from workloads.models.reported import Checkpoint, ProgressReport
+
+__all__ = [
+    "Attempt",
+    "CapacityType",
+    "Checkpoint",
+    "LogChunk",
+    "NodeRecord",
+    "ObjectRecord",
+    "PodRecord",
+    "ProgressReport",
+    "ResourceFlavor",
+    "WatchCursor",
+    "Workload",
+    "WorkloadEvent",
+]
