@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest
 
 from costs.pricing import rate_per_hour
@@ -20,6 +20,8 @@ from teams.models import Membership, Team
 from teams.permissions import has_global_role, visible_teams
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import NodeFacts, matches
+
+TEAMS_MAX = 200
 
 
 def visible_workloads(user: Any, *, kind: str) -> QuerySet[Workload]:
@@ -37,25 +39,21 @@ def find_workload(user: Any, public_id: UUID, *, kind: str, noun: str) -> Worklo
 
 
 def teams_of(request: HttpRequest) -> list[Team]:
-    """The teams that the user may see, asked once a request."""
+    """The teams that the user may see, each with the `my_role` it has them in; asked once a request."""
     known: list[Team] | None = getattr(request, "portal_teams", None)
     if known is None:
-        known = list(visible_teams(request.user)[:200])
+        mine = Membership.objects.filter(team=OuterRef("pk"), user_id=request.user.pk).values("role")[:1]
+        known = list(visible_teams(request.user).annotate(my_role=Subquery(mine))[:TEAMS_MAX])
         request.portal_teams = known  # type: ignore[attr-defined]
     return known
 
 
 def submit_teams(request: HttpRequest) -> list[Team]:
-    """The teams in which the user may submit, asked once a request."""
-    known: list[Team] | None = getattr(request, "portal_submit_teams", None)
-    if known is None:
-        known = teams_of(request)
-        if not has_global_role(request.user, "platform-admin"):
-            roles = Membership.objects.filter(user_id=request.user.pk).exclude(role=Membership.Role.VIEWER)
-            mine = set(roles.values_list("team_id", flat=True))
-            known = [team for team in known if team.pk in mine]
-        request.portal_submit_teams = known  # type: ignore[attr-defined]
-    return known
+    """Those in which the user may submit."""
+    if has_global_role(request.user, "platform-admin"):
+        return teams_of(request)
+    roles = {Membership.Role.MEMBER.value, Membership.Role.LEAD.value}
+    return [team for team in teams_of(request) if getattr(team, "my_role", None) in roles]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from fractions import Fraction
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.pricing import Line, lines, priced_segments
+from costs.pricing import Line, Segment, lines, priced_segments
 from costs.queries import spans_of
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid
@@ -77,7 +78,10 @@ def set_price(
 
 
 def record_usage(pod: PodRecord, *, now: datetime) -> UsageInterval | None:
-    """Open or close the pod's interval from its row; closing also settles it. None while it has used nothing."""
+    """Open or close the pod's interval from its row; closing also settles it. None while it has used nothing.
+
+    What was settled beyond the end, while nobody had heard of it yet, is taken back.
+    """
     workload = pod.workload
     if workload.flavor is None or pod.units == 0 or pod.scheduled_at is None:
         return None
@@ -101,24 +105,57 @@ def record_usage(pod: PodRecord, *, now: datetime) -> UsageInterval | None:
             },
         )
         if end is not None and usage.ended_at is None:
-            # An end before what is settled can only come from a clock that ran backwards.
-            closed_at = max(end, usage.started_at)
-            UsageInterval.objects.filter(pk=usage.pk, ended_at__isnull=True).update(
-                ended_at=closed_at, settled_until=F("settled_until")
-            )
-            usage.ended_at = closed_at
-            settle(usage, now=now)
+            _close(usage, max(end, usage.started_at), now)
     return usage
+
+
+def _close(usage: UsageInterval, end: datetime, now: datetime) -> None:
+    # The card before the interval, as everywhere: two who took them in turns would wait for each other.
+    priced = _lock_card(usage)
+    row = UsageInterval.objects.select_for_update().get(pk=usage.pk)
+    if row.ended_at is None:
+        if priced is not None and end < row.settled_until:
+            _take_back(row, priced, end, now)
+        row.ended_at = end
+        row.settled_until = min(end, row.settled_until)
+        row.save(update_fields=["ended_at", "settled_until"])
+        settle(row, now=now)
+    usage.ended_at, usage.settled_until = row.ended_at, row.settled_until
+
+
+def _lock_card(usage: UsageInterval) -> PricedCard | None:
+    cards = PricedCard.objects.select_for_update()
+    return cards.filter(card=usage.card, capacity_type=usage.capacity_type).first()
+
+
+def _take_back(usage: UsageInterval, priced: PricedCard, end: datetime, now: datetime) -> None:
+    """Reverse the part of the interval's postings that lies after its end."""
+    spans = {span.price_id: span for span in spans_of(priced)}
+    posted = LedgerEntry.objects.filter(pod_uid=usage.pod_uid, reverses__isnull=True, ended_at__gt=end)
+    carry, entries = priced.carry, []
+    for side in posted.filter(account__startswith="team:", reversed_by__isnull=True).order_by("started_at"):
+        if side.price_id is None:
+            continue
+        excess = Segment(max(end, side.started_at), side.ended_at, spans[side.price_id])
+        (line,), carry = lines([excess], -usage.cards, carry)
+        both = {row.account: row for row in posted.filter(transaction_id=side.transaction_id)}
+        for entry in _both_sides(usage, line, now):
+            entry.reverses = both[entry.account]
+            entry.reason = "The pod had ended before."
+            entries.append(entry)
+    LedgerEntry.objects.bulk_create(entries)
+    _keep_carry(priced, carry)
+
+
+def _keep_carry(priced: PricedCard, carry: Fraction) -> None:
+    priced.carry_numerator, priced.carry_denominator = carry.numerator, carry.denominator
+    priced.save(update_fields=["carry_numerator", "carry_denominator"])
 
 
 def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
     """Post what is used and priced but not yet in the ledger, up to the interval's end or `now`."""
     with transaction.atomic():
-        priced = (
-            PricedCard.objects.select_for_update()
-            .filter(card=usage.card, capacity_type=usage.capacity_type)
-            .first()
-        )
+        priced = _lock_card(usage)
         if priced is None:
             return []
         row = UsageInterval.objects.select_for_update().get(pk=usage.pk)
@@ -132,8 +169,7 @@ def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
         crash_point("settle-posted")
         row.settled_until = segments[-1].end
         row.save(update_fields=["settled_until"])
-        priced.carry_numerator, priced.carry_denominator = carry.numerator, carry.denominator
-        priced.save(update_fields=["carry_numerator", "carry_denominator"])
+        _keep_carry(priced, carry)
     return entries
 
 
@@ -164,7 +200,15 @@ def settle_due(*, now: datetime) -> int:
     """Post closed intervals that are not settled, and an hour of each that is still open; returns how many."""
     closed = Q(ended_at__isnull=False) & ~Q(settled_until=F("ended_at"))
     old = Q(ended_at__isnull=True, settled_until__lte=now - SETTLE_OPEN_EVERY)
-    due = UsageInterval.objects.filter(closed | old).select_related("team", "workload").order_by("pk")
+    # What has no price stays due for as long as it takes, and must not fill every batch.
+    priced = Price.objects.filter(
+        Q(valid_until__isnull=True) | Q(valid_until__gt=OuterRef("settled_until")),
+        priced__card=OuterRef("card"),
+        priced__capacity_type=OuterRef("capacity_type"),
+        valid_from__lte=OuterRef("settled_until"),
+    )
+    due = UsageInterval.objects.filter(closed | old).filter(Exists(priced))
+    due = due.select_related("team", "workload").order_by("pk")
     return sum(1 for usage in due[:SETTLE_BATCH_MAX] if settle(usage, now=now))
 
 

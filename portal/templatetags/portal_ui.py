@@ -112,7 +112,7 @@ def query(context: dict[str, Any], **changes: Any) -> str:
 
 @register.simple_tag
 def meter(used: int, whole: int, label: str, asked: int = 0) -> SafeString:
-    """A bar of `used` and, in another colour, `asked` out of `whole`; what is above the whole is in red."""
+    """A bar of `used` and, in another colour, `asked`; a line marks the `whole` where they reach beyond it."""
     scale = 100 / max(whole, used + asked, 1)
     inside = min(used, whole)
     parts = (("used", inside), ("over", used - inside), ("asked", asked))
@@ -122,4 +122,6 @@ def meter(used: int, whole: int, label: str, asked: int = 0) -> SafeString:
             bars.append((name, f"{left:.2f}", f"{units * scale:.2f}"))
             left += units * scale
     rects = format_html_join("", '<rect class="{}" x="{}%" width="{}%" y="0" height="100%"></rect>', bars)
+    if used + asked > whole:
+        rects += format_html('<rect class="limit" x="{}%" width="2" y="0" height="100%"></rect>', f"{whole * scale:.2f}")
     return format_html('<svg class="meter" role="img" aria-label="{}">{}</svg>', label, rects)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import count
 
 import pytest
-from django.db import DatabaseError, IntegrityError, InternalError, connection, connections, transaction
+from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
@@ -265,10 +265,11 @@ def test_recomputing_from_the_pods_gives_the_same_lines(house):
     before = told()
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE costs_ledgerentry DISABLE TRIGGER ledger_is_append_only")
+            cursor.execute("SET LOCAL session_replication_role = replica")
             cursor.execute("DELETE FROM costs_ledgerentry")
             cursor.execute("DELETE FROM costs_usageinterval")
             cursor.execute("UPDATE costs_pricedcard SET carry_numerator = 0, carry_denominator = 1")
+            cursor.execute("SET LOCAL session_replication_role = origin")
         for pod in PodRecord.objects.order_by("-pk"):
             record_usage(pod, now=at(500))
         assert told() == before
@@ -355,7 +356,7 @@ def test_a_posting_whose_sides_do_not_add_up_is_refused_at_commit(house):
     house.ended(0, 10)
     entry = LedgerEntry.objects.first()
     entry.pk, entry.pod_uid = None, ""
-    with pytest.raises(InternalError, match="do not add up"), transaction.atomic():
+    with pytest.raises(DatabaseError, match="do not add up"), transaction.atomic():
         entry.save(force_insert=True)
 
 
@@ -478,7 +479,7 @@ def test_the_cost_of_many_takes_as_many_queries_as_of_one(house):
         house.ended(0, 20, workload=run)
     numbers = []
     for some in (runs[:1], runs):
-        with CaptureQueriesContext(connection, ) as queries:
+        with CaptureQueriesContext(connection) as queries:
             costs = costs_of(some, now=at(100))
         numbers.append(len(queries))
         assert {cost.so_far for cost in costs.values()} == {60 * USD}

@@ -1,0 +1,103 @@
+"""The demo's own training script, really run: stopped half-way, it goes on from the checkpoint it reported."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster import kinds
+from cluster.client import connect
+from controller import logs, services
+from controller.reconcile import reconcile
+from controller.volumes import create_volume
+from foundation import clock
+from foundation.models import PlatformSettings
+from jobs.services import submit_training_run
+from jobs.specs import TrainingRunSpec
+from teams.actors import Actor
+from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.teams import make_member, make_team
+from workloads.models import Workload
+from workloads.observations import record_node
+
+SCRIPT = Path(__file__).resolve().parents[2] / "demo" / "digits" / "train.py"
+
+
+class Hand:
+    """Turns the reconciler by hand, so that nothing but the pod runs beside the test."""
+
+    def __init__(self, client, workload):
+        self.client = client
+        self.workload = workload
+
+    def until(self, done, seconds=120):
+        deadline = time.monotonic() + seconds
+        while True:
+            Workload.objects.filter(pk=self.workload.pk).update(next_reconcile_at=clock.now())
+            reconcile(public_id=self.workload.public_id, client=self.client, now=clock.now())
+            self.workload.refresh_from_db()
+            if done(self.workload):
+                return
+            assert time.monotonic() < deadline, f"{self.workload.phase}: {self.workload.message}"
+            time.sleep(0.1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_suspended_run_goes_on_from_its_last_checkpoint(process_cluster, live_server, settings):
+    settings.INTERNAL_URL = live_server.url
+    PlatformSettings(grace_seconds=5).save()
+    client = connect(process_cluster)
+    for node in client.list(kinds.NODE).items:
+        record_node(node, now=clock.now())
+    team = make_team("resumes")
+    actor = Actor.of_user(make_member(team=team).user)
+    flavor = make_flavor("t4", product="Tesla-T4")
+    make_quota(team, flavor, 1)
+    for name in ("models", "checkpoints"):
+        create_volume(
+            client,
+            team=team,
+            name=name,
+            size="1Gi",
+            access_mode="ReadWriteMany",
+            storage_class=None,
+            actor=actor,
+            now=clock.now(),
+        )
+    spec = TrainingRunSpec.from_json(
+        {
+            "name": "digits",
+            "image": "python:3.13",
+            "command": ["python", "train.py"],
+            "env": [{"name": "MODEL_DIR", "value": "/models"}, {"name": "EPOCHS", "value": "60"}],
+            "source": {"files": {"train.py": SCRIPT.read_text()}, "path": "/workspace"},
+            "flavor": "t4",
+            "gpus_per_replica": 1,
+            "cpu": "1",
+            "memory": "2Gi",
+            "volumes": [{"claim": "models", "path": "/models"}],
+            "checkpoint": {"path": "/checkpoints", "claim": "checkpoints"},
+            "time_limit_seconds": 600,
+        }
+    )
+    run = submit_training_run(spec=spec, team=team, actor=actor, now=clock.now()).workload
+    hand = Hand(client, run)
+
+    hand.until(lambda run: run.checkpoints.exists())
+    services.suspend(workload=run, actor=actor, now=clock.now())
+    hand.until(lambda run: run.phase == "Suspended")
+    reached = run.checkpoints.first()
+    assert 0 < reached.step < 60, "it was to be stopped half-way"
+
+    services.resume(workload=run, actor=actor, now=clock.now())
+    hand.until(lambda run: run.is_final)
+    assert run.phase == "Succeeded", run.message
+    second = run.attempts.get(number=2)
+    assert second.resumed_from == reached.path
+    logs.fetch_last(client, run, attempt=2, now=clock.now())
+    lines = [line.text for line in logs.read_lines(run, attempt=2, limit=200).lines]
+    assert f"resuming after epoch {reached.step}" in lines[0]
+    assert lines[1].startswith(f"epoch {reached.step + 1}/60")
+    assert run.progress_reports.get(attempt=2).progress_percentage == 100

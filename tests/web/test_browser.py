@@ -1,0 +1,192 @@
+"""The pages in Chromium: accessible, quiet, within the screen, and working with and without JavaScript."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from jobs.models import TrainingRun
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from workloads.models import Workload
+
+pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
+
+SERIOUS = {"serious", "critical"}
+
+
+def addresses(made) -> list[str]:
+    run, waits, failed = (f"/runs/{made[name].public_id}/" for name in ("resnet50", "bert-large", "unet-3d"))
+    endpoint = f"/endpoints/{made['digits'].public_id}/"
+    return [
+        "/",
+        "/runs/",
+        "/runs/?name=zzz",
+        "/runs/new/",
+        "/endpoints/",
+        "/endpoints/new/",
+        "/teams/vision/",
+        "/profile/",
+        run,
+        waits,
+        f"{failed}?tab=cost",
+        *(f"{run}?tab={tab}" for tab in ("events", "pods", "manifests", "spec")),
+        *(f"{endpoint}?tab={tab}" for tab in ("try", "revisions", "update")),
+    ]
+
+
+def findings(page) -> list[str]:
+    report = Axe().run(page).response
+    return [
+        f"{page.url} {each['id']}: {node['html'][:160]}"
+        for each in report["violations"]
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made, width, theme):
+    session, wanted = session_of(world.ana), addresses(made)
+    found: list[str] = []
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        for address in wanted:
+            page.goto(address)
+            found += findings(page)
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found.append(f"{address} is wider than the screen")
+        page.context.clear_cookies()
+        page.goto("/sign-in/")
+        found += findings(page)
+        assert not page.locator(".frame").count()
+        assert found == []
+        assert complaints == []
+
+
+def test_every_page_is_accessible_without_javascript(live_server, world, made):
+    """axe itself needs a script, so the pages are read by a browser that runs none, and checked in one that does."""
+    session, wanted = session_of(world.ana), addresses(made)
+    with chromium() as browser:
+        silent, complaints = open_page(browser, live_server.url, session, width=360, script=False)
+        checker, _ = open_page(browser, live_server.url, session, width=360)
+        found: list[str] = []
+        for address in wanted:
+            silent.goto(address)
+            assert silent.locator("h1").count() == 1, address
+            assert not silent.locator("[data-copy]:visible").count(), address
+            checker.goto("/static/portal/favicon.svg")
+            checker.goto(address)
+            found += findings(checker)
+        assert found == []
+        assert complaints == []
+
+
+def test_the_chosen_theme_is_there_before_any_script(live_server, world):
+    session = session_of(world.ana)
+    with chromium() as browser:
+        page, _ = open_page(browser, live_server.url, session, script=False)
+        page.goto("/")
+        light = page.locator("body").evaluate("node => getComputedStyle(node).backgroundColor")
+        page.locator("details.menu > summary").click()
+        page.get_by_role("button", name="Dark").click()
+        dark = page.locator("body").evaluate("node => getComputedStyle(node).backgroundColor")
+        assert light != dark
+
+
+def fill_in(page) -> None:
+    page.get_by_label("Name", exact=True).fill("from-a-browser")
+    page.get_by_label("Image").fill("registry.example.org/train:1.4")
+    page.get_by_label("Command").fill("python\ntrain.py")
+    page.locator('input[name="flavor"][value="a100-40gb"]').check()
+    page.get_by_label("GPUs", exact=True).fill("2")
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_run_is_checked_submitted_and_cancelled(live_server, world, script):
+    session = session_of(world.ana)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, script=script)
+        page.goto("/runs/")
+        page.get_by_role("link", name="New run").first.click()
+        fill_in(page)
+        if not script:
+            page.get_by_role("button", name="Check").click()
+        page.get_by_text("Starts now").wait_for()
+        assert page.get_by_label("Command").input_value() == "python\ntrain.py"
+        page.get_by_role("button", name="Submit run").click()
+        page.get_by_text("from-a-browser is submitted.").wait_for()
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        page.get_by_text("from-a-browser is being cancelled.").wait_for()
+        assert complaints == []
+    assert Workload.objects.get(name="from-a-browser").desired == "cancel"
+    assert TrainingRun.objects.count() == 1
+
+
+def test_a_refused_form_has_the_focus_on_what_is_wrong(live_server, world):
+    session = session_of(world.ana)
+    with chromium() as browser:
+        page, _ = open_page(browser, live_server.url, session)
+        page.goto("/runs/new/")
+        page.get_by_label("Name", exact=True).fill("Not Right")
+        page.get_by_role("button", name="Submit run").click()
+        page.locator("#summary").wait_for()
+        assert page.evaluate("document.activeElement.id") == "summary"
+        assert findings(page) == []
+        page.locator("#summary").get_by_role("link", name="Image").click()
+        assert page.evaluate("location.hash") == "#id_image"
+
+
+def test_tabs_swap_in_place_and_are_addresses(live_server, world, made):
+    session, address = session_of(world.ana), f"/runs/{made['resnet50'].public_id}/"
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto(address)
+        page.evaluate("window.kept = true")
+        page.get_by_role("link", name="Manifests").click()
+        page.get_by_text("apiVersion: batch/v1").wait_for()
+        assert page.evaluate("window.kept")
+        assert page.url.endswith("?tab=manifests")
+        page.get_by_role("link", name="Logs").click()
+        page.get_by_text("epoch 4/10").wait_for()
+        assert complaints == []
+
+
+def test_a_page_that_polls_shows_the_end_and_then_keeps_still(live_server, world, made):
+    session, run = session_of(world.ana), made["resnet50"]
+    asked: list[str] = []
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto(f"/runs/{run.public_id}/?tab=spec")
+        page.get_by_role("heading", name="resnet50").wait_for()
+        _in_thread(lambda: _end(run, world))
+        page.locator(".phase-Failed").first.wait_for()
+        page.on("request", lambda request: asked.append(request.url))
+        page.clock.install()
+        page.clock.run_for(10_000)
+        assert not [url for url in asked if str(run.public_id) in url]
+        assert complaints == []
+
+
+def _end(run, world) -> None:
+    from workloads.states import Phase, Reason
+
+    world.move(run, Phase.FAILED, Reason.APPLICATION_ERROR, "Ended with exit code 1.", at=world.now)
+
+
+def _in_thread(work) -> None:
+    """Playwright's loop runs in this thread, where Django refuses to ask the database."""
+    import threading
+
+    from django.db import connection
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()

@@ -1,0 +1,249 @@
+"""Rows of what the API server showed: what money is made of is never lost again."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.factories.catalogue import make_flavor
+from tests.factories.workloads import make_workload
+from workloads.models import NodeRecord, ObjectRecord, PodRecord
+from workloads.observations import mark_pods_gone, record_node, record_object, record_pod, workload_of
+
+pytestmark = pytest.mark.django_db
+
+T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
+
+
+def text(seconds):
+    return (T0 + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def at(seconds):
+    return T0 + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def run():
+    return make_workload(flavor=make_flavor(), units=2)
+
+
+def pod(version=1, **changes):
+    """A pod that was just made."""
+    manifest = {
+        "metadata": {
+            "uid": "u1", "name": "train-1", "namespace": "team-x", "resourceVersion": str(version),
+            "creationTimestamp": text(0), "labels": {"mlportal.dev/attempt": "3"},
+        },
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "1"}}}]},
+        "status": {"phase": "Pending"},
+    }  # fmt: skip
+    manifest["metadata"] |= changes.pop("metadata", {})
+    manifest["spec"] |= changes.pop("spec", {})
+    manifest["status"] |= changes
+    return manifest
+
+
+def scheduled(version=2, **changes):
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": text(5)}]
+    return pod(version, spec={"nodeName": "a100-0"}, conditions=conditions, **changes)
+
+
+def running(version=3):
+    state = {"name": "main", "restartCount": 0, "state": {"running": {"startedAt": text(9)}}}
+    manifest = scheduled(version, phase="Running", containerStatuses=[state])
+    manifest["status"]["conditions"].append({"type": "Ready", "status": "True", "lastTransitionTime": text(9)})
+    return manifest
+
+
+def failed(version=4, code=3):
+    ended = {"exitCode": code, "reason": "Error", "startedAt": text(9), "finishedAt": text(60)}
+    status = {"name": "main", "restartCount": 1, "state": {"terminated": ended}}
+    return scheduled(version, phase="Failed", containerStatuses=[status])
+
+
+MONEY = ("scheduled_at", "started_at", "finished_at", "deletion_at", "exit_code", "units", "node_name")
+
+
+def money(record=None):
+    record = record or PodRecord.objects.get()
+    return {name: getattr(record, name) for name in MONEY}
+
+
+ENDED = {
+    "scheduled_at": at(5),
+    "started_at": at(9),
+    "finished_at": at(60),
+    "deletion_at": None,
+    "exit_code": 3,
+    "units": 2,
+    "node_name": "a100-0",
+}
+
+
+def test_a_pod_is_followed_from_its_making_to_its_end(run):
+    for manifest, phase in ((pod(), "Pending"), (scheduled(), "Pending"), (running(), "Running"), (failed(), "Failed")):
+        record = record_pod(manifest, workload=run, now=at(100))
+        assert record.phase == phase
+    assert money() == ENDED
+    assert (record.attempt, record.restarts, record.reason, record.ready) == (3, 1, "Error", False)
+    assert record.ended_at == at(60)
+
+
+def poorer():
+    bare = pod(1)
+    bare["status"] = {"phase": "Failed"}
+    no_spec = failed(2)
+    del no_spec["spec"]
+    no_status = failed(3)
+    del no_status["status"]
+    return [bare, no_spec, no_status, pod(1), scheduled(), running()]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(range(6)), max_size=6), st.lists(st.sampled_from(range(6)), max_size=6))
+def test_older_poorer_and_repeated_descriptions_lose_nothing_that_decides_money(run, before, after):
+    PodRecord.objects.all().delete()
+    others = poorer()
+    for index in before:
+        record_pod(deepcopy(others[index]), workload=run, now=at(100))
+    record_pod(failed(), workload=run, now=at(100))
+    for index in after:
+        record_pod(deepcopy(others[index]), workload=run, now=at(100))
+    found = money()
+    found["finished_at"] = found["finished_at"] if 0 in before or 2 in before else ENDED["finished_at"]
+    assert {name: found[name] for name in MONEY if name != "finished_at"} == {
+        name: ENDED[name] for name in MONEY if name != "finished_at"
+    }
+    assert PodRecord.objects.get().finished_at is not None
+
+
+def test_a_late_description_does_not_bring_an_ended_pod_back_to_life(run):
+    record_pod(failed(4), workload=run, now=at(100))
+    record = record_pod(running(3), workload=run, now=at(101))
+    assert (record.phase, record.ready) == ("Failed", False)
+
+
+def test_what_is_gone_stays_gone_since_it_was_first_missed(run):
+    record_pod(running(), workload=run, now=at(20))
+    record_pod(running(), workload=run, now=at(30), gone=True)
+    record_pod(running(), workload=run, now=at(40), gone=True)
+    record = record_pod(running(), workload=run, now=at(50))
+    assert (record.gone_at, record.ended_at, record.ready) == (at(30), at(30), False)
+
+
+def test_a_pod_that_was_told_to_go_and_vanished_ends_at_the_earlier_time(run):
+    record_pod(running(), workload=run, now=at(20))
+    record_pod({**running(), "metadata": pod(metadata={"deletionTimestamp": text(25)})["metadata"]}, workload=run, now=at(21))
+    (record,) = mark_pods_gone(workload=run, present_uids=set(), now=at(80))
+    assert (record.deletion_at, record.gone_at, record.ended_at) == (at(25), at(80), at(25))
+
+
+def test_only_pods_that_a_list_does_not_show_are_marked_gone(run):
+    record_pod(running(), workload=run, now=at(20))
+    assert mark_pods_gone(workload=run, present_uids={"u1"}, now=at(30)) == []
+    other = make_workload(flavor=run.flavor, team=run.team, owner=run.owner)
+    assert mark_pods_gone(workload=other, present_uids=set(), now=at(30)) == []
+    assert PodRecord.objects.get().gone_at is None
+
+
+def test_an_evicted_pod_without_container_statuses_ends_with_its_last_condition(run):
+    conditions = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": text(5)},
+        {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": text(42)},
+        {"type": "Ready", "status": "False", "lastTransitionTime": text(43)},
+    ]
+    evicted = pod(7, phase="Failed", reason="Evicted", message="low on memory", conditions=conditions)
+    record = record_pod(evicted, workload=run, now=at(100))
+    assert (record.finished_at, record.reason, record.message) == (at(43), "Evicted", "low on memory")
+    assert record.exit_code is None
+
+
+def test_a_pod_that_failed_without_any_time_ends_when_it_is_gone(run):
+    record = record_pod(pod(2, phase="Failed"), workload=run, now=at(100))
+    assert record.ended_at is None
+    assert record_pod(pod(2, phase="Failed"), workload=run, now=at(120), gone=True).ended_at == at(120)
+
+
+@pytest.mark.parametrize(
+    ("containers", "units"),
+    [
+        ([{"limits": {"nvidia.com/gpu": "2"}}, {"limits": {"nvidia.com/gpu": "3"}}], 5),
+        ([{"limits": {"nvidia.com/gpu": "2"}}, {"limits": {"cpu": "1"}}, {}], 2),
+        ([{"limits": {"nvidia.com/mig-1g.10gb": "4"}}], 0),
+        ([{"limits": {"nvidia.com/gpu": "1k"}}], 1000),
+        ([{}], 0),
+        ([], 0),
+    ],
+)
+def test_units_of_the_runs_own_resource_are_counted_over_all_containers(run, containers, units):
+    spec = {"containers": [{"name": f"c{index}", "resources": each} for index, each in enumerate(containers)]}
+    assert record_pod(pod(spec=spec), workload=run, now=at(1)).units == units
+
+
+def test_the_worst_exit_code_of_several_containers_is_kept_and_the_last_end(run):
+    def ended(code, finish):
+        state = {"exitCode": code, "reason": f"E{code}", "startedAt": text(9), "finishedAt": text(finish)}
+        return {"name": f"c{code}", "restartCount": 0, "state": {"terminated": state}}
+
+    manifest = scheduled(4, phase="Failed", containerStatuses=[ended(0, 90), ended(137, 60), ended(1, 70)])
+    record = record_pod(manifest, workload=run, now=at(100))
+    assert (record.exit_code, record.reason, record.finished_at) == (137, "E137", at(90))
+
+
+@pytest.mark.parametrize("attempt", [None, "", "first", "-1", "9" * 30])
+def test_a_label_that_somebody_else_spoilt_stops_nobody(run, attempt):
+    labels = {} if attempt is None else {"mlportal.dev/attempt": attempt}
+    assert record_pod(pod(metadata={"labels": labels}), workload=run, now=at(1)).attempt == 0
+
+
+@pytest.mark.parametrize("value", ["", "garbage", "0" * 40, "00000000-0000-0000-0000-000000000000"])
+def test_an_object_with_a_foreign_or_spoilt_id_is_nobodys(value):
+    labels = {"app.kubernetes.io/managed-by": "ml-portal", "mlportal.dev/workload-id": value}
+    assert workload_of({"metadata": {"labels": labels}}) is None
+
+
+def test_the_id_counts_only_beside_the_portals_own_mark(run):
+    labels = {"mlportal.dev/workload-id": str(run.public_id)}
+    assert workload_of({"metadata": {"labels": labels}}) is None
+    assert workload_of({"metadata": {}}) is None
+    labels["app.kubernetes.io/managed-by"] = "ml-portal"
+    assert workload_of({"metadata": {"labels": labels}}) == run
+
+
+def node(**changes):
+    return {
+        "metadata": {"uid": "n1", "name": "a100-0", "resourceVersion": "1", "creationTimestamp": text(0)},
+        "spec": {},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": "8", "cpu": "96", "nvidia.com/gpumem": "40k", **changes.pop("allocatable", {})},
+            "conditions": [{"type": "Ready", "status": changes.pop("ready", "True")}],
+        },
+        **changes,
+    }  # fmt: skip
+
+
+def test_a_node_is_described_by_whole_units_of_what_it_offers():
+    record = record_node(node(), now=at(1))
+    assert record.allocatable == {"nvidia.com/gpu": 8, "nvidia.com/gpumem": 40_000}
+    assert record.ready
+    assert not record_node(node(ready="Unknown"), now=at(2)).ready
+    assert record_node(node(spec={"unschedulable": True}), now=at(3)).unschedulable
+    assert NodeRecord.objects.count() == 1
+
+
+def test_a_node_that_comes_back_is_there_again():
+    assert record_node(node(), now=at(1), gone=True).gone_at == at(1)
+    assert record_node(node(), now=at(2)).gone_at is None
+
+
+def test_an_object_that_was_deleted_is_not_there_again_because_an_older_event_comes_late(run):
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", **pod()}
+    record_object(manifest, workload=run, now=at(1))
+    record_object(manifest, workload=run, now=at(2), gone=True)
+    record_object(manifest, workload=run, now=at(3))
+    assert ObjectRecord.objects.get().gone_at == at(2)
