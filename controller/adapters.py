@@ -25,6 +25,9 @@ class WorkloadAdapter(Protocol):
     ends: bool
     """Whether it finishes by itself; what does not is made anew when somebody deletes its object."""
 
+    suspend_path: tuple[str, ...] | None
+    """Field by which the primary can be made without starting; None where it starts at once."""
+
     def demand(self, workload: Workload) -> Demand:
         """What the workload asks of its quota."""
         ...

@@ -17,7 +17,6 @@ from django.http import (
     JsonResponse,
     StreamingHttpResponse,
 )
-from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.negotiation import BaseContentNegotiation
@@ -28,6 +27,7 @@ from typing_extensions import override
 from controller.logs import LINES_MAX, LogLine, LogPage, read_lines
 from foundation import clock
 from foundation.errors import NotFound
+from foundation.http.filters import parse_moment
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.tickets import make_ticket
 from teams.permissions import visible_teams
@@ -229,12 +229,9 @@ def _moment(request: Any, name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        at = parse_datetime(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise refuse(name, "must be an RFC 3339 time with a zone, such as 2026-01-31T12:00:00Z.")
-    return at
+        return parse_moment(text)
+    except ValueError as error:
+        raise refuse(name, str(error)) from error
 
 
 def _choice(request: Any, name: str, values: dict[str, bool], *, default: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -63,11 +63,16 @@ def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime)
 def create_or_update(
     client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
 ) -> None:
-    """All objects of the attempt, the primary first because it owns the others. Repeating it changes nothing."""
+    """All objects of the attempt, the primary first because it owns the others. Repeating it changes nothing.
+
+    A primary that can wait is made suspended and let go when the others are there: a pod that starts before its
+    Secret exists rests in an error, and the kubelet looks again only after a while.
+    """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
     manifests = adapter.manifests(workload, placement)
-    if adapter.ends:
-        primary = client.create_or_adopt(manifests.primary, workload_id=placement.workload_id)
+    if adapter.suspend_path is not None:
+        held = _with(manifests.primary, adapter.suspend_path, value=True)
+        primary = client.create_or_adopt(held, workload_id=placement.workload_id)
     else:
         primary = _apply_own(client, manifests.primary, placement)
     crash_point("primary-created")
@@ -79,6 +84,10 @@ def create_or_update(
         services.renew(workload, now=clock.now())
         made.append(client.apply(owned_by(manifest, primary)))
         crash_point("dependant-created")
+    if adapter.suspend_path is not None:
+        go = _with({}, adapter.suspend_path, value=False)
+        primary = made[0] = client.patch_merge(primary_ref(workload, adapter, attempt), go)
+        crash_point("primary-let-go")
     with transaction.atomic():
         services.hold(workload)
         for found in made:
@@ -86,6 +95,12 @@ def create_or_update(
         attempt.object_uid = primary["metadata"]["uid"]
         attempt.resumed_from = placement.resume_from or ""
         attempt.save(update_fields=["object_uid", "resumed_from"])
+
+
+def _with(manifest: Mapping[str, Any], path: Sequence[str], *, value: object) -> Manifest:
+    """A copy with the field at `path` set."""
+    head, *rest = path
+    return {**manifest, head: _with(manifest.get(head, {}), rest, value=value) if rest else value}
 
 
 def update_live(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -96,9 +96,9 @@ class ContainerForm(forms.Form):
     )
 
     def __init__(
-        self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile] = (), **kwargs: Any
+        self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile[Any]] = (), **kwargs: Any
     ) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
         team = self.fields["team"]
         # Which team it may be is asked of the permissions, so that a stranger's is told apart from nothing.
         team.choices = [(each.slug, f"{each.name} ({each.slug})") for each in teams]  # type: ignore[attr-defined]
@@ -181,7 +181,7 @@ class ContainerForm(forms.Form):
         return None
 
     def _sources(self) -> list[tuple[str, str]]:
-        getlist = getattr(self.data, "getlist", lambda _: [])
+        getlist: Callable[[str], list[str]] = getattr(self.data, "getlist", lambda _: [])
         typed = zip(getlist("file_name"), getlist("file_content"), strict=False)
         rows = [(name.strip(), _unix(content)) for name, content in typed if name.strip() or content.strip()]
         for sent in self.files_sent:

@@ -42,7 +42,7 @@ def teams_of(request: HttpRequest) -> list[Team]:
     """The teams that the user may see, each with the `my_role` it has them in; asked once a request."""
     known: list[Team] | None = getattr(request, "portal_teams", None)
     if known is None:
-        mine = Membership.objects.filter(team=OuterRef("pk"), user_id=request.user.pk).values("role")[:1]
+        mine = Membership.objects.filter(team=OuterRef("pk"), user_id=request.user.pk or 0).values("role")[:1]
         known = list(visible_teams(request.user).annotate(my_role=Subquery(mine))[:TEAMS_MAX])
         request.portal_teams = known  # type: ignore[attr-defined]
     return known

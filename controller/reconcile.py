@@ -90,7 +90,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     if Action.ADMIT in plan.actions:
         return _admit(workload, client, now)
     services.renew(workload, now=clock.now())
-    plan = _act(workload, adapter, attempt, plan, look, client, now)
+    plan = _act(workload, adapter, attempt, plan, look, client=client, now=now)
     crash_point("acted")
     _record(workload, plan, look, now)
     crash_point("recorded")
@@ -192,6 +192,7 @@ def _act(
     attempt: Attempt | None,
     plan: Plan,
     look: _Look | None,
+    *,
     client: ClusterClient,
     now: datetime,
 ) -> Plan:

@@ -176,11 +176,11 @@ class Cluster:
         return self._update(kind, live, new, options, sub)
 
     def patch(
-        self, kind: Kind, namespace: str, name: str, media: str, body: Any, options: Options, sub: str = ""
+        self, kind: Kind, namespace: str, name: str, media: str, body: Any, options: Options, *, sub: str = ""
     ) -> Obj:
         live = self.store.get(kind, namespace, name)
         if media == "application/apply-patch+yaml":
-            return self._apply(kind, namespace, name, live, body, options, sub)
+            return self._apply(kind, namespace, name, live, body, options, sub=sub)
         if options.force:
             raise invalid(
                 PATCH_OPTIONS, "", [forbidden_field("force", "may not be specified for non-apply patch")]
@@ -205,7 +205,15 @@ class Cluster:
         return self._update(kind, live, self._decode(kind, copy.deepcopy(new), options), options, sub)
 
     def _apply(
-        self, kind: Kind, namespace: str, name: str, live: Obj | None, body: Any, options: Options, sub: str
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        live: Obj | None,
+        body: Any,
+        options: Options,
+        *,
+        sub: str,
     ) -> Obj:
         if not options.manager:
             raise invalid(PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
@@ -221,11 +229,9 @@ class Cluster:
             raise bad_request("metadata.managedFields must be nil")
         if live is None:
             wanted.setdefault("metadata", {})["name"] = name
-            owned = apply.server_side_apply(kind, None, wanted, options.manager, force=options.force)[
-                "metadata"
-            ]["managedFields"]
+            applied = apply.server_side_apply(kind, None, wanted, options.manager, force=options.force)
             created = self.create(kind, namespace, wanted, Options(options.manager, dry_run=True))
-            created["metadata"]["managedFields"] = owned
+            created["metadata"]["managedFields"] = applied["metadata"]["managedFields"]
             return created if options.dry_run else self.store.put(kind, created)
         merged = apply.server_side_apply(kind, live, wanted, options.manager, force=options.force)
         managed = merged["metadata"]["managedFields"]

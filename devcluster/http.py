@@ -143,7 +143,7 @@ class Api:
                 return 200, self.cluster.replace(kind, where, name, body, options, target.sub)
             case "PATCH", True:
                 existed = self.cluster.store.get(kind, where, name) is not None
-                answer = self.cluster.patch(kind, where, name, media, body, options, target.sub)
+                answer = self.cluster.patch(kind, where, name, media, body, options, sub=target.sub)
                 return 200 if existed else 201, answer
         message = "the server does not allow this method on the requested resource"
         raise ApiError(405, "MethodNotAllowed", message)
@@ -218,7 +218,9 @@ class Api:
                 change, media = {"spec": {"replicas": replicas}}, "application/merge-patch+json"
             if version:
                 change["metadata"] = {"resourceVersion": version}
-            live = self.cluster.patch(kind, target.namespace, target.name, media, change, options, "scale")
+            live = self.cluster.patch(
+                kind, target.namespace, target.name, media, change, options, sub="scale"
+            )
         return _scale_of(live)
 
 

@@ -25,6 +25,7 @@ class EndpointAdapter:
     kind = KIND
     noun = NOUN
     primary = kinds.DEPLOYMENT
+    suspend_path: tuple[str, ...] | None = None
     ends = False
 
     def demand(self, workload: Workload) -> Demand:

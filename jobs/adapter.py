@@ -26,6 +26,7 @@ class TrainingRunAdapter:
     kind = KIND
     noun = NOUN
     primary = kinds.JOB
+    suspend_path: tuple[str, ...] | None = ("spec", "suspend")
     ends = True
 
     def demand(self, workload: Workload) -> Demand:

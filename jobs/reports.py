@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 from uuid import UUID
 
@@ -113,9 +112,7 @@ class ProgressWriteSerializer(StrictSerializer):
     metrics = serializers.DictField(child=serializers.FloatField(), required=False)
 
     def validate_metrics(self, value: dict[str, float]) -> dict[str, float]:
-        """At most 64 names of at most 100 characters; JSON has no words for what is not finite."""
-        if not all(math.isfinite(number) for number in value.values()):
-            raise serializers.ValidationError("Metrics are finite numbers.", code="not_finite")
+        """At most 64 names of at most 100 characters."""
         if len(value) > METRICS_MAX or any(len(name) > 100 for name in value):
             raise serializers.ValidationError(
                 f"At most {METRICS_MAX} metrics with names of at most 100 characters."

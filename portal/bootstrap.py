@@ -31,6 +31,7 @@ from workloads.serializers import FlavorWriteSerializer
 
 ACTOR = Actor.system("bootstrap")
 FILE_BYTES_MAX = 1024 * 1024
+SETTING_MAX = 2**31 - 1
 EFFECTIVE_SETTINGS = (
     "grace_seconds",
     "default_time_limit_seconds",
@@ -124,7 +125,7 @@ def load(text: str, *, now: datetime) -> Report:
                     if "settings" in document:
                         _settings(document["settings"], report)
                     continue
-                for index, item in enumerate(document.get(section) or []):
+                for index, item in enumerate(_items(document, section)):
                     _one(section, index, item, apply, report, now)
     except Invalid as error:
         raise BootstrapError(str(error)) from error
@@ -151,6 +152,15 @@ def _parse(text: str) -> Mapping[str, Any]:
     return document
 
 
+def _items(document: Mapping[str, Any], section: str) -> list[Any]:
+    items = document.get(section)
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        raise BootstrapError(f"{section}: not a list.")
+    return items
+
+
 Apply = Callable[[Any, datetime], bool]
 
 
@@ -160,7 +170,8 @@ def _one(section: str, index: int, item: Any, apply: Apply, report: Report, now:
     except serializers.ValidationError as error:
         raise BootstrapError(f"{section}[{index}]: {error.detail}") from error
     except PortalError as error:
-        raise BootstrapError(f"{section}[{index}]: {error}") from error
+        named = [f"{problem.field}: {problem.message}" for problem in error.errors if problem.field]
+        raise BootstrapError(f"{section}[{index}]: {' '.join(named) or error}") from error
 
 
 def _read(serializer: type[StrictSerializer], item: Any) -> dict[str, Any]:
@@ -181,9 +192,9 @@ def _settings(values: Any, report: Report) -> None:
         if name not in EFFECTIVE_SETTINGS and name not in WITHOUT_EFFECT_YET:
             raise BootstrapError(f"settings.{name}: there is no such setting.")
         if name in EFFECTIVE_SETTINGS and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 1
+            not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= SETTING_MAX
         ):
-            raise BootstrapError(f"settings.{name}: not a whole number above 0.")
+            raise BootstrapError(f"settings.{name}: not a whole number from 1 to {SETTING_MAX}.")
     changed = {name: values[name] for name in EFFECTIVE_SETTINGS if name in values}
     changed = {name: value for name, value in changed.items() if getattr(row, name) != value}
     for name, value in changed.items():

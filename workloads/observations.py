@@ -10,11 +10,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from cluster import labels as label_names
+from cluster import quantities
 from workloads.models import NodeRecord, ObjectRecord, PodRecord, Workload
 
+ENDED = frozenset({"Succeeded", "Failed"})
+STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
+# What such a field holds when a description says nothing of it.
+KEPT: dict[str, Any] = {"node_name": "", "units": 0, "exit_code": None}
+KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": ""}
 GPU_PREFIXES = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 
 
@@ -36,8 +43,15 @@ def workload_of(manifest: Mapping[str, Any]) -> Workload | None:
     public_id = labels.get(label_names.WORKLOAD_ID, "")
     try:
         return Workload.objects.select_related("flavor").filter(public_id=public_id).first()
-    except ValueError:
+    except ValidationError:
+        # Whoever may write to the namespace may write any label.
         return None
+
+
+def _attempt_of(metadata: Mapping[str, Any]) -> int:
+    """The attempt that the label names; 0 where somebody has spoilt it."""
+    text = str((metadata.get("labels") or {}).get(label_names.ATTEMPT, ""))
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else 0
 
 
 def record_pod(
@@ -48,7 +62,7 @@ def record_pod(
     with transaction.atomic():
         known = PodRecord.objects.select_for_update(no_key=True).filter(uid=metadata["uid"]).first()
         record = known or PodRecord(uid=metadata["uid"], workload=workload)
-        for field, value in _pod_facts(manifest, workload).items():
+        for field, value in _news(record, _pod_facts(manifest, workload)).items():
             setattr(record, field, value)
         times = _pod_times(manifest)
         for field, value in times.items():
@@ -56,8 +70,19 @@ def record_pod(
                 setattr(record, field, value)
         if gone and record.gone_at is None:
             record.gone_at = now
+        record.ready = record.ready and record.gone_at is None
         record.save()
     return record
+
+
+def _news(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts that may replace what is known: a pod that has ended does not live again, and what decides
+    money is not forgotten because one description leaves it out.
+    """
+    if record.phase in ENDED and facts["phase"] not in ENDED:
+        facts = {name: value for name, value in facts.items() if name not in STATE}
+    kept = KEPT | KEPT_OF_ENDED if record.phase in ENDED else KEPT
+    return {name: value for name, value in facts.items() if name not in kept or value != kept[name]}
 
 
 def mark_pods_gone(*, workload: Workload, present_uids: set[str], now: datetime) -> list[PodRecord]:
@@ -85,7 +110,7 @@ def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any
     return {
         "namespace": metadata["namespace"],
         "name": metadata["name"],
-        "attempt": int((metadata.get("labels") or {}).get(label_names.ATTEMPT, 0)),
+        "attempt": _attempt_of(metadata),
         "resource_version": metadata["resourceVersion"],
         "created_at": created_at(metadata),
         "phase": status.get("phase", ""),
@@ -95,7 +120,7 @@ def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any
         "message": status.get("message") or conditions.get("PodScheduled", {}).get("message", ""),
         "node_name": spec.get("nodeName", ""),
         "units": sum(
-            int(container.get("resources", {}).get("limits", {}).get(resource, 0))
+            int(quantities.parse(container.get("resources", {}).get("limits", {}).get(resource, 0)))
             for container in spec.get("containers", [])
         ),
         "exit_code": worst.get("exitCode") if worst else None,
@@ -146,7 +171,7 @@ def record_object(
             "namespace": metadata.get("namespace", ""),
             "name": metadata["name"],
             "workload": workload,
-            "attempt": int((metadata.get("labels") or {}).get(label_names.ATTEMPT, 0)),
+            "attempt": _attempt_of(metadata),
             "resource_version": metadata["resourceVersion"],
             "created_at": created_at(metadata),
         }
@@ -163,7 +188,7 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
         for condition in status.get("conditions") or []
     )
     allocatable = {
-        name: int(value)
+        name: int(quantities.parse(value))
         for name, value in (status.get("allocatable") or {}).items()
         if name.startswith(GPU_PREFIXES)
     }

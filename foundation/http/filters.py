@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -103,14 +103,17 @@ class DeclaredFilters(BaseFilterBackend):
 
 
 def parse_moment(raw: str) -> datetime:
-    """An aware datetime of an RFC 3339 text; ValueError otherwise. A "+" that became a space is forgiven."""
+    """The UTC time of an RFC 3339 text; ValueError otherwise. A "+" that became a space is forgiven.
+
+    In UTC, because PostgreSQL knows no offsets beyond 15:59 and Python no years beyond 9999.
+    """
     try:
         value = parse_datetime(raw.replace(" ", "+") if "T" in raw else raw)
-    except ValueError:
-        value = None
-    if value is None or value.tzinfo is None:
-        raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z.")
-    return value
+        if value is not None and value.tzinfo is not None:
+            return value.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z.")
 
 
 def _condition(request: Any, name: str, declared: Filter) -> dict[str, Any]:

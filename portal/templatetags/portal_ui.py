@@ -123,5 +123,7 @@ def meter(used: int, whole: int, label: str, asked: int = 0) -> SafeString:
             left += units * scale
     rects = format_html_join("", '<rect class="{}" x="{}%" width="{}%" y="0" height="100%"></rect>', bars)
     if used + asked > whole:
-        rects += format_html('<rect class="limit" x="{}%" width="2" y="0" height="100%"></rect>', f"{whole * scale:.2f}")
+        rects += format_html(
+            '<rect class="limit" x="{}%" width="2" y="0" height="100%"></rect>', f"{whole * scale:.2f}"
+        )
     return format_html('<svg class="meter" role="img" aria-label="{}">{}</svg>', label, rects)

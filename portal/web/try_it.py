@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from typing_extensions import override
 
 from foundation.errors import NotFound, PortalError
 from gateway.invocations import Call, try_endpoint
@@ -40,6 +41,7 @@ class TryItPage(EndpointDetailPage):
 
     fragments = EndpointDetailPage.fragments | {"answer"}
 
+    @override
     def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         return self.page(request, self.find(request, public_id), tab="try")
 

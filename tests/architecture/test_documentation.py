@@ -22,8 +22,10 @@ TELLTALES = {
     "a folder outside the repository": (r"\.\./shared", (".ci/run",)),
     "a package index": (r"(?i)(?:extra-)?index-url|\bartifactory\b|\bdevpi\b|/simple/", ("Makefile",)),
     "how it was made": (
-        r"(?i)\b(?:helper|agent|assistant|coding|work)[- ]session|\bsub-?agents?\b|\bthis session\b|\bsystem prompt\b"
-        r"|\b(?:the|my|your|this) prompts?\b|\b(?:the|our) (?:lead|helpers)\b(?! of)|co-authored-by",
+        (
+            r"(?i)\b(?:helper|agent|assistant|coding|work)[- ]session|\bsub-?agents?\b|\bthis session\b|\bsystem prompt\b"
+            r"|\b(?:the|my|your|this) prompts?\b|\b(?:the|our) (?:lead|helpers)\b(?! of)|co-authored-by"
+        ),
         (),
     ),
 }

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tests.crash.fleet import Fleet, RestClient
 
-UNFINISHED_MAX = 10
+UNFINISHED_MAX = 24
 CLIENTS = 2
 
 

@@ -108,7 +108,7 @@ def make_attempt(workload: Workload) -> tuple[Attempt, str]:
 
 def make_pod(workload: Workload, *, units: int = 0, minutes: int = 0, **values: Any) -> PodRecord:
     """A pod that was scheduled `minutes` ago and, if that is more than 0, ended now; its use is recorded."""
-    now = clock.now()
+    now = clock.now().replace(microsecond=0)  # as the API server writes times
     times = {"scheduled_at": now - timedelta(minutes=minutes), "finished_at": now} if minutes else {}
     pod = PodRecord.objects.create(
         **{

@@ -42,7 +42,10 @@ class Complaints(list):
 
     def _heard(self, message) -> None:
         # The tests run no `live` process: that its events cannot be had is no fault of the page.
-        if message.type in {"error", "warning"} and settings.LIVE_URL not in f"{message.text} {message.location}":
+        if (
+            message.type in {"error", "warning"}
+            and settings.LIVE_URL not in f"{message.text} {message.location}"
+        ):
             self.append(f"{message.text} {message.location.get('url', '')}")
 
 

@@ -57,7 +57,9 @@ def test_a_stranger_cannot_steer_a_run_and_is_not_told_that_it_exists(stranger, 
 @pytest.mark.parametrize("command", ENDPOINT_COMMANDS)
 def test_a_stranger_cannot_steer_or_try_an_endpoint(stranger, made, command):
     endpoint = made["digits"]
-    response = stranger.post(f"/endpoints/{endpoint.public_id}/{command}/", {"confirm": "digits", "path": "/"})
+    response = stranger.post(
+        f"/endpoints/{endpoint.public_id}/{command}/", {"confirm": "digits", "path": "/"}
+    )
     assert response.status_code == 404
     assert Workload.objects.get(pk=endpoint.pk).desired == "run"
 
@@ -90,7 +92,9 @@ def test_a_viewer_cannot_submit(viewer, world):
 def test_commands_are_posts(ana, made):
     run, endpoint = made["resnet50"].public_id, made["digits"].public_id
     assert {ana.get(f"/runs/{run}/{each}/").status_code for each in RUN_COMMANDS} == {405}
-    assert {ana.get(f"/endpoints/{endpoint}/{each}/").status_code for each in ("stop", "start", "delete")} == {405}
+    assert {
+        ana.get(f"/endpoints/{endpoint}/{each}/").status_code for each in ("stop", "start", "delete")
+    } == {405}
 
 
 def test_a_command_without_the_csrf_token_does_nothing(world, made):
@@ -102,7 +106,9 @@ def test_a_command_without_the_csrf_token_does_nothing(world, made):
     assert Workload.objects.get(pk=made["resnet50"].pk).desired == "run"
 
 
-@pytest.mark.parametrize(("path", "status"), [("/nowhere/", 404), ("/runs/?phase=Odd", 400), ("/runs/?cursor=x", 400)])
+@pytest.mark.parametrize(
+    ("path", "status"), [("/nowhere/", 404), ("/runs/?phase=Odd", 400), ("/runs/?cursor=x", 400)]
+)
 def test_each_error_page_shows_the_request_id(ana, path, status):
     response = ana.get(path, headers={"X-Request-ID": "abcdef-123456"})
     assert response.status_code == status

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 PAYLOADS = (
     "<script>alert(1)</script>",
-    "\"><img src=x onerror=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
     "' onmouseover='alert(1)",
     "</textarea><svg onload=alert(1)>",
     "</pre><iframe srcdoc='<script>alert(1)</script>'>",
@@ -41,7 +41,14 @@ class Found(HTMLParser):
         if tag == "script" and not ALLOWED_SCRIPTS.match(values.get("src") or ""):
             self.harm.append(tag)
         for name, value in attrs:
-            if name.startswith(("on", "hx-on")) or name == "style" or (value or "").strip().lower().startswith("javascript:") and name in {"href", "action", "src"}:
+            if (
+                name.startswith(("on", "hx-on"))
+                or name == "style"
+                or (
+                    (value or "").strip().lower().startswith("javascript:")
+                    and name in {"href", "action", "src"}
+                )
+            ):
                 self.harm.append(f"{tag} {name}={value}")
 
     def unclosed(self):
@@ -77,7 +84,9 @@ def hostile(world):
     return run
 
 
-@pytest.mark.parametrize("tab", ["logs", "events", "pods", "cost", "manifests", "spec", "manifests&format=json"])
+@pytest.mark.parametrize(
+    "tab", ["logs", "events", "pods", "cost", "manifests", "spec", "manifests&format=json"]
+)
 def test_no_tab_of_a_run_lets_text_act(ana, hostile, tab):
     response = ana.get(f"/runs/{hostile.public_id}/?tab={tab}")
     assert response.status_code == 200
@@ -98,8 +107,26 @@ def test_a_clone_of_it_lets_no_text_act(ana, hostile):
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_is_typed_wrong_comes_back_as_text(ana, world, payload):
     sent = dict.fromkeys(
-        ("name", "image", "command", "env", "flavor", "gpus", "cpu", "memory", "shm", "volumes", "labels",
-         "time_limit", "retries", "checkpoint_path", "checkpoint_claim", "file_name", "file_content", "token"),
+        (
+            "name",
+            "image",
+            "command",
+            "env",
+            "flavor",
+            "gpus",
+            "cpu",
+            "memory",
+            "shm",
+            "volumes",
+            "labels",
+            "time_limit",
+            "retries",
+            "checkpoint_path",
+            "checkpoint_claim",
+            "file_name",
+            "file_content",
+            "token",
+        ),
         payload,
     )
     for extra in ({}, {"action": "check"}):

@@ -54,7 +54,11 @@ def test_the_form_submits_what_it_says(ana, world):
     assert (response.status_code, response["Location"]) == (303, f"/runs/{workload.public_id}/")
     spec = TrainingRun.objects.get().spec
     assert spec["command"] == ["python", "train.py", "--name=it's; rm -rf $HOME"]
-    assert spec["env"] == [{"name": "EPOCHS", "value": "10"}, {"name": "EMPTY", "value": ""}, {"name": "URL", "value": "a=b"}]
+    assert spec["env"] == [
+        {"name": "EPOCHS", "value": "10"},
+        {"name": "EMPTY", "value": ""},
+        {"name": "URL", "value": "a=b"},
+    ]
     assert spec["volumes"][0] == {"claim": "datasets", "path": "/data", "read_only": True}
     assert spec["checkpoint"]["path"] == "/checkpoints"
     assert spec["source"]["files"] == {"train.py": "print(1)\n"}
@@ -65,7 +69,11 @@ def test_the_form_submits_what_it_says(ana, world):
 def test_uploaded_files_come_along(ana, world):
     files = [SimpleUploadedFile("a.py", b"A = 1\n"), SimpleUploadedFile("b.txt", "ü\n".encode())]
     assert ana.post(NEW, filled(upload=files)).status_code == 303
-    assert TrainingRun.objects.get().spec["source"]["files"] == {"train.py": "print(1)\n", "a.py": "A = 1\n", "b.txt": "ü\n"}
+    assert TrainingRun.objects.get().spec["source"]["files"] == {
+        "train.py": "print(1)\n",
+        "a.py": "A = 1\n",
+        "b.txt": "ü\n",
+    }
 
 
 def test_a_file_that_is_no_text_is_refused_and_the_other_one_is_kept(ana, world):
@@ -88,7 +96,16 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(ana, worl
         assert f"id_{name}_error" in re.search(r'aria-describedby="([^"]+)"', control)[1]
         assert f'id="id_{name}_error"' in html
         assert f'<a href="#id_{name}">' in html
-    for kept in ("Not Right", "UPPER", "1X=2", "lots", "soon", "many", "--name=it's; rm -rf $HOME", "print(1)"):
+    for kept in (
+        "Not Right",
+        "UPPER",
+        "1X=2",
+        "lots",
+        "soon",
+        "many",
+        "--name=it's; rm -rf $HOME",
+        "print(1)",
+    ):
         assert kept in text(response)
     assert re.search(r'id="summary" tabindex="-1" autofocus', html)
 
@@ -173,7 +190,9 @@ def test_the_flavors_show_price_memory_and_what_the_team_has_left(ana, made):
 
 
 def test_an_endpoint_is_deployed_and_changed(ana, world):
-    sent = filled(name="digits", flavor="a100-mig-1g.10gb", gpus="1", replicas="2", port="9000", readiness_path="/ok")
+    sent = filled(
+        name="digits", flavor="a100-mig-1g.10gb", gpus="1", replicas="2", port="9000", readiness_path="/ok"
+    )
     for name in ("checkpoint_path", "time_limit", "retries"):
         sent.pop(name)
     assert ana.post("/endpoints/new/", sent).status_code == 303
@@ -199,7 +218,9 @@ def test_an_endpoint_is_deleted_only_by_its_name(ana, made):
     assert Workload.objects.get(pk=endpoint.pk).desired == "cancel"
 
 
-@pytest.mark.parametrize(("command", "name", "desired"), [("stop", "digits", "suspend"), ("start", "captions", "run")])
+@pytest.mark.parametrize(
+    ("command", "name", "desired"), [("stop", "digits", "suspend"), ("start", "captions", "run")]
+)
 def test_an_endpoint_is_stopped_and_started(ana, made, command, name, desired):
     ana.post(f"/endpoints/{made[name].public_id}/{command}/")
     assert Workload.objects.get(pk=made[name].pk).desired == desired

@@ -20,7 +20,7 @@ def test_runs_are_listed_newest_first_with_their_facts(ana, made):
     response = ana.get("/runs/")
     assert names(response) == ["vit-small", "bert-large", "resnet50", "unet-3d", "sweep-07", "old-idea"]
     html = response.content.decode()
-    for fact in ("Waiting for quota", "8 × a100-40gb", "vision", "OOMKilled", "41m 00s"):
+    for fact in ("Waiting for quota", "8 \u00d7 a100-40gb", "vision", "OOMKilled", "41m 00s"):
         assert fact in html
 
 

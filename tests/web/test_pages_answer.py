@@ -10,8 +10,18 @@ ENDPOINT_TABS = ("try", "logs", "events", "pods", "revisions", "update", "cost",
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/runs/", "/runs/new/", "/endpoints/", "/endpoints/new/", "/teams/vision/", "/teams/vision/runs/",
-     "/teams/vision/endpoints/", "/teams/vision/runs/new/", "/profile/"],
+    [
+        "/",
+        "/runs/",
+        "/runs/new/",
+        "/endpoints/",
+        "/endpoints/new/",
+        "/teams/vision/",
+        "/teams/vision/runs/",
+        "/teams/vision/endpoints/",
+        "/teams/vision/runs/new/",
+        "/profile/",
+    ],
 )
 def test_each_page_answers(ana, made, path):
     response = ana.get(path)

@@ -18,7 +18,7 @@ def page(client, workload, query="", **headers):
 
 def test_a_run_shows_what_it_does_why_and_what_it_costs(ana, made):
     html = page(ana, made["resnet50"])
-    for fact in ("Running", "Progressing", "8 × a100-40gb", "$21.96 per hour", "Timeline", "attempt 1"):
+    for fact in ("Running", "Progressing", "8 \u00d7 a100-40gb", "$21.96 per hour", "Timeline", "attempt 1"):
         assert fact in html
 
 
@@ -75,7 +75,10 @@ def test_a_log_cursor_of_something_else_is_refused(ana, made):
     assert ana.get(f"/runs/{made['resnet50'].public_id}/?tab=logs&attempt=9").status_code == 404
 
 
-@pytest.mark.parametrize(("form", "part"), [("", "apiVersion: batch/v1"), ("&format=json", "&quot;apiVersion&quot;: &quot;batch/v1&quot;")])
+@pytest.mark.parametrize(
+    ("form", "part"),
+    [("", "apiVersion: batch/v1"), ("&format=json", "&quot;apiVersion&quot;: &quot;batch/v1&quot;")],
+)
 def test_the_manifests_are_shown(ana, made, form, part):
     assert part in page(ana, made["resnet50"], f"?tab=manifests{form}")
 
@@ -92,7 +95,10 @@ def test_a_command_is_a_post_that_leads_back_with_a_message(ana, made, command, 
     run = made["resnet50"]
     response = ana.post(f"/runs/{run.public_id}/{command}/", follow=True)
     assert response.redirect_chain == [(f"/runs/{run.public_id}/", 303)]
-    assert f"resnet50 is being {'cancelled' if command == 'cancel' else 'suspended'}." in response.content.decode()
+    assert (
+        f"resnet50 is being {'cancelled' if command == 'cancel' else 'suspended'}."
+        in response.content.decode()
+    )
     assert Workload.objects.get(pk=run.pk).desired == desired
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from fractions import Fraction
 
 from django.db import transaction
 
 from controller import log_lines
 from controller.log_store import ContainerLog, source_of
 from costs.services import record_usage
-from fractions import Fraction
 from foundation import clock
 from inference.serializers import EndpointSerializer
 from inference.services import deploy_endpoint
@@ -90,16 +90,27 @@ class World:
         body = EndpointSerializer(data=endpoint_body(name, **values))
         body.is_valid(raise_exception=True)
         at = self.now - timedelta(minutes=minutes_ago)
-        return deploy_endpoint(spec=body.to_spec(), team=self.team, actor=Actor.of_user(self.ana), now=at).workload
+        return deploy_endpoint(
+            spec=body.to_spec(), team=self.team, actor=Actor.of_user(self.ana), now=at
+        ).workload
 
-    def move(self, workload: Workload, to: Phase, reason: Reason, message: str = "", *, at: datetime) -> Workload:
+    def move(
+        self, workload: Workload, to: Phase, reason: Reason, message: str = "", *, at: datetime
+    ) -> Workload:
         services.transition(
-            workload, to=to, reason=reason, message=message, actor="reconciler", now=at,
+            workload,
+            to=to,
+            reason=reason,
+            message=message,
+            actor="reconciler",
+            now=at,
             stopping_to=Phase.CANCELLED if to is Phase.STOPPING else None,
         )
         return workload
 
-    def start(self, workload: Workload, *, message: str = "1 of 1 pods ready.", until: Phase = Phase.RUNNING) -> PodRecord:
+    def start(
+        self, workload: Workload, *, message: str = "1 of 1 pods ready.", until: Phase = Phase.RUNNING
+    ) -> PodRecord:
         """Claim, make the attempt and its pod, and bring it as far as `until`."""
         at = workload.created_at
         quota = quota_services.lock_quota(
@@ -136,7 +147,14 @@ class World:
         return pod
 
     def finish(
-        self, workload: Workload, to: Phase, reason: Reason, message: str, *, after_minutes: float, exit_code: int = 0
+        self,
+        workload: Workload,
+        to: Phase,
+        reason: Reason,
+        message: str,
+        *,
+        after_minutes: float,
+        exit_code: int = 0,
     ) -> Workload:
         pod = self.start(workload)
         at = workload.started_at + timedelta(minutes=after_minutes)
@@ -175,12 +193,25 @@ def make_world() -> World:
         stranger=make_member("lead", team=other, user=make_user("mallory")).user,
         manager=make_user("qm", quota_manager=True),
     )
-    a100, mig = make_flavor(), make_flavor(
-        "a100-mig-1g.10gb", resource="nvidia.com/mig-1g.10gb", product=None, fraction=Fraction(1, 7), sharing="mig"
+    a100, mig = (
+        make_flavor(),
+        make_flavor(
+            "a100-mig-1g.10gb",
+            resource="nvidia.com/mig-1g.10gb",
+            product=None,
+            fraction=Fraction(1, 7),
+            sharing="mig",
+        ),
     )
     mig.card, mig.memory_gib = "a100-80gb", 10
     mig.save()
-    t4 = make_flavor("t4-shared", resource="nvidia.com/gpu.shared", product=None, fraction=Fraction(1, 4), sharing="time-slicing")
+    t4 = make_flavor(
+        "t4-shared",
+        resource="nvidia.com/gpu.shared",
+        product=None,
+        fraction=Fraction(1, 4),
+        sharing="time-slicing",
+    )
     t4.memory_gib = 4
     t4.save()
     make_price(micro_usd=2_744_705)
@@ -198,7 +229,12 @@ def make_world() -> World:
 
 def _node(name: str, allocatable: dict) -> None:
     NodeRecord.objects.create(
-        uid=f"uid-{name}", name=name, resource_version="1", allocatable=allocatable, ready=True, created_at=clock.now()
+        uid=f"uid-{name}",
+        name=name,
+        resource_version="1",
+        allocatable=allocatable,
+        ready=True,
+        created_at=clock.now(),
     )
 
 
@@ -206,35 +242,55 @@ def _node(name: str, allocatable: dict) -> None:
 def populate(world: World) -> dict[str, Workload]:
     """A day's work: something in every phase."""
     made: dict[str, Workload] = {}
-    made["resnet50"] = world.run("resnet50", minutes_ago=64, gpus_per_replica=8, labels={"project": "imagenet"})
+    made["resnet50"] = world.run(
+        "resnet50", minutes_ago=64, gpus_per_replica=8, labels={"project": "imagenet"}
+    )
     world.log(world.start(made["resnet50"], message="Its pod is running."), *LOG)
     made["vit-small"] = world.run("vit-small", minutes_ago=1, gpus_per_replica=2)
-    world.start(made["vit-small"], until=Phase.STARTING, message="Pulling the image registry.example.org/train:1.4.")
+    world.start(
+        made["vit-small"], until=Phase.STARTING, message="Pulling the image registry.example.org/train:1.4."
+    )
     made["bert-large"] = world.run("bert-large", minutes_ago=14, gpus_per_replica=8)
     world.move(
-        made["bert-large"], Phase.QUEUED, Reason.WAITING_FOR_QUOTA,
+        made["bert-large"],
+        Phase.QUEUED,
+        Reason.WAITING_FOR_QUOTA,
         "Team vision uses 10 of 16 a100-40gb (on-demand); this run needs 8.",
         at=world.now - timedelta(minutes=13),
     )
     made["sweep-07"] = world.finish(
-        world.run("sweep-07", minutes_ago=180, gpus_per_replica=1), Phase.SUCCEEDED, Reason.COMPLETED,
-        "Ended with exit code 0.", after_minutes=41,
+        world.run("sweep-07", minutes_ago=180, gpus_per_replica=1),
+        Phase.SUCCEEDED,
+        Reason.COMPLETED,
+        "Ended with exit code 0.",
+        after_minutes=41,
     )
     made["unet-3d"] = world.finish(
-        world.run("unet-3d", minutes_ago=120, gpus_per_replica=4, owner=world.lead), Phase.FAILED, Reason.OOM_KILLED,
+        world.run("unet-3d", minutes_ago=120, gpus_per_replica=4, owner=world.lead),
+        Phase.FAILED,
+        Reason.OOM_KILLED,
         "Container main was killed: it reached its memory limit of 16Gi (exit code 137).",
-        after_minutes=12, exit_code=137,
+        after_minutes=12,
+        exit_code=137,
     )
     cancelled = world.run("old-idea", minutes_ago=300)
     services.set_desired(cancelled, desired=Desired.CANCEL, now=world.now - timedelta(minutes=290))
     made["old-idea"] = world.move(
-        cancelled, Phase.CANCELLED, Reason.USER_REQUESTED, "Cancelled by ana.", at=world.now - timedelta(minutes=290)
+        cancelled,
+        Phase.CANCELLED,
+        Reason.USER_REQUESTED,
+        "Cancelled by ana.",
+        at=world.now - timedelta(minutes=290),
     )
     made["digits"] = world.endpoint("digits")
     world.start(made["digits"], message="1 of 1 replicas answer.")
     made["captions"] = world.endpoint("captions", minutes_ago=900)
     services.set_desired(made["captions"], desired=Desired.SUSPEND, now=world.now - timedelta(minutes=600))
     world.move(
-        made["captions"], Phase.SUSPENDED, Reason.USER_REQUESTED, "Stopped by ana.", at=world.now - timedelta(minutes=600)
+        made["captions"],
+        Phase.SUSPENDED,
+        Reason.USER_REQUESTED,
+        "Stopped by ana.",
+        at=world.now - timedelta(minutes=600),
     )
     return made

@@ -1,0 +1,505 @@
+"""What happens when the cluster is away, refuses, or somebody else changes it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from django.db import connections
+
+from cluster import kinds
+from cluster.client import connect
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
+from cluster.labels import selector
+from cluster.names import object_name
+from controller import services
+from controller.decide import RESYNC_SECONDS
+from controller.reconcile import reconcile
+from controller.run_tokens import run_token
+from controller.tenancy import ensure_namespace
+from foundation import clock
+from jobs.services import submit_training_run
+from jobs.specs import TrainingRunSpec
+from quotas.models import Claim, Quota
+from rest_framework.test import APIClient
+from teams.actors import Actor
+from tests.controller.clusters import Relay, until
+from workloads.models import NodeRecord, Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LOST = "realcluster/lost"
+
+
+def submit(bench, *, name="train", **fields):
+    body = {
+        "name": name,
+        "image": "example.org/train:1",
+        "command": ["python", "train.py"],
+        "flavor": bench.flavor.name,
+        "gpus_per_replica": 2,
+        "cpu": "1",
+        "memory": "1Gi",
+        "time_limit_seconds": 600,
+        **fields,
+    }
+    body["env"] = [{"name": key, "value": str(value)} for key, value in body.get("env", {}).items()]
+    spec = TrainingRunSpec.from_json(body)
+    actor = Actor.of_user(bench.member)
+    return submit_training_run(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
+
+
+def own(bench, run, kind):
+    label = selector(workload_id=str(run.public_id))
+    return bench.client.list(kind, namespace=bench.team.namespace_name, label_selector=label).items
+
+
+def job_manifest(bench, name):
+    container = {"name": "main", "image": "x", "command": ["sleep"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": bench.team.namespace_name, "labels": {"theirs": "yes"}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def used():
+    return Quota.objects.get().used
+
+
+@pytest.fixture
+def relay(bench, tmp_path, request):
+    """The bench's own client now goes through the relay; `bench.direct` does not."""
+    kubeconfig = request.node.funcargs["client"].source if hasattr(bench.client, "source") else None
+    kubeconfig = kubeconfig or request.getfixturevalue("devcluster")
+    relay = Relay(tmp_path, kubeconfig)
+    bench.direct, bench.client = bench.client, connect(relay.kubeconfig)
+    yield relay
+    bench.client.close()
+    bench.client = bench.direct
+    relay.close()
+
+
+only_devcluster = pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+
+
+# --- away
+
+
+@only_devcluster
+def test_while_the_cluster_is_away_a_submission_works_and_waits_and_then_runs(bench, relay):
+    relay.away = True
+    run = submit(bench, env={"BED_RUN_SECONDS": 1})
+    bench.turn(run)
+    assert (run.phase, run.reason) == ("Queued", "ClusterUnavailable")
+    assert used() == 0, "a claim on a cluster that is away helps nobody"
+    failures = run.failures
+    bench.turn(run)
+    assert run.failures == failures + 1
+    assert run.next_reconcile_at > clock.now(), "it is not asked in a busy loop"
+    relay.away = False
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.failures) == ("Succeeded", 0)
+
+
+@only_devcluster
+def test_what_runs_keeps_its_phase_and_its_claim_while_the_cluster_is_away(bench, relay):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    seen = run.observed_at
+    relay.away = True
+    bench.turn(run)
+    assert (run.phase, run.reason, run.observed_at) == ("Running", "Progressing", seen)
+    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.turn(run)
+    assert (run.phase, used()) == ("Running", 2)
+    relay.away = False
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, used()) == ("Cancelled", 0)
+
+
+@only_devcluster
+def test_an_answer_that_is_lost_after_the_job_was_made_makes_no_second_one(bench, relay):
+    """The request arrives, its answer does not: the create has to be found out by reading."""
+    run = submit(bench)
+    bench.turn(run)
+    lost = []
+
+    def lose(method, path):
+        if method == "POST" and path.split("?")[0].endswith("/jobs") and not lost:
+            lost.append(path)
+        return None
+
+    relay.rules.append(lose)
+    original = relay._forward
+
+    def forward(exchange):
+        if lost == [exchange.request.path]:
+            lost.append("done")
+            pool = relay._pool.request(
+                "POST",
+                relay.target + exchange.request.path,
+                body=exchange.request.body,
+                headers={key: exchange.request.headers[key] for key in ("authorization", "content-type")},
+            )
+            assert pool.status == 201
+            exchange.cut()
+            return
+        original(exchange)
+
+    relay._forward = forward
+    bench.until(run, lambda run: run.phase == "Running")
+    assert len(lost) == 2 or run.attempts.count() == 1
+    assert len(own(bench, run, kinds.JOB)) == 1
+    assert run.attempts.count() == 1
+
+
+# --- refused, or somebody else's
+
+
+def test_a_strangers_object_of_the_same_name_fails_the_run_and_stays_as_it_was(bench):
+    run = submit(bench)
+    ensure_namespace(bench.client, bench.team)
+    name = object_name(workload_name=run.name, short_id=run.short_id, attempt=1)
+    foreign = bench.client.create(job_manifest(bench, name))
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
+    assert "was not made by the portal" in run.message
+    assert used() == 0
+    assert Claim.objects.get().state == "released"
+    ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, name)
+    found = bench.client.get(ref)
+    assert found["metadata"]["uid"] == foreign["metadata"]["uid"]
+    assert found["metadata"]["labels"]["theirs"] == "yes"
+    assert not found["metadata"].get("deletionTimestamp")
+    bench.client.delete(ref, uid=found["metadata"]["uid"])
+
+
+@only_devcluster
+def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay):
+    words = 'Job.batch "train" is invalid: spec.template.spec.containers[0].image: Required value'
+    relay.refuse("POST", "/jobs", 422, "Invalid", words)
+    run = submit(bench, max_retries=3)
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
+    assert words in run.message
+    assert (used(), run.attempts.count(), run.retries_used) == (0, 1, 0)
+    assert own(bench, run, kinds.JOB) == []
+
+
+@only_devcluster
+def test_a_refusal_after_the_job_was_made_leaves_nothing_running_without_a_claim(bench, relay):
+    relay.refuse("PATCH", "/secrets", 403, "Forbidden", "secrets is forbidden: no")
+    run = submit(bench, env={"BED_STOP_SECONDS": 1})
+    held = []
+
+    def ended(run):
+        pods = [pod for pod in own(bench, run, kinds.POD) if pod["status"].get("phase") in {"Pending", "Running"}]
+        held.append((len(pods), used()))
+        return run.is_final
+
+    bench.until(run, ended)
+    assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
+    assert "no" in run.message
+    until(lambda: not own(bench, run, kinds.JOB), said=lambda: "the Job is still there")
+    assert held[-1] == (0, 0), "the claim is given back only when its last pod is gone"
+
+
+@only_devcluster
+def test_a_delete_that_is_refused_is_not_repeated_in_a_busy_loop(bench, relay):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    relay.refuse("DELETE", "/jobs", 403, "Forbidden", "jobs is forbidden: hands off")
+    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    before = len(relay.seen)
+    bench.turn(run)
+    bench.turn(run)
+    deletes = [path for method, path in relay.seen[before:] if method == "DELETE"]
+    assert len(deletes) <= 2
+    assert (run.phase, used()) == ("Stopping", 2)
+    assert run.next_reconcile_at > clock.now()
+    relay.rules.clear()
+    bench.until(run, lambda run: run.is_final)
+    assert run.phase == "Cancelled", "what people asked for, not what a refusal in between suggested"
+
+
+# --- changed behind its back
+
+
+def delete_namespace(bench):
+    ref = ObjectRef("v1", "Namespace", "", bench.team.namespace_name)
+    bench.client.delete(ref, uid=bench.client.get(ref)["metadata"]["uid"])
+    return ref
+
+
+def gone(client, ref):
+    try:
+        client.get(ref)
+    except ObjectNotFound:
+        return True
+    return False
+
+
+def test_a_namespace_that_somebody_deletes_ends_its_runs_and_is_made_again_for_the_next(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    ref = delete_namespace(bench)
+    bench.until(run, lambda run: run.is_final, seconds=90)
+    assert (run.phase, run.reason, used()) == ("Failed", "DeletedExternally", 0)
+    until(lambda: gone(bench.client, ref), seconds=60)
+    again = submit(bench, env={"BED_RUN_SECONDS": 1})
+    bench.until(again, lambda run: run.is_final)
+    assert again.phase == "Succeeded"
+
+
+@only_devcluster
+def test_a_run_that_is_to_start_while_its_namespace_goes_waits_for_a_new_one(bench):
+    first = submit(bench, name="first", env={"BED_STOP_SECONDS": 2})
+    bench.until(first, lambda run: run.phase == "Running")
+    ref = delete_namespace(bench)
+    second = submit(bench, name="second", env={"BED_RUN_SECONDS": 1})
+    bench.turn(second)
+    assert not second.is_final, second.message
+    assert not gone(bench.client, ref), "the namespace should still be going"
+    bench.until(second, lambda run: run.is_final)
+    assert second.phase == "Succeeded", second.message
+
+
+@only_devcluster
+def test_an_endpoint_survives_the_loss_of_its_namespace_without_a_failed_look(bench):
+    from inference.services import deploy_endpoint
+    from inference.specs import EndpointSpec
+
+    spec = EndpointSpec.from_json(
+        {"name": "digits", "image": "x", "flavor": bench.flavor.name, "gpus_per_replica": 1, "max_replicas": 1}
+    )
+    actor = Actor.of_user(bench.member)
+    workload = deploy_endpoint(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
+    bench.until(workload, lambda row: row.reason == "Ready")
+    ref = delete_namespace(bench)
+    until(lambda: gone(bench.client, ref))
+    bench.until(workload, lambda row: row.reason != "Ready")
+    bench.until(workload, lambda row: row.reason == "Ready")
+    assert workload.failures == 0
+
+
+# --- interruptions
+
+
+def node_of(bench, run):
+    (pod,) = own(bench, run, kinds.POD)
+    return ObjectRef("v1", "Node", "", pod["spec"]["nodeName"])
+
+
+def lose(bench, ref, lost):
+    bench.client.patch_merge(ref, {"metadata": {"annotations": {LOST: "true" if lost else None}}})
+
+
+@pytest.fixture
+def short_toleration(monkeypatch):
+    monkeypatch.setattr("workloads.placement.UNREACHABLE_SECONDS", 1)
+
+
+@only_devcluster
+def test_after_a_lost_node_the_next_attempt_starts_on_the_same_claim(bench, short_toleration):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    claim, node = Claim.objects.get(), node_of(bench, run)
+    lose(bench, node, True)
+    try:
+        bench.until(run, lambda run: run.phase == "Stopping")
+        assert run.reason == "NodeLost"
+        assert used() == 2
+    finally:
+        lose(bench, node, False)
+    bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2)
+    assert Claim.objects.get() == claim
+    assert (run.retries_used, run.interruptions) == (0, 1)
+    first = run.attempts.get(number=1)
+    assert (first.phase, first.reason) == ("Failed", "NodeLost")
+    assert run.pods.filter(attempt=1, gone_at__isnull=True, finished_at__isnull=True).count() == 0
+
+
+@only_devcluster
+def test_reclaimed_spot_capacity_gives_the_claim_back_and_queues_at_the_old_place(bench, short_toleration):
+    bench.flavor.capacity = {
+        "on-demand": {},
+        "spot": {"node_selector": {"karpenter.sh/capacity-type": ["spot"]}},
+    }
+    bench.flavor.save()
+    from tests.factories.catalogue import make_quota
+
+    quota = make_quota(bench.team, bench.flavor, 4, "spot")
+    run = submit(bench, capacity="spot")
+    queued = run.queued_at
+    bench.until(run, lambda run: run.phase == "Running")
+    node = node_of(bench, run)
+    assert node.name.startswith("a100-spot")
+    lose(bench, node, True)
+    try:
+        bench.until(run, lambda run: run.phase == "Stopping")
+        assert run.reason == "SpotReclaimed"
+    finally:
+        lose(bench, node, False)
+    bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2)
+    assert run.queued_at == queued
+    assert [claim.state for claim in quota.claims.order_by("pk")] == ["released", "active"]
+    assert (run.retries_used, run.interruptions) == (0, 1)
+    assert run.attempts.get(number=1).phase == "Failed"
+    moves = list(run.events.values_list("to_phase", "reason"))
+    assert ("Queued", "SpotReclaimed") in moves
+
+
+def evict(bench, pod):
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}}
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/eviction"
+    bench.client._json("POST", path, body=body)
+
+
+def test_an_evicted_pod_is_no_fault_of_the_user(bench):
+    run = submit(bench, max_retries=0)
+    bench.until(run, lambda run: run.phase == "Running")
+    claim = Claim.objects.get()
+    evict(bench, own(bench, run, kinds.POD)[0])
+    bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
+    assert Claim.objects.get() == claim
+    assert (run.retries_used, run.interruptions) == (0, 1)
+    assert run.attempts.get(number=1).reason == "NodeLost"
+
+
+def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(bench):
+    run = submit(bench, max_retries=0)
+    bench.until(run, lambda run: run.phase == "Running")
+    (pod,) = own(bench, run, kinds.POD)
+    ref = ObjectRef("v1", "Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    bench.client.delete(ref, uid=pod["metadata"]["uid"])
+    bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
+    assert (run.retries_used, used()) == (0, 2)
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+@only_devcluster
+def test_a_job_that_somebody_deletes_has_failed_however_it_was_deleted(bench, propagation):
+    run = submit(bench, env={"BED_STOP_SECONDS": 1})
+    bench.until(run, lambda run: run.phase == "Running")
+    (job,) = own(bench, run, kinds.JOB)
+    ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
+    bench.client.delete(ref, uid=job["metadata"]["uid"], propagation=propagation)
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason, used()) == ("Failed", "DeletedExternally", 0)
+
+
+# --- repeated and lost messages
+
+
+def test_ten_deliveries_of_the_same_message_make_one_object(bench):
+    run = submit(bench)
+    start = threading.Barrier(10)
+    errors = []
+
+    def deliver():
+        start.wait(20)
+        try:
+            for _ in range(4):
+                Workload.objects.filter(pk=run.pk).update(next_reconcile_at=clock.now())
+                reconcile(public_id=run.public_id, client=bench.client, now=clock.now())
+        except Exception as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(10) as pool:
+        for each in [pool.submit(deliver) for _ in range(10)]:
+            each.result(60)
+    assert errors == []
+    bench.until(run, lambda run: run.phase == "Running")
+    assert len(own(bench, run, kinds.JOB)) == 1
+    assert run.attempts.count() == 1
+    assert Claim.objects.count() == 1
+    assert used() == 2
+
+
+def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_over(bench):
+    """A slow holder's lock has run out; whoever took over must not be disturbed by its late results."""
+    from controller import reconcile as module
+    from workloads.services import lock
+
+    run = submit(bench)
+    takeover = []
+
+    class Slow:
+        def __getattr__(self, name):
+            return getattr(bench.client, name)
+
+        def version(self):
+            if not takeover:
+                later = clock.now() + (run.lock_expires_at or clock.now() - clock.now()) if False else None
+                del later
+                Workload.objects.filter(pk=run.pk).update(lock_expires_at=clock.now(), next_reconcile_at=clock.now())
+                takeover.append(lock(public_id=run.public_id, now=clock.now()))
+            return bench.client.version()
+
+    module.reconcile(public_id=run.public_id, client=Slow(), now=clock.now())
+    (holder,) = takeover
+    fresh = Workload.objects.get(pk=run.pk)
+    assert fresh.lock_token == holder.lock_token
+    assert (fresh.phase, used(), fresh.attempts.count()) == ("Queued", 0, 0)
+
+
+def test_the_next_look_is_never_further_away_than_the_resync(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    wait = (run.next_reconcile_at - clock.now()).total_seconds()
+    assert 0 < wait <= RESYNC_SECONDS
+
+
+# --- resuming
+
+
+def report(run, attempt, path, step=100):
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {run_token(run, attempt=attempt)}")
+    url = f"/api/v1/training-runs/{run.public_id}/checkpoints/"
+    return client.post(url, {"step": step, "path": path}, format="json").status_code
+
+
+def environment(job):
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value") for each in container["env"]}
+
+
+def test_the_next_attempt_is_told_the_newest_checkpoint_and_the_old_token_is_dead(bench):
+    run = submit(bench, env={"BED_RUN_SECONDS": 3, "BED_EXIT_CODE": 1}, max_retries=1)
+    assert report(run, 1, "/early") == 401, "there is no attempt yet"
+    bench.until(run, lambda run: run.phase == "Running")
+    assert "PORTAL_RESUME_FROM" not in environment(own(bench, run, kinds.JOB)[0])
+    assert report(run, 1, "/checkpoints/100") == 201
+    assert report(run, 1, "/checkpoints/200", step=200) == 201
+    assert report(run, 2, "/future") == 401, "a token of an attempt that has not begun"
+    bench.until(run, lambda run: run.attempts.count() == 2 and run.attempts.get(number=2).object_uid)
+    jobs = {job["metadata"]["labels"]["mlportal.dev/attempt"]: job for job in own(bench, run, kinds.JOB)}
+    assert environment(jobs["2"])["PORTAL_RESUME_FROM"] == "/checkpoints/200"
+    assert run.attempts.get(number=2).resumed_from == "/checkpoints/200"
+    assert report(run, 1, "/late") == 401
+    assert report(run, 2, "/checkpoints/300", step=300) == 201
+    bench.until(run, lambda run: run.is_final)
+    assert report(run, 2, "/too-late") == 401
+    assert list(run.checkpoints.values_list("path", flat=True)) == ["/checkpoints/300", "/checkpoints/200", "/checkpoints/100"]
+
+
+def test_a_run_token_of_one_run_says_nothing_about_another(bench):
+    first, second = submit(bench, name="first"), submit(bench, name="second")
+    for run in (first, second):
+        bench.until(run, lambda run: run.attempt_number == 1)
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {run_token(first, attempt=1)}")
+    url = f"/api/v1/training-runs/{second.public_id}/checkpoints/"
+    assert client.post(url, {"step": 1, "path": "/x"}, format="json").status_code == 404
+    assert client.get(f"/api/v1/training-runs/{first.public_id}/").status_code in {401, 403}
+    assert second.checkpoints.count() == 0
+
+
