@@ -7,7 +7,9 @@ Nothing here logs a body, a header or a token.
 from __future__ import annotations
 
 import json
+import math
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -36,6 +38,7 @@ class Transport:
         self._timeout = timeout
         self._connection: Connection | None = None
         self._lock = threading.Lock()
+        self._answered_at = -math.inf
 
     # -- connection ---------------------------------------------------------------------------------------------
 
@@ -54,6 +57,10 @@ class Transport:
                     current.pool.clear()
             assert self._connection is not None  # noqa: S101 - for the type checker
             return self._connection
+
+    def answered_within(self, seconds: float) -> bool:
+        """Whether the cluster has answered this process anything at all in the last `seconds`."""
+        return time.monotonic() - self._answered_at <= seconds
 
     def close(self) -> None:
         """Lets go of idle connections; the next call opens anew."""
@@ -92,6 +99,7 @@ class Transport:
         timeout = timeout or self._timeout
         connection = self.connection()
         response = self._send(connection, method, url, sent, payload, timeout, stream=stream)
+        self._answered_at = time.monotonic()
         if response.status == 401 and check:
             response.drain_conn()
             connection = self.connection(refused=connection)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+
+from cluster import prometheus
+from cluster.errors import ClusterUnavailable
 from cluster.preflight import Check, Facts, register
 from costs.models import PricedCard
 from quotas.queries import nodes
@@ -49,3 +53,21 @@ def flavor_prices(_facts: Facts) -> Check:
         f"No price: {', '.join(lacking)}. Their use is accepted, and its cost is unknown.",
         "Set a price in the admin console, by POST /api/v1/prices/, or in the bootstrap file.",
     )
+
+
+@register(id="prometheus", title="Prometheus answers")
+def prometheus_answers(_facts: Facts) -> Check:
+    """Whether the server that PORTAL_PROMETHEUS_URL names can be asked."""
+    title = "Prometheus answers"
+    if settings.PROMETHEUS_URL is None:
+        fix = "Set PORTAL_PROMETHEUS_URL where there is one."
+        return Check(
+            "prometheus", title, "warn", "No Prometheus is configured: nothing of GPU metrics is known.", fix
+        )
+    try:
+        found = prometheus.version(settings.PROMETHEUS_URL)
+    except ClusterUnavailable as error:
+        return Check(
+            "prometheus", title, "fail", error.message, "Correct PORTAL_PROMETHEUS_URL, or start the server."
+        )
+    return Check("prometheus", title, "ok", f"Prometheus {found} answers.")

@@ -39,6 +39,10 @@ logger = logging.getLogger(__name__)
 
 PASSES_MAX = 6
 SURGE_RETRY_SECONDS = 15
+REFUSED_RETRY_SECONDS = 30
+NAMESPACE_RETRY_SECONDS = 2
+NAMESPACE_ENDS = "because it is being terminated"
+ANSWER_FRESH_SECONDS = 5
 RECONCILER = "reconciler"
 
 
@@ -99,7 +103,8 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
 
 def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
     """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody."""
-    client.version()
+    if not client.answered_within(ANSWER_FRESH_SECONDS):
+        client.version()
     judgement = admission.admit(workload, now=now)
     crash_point("admitted")
     return 0 if judgement.admitted else 300
@@ -141,6 +146,9 @@ def _observe(
     client: ClusterClient,
     now: datetime,
 ) -> _Look:
+    if workload.attempt_number == 0:
+        # Attempts are written down before anything is made: nothing of it can be in the cluster.
+        return _Look(adapter.observe(None, (), ()), None)
     namespace = workload.team.namespace_name
     primary = None
     if attempt is not None:
@@ -216,7 +224,17 @@ def _act(
         forget_namespace(workload.team)
         return _unchanged(workload, next_in_seconds=1)
     except (ClusterRejected, ClusterConflict) as error:
-        return _refused(plan, look, str(error))
+        if Action.DELETE in plan.actions:
+            # It goes on to where people want it; what exists still holds its claim meanwhile.
+            message = f"The cluster refuses to delete it: {error}"
+            return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
+        if NAMESPACE_ENDS in str(error):
+            forget_namespace(workload.team)
+            message = "Its namespace is being deleted; it is made again after that."
+            return replace(_unchanged(workload, next_in_seconds=NAMESPACE_RETRY_SECONDS), message=message)
+        # What was made before the refusal runs, and holds GPUs, until it is taken down again.
+        made = attempt and _get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
+        return _refused(plan, look, str(error), made=bool(made))
     return plan
 
 
@@ -241,10 +259,10 @@ def _wait_for_surge(
     return replace(plan, reason=reason, message=judgement.message, actions=(), next_in_seconds=wait)
 
 
-def _refused(plan: Plan, look: _Look | None, why: str) -> Plan:
+def _refused(plan: Plan, look: _Look | None, why: str, *, made: bool) -> Plan:
     """The API server will never take it: end with its words, after whatever exists already is gone."""
     message = f"The cluster refused it: {why}"
-    if look is not None and (look.observation.exists or look.observation.pods_alive):
+    if made or (look is not None and (look.observation.exists or look.observation.pods_alive)):
         return replace(
             plan,
             to=Phase.STOPPING,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from threading import Lock
 
 from django.db.models import F, Sum
+from django.db.models.functions import Greatest
 
 from cluster.client import ClusterClient, Manifest
 from cluster.errors import AlreadyExists
@@ -22,8 +23,9 @@ _lock = Lock()
 def gpu_limits(team: Team) -> dict[str, int]:
     """Units per resource name that the team's quotas allow together, never below what it holds after a cut."""
     rows = Quota.objects.filter(team=team).values(resource=F("flavor__resource"))
-    sums = rows.annotate(nominal=Sum("nominal"), used=Sum("used"))
-    return {row["resource"]: max(row["nominal"], row["used"]) for row in sums}
+    # Per quota, not per name: what one flavor holds after its cut must not be taken from another's nominal.
+    sums = rows.annotate(limit=Sum(Greatest("nominal", "used")))
+    return {row["resource"]: row["limit"] for row in sums}
 
 
 def manifests_for(team: Team) -> list[Manifest]:

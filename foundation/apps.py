@@ -1,9 +1,27 @@
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from django.apps import AppConfig
+from django.conf import settings
+from typing_extensions import override
+
+from foundation import logs
 
 
 class FoundationConfig(AppConfig):
     name = "foundation"
     verbose_name = "Platform"
     default_auto_field = "django.db.models.BigAutoField"
+
+    @override
+    def ready(self) -> None:
+        register_configured_secrets()
+
+
+def register_configured_secrets() -> None:
+    """No process prints what it was configured with: its key and the passwords of its stores."""
+    passwords = [database.get("PASSWORD") for database in settings.DATABASES.values()]
+    for secret in (settings.SECRET_KEY, urlsplit(settings.REDIS_URL).password, *passwords):
+        if secret:
+            logs.register_secret(secret)

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from celery import Task, shared_task  # noqa: TID251 - this module is what the ban points to
+from django.db import close_old_connections
 from typing_extensions import override
 
 from foundation import logs
@@ -32,6 +33,8 @@ class PortalTask(Task[..., Any]):
         ids = {name: value for name, value in kwargs.items() if name.endswith("_id")}
         request_id = (self.request.headers or {}).get(_REQUEST_ID_HEADER)
         fields = {"request_id": request_id, **ids, "task": self.name, "task_id": self.request.id}
+        # Closes a connection that broke or is old, and has it looked at before its next use.
+        close_old_connections()
         with logs.bind(**fields):
             return super().__call__(*args, **kwargs)
 

@@ -235,6 +235,8 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 CELERY_TASK_DEFAULT_QUEUE = "portal"
+# Celery would open a connection to PostgreSQL for every task; foundation.tasks keeps the thread's own, as requests do.
+CELERY_DB_REUSE_MAX = sys.maxsize
 # The periodic jobs of every app are added where the app declares them (portal.celery).
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "worker-heartbeat": {

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
+from threading import Thread
 
 import pytest
 from cluster_faults import status
@@ -11,6 +13,7 @@ from cluster import preflight
 from cluster.client import connect, get_client
 from cluster.errors import ClusterRejected
 from cluster.preflight import Check, gpus, registry
+from controller.preflight import prometheus_answers
 
 # The portal's own checks ask its catalogue.
 pytestmark = pytest.mark.django_db
@@ -125,3 +128,34 @@ def test_the_command_prints_findings_with_fixes_and_fails_only_on_a_failure(devc
     with pytest.raises(SystemExit) as caught:
         call_command("preflight", stdout=StringIO())
     assert caught.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b'{"status": "success", "data": {"version": "3.5.0"}}', "ok"),
+        (b"<html>a login page</html>", "fail"),
+    ],
+)
+def test_the_configured_prometheus_is_asked(answer, status, settings):
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        settings.PROMETHEUS_URL = f"http://127.0.0.1:{server.server_port}"
+        assert prometheus_answers(None).status == status
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert prometheus_answers(None).status == "fail", "nobody listens there any more"

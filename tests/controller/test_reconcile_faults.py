@@ -368,7 +368,9 @@ def test_an_evicted_pod_is_no_fault_of_the_user(bench):
     bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
     assert Claim.objects.get() == claim
     assert (run.retries_used, run.interruptions) == (0, 1)
-    assert run.attempts.get(number=1).reason == "NodeLost"
+    first = run.attempts.get(number=1)
+    # Which of the two it says depends on whether anybody saw the pod between its eviction and its end.
+    assert (first.phase, first.reason in {"NodeLost", "DeletedExternally"}) == ("Failed", True)
 
 
 def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(bench):
@@ -435,10 +437,11 @@ def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_ove
         def __getattr__(self, name):
             return getattr(bench.client, name)
 
+        def answered_within(self, seconds):
+            return False
+
         def version(self):
             if not takeover:
-                later = clock.now() + (run.lock_expires_at or clock.now() - clock.now()) if False else None
-                del later
                 Workload.objects.filter(pk=run.pk).update(lock_expires_at=clock.now(), next_reconcile_at=clock.now())
                 takeover.append(lock(public_id=run.public_id, now=clock.now()))
             return bench.client.version()

@@ -13,7 +13,15 @@ from tests.crash.fleet import Fleet
 # Every named point (foundation.crashpoints), with the process that passes it.
 POINTS = {
     "web": ("submit-committed",),
-    "worker": ("admitted", "attempt-opened", "primary-created", "dependant-created", "acted", "recorded"),
+    "worker": (
+        "admitted",
+        "attempt-opened",
+        "primary-created",
+        "dependant-created",
+        "primary-let-go",
+        "acted",
+        "recorded",
+    ),
     "watcher": ("watch-recorded", "settle-posted", "usage-recorded", "logs.file_stored"),
 }
 RANDOM = ("worker", "watcher", "web", "beat")

@@ -133,7 +133,7 @@ class World:
             "none": None,
             "run": run_body(team, name="another-run"),
             "endpoint": endpoint_body(team, name="another-endpoint"),
-            "run-patch": {"priority": "low"},
+            "run-patch": {"time_limit_seconds": 600},
             "endpoint-patch": {"image": "example.org/serve:2"},
             "team": {"slug": "new-team", "name": "New"},
             "team-patch": {"name": "Renamed"},

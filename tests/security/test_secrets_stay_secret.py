@@ -1,0 +1,211 @@
+"""Canaries in every secret that there is, one whole life of the portal, and a search of everything it left behind."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from io import StringIO
+
+import pytest
+import redis
+from django.conf import settings as conf
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from cluster import kinds
+from cluster.client import connect
+from controller.log_views import WorkloadLogsView
+from controller.run_tokens import run_token
+from foundation.apps import register_configured_secrets
+from foundation.logs import ConsoleFormatter, ContextFilter, JSONFormatter
+from teams import services as people
+from tests.controller.conftest import Bench
+from tests.factories.submitted import run_body
+from tests.factories.teams import ACTOR, api_client, make_user
+from tests.security.world import snapshot
+from workloads.models import Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PASSWORD = "canary-password-of-a-person"
+DATABASE_PASSWORD = "canary-password-of-the-database"
+KEY = "canary-key-of-django-" + "k" * 40
+
+
+class Leaks:
+    """Everything that came out, and the secrets that must not be in it."""
+
+    def __init__(self, formatted: dict[str, StringIO]) -> None:
+        self.secrets: dict[str, str] = {}
+        self.out: dict[str, str] = {}
+        self.formatted = formatted
+
+    def keep(self, name: str, response) -> None:
+        body = b"".join(response.streaming_content) if response.streaming else response.content
+        self.out[name] = f"{dict(response.headers)}\n{response.cookies}\n{body.decode(errors='replace')}"
+
+    def found(self) -> list[str]:
+        places = {**self.out, **{name: stream.getvalue() for name, stream in self.formatted.items()}}
+        return [
+            f"{what} in {where}"
+            for what, secret in self.secrets.items()
+            for where, text in places.items()
+            for form in (secret, base64.b64encode(secret.encode()).decode())
+            if form in text
+        ]
+
+
+@pytest.fixture
+def leaks(settings):
+    settings.SECRET_KEY = KEY
+    connection.settings_dict["PASSWORD"] = DATABASE_PASSWORD
+    register_configured_secrets()
+    formatted, handlers, root = {}, [], logging.getLogger()
+    for formatter in (JSONFormatter, ConsoleFormatter):
+        stream = formatted[formatter.__name__] = StringIO()
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(formatter())
+        handler.addFilter(ContextFilter())
+        root.addHandler(handler)
+        handlers.append(handler)
+    leaks = Leaks(formatted)
+    leaks.secrets |= {"a person's password": PASSWORD, "the database's password": DATABASE_PASSWORD, "the key": KEY}
+    yield leaks
+    for handler in handlers:
+        root.removeHandler(handler)
+    connection.settings_dict["PASSWORD"] = ""
+
+
+def every_row() -> str:
+    """All there is in the database, the tables of Django too."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'")
+        tables = [name for (name,) in cursor.fetchall()]
+        rows = []
+        for table in tables:
+            cursor.execute(f'SELECT row_to_json(t)::text FROM "{table}" t')  # noqa: S608 - the catalogue's own names
+            rows += [f"{table} {row}" for (row,) in cursor.fetchall()]
+    assert len(tables) > 30
+    return "\n".join(rows)
+
+
+def every_message() -> str:
+    """All there is in Valkey: the queues with their messages, and the cache."""
+    texts = []
+    with redis.Redis.from_url(conf.REDIS_URL) as client:
+        for key in client.scan_iter():
+            kind = client.type(key)
+            value = client.lrange(key, 0, -1) if kind == b"list" else client.hgetall(key) if kind == b"hash" else client.smembers(key) if kind == b"set" else client.zrange(key, 0, -1) if kind == b"zset" else client.get(key)
+            texts.append(f"{key!r} {value!r}")
+            for body in re.findall(r'"body": ?"([\w+/=]+)"', str(value)):
+                texts.append(base64.b64decode(body).decode())
+    return "\n".join(texts)
+
+
+def test_no_secret_is_in_any_answer_log_row_message_object_or_metric(leaks, devcluster, settings, monkeypatch):
+    settings.CLUSTER_KUBECONFIG = devcluster
+    bench = Bench(connect(devcluster))
+    person = make_user("canary-person", password=PASSWORD)
+    people.add_member(actor=ACTOR, team=bench.team, user=person, role="lead", now=bench.quota.created_at if hasattr(bench.quota, "created_at") else _now())
+    link = people.create_sign_in_link(actor=ACTOR, user=person, now=_now())
+    leaks.secrets["a sign-in link"] = link
+
+    # --- signing in, wrongly and rightly, with a link and without a CSRF token
+    page = Client()
+    leaks.keep("wrong password", page.post("/sign-in/", {"username": PASSWORD, "password": PASSWORD[:-1]}))
+    del leaks.out["wrong password"]  # it shows the name that was typed; the log must not
+    strict = Client(enforce_csrf_checks=True)
+    leaks.keep("link without csrf", strict.post(reverse("teams:sign-in-link", args=[link])))
+    leaks.keep("link by put", strict.put(reverse("teams:sign-in-link", args=[link])))
+    leaks.keep("sign-in", page.post("/sign-in/", {"username": "canary-person", "password": PASSWORD}))
+    leaks.keep("link used", Client().post(reverse("teams:sign-in-link", args=[link])))
+    leaks.keep("link used up", Client().post(reverse("teams:sign-in-link", args=[link])))
+
+    # --- a token: shown in this one answer
+    made = page.post("/api/v1/tokens/", {"name": "ci", "scopes": ["read", "submit", "manage"]}, "application/json", headers={"Idempotency-Key": "token"})
+    assert made.status_code == 201
+    token = leaks.secrets["an API token"] = made.json()["secret"]
+    shown = page.post("/profile/", {"name": "page", "scopes": ["read"], "expires_in_days": "5"})
+    leaks.secrets["a token of the page"] = re.search(r"mlp_\w+", shown.content.decode())[0]
+    leaks.keep("token again", page.post("/api/v1/tokens/", {"name": "ci", "scopes": ["read", "submit", "manage"]}, "application/json", headers={"Idempotency-Key": "token"}))
+    client = api_client()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+    leaks.keep("tokens", client.get("/api/v1/tokens/"))
+
+    # --- a run, from submission to its end
+    made = client.post("/api/v1/training-runs/", run_body(bench.team.slug, flavor=bench.flavor.name, env=[{"name": "BED_RUN_SECONDS", "value": "1"}]))
+    assert made.status_code == 201, made.content
+    leaks.keep("submit", made)
+    run = Workload.objects.get(public_id=made.json()["id"])
+    own = leaks.secrets["a run token"] = run_token(run, attempt=1)
+    bench.until(run, lambda run: run.attempt_number == 1 and run.pods.exists())
+    reporter = Client(headers={"Authorization": f"Bearer {own}"})
+    url = f"/api/v1/training-runs/{run.public_id}/"
+    if not run.is_final:
+        leaks.keep("progress", reporter.post(f"{url}progress/", {"progress_percentage": 5}, "application/json"))
+    leaks.keep("run token elsewhere", reporter.get("/api/v1/me/"))
+    objects = json.dumps([bench.client.list(kind, namespace=bench.team.namespace_name).items for kind in (kinds.JOB, kinds.POD, kinds.CONFIG_MAP, kinds.EVENT)])
+    leaks.out["objects of the cluster"] = objects
+    assert "secretKeyRef" in objects
+    assert "PORTAL_RUN_TOKEN" in objects
+    bench.until(run, lambda run: run.is_final)
+
+    # --- what can be read of it, and what goes wrong
+    for tail in ("", "events/", "pods/", "logs/", "manifests/", "waiting/", "cost/", "checkpoints/", "progress/"):
+        leaks.keep(f"run {tail}", client.get(url + tail))
+    for address in ("/api/v1/audit/", "/api/v1/me/", "/api/v1/ledger/", "/api/v1/schema/", "/api/v1/nothing/", "/metrics", "/readyz", "/api/v1/stream/x"):
+        leaks.keep(address, client.get(address))
+    for address in ("/profile/", f"/runs/{run.public_id}/", "/runs/", "/", "/no-such-page/", f"/teams/{bench.team.slug}/"):
+        leaks.keep(address, page.get(address))
+    leaks.keep("bad json", client.generic("POST", "/api/v1/training-runs/", f'{{"name": "{token}', content_type="application/json"))
+    leaks.keep("conflict", client.post(f"{url}cancel/"))
+
+    def fails(*args, **kwargs):
+        raise RuntimeError(f"postgresql://portal:{DATABASE_PASSWORD}@db/portal {KEY} {token} {own} /sign-in/link/{link}/")
+
+    monkeypatch.setattr(WorkloadLogsView, "get_workload", fails)
+    quiet = Client(raise_request_exception=False, headers={"Authorization": f"Bearer {token}"})
+    failed = quiet.get(f"{url}logs/")
+    assert failed.status_code == 500
+    leaks.keep("a failure", failed)
+    assert "RuntimeError" in leaks.formatted["JSONFormatter"].getvalue()
+
+    leaks.out["the database"] = every_row()
+    leaks.out["Valkey"] = every_message()
+    assert str(run.public_id) in leaks.out["Valkey"]
+    assert len(leaks.out) > 30
+    assert leaks.found() == []
+    assert snapshot()
+
+
+def _now():
+    from foundation import clock
+
+    return clock.now()
+
+
+def test_the_search_finds_what_is_there(leaks):
+    """A canary that nothing could find would prove nothing."""
+    leaks.out["somewhere"] = f"x{base64.b64encode(KEY.encode()).decode()}y"
+    leaks.formatted["JSONFormatter"].write(PASSWORD)
+    assert leaks.found() == ["a person's password in JSONFormatter", "the key in somewhere"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bearer canary-secret-of-a-header",
+        "mlr_canary-secret_of_a_run",
+        "GET /sign-in/link/canarysecretofalink/",
+        "https://live/-/logs/x/?ticket=canary:secret:of-a-ticket&tail=5",
+        "redis://:canary-secret@valkey/0",
+        "postgresql://portal:canary-secret@db/portal",
+    ],
+)
+def test_a_secret_that_a_log_line_holds_is_not_printed(text):
+    record = logging.makeLogRecord({"msg": "it was %s", "args": (text,), "name": "x", "levelname": "ERROR", "extra_field": text})
+    for formatter in (JSONFormatter(), ConsoleFormatter()):
+        assert "canary" not in formatter.format(record)
