@@ -1,4 +1,5 @@
 """What a benchmark answers with, and how answers are shown."""
+# ruff: noqa: RUF001 (times signs and ranges are for people)
 
 from __future__ import annotations
 
@@ -7,6 +8,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+
+_HEAD = (
+    "Written by `make bench`. Each number stands beside the limit that was measured in the same run, in turn with it; "
+    "only the ratio is a claim, absolute times are landmarks of one machine."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +118,7 @@ def document(results: Sequence[Result], *, cluster: str) -> str:
     parts = [
         "# Benchmarks",
         "",
-        "Written by `make bench`. Each number stands beside the limit that was measured in the same run, in turn with it; "
-        "only the ratio is a claim, absolute times are landmarks of one machine.",
+        _HEAD,
         "",
         f"Machine: {machine()}. Cluster: {cluster}. PostgreSQL: embedded, `fsync=on`, `synchronous_commit=on`.",
     ]

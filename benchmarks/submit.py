@@ -80,8 +80,8 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
         "of one CPU pod; a bare client on a kept connection POSTs the same Job. One watch of its own, begun before, stops "
         "both clocks at ADDED. The portal's time holds authentication, validation, the committed request, the wake-up "
         "through the broker, admission, and the committed attempt, each with its `fsync`.",
-        limits="One request at a time on an otherwise idle portal. Neither Job is suspended, so both start a pod, which ends at once; "
-        "the next sample waits for that. Client, portal, databases and cluster share the machine.",
+        limits="One request at a time on a portal that is otherwise idle. Both Jobs are made suspended; the portal then lets its own go, and "
+        "the next sample waits until that has ended. Client, portal, databases and cluster share the machine.",
         rows=[found.row("submit → Job in the API server, p50", gate=GATE, goal=GOAL)],
     )
 

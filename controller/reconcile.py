@@ -88,7 +88,9 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     if workload.is_final:
         return None
     adapter = adapter_for(workload.kind)
-    attempt = workload.attempts.filter(ended_at__isnull=True).first()
+    attempt = None
+    if workload.attempt_number:
+        attempt = workload.attempts.filter(ended_at__isnull=True).first()
     look = _observe(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
     plan = decide(_snapshot(workload, adapter, attempt), look.observation if look else None, now)
     if Action.ADMIT in plan.actions:

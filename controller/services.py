@@ -115,7 +115,8 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
         )
         _audit(workload, "submitted", actor, now)
         transaction.on_commit(partial(crash_point, "submit-committed"))
-        wakeups.wake_workload(workload, now=now)
+        # It was made due; only the message is missing.
+        transaction.on_commit(partial(wakeups.send, workload.public_id))
     return workload
 
 

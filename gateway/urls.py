@@ -12,6 +12,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
     path("stream/", views.StreamView.as_view(), name="stream"),
-    path("endpoints/<uuid:public_id>/invoke/", views.InvokeRootView.as_view(), {"path": ""}, name="invoke-root"),
+    path(
+        "endpoints/<uuid:public_id>/invoke/", views.InvokeRootView.as_view(), {"path": ""}, name="invoke-root"
+    ),
     path("endpoints/<uuid:public_id>/invoke/<path:path>", views.InvokeView.as_view(), name="invoke"),
 ]

@@ -180,6 +180,17 @@ def wake(*, workload_ids: list[int], now: datetime) -> None:
     )
 
 
+# A lock that a crash of PostgreSQL forgets is one that expired early, so nobody waits for the disk here.
+_LOCK = """
+WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true))
+UPDATE workloads_workload
+SET lock_token = %(token)s, lock_expires_at = %(expires)s, next_reconcile_at = %(expires)s
+FROM relaxed
+WHERE public_id = %(public_id)s AND next_reconcile_at <= %(now)s
+  AND (lock_token IS NULL OR lock_expires_at <= %(now)s)
+"""
+
+
 def lock(*, public_id: UUID, now: datetime) -> Workload | None:
     """The workload with a fresh lock token, or None if it is gone, not due or somebody else looks at it.
 
@@ -187,20 +198,26 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
     comes meanwhile shows as an earlier time, so that `unlock` does not lose it.
     """
     token = uuid4()
-    expires = now + timedelta(seconds=LOCK_SECONDS)
-    free = Q(lock_token__isnull=True) | Q(lock_expires_at__lte=now)
-    changed = Workload.objects.filter(free, public_id=public_id, next_reconcile_at__lte=now).update(
-        lock_token=token, lock_expires_at=expires, next_reconcile_at=expires
-    )
-    if not changed:
-        return None
+    values: dict[str, UUID | datetime] = {
+        "token": token,
+        "expires": now + timedelta(seconds=LOCK_SECONDS),
+        "public_id": public_id,
+        "now": now,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK, values)
+        if not cursor.rowcount:
+            return None
     return Workload.objects.select_related("team", "owner", "flavor").filter(lock_token=token).first()
 
 
 def reread(workload: Workload) -> None:
     """Read the row anew under the same lock; StaleWorkload if that was taken over meanwhile."""
     token = workload.lock_token
+    never_change = {name: getattr(workload, name) for name in ("team", "owner", "flavor")}
     workload.refresh_from_db()
+    for name, related in never_change.items():
+        setattr(workload, name, related)
     if workload.lock_token != token:
         # Not the new holder's: with its token this one would pass for it.
         workload.lock_token = token

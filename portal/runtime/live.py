@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+from types import FrameType
 
 import uvicorn
+from typing_extensions import override
 
+from gateway import asgi
 from portal.settings.env import Bind
 
 GRACEFUL_SECONDS = 10
@@ -24,7 +27,16 @@ def run(bind: Bind) -> None:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[_listener(bind)])
+    _Server(config).run(sockets=[_listener(bind)])
+
+
+class _Server(uvicorn.Server):
+    """Ends the open streams first: a page that stays open would hold up the end for all of the grace time."""
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        asgi.application.end_streams()
+        super().handle_exit(sig, frame)
 
 
 def _listener(bind: Bind) -> socket.socket:

@@ -71,7 +71,7 @@ class Unchanged:
     def __enter__(self) -> None:
         self.before = snapshot()
 
-    def __exit__(self, kind: Any, *rest: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
             assert snapshot() == self.before
 

@@ -56,7 +56,12 @@ def test_only_managers_set_prices(bench):
 
 def test_what_is_billed_already_cannot_get_another_price(bench, manager, billed):
     with Unchanged():
-        body = {"card": "a100-40gb", "micro_usd_per_card_hour": 1, "reason": "x", "valid_from": "2026-01-02T00:00:00Z"}
+        body = {
+            "card": "a100-40gb",
+            "micro_usd_per_card_hour": 1,
+            "reason": "x",
+            "valid_from": "2026-01-02T00:00:00Z",
+        }
         problem(manager.post(PRICES, body), 409, "valid_from", code="already_billed")
 
 

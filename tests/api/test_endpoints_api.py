@@ -21,7 +21,9 @@ def row(endpoint) -> Workload:
 
 
 def test_an_endpoint_is_made_and_read_back(bench):
-    response = bench.client.post(ENDPOINTS, endpoint_body("vision", name="digits", flavor="a100-40gb", min_replicas=2, max_replicas=2))
+    response = bench.client.post(
+        ENDPOINTS, endpoint_body("vision", name="digits", flavor="a100-40gb", min_replicas=2, max_replicas=2)
+    )
     assert response.status_code == 201
     endpoint = response.json()
     assert (endpoint["kind"], endpoint["name"], endpoint["quantity"]) == ("endpoint", "digits", 2)

@@ -50,7 +50,12 @@ def test_usage_names_who_holds_what(bench):
     run = claim(bench, 2)
     (held,) = bench.client.get("/api/v1/teams/vision/usage/").json()["results"]
     assert held["workload"] == str(run.public_id)
-    assert (held["owner"], held["units"], held["flavor"], held["state"]) == ("ana", 2, "a100-40gb", "reserved")
+    assert (held["owner"], held["units"], held["flavor"], held["state"]) == (
+        "ana",
+        2,
+        "a100-40gb",
+        "reserved",
+    )
 
 
 def test_only_managers_set_quotas_and_nothing_that_is_counted_can_be_set(bench, manager):
@@ -87,13 +92,22 @@ def test_lists_are_filtered_and_paged(bench, manager):
 
 
 def test_a_flavor_is_set_and_read(bench, manager):
-    body = {"name": "h100-mig", "card": "h100", "gpu_fraction": "1/7", "sharing": "mig", "resource": "nvidia.com/mig-1g.10gb", "capacity": {"on-demand": {}}}
+    body = {
+        "name": "h100-mig",
+        "card": "h100",
+        "gpu_fraction": "1/7",
+        "sharing": "mig",
+        "resource": "nvidia.com/mig-1g.10gb",
+        "capacity": {"on-demand": {}},
+    }
     assert manager.post("/api/v1/flavors/", body).json()["gpu_fraction"] == "1/7"
     with Unchanged():
         assert manager.post("/api/v1/flavors/", body).status_code == 200
     assert bench.client.get("/api/v1/flavors/h100-mig/").json()["card"] == "h100"
     assert ResourceFlavor.objects.count() == 2
-    names = [each["name"] for each in bench.client.get("/api/v1/flavors/", {"ordering": "-name"}).json()["results"]]
+    names = [
+        each["name"] for each in bench.client.get("/api/v1/flavors/", {"ordering": "-name"}).json()["results"]
+    ]
     assert names == ["h100-mig", "a100-40gb"]
 
 
@@ -110,5 +124,9 @@ def test_what_needs_the_cluster_says_that_it_is_away(bench, manager):
     problem(bench.client.get("/api/v1/teams/vision/volumes/"), 503)
     with Unchanged():
         problem(bench.client.post("/api/v1/teams/vision/volumes/", {"name": "data", "size": "1Gi"}), 503)
-        for body, field in (({"name": "A", "size": "1Gi"}, "name"), ({"name": "a", "size": "lots"}, "size"), ({"name": "a"}, "size")):
+        for body, field in (
+            ({"name": "A", "size": "1Gi"}, "name"),
+            ({"name": "a", "size": "lots"}, "size"),
+            ({"name": "a"}, "size"),
+        ):
             problem(bench.client.post("/api/v1/teams/vision/volumes/", body), 422, field)

@@ -27,13 +27,20 @@ def row(run) -> Workload:
 
 
 def test_a_run_is_made_and_read_back(bench):
-    response = bench.client.post(RUNS, run_body("vision", name="resnet50", flavor="a100-40gb", time_limit_seconds=3600))
+    response = bench.client.post(
+        RUNS, run_body("vision", name="resnet50", flavor="a100-40gb", time_limit_seconds=3600)
+    )
     assert response.status_code == 201
     run = response.json()
     assert set(run) == KEYS
     assert (run["team"], run["owner"], run["name"], run["kind"]) == ("vision", "ana", "resnet50", "job")
     assert (run["phase"], run["reason"]) == ("Queued", "PendingEvaluation")
-    assert (run["flavor"], run["capacity"], run["quantity"], run["priority"]) == ("a100-40gb", "on-demand", 1, "normal")
+    assert (run["flavor"], run["capacity"], run["quantity"], run["priority"]) == (
+        "a100-40gb",
+        "on-demand",
+        1,
+        "normal",
+    )
     assert run["cost"]["at_time_limit"] == {"amount_micro_usd": 3_600_000_000, "usd": "3600.000000"}
     assert run["created_at"].endswith("Z")
     assert response["Location"] == run["links"]["self"]
@@ -50,20 +57,27 @@ def test_every_link_of_a_run_answers(bench):
 
 def test_a_preview_makes_nothing(bench):
     with Unchanged():
-        answer = bench.client.post(f"{RUNS}preview/", run_body("vision", flavor="a100-40gb", time_limit_seconds=60)).json()
+        answer = bench.client.post(
+            f"{RUNS}preview/", run_body("vision", flavor="a100-40gb", time_limit_seconds=60)
+        ).json()
     assert answer["verdict"] == "admit"
     assert answer["quota"] == {"before": {"nominal": 8, "used": 0}, "after": {"nominal": 8, "used": 1}}
     assert answer["cost"]["at_time_limit"]["amount_micro_usd"] == 60_000_000
 
 
 def test_more_than_the_quota_is_accepted_and_waits(bench):
-    from quotas.services import set_nominal
-
     from foundation import clock
+    from quotas.services import set_nominal
     from tests.factories.catalogue import SETUP
 
     set_nominal(
-        team=bench.team, flavor=bench.flavor, capacity_type="on-demand", nominal=2, reason="cut", actor=SETUP, now=clock.now()
+        team=bench.team,
+        flavor=bench.flavor,
+        capacity_type="on-demand",
+        nominal=2,
+        reason="cut",
+        actor=SETUP,
+        now=clock.now(),
     )
     run = bench.run(flavor="a100-40gb", gpus_per_replica=4)
     card = bench.client.get(f"{RUNS}{run['id']}/waiting/").json()
@@ -265,7 +279,11 @@ def test_the_same_key_and_body_make_one_run(bench):
 def test_the_same_key_with_another_body_is_refused(bench):
     bench.client.post(RUNS, run_body("vision"), headers={"Idempotency-Key": "k1"})
     with Unchanged():
-        problem(bench.client.post(RUNS, run_body("vision"), headers={"Idempotency-Key": "k1"}), 422, "Idempotency-Key")
+        problem(
+            bench.client.post(RUNS, run_body("vision"), headers={"Idempotency-Key": "k1"}),
+            422,
+            "Idempotency-Key",
+        )
 
 
 def test_a_refused_try_does_not_use_its_key_up(bench):
@@ -325,7 +343,11 @@ def test_events_pods_and_costs_are_told(bench):
     (told,) = bench.client.get(f"{url}pods/").json()["results"]
     assert (told["uid"], told["name"]) == (pod.uid, pod.name)
     cost = bench.client.get(f"{url}cost/").json()
-    assert cost["so_far"]["amount_micro_usd"] == sum(line["amount"]["amount_micro_usd"] for line in cost["lines"]) == 600 * 10**6
+    assert (
+        cost["so_far"]["amount_micro_usd"]
+        == sum(line["amount"]["amount_micro_usd"] for line in cost["lines"])
+        == 600 * 10**6
+    )
     assert [each["number"] for each in bench.client.get(url).json()["attempts"]] == [1]
 
 

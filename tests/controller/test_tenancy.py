@@ -60,5 +60,5 @@ def test_the_account_of_pods_has_no_token_of_the_cluster(bench):
     assert account["automountServiceAccountToken"] is False
     namespace = bench.client.get(ObjectRef("v1", "Namespace", "", bench.team.namespace_name))
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
-    policies = bench.client.list(kinds.ResourceKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", True), namespace=bench.team.namespace_name)
+    policies = bench.client.list(kinds.NETWORK_POLICY, namespace=bench.team.namespace_name)
     assert {each["metadata"]["name"] for each in policies.items} == {"mlportal-default-deny", "mlportal-endpoint-ingress"}

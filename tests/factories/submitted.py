@@ -39,7 +39,11 @@ _WAYS = {
 
 def run_body(team: str = "", **values: Any) -> dict[str, Any]:
     """The body of a small CPU run; with `flavor`, of one GPU."""
-    body = {"name": f"run-{next(_numbers)}", "image": "example.org/train:1", "command": ["python", "train.py"]}
+    body = {
+        "name": f"run-{next(_numbers)}",
+        "image": "example.org/train:1",
+        "command": ["python", "train.py"],
+    }
     return ({"team": team} if team else {}) | body | values
 
 

@@ -41,7 +41,8 @@ class Need:
 def need(strangers: Statuses, viewers: Statuses, members: Statuses, leads: Statuses, **more: Any) -> Need:
     """`readers`, a lead's token with the scope `read` alone, may what a viewer may, unless it says otherwise."""
     return Need(
-        **{"strangers": strangers, "viewers": viewers, "members": members, "leads": leads, "readers": viewers} | more
+        **{"strangers": strangers, "viewers": viewers, "members": members, "leads": leads, "readers": viewers}
+        | more
     )
 
 
@@ -102,9 +103,11 @@ def shown(strangers: Statuses, viewers: Statuses = OK, others: Statuses = OK, **
 PAGE = shown(UNKNOWN)
 PAGE_LIST = shown(_one(200, 302), _one(200, 302), _one(200, 302))
 BUTTON = shown(UNKNOWN, FORBIDDEN, _one(303))
-FORM = shown(OK, FORBIDDEN)
+# Who was removed from their only team may submit nowhere.
+FORM = shown(_one(200, 403), FORBIDDEN)
 TEAM_FORM = shown(UNKNOWN, FORBIDDEN)
-SENT_FORM = shown(_one(403, 404, 422), _one(403, 422), DONE, body="none")
+# Refused in the fragments that show what is wrong with what was typed (200) as in the page.
+SENT_FORM = shown(_one(200, 403, 404, 422), _one(200, 403, 422), DONE, body="form")
 PUBLIC = Row(kind="public")
 
 ROUTES: dict[str, Row] = {
@@ -172,7 +175,9 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-revisions": api("endpoint", GET=READ),
     # --- streams and calls
     "gateway-api:stream": api(GET=need(*[_one(307)] * 4)),
-    "gateway-api:invoke-root": api("endpoint", **dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), TRY)),
+    "gateway-api:invoke-root": api(
+        "endpoint", **dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), TRY)
+    ),
     "gateway-api:invoke": api("invoke", **dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), TRY)),
     "gateway:live-ticket": Row(kind="function"),
     # --- pages
@@ -202,7 +207,7 @@ ROUTES: dict[str, Row] = {
     "inference:team-endpoint-list": page("team", GET=PAGE),
     "inference:team-endpoint-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),
     "inference:endpoint-detail": page("endpoint", GET=PAGE),
-    "inference:endpoint-update": page("endpoint", GET=TEAM_FORM, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "inference:endpoint-update": page("endpoint", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "inference:endpoint-stop": page("endpoint", POST=BUTTON),
     "inference:endpoint-start": page("endpoint", POST=BUTTON),
     "inference:endpoint-delete": page("endpoint", POST=BUTTON),

@@ -93,7 +93,7 @@ def headers(one_connection, settings) -> dict[str, dict[str, str]]:
         "admin": {"Authorization": f"Bearer {make_token(admin)}"},
         "run": {"Authorization": f"Bearer {world.run_token}"},
         "anonymous": {},
-        **{"paths": {each: str(value) for each, value in real_paths(world).items()}},
+        "paths": {each: str(value) for each, value in real_paths(world).items()},
     }
 
 
@@ -113,7 +113,10 @@ def real_paths(world: World) -> dict[str, Any]:
 def test_every_answer_is_one_that_the_document_declares(name, headers):
     operation = operations()[name]
     paths = headers["paths"]
-    real = {**paths, "public_id": paths["training-runs" if "training-runs" in operation.path else "endpoints"]}
+    real = {
+        **paths,
+        "public_id": paths["training-runs" if "training-runs" in operation.path else "endpoints"],
+    }
     cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
     # A foreign address is refused early, so most requests go to one that exists, from somebody who may.
     who = st.sampled_from(["lead", "lead", "admin", "admin", "anonymous", "run"])

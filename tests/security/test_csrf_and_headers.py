@@ -51,8 +51,15 @@ def test_no_page_acts_without_a_csrf_token(world, name):
     url = reverse(name, kwargs=world.kwargs(what_of(name)))
     before = world.snapshot()
     for client in (browser(), browser(world.member)):
-        for headers in ({}, {"HX-Request": "true"}, {"Origin": "https://evil.example"}, {"X-CSRFToken": "x" * 32}):
-            response = client.post(url, {"name": "x", "username": "canary-member", "password": PASSWORD}, headers=headers)
+        for headers in (
+            {},
+            {"HX-Request": "true"},
+            {"Origin": "https://evil.example"},
+            {"X-CSRFToken": "x" * 32},
+        ):
+            response = client.post(
+                url, {"name": "x", "username": "canary-member", "password": PASSWORD}, headers=headers
+            )
             assert response.status_code in {302, 403}, (url, headers, response.status_code)
             if response.status_code == 302:
                 assert response["Location"].startswith("/sign-in/?next=")
@@ -70,11 +77,17 @@ def test_a_session_needs_its_csrf_token_in_the_api_and_a_bearer_does_not(world, 
     assert different(before, world.snapshot()) == []
     secret = _get_new_csrf_string()
     client.cookies[conf.CSRF_COOKIE_NAME] = secret
-    passed = client.generic(method, url, "{", content_type="application/json", headers={"X-CSRFToken": secret})
+    passed = client.generic(
+        method, url, "{", content_type="application/json", headers={"X-CSRFToken": secret}
+    )
     assert not passed.content.startswith(b'{"type": "urn:ml-portal:problem:not_allowed", "title": "CSRF')
     assert "CSRF" not in passed.content.decode()
     bearer = browser().generic(
-        method, url, "{", content_type="application/json", headers={"Authorization": f"Bearer {make_token(world.viewer)}"}
+        method,
+        url,
+        "{",
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {make_token(world.viewer)}"},
     )
     assert "CSRF" not in bearer.content.decode()
 
@@ -134,8 +147,20 @@ def no_inline(html: str) -> list[str]:
 
 def test_open_pages_the_api_and_errors_carry_the_policy(world):
     client = browser(world.member)
-    urls = ["/sign-in/", "/no-such-page/", "/api/v1/me/", "/api/v1/nothing/", "/healthz", "/readyz", "/metrics"]
-    urls += [reverse("teams:sign-in-link", kwargs={"token": "x"}), "/api/v1/schema/", f"/api/v1/teams/{TEAM}/"]
+    urls = [
+        "/sign-in/",
+        "/no-such-page/",
+        "/api/v1/me/",
+        "/api/v1/nothing/",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    ]
+    urls += [
+        reverse("teams:sign-in-link", kwargs={"token": "x"}),
+        "/api/v1/schema/",
+        f"/api/v1/teams/{TEAM}/",
+    ]
     for url in urls:
         for each in (client, browser()):
             response = each.get(url)
@@ -148,7 +173,9 @@ def test_the_admin_console_carries_the_policy_too(world):
     from tests.factories.teams import make_user
 
     client = browser(make_user("root", platform_admin=True))
-    for name in sorted(name for name in all_routes() if re.fullmatch(rf"{ADMIN}\w+_changelist|{ADMIN}index", name)):
+    for name in sorted(
+        name for name in all_routes() if re.fullmatch(rf"{ADMIN}\w+_changelist|{ADMIN}index", name)
+    ):
         response = client.get(reverse(name))
         assert response.status_code in {200, 403}, name
         check_headers(response, name)
@@ -163,7 +190,11 @@ def test_answers_with_secrets_are_not_kept_by_caches(world):
         client.get("/sign-in/"),
     ]
     bearer = {"Authorization": f"Bearer {make_token(world.member)}"}
-    answers.append(browser().post("/api/v1/tokens/", {"name": "x", "scopes": ["read"]}, "application/json", headers=bearer))
+    answers.append(
+        browser().post(
+            "/api/v1/tokens/", {"name": "x", "scopes": ["read"]}, "application/json", headers=bearer
+        )
+    )
     for response in answers:
         assert "no-store" in response["Cache-Control"], response
 
@@ -254,5 +285,8 @@ def test_a_body_in_a_query_or_a_form_is_not_a_request_to_the_api(world):
     for name in ("_method=DELETE", "format=api", "_content={}"):
         assert browser().get(f"/api/v1/training-runs/?{name}", headers=bearer).status_code == 400
     headers = bearer | {"X-HTTP-Method-Override": "DELETE"}
-    assert browser().post(f"/api/v1/training-runs/{world.run.public_id}/", headers=headers).status_code in {405, 415}
+    assert browser().post(f"/api/v1/training-runs/{world.run.public_id}/", headers=headers).status_code in {
+        405,
+        415,
+    }
     assert different(before, world.snapshot()) == []

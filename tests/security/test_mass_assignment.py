@@ -44,7 +44,14 @@ NEVER = {
     "__class__": "x",
     "constructor": {},
 }
-SAMPLES: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+SAMPLES: dict[str, Any] = {
+    "string": "x",
+    "integer": 1,
+    "number": 1.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
 BODIES = {
     (name, method): need.body
     for name, row in ROUTES.items()
@@ -71,7 +78,9 @@ def answered_only(document: dict[str, Any], operation: dict[str, Any]) -> dict[s
     accepted = {name for name, each in body["properties"].items() if not each.get("readOnly")}
     success = next(each for status, each in operation["responses"].items() if status.startswith("2"))
     answer = resolved(document, next(iter(success["content"].values()))["schema"])
-    kinds = {name: resolved(document, each).get("type", "string") for name, each in answer["properties"].items()}
+    kinds = {
+        name: resolved(document, each).get("type", "string") for name, each in answer["properties"].items()
+    }
     return {name: SAMPLES[kind] for name, kind in kinds.items() if name not in accepted}
 
 
@@ -111,7 +120,13 @@ def test_a_form_takes_nothing_that_it_does_not_show(settings):
     page = Principal("member", user=world.member)
     response = page.client.post(
         reverse("teams:profile"),
-        {"name": "x", "scopes": ["read"], "expires_in_days": "5", "user": world.lead.pk, "is_platform_admin": "1"},
+        {
+            "name": "x",
+            "scopes": ["read"],
+            "expires_in_days": "5",
+            "user": world.lead.pk,
+            "is_platform_admin": "1",
+        },
     )
     assert response.status_code == 200
     world.member.refresh_from_db()

@@ -19,7 +19,6 @@ from teams import services as people
 from teams.actors import Actor
 from teams.models import ApiToken, User
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
-from tests.factories.teams import ACTOR, make_member, make_team, make_token, make_user
 from tests.factories.submitted import (
     endpoint_body,
     make_attempt,
@@ -30,6 +29,7 @@ from tests.factories.submitted import (
     move,
     run_body,
 )
+from tests.factories.teams import ACTOR, make_member, make_team, make_token, make_user
 from workloads.states import Phase
 
 SECRET_WORD = "canary"
@@ -57,9 +57,11 @@ class Principal:
         return self._client
 
     def ask(self, method: str, url: str, body: Any = None, **headers: str) -> Any:
-        """The response; `body` is sent as JSON, headers are given as `HX_Request="true"`."""
-        data = "" if body is None else json.dumps(body)
+        """The response; `body` is sent as JSON, to a page as a form. Headers are given as `HX_Request="true"`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None and not url.startswith("/api/"):
+            return self.client.post(url, body, headers=named)
+        data = "" if body is None else json.dumps(body)
         return self.client.generic(method, url, data, content_type="application/json", headers=named)
 
 
@@ -78,7 +80,9 @@ class World:
         self.viewer = make_member("viewer", team=self.team, user=make_user("canary-viewer")).user
         self.stranger = make_member("lead", team=self.other, user=make_user("stranger")).user
         self.removed = self._removed()
-        self.run = make_run(self.team, self.member, name="canary-run", flavor=self.flavor, labels={"canary": "canary"})
+        self.run = make_run(
+            self.team, self.member, name="canary-run", flavor=self.flavor, labels={"canary": "canary"}
+        )
         self.attempt, self.run_token = make_attempt(self.run)
         move(self.run, Phase.RUNNING)
         make_reports(self.attempt, path="/canary/1")
@@ -131,6 +135,12 @@ class World:
         return {
             "": {},
             "none": None,
+            "form": {
+                **run_body(team, name="typed-run"),
+                "command": "python train.py",
+                "cpu": "1",
+                "memory": "1Gi",
+            },
             "run": run_body(team, name="another-run"),
             "endpoint": endpoint_body(team, name="another-endpoint"),
             "run-patch": {"time_limit_seconds": 600},
@@ -243,4 +253,3 @@ def snapshot() -> dict[str, Any]:
 def different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The tables in which something changed."""
     return [name for name in before if before[name] != after[name]]
-

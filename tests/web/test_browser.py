@@ -64,6 +64,20 @@ def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, w
         assert complaints == []
 
 
+def test_no_page_is_wider_than_the_screen_at_widths_between(live_server, world, made):
+    session, wanted = session_of(world.ana), addresses(made)
+    with chromium() as browser:
+        page, _ = open_page(browser, live_server.url, session, width=780)
+        wide = []
+        for address in wanted:
+            page.goto(address)
+            for width in (780, 1030, 1200):
+                page.set_viewport_size({"width": width, "height": 800})
+                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                    wide.append(f"{address} at {width}")
+        assert wide == []
+
+
 @pytest.mark.parametrize("width", [360, 1440])
 def test_every_page_is_accessible_without_javascript(live_server, world, made, width):
     session, wanted = session_of(world.ana), addresses(made)

@@ -111,6 +111,28 @@ def test_the_row_of_a_dead_holder_is_due_again_and_its_old_holder_stale(now):
     assert Workload.objects.get().lock_token == new.lock_token
 
 
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_renewed_lock_keeps_others_away_and_no_wake_up_from_its_holder(now, woken):
+    workload = make_workload(now=now)
+    mine = locked(workload, now)
+    if woken:
+        wake(workload_ids=[workload.pk], now=now + timedelta(seconds=LOCK_SECONDS / 2))
+    later = now + timedelta(seconds=LOCK_SECONDS - 1)
+    renew(mine, now=later)
+    assert lock(public_id=workload.public_id, now=now + timedelta(seconds=LOCK_SECONDS * 1.5)) is None
+    assert unlock(mine, next_at=now + timedelta(days=1), failed=False) == woken
+    assert due(workload) == (now + timedelta(seconds=LOCK_SECONDS / 2) if woken else now + timedelta(days=1))
+
+
+def test_a_lock_that_was_taken_over_cannot_be_renewed(now):
+    workload = make_workload(now=now)
+    old = locked(workload, now)
+    later = now + timedelta(seconds=LOCK_SECONDS)
+    locked(workload, later)
+    with pytest.raises(StaleWorkload):
+        renew(old, now=later)
+
+
 def test_failures_in_a_row_are_counted_and_forgotten_by_a_success(now):
     workload = make_workload(now=now)
     for failed, count in ((True, 1), (True, 2), (False, 0)):

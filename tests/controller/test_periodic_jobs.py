@@ -1,0 +1,222 @@
+"""Sweeps, settlement and garbage: what is found again when messages, processes or deletes were lost."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import redis
+from django.conf import settings
+
+from cluster import kinds
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
+from controller import garbage, tasks
+from costs.models import LedgerEntry
+from foundation import clock, leases
+from tests.controller.clusters import until
+from tests.controller.test_reconcile_faults import job_manifest, own, submit
+from tests.factories.workloads import make_workload, put_in
+from workloads.models import ObjectRecord, Workload
+from workloads.observations import record_object
+from workloads.states import Phase
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LATER = timedelta(minutes=11)
+
+
+@pytest.fixture
+def broker(servers):
+    """The real broker's queue, empty at first."""
+    with redis.Redis.from_url(settings.REDIS_URL) as client:
+        client.flushdb()
+
+        def messages():
+            found = []
+            while raw := client.rpop(settings.CELERY_TASK_DEFAULT_QUEUE):
+                message = json.loads(raw)
+                _, kwargs, _ = json.loads(b64decode(message["body"]))
+                found.append((message["headers"]["task"], kwargs["workload_id"]))
+            return found
+
+        yield messages
+
+
+def test_a_submission_sends_its_wake_up_after_the_commit(broker):
+    run = make_workload()
+    assert broker() == []
+    from controller.wakeups import wake_workload
+
+    wake_workload(run, now=clock.now())
+    assert broker() == [("controller.reconcile_workload", str(run.public_id))]
+
+
+def test_the_sweep_finds_a_row_whose_message_was_lost(broker):
+    start = clock.now()
+    lost, early, final = make_workload(now=start), make_workload(now=start), make_workload(now=start)
+    put_in(early, Phase.QUEUED, next_reconcile_at=start + timedelta(hours=1))
+    put_in(final, Phase.FAILED, next_reconcile_at=None)
+    broker()
+    with clock.freeze(start + timedelta(seconds=5)):
+        tasks.sweep_due_workloads()
+    assert broker() == [("controller.reconcile_workload", str(lost.public_id))]
+
+
+def test_a_row_that_somebody_looks_at_is_not_swept_until_its_lock_runs_out(broker):
+    from workloads.services import LOCK_SECONDS, lock
+
+    start = clock.now()
+    run = make_workload(now=start)
+    lock(public_id=run.public_id, now=start)
+    with clock.freeze(start + timedelta(seconds=LOCK_SECONDS - 1)):
+        tasks.sweep_due_workloads()
+    assert broker() == []
+    with clock.freeze(start + timedelta(seconds=LOCK_SECONDS + 5)):
+        tasks.sweep_due_workloads()
+    assert [found for _, found in broker()] == [str(run.public_id)]
+
+
+@pytest.mark.parametrize("job", ["sweep", "settle", "garbage"])
+def test_of_two_processes_that_start_the_same_job_one_does_it(job, monkeypatch):
+    now = clock.now()
+    seconds = 30
+    assert tasks._fenced(job, seconds=seconds, now=now)
+    monkeypatch.setattr(tasks, "os", SimpleNamespace(getpid=lambda: -1))
+    assert not tasks._fenced(job, seconds=seconds, now=now + timedelta(seconds=seconds - 1))
+    assert tasks._fenced(job, seconds=seconds, now=now + timedelta(seconds=seconds))
+
+
+def test_a_sweep_that_another_process_has_just_done_sends_nothing(broker):
+    start = clock.now()
+    make_workload(now=start - timedelta(minutes=1))
+    leases.acquire(name="periodic:sweep", holder="elsewhere:1", ttl_seconds=60, now=start)
+    with clock.freeze(start + timedelta(seconds=1)):
+        tasks.sweep_due_workloads()
+    assert broker() == []
+
+
+def test_a_broker_that_is_away_costs_no_submission(monkeypatch):
+    from celery import current_app
+
+    from controller.wakeups import wake_workload
+
+    run = make_workload()
+    Workload.objects.update(next_reconcile_at=None)
+    with current_app.connection_for_write("redis://127.0.0.1:1/0") as away:
+        monkeypatch.setattr(current_app, "connection_for_write", lambda *_: away)
+        monkeypatch.setattr(current_app.amqp, "_producer_pool", None)
+        wake_workload(run, now=clock.now())
+    run.refresh_from_db()
+    assert run.next_reconcile_at is not None
+
+
+def test_usage_that_goes_on_is_settled_by_the_hour(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    assert not LedgerEntry.objects.exists()
+    with clock.freeze(clock.now() + timedelta(hours=1, seconds=1)):
+        tasks.settle_usage()
+        tasks.settle_usage()
+    assert LedgerEntry.objects.filter(account__startswith="team:").count() == 1
+
+
+# --- garbage
+
+
+def ended(bench, **fields):
+    run = submit(bench, env={"BED_RUN_SECONDS": 0.2}, **fields)
+    return bench.until(run, lambda run: run.is_final)
+
+
+def test_the_objects_of_ended_runs_are_kept_a_while_and_then_deleted(bench):
+    run = ended(bench)
+    assert garbage.delete_ended(bench.client, now=clock.now()) == 0
+    assert len(own(bench, run, kinds.JOB)) == 1
+    assert garbage.delete_ended(bench.client, now=clock.now() + LATER) == 1
+    for kind in (kinds.JOB, kinds.POD):
+        until(lambda kind=kind: not own(bench, run, kind))
+    assert garbage.delete_ended(bench.client, now=clock.now() + LATER) == 0
+    assert not ObjectRecord.objects.filter(workload=run, gone_at__isnull=True).exists()
+    run.refresh_from_db()
+    assert run.phase == "Succeeded"
+
+
+def test_what_still_runs_is_no_garbage(bench):
+    run = submit(bench)
+    bench.until(run, lambda run: run.phase == "Running")
+    assert garbage.delete_ended(bench.client, now=clock.now() + timedelta(days=9)) == 0
+    assert len(own(bench, run, kinds.JOB)) == 1
+
+
+def test_an_object_of_the_same_name_that_is_not_the_portals_is_left_alone(bench):
+    run = ended(bench)
+    (job,) = own(bench, run, kinds.JOB)
+    ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
+    bench.client.delete(ref, uid=job["metadata"]["uid"])
+
+    def gone():
+        try:
+            bench.client.get(ref)
+        except ObjectNotFound:
+            return True
+        return False
+
+    until(gone)
+    foreign = bench.client.create(job_manifest(bench, ref.name))
+    assert garbage.delete_ended(bench.client, now=clock.now() + LATER) == 0
+    assert bench.client.get(ref)["metadata"]["uid"] == foreign["metadata"]["uid"]
+    bench.client.delete(ref, uid=foreign["metadata"]["uid"])
+
+
+def test_one_object_that_cannot_be_deleted_does_not_keep_the_others(bench):
+    first, second = ended(bench, name="first"), ended(bench, name="second")
+
+    class Refusing:
+        def __getattr__(self, name):
+            return getattr(bench.client, name)
+
+        def delete(self, ref, **values):
+            if ref.name.startswith("first"):
+                from cluster.errors import ClusterRejected
+
+                raise ClusterRejected("no")
+            return bench.client.delete(ref, **values)
+
+    assert garbage.delete_ended(Refusing(), now=clock.now() + LATER) == 1
+    until(lambda: not own(bench, second, kinds.JOB))
+    assert len(own(bench, first, kinds.JOB)) == 1
+
+
+def test_many_that_cannot_be_deleted_do_not_starve_the_others(bench, monkeypatch):
+    monkeypatch.setattr(garbage, "BATCH_MAX", 2)
+    run = ended(bench)
+    (job,) = own(bench, run, kinds.JOB)
+    for index in range(2):
+        # Rows of older runs whose object the cluster does not let go.
+        stuck = make_workload(team=bench.team, owner=bench.member)
+        put_in(stuck, Phase.FAILED)
+        manifest = {**job, "metadata": {**job["metadata"], "uid": f"stuck-{index}", "name": f"stuck-{index}"}}
+        record_object(manifest, workload=stuck, now=clock.now())
+    ObjectRecord.objects.filter(uid=job["metadata"]["uid"]).delete()
+    record_object(job, workload=run, now=clock.now())
+
+    class Refusing:
+        def __getattr__(self, name):
+            return getattr(bench.client, name)
+
+        def get(self, ref):
+            if ref.name.startswith("stuck"):
+                from cluster.errors import ClusterRejected
+
+                raise ClusterRejected("no")
+            return bench.client.get(ref)
+
+    def its_turn():
+        garbage.delete_ended(Refusing(), now=clock.now() + LATER)
+        return not own(bench, run, kinds.JOB)
+
+    until(its_turn, said=lambda: "it is never its turn")

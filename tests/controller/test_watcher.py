@@ -1,0 +1,336 @@
+"""The watcher against a cluster that forgets, restarts, loses its line and lies."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from cluster import kinds
+from cluster.client import connect
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
+from cluster.labels import workload_labels
+from controller import watcher as module
+from controller.log_collector import LogCollector
+from controller.watcher import KindWatcher, NodeSink, ObjectSink, PodSink, Watcher
+from costs.models import UsageInterval
+from foundation import clock
+from foundation.models import Heartbeat
+from tests.controller.clusters import OwnCluster, Relay, until
+from tests.factories.catalogue import make_flavor
+from tests.factories.workloads import make_workload
+from workloads.models import NodeRecord, ObjectRecord, PodRecord, WatchCursor, Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """It remembers eight versions only."""
+    cluster = OwnCluster(tmp_path_factory.mktemp("forgetful"), "--history", "8")
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def direct(cluster):
+    client = connect(str(cluster.kubeconfig))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def run():
+    return make_workload(flavor=make_flavor(), units=1)
+
+
+@pytest.fixture
+def namespace(direct):
+    name = f"ns-{uuid4().hex[:8]}"
+    made = direct.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    direct.delete(ObjectRef("v1", "Namespace", "", name), uid=made["metadata"]["uid"])
+
+
+class Pods:
+    def __init__(self, client, namespace, run) -> None:
+        self.client, self.namespace, self.run = client, namespace, run
+
+    def make(self, name, *, labels=None, **env):
+        if labels is None:
+            facts = {"workload_id": str(self.run.public_id), "attempt": 1, "team": "x", "kind": "training-run"}
+            labels = workload_labels(**facts)
+        container = {
+            "name": "main",
+            "image": "x",
+            "env": [{"name": key, "value": value} for key, value in env.items()],
+            "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        }
+        metadata = {"name": name, "namespace": self.namespace, "labels": labels}
+        spec = {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        return self.client.create(manifest)["metadata"]["uid"]
+
+    def delete(self, name, uid):
+        ref = ObjectRef("v1", "Pod", self.namespace, name)
+        self.client.delete(ref, uid=uid, grace_seconds=0)
+
+        def gone():
+            try:
+                self.client.get(ref)
+            except ObjectNotFound:
+                return True
+            return False
+
+        until(gone)
+
+    def churn(self, count=40):
+        """More changes than the cluster remembers."""
+        ref = ObjectRef("v1", "Namespace", "", self.namespace)
+        for index in range(count):
+            self.client.patch_merge(ref, {"metadata": {"annotations": {"churn": str(index)}}})
+
+
+@pytest.fixture
+def pods(direct, namespace, run):
+    return Pods(direct, namespace, run)
+
+
+class Follower(KindWatcher):
+    """A watcher whose thread gives its database connection back."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            connections.close_all()
+
+
+@contextmanager
+def following(relay, *, kind=kinds.POD, sink=None, own_only=True, version=""):
+    client = connect(relay.kubeconfig, timeout=(2, 10))
+    stop = threading.Event()
+    sink = sink or PodSink(LogCollector(lambda: client))
+    follower = Follower(kind=kind, sink=sink, client=lambda: client, stop=stop, own_only=own_only)
+    follower.resource_version = version
+    follower.start()
+    try:
+        yield follower
+    finally:
+        stop.set()
+        until(lambda: relay.cut() or follower.join(0.05) or not follower.is_alive())
+        client.close()
+
+
+@pytest.fixture
+def relay(cluster, tmp_path):
+    relay = Relay(tmp_path, str(cluster.kubeconfig))
+    yield relay
+    relay.close()
+
+
+def record(uid, **having):
+    return PodRecord.objects.filter(uid=uid, **having).first()
+
+
+def seen(uid, **having):
+    return until(lambda: record(uid, **having), said=lambda: list(PodRecord.objects.values()))
+
+
+def test_pods_become_rows_usage_and_wake_ups(relay, pods, run):
+    Workload.objects.update(next_reconcile_at=None)
+    with following(relay):
+        uid = pods.make("one", BED_RUN_SECONDS="0.5")
+        ended = seen(uid, finished_at__isnull=False)
+        assert (ended.phase, ended.units, ended.workload) == ("Succeeded", 1, run)
+        until(lambda: UsageInterval.objects.filter(pod_uid=uid, ended_at=ended.finished_at))
+        assert Workload.objects.get().next_reconcile_at is not None
+        pods.delete("one", uid)
+        assert seen(uid, gone_at__isnull=False).ended_at == ended.finished_at
+        cursor = WatchCursor.objects.get(kind="Pod")
+        assert cursor.listed_at is not None
+        assert cursor.seen_at >= cursor.listed_at
+
+
+def test_what_changed_while_nobody_watched_is_found_by_the_list(relay, pods):
+    with following(relay):
+        kept, lost = pods.make("kept"), pods.make("lost")
+        seen(kept, phase="Running")
+        seen(lost, phase="Running")
+    pods.delete("lost", lost)
+    new = pods.make("new")
+    with following(relay):
+        seen(new, phase="Running")
+        seen(lost, gone_at__isnull=False)
+        until(lambda: UsageInterval.objects.filter(pod_uid=lost, ended_at__isnull=False))
+    assert record(kept).gone_at is None
+
+
+def test_a_version_that_is_forgotten_leads_to_a_new_list(relay, pods):
+    uid = pods.make("one")
+    pods.churn()
+    with following(relay, version="1") as follower:
+        seen(uid, phase="Running")
+        second = pods.make("two")
+        seen(second)
+        assert follower.resource_version not in {"", "1"}
+    asked = [path for method, path in relay.seen if "pods" in path]
+    assert "watch=" in asked[0], "it tried to go on from where it stood"
+    assert any("watch=" not in path and "/api/v1/pods?" in path for path in asked)
+
+
+def test_a_restarted_cluster_is_followed_on_and_nothing_is_taken_for_deleted(cluster, relay, pods):
+    with following(relay):
+        before = pods.make("before")
+        seen(before, phase="Running")
+        cluster.restart()
+        pods.churn()
+        after = pods.make("after")
+        seen(after, phase="Running")
+    assert record(before).gone_at is None
+
+
+def test_a_cut_line_is_taken_up_again(relay, pods):
+    with following(relay) as follower:
+        first = pods.make("first")
+        seen(first, phase="Running")
+        for index in range(3):
+            relay.cut()
+            uid = pods.make(f"after-{index}")
+            seen(uid)
+        assert follower.is_alive()
+    assert PodRecord.objects.filter(gone_at__isnull=False).count() == 0
+
+
+def test_while_the_cluster_is_away_it_waits_longer_and_longer_and_then_goes_on(relay, pods, monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.2)
+    relay.away = True
+    with following(relay) as follower:
+        until(lambda: follower.failures >= 3)
+        assert not WatchCursor.objects.exists()
+        uid = pods.make("one")
+        relay.away = False
+        seen(uid)
+        seen(pods.make("two"))
+        until(lambda: follower.failures == 0)
+
+
+@pytest.mark.parametrize("shown", ["nothing", "half"])
+def test_an_empty_or_partial_list_is_no_proof_of_deletion(relay, pods, shown):
+    with following(relay):
+        uids = [pods.make("one"), pods.make("two")]
+        for uid in uids:
+            seen(uid, phase="Running")
+    listing = pods.client.list(kinds.POD, namespace=pods.namespace)
+    items = [] if shown == "nothing" else listing.items[:1]
+    lie = {
+        "kind": "PodList", "apiVersion": "v1", "code": 200,
+        "metadata": {"resourceVersion": listing.resource_version}, "items": items,
+    }  # fmt: skip
+    lied = []
+
+    def rule(method, path):
+        if method == "GET" and path.startswith("/api/v1/pods?") and "watch=" not in path:
+            lied.append(path)
+            return lie
+        return None
+
+    relay.rules.append(rule)
+    with following(relay):
+        until(lambda: lied)
+        third = pods.make("three")
+        seen(third)
+    assert PodRecord.objects.filter(gone_at__isnull=False).count() == 0
+
+
+def test_a_spoilt_object_stops_nobody(relay, pods, run):
+    marked = {"app.kubernetes.io/managed-by": "ml-portal"}
+    spoilt = [
+        {**marked, "mlportal.dev/workload-id": "garbage"},
+        {**marked, "mlportal.dev/workload-id": ""},
+        marked,
+        {**marked, "mlportal.dev/workload-id": str(uuid4())},
+        {**marked, "mlportal.dev/workload-id": str(run.public_id), "mlportal.dev/attempt": "first"},
+    ]
+    with following(relay) as follower:
+        for index, labels in enumerate(spoilt):
+            pods.make(f"spoilt-{index}", labels=labels)
+        uid = pods.make("good")
+        seen(uid, phase="Running")
+        assert follower.is_alive()
+    assert PodRecord.objects.exclude(workload=run).count() == 0
+
+
+def test_nodes_come_and_go(relay, direct):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n-{uuid4().hex[:6]}"}}
+    node["status"] = {"capacity": {"nvidia.com/gpu": "4", "cpu": "4", "memory": "4Gi", "pods": "9"}}
+    with following(relay, kind=kinds.NODE, sink=NodeSink(), own_only=False):
+        until(lambda: NodeRecord.objects.filter(name="a100-0", ready=True, allocatable={"nvidia.com/gpu": 8}))
+        made = direct.create(node)
+        uid = made["metadata"]["uid"]
+        until(lambda: NodeRecord.objects.filter(uid=uid))
+    direct.delete(ObjectRef("v1", "Node", "", node["metadata"]["name"]), uid=uid)
+    with following(relay, kind=kinds.NODE, sink=NodeSink(), own_only=False):
+        until(lambda: NodeRecord.objects.filter(uid=uid, gone_at__isnull=False, ready=False))
+    assert NodeRecord.objects.get(name="a100-0").gone_at is None
+
+
+def test_a_job_that_somebody_deletes_wakes_its_run(relay, direct, namespace, run):
+    labels = workload_labels(workload_id=str(run.public_id), attempt=1, team="x", kind="training-run")
+    container = {"name": "main", "image": "x"}
+    job = {
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "train", "namespace": namespace, "labels": labels},
+        "spec": {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }  # fmt: skip
+    with following(relay, kind=kinds.JOB, sink=ObjectSink(kinds.JOB)):
+        uid = direct.create(job)["metadata"]["uid"]
+        until(lambda: ObjectRecord.objects.filter(uid=uid, gone_at__isnull=True))
+        Workload.objects.update(next_reconcile_at=None)
+        direct.delete(ObjectRef("batch/v1", "Job", namespace, "train"), uid=uid)
+        until(lambda: ObjectRecord.objects.filter(uid=uid, gone_at__isnull=False))
+        until(lambda: Workload.objects.filter(next_reconcile_at__isnull=False))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_watcher_beats_and_ends_when_one_of_its_watches_has_died(relay, monkeypatch):
+    monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(module, "KindWatcher", Follower)
+    client = connect(relay.kubeconfig, timeout=(2, 10))
+    watcher = Watcher(lambda: client)
+    failed = []
+
+    def work():
+        try:
+            watcher.run()
+        except RuntimeError as error:
+            failed.append(str(error))
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        until(lambda: Heartbeat.objects.filter(process="watcher", at__lte=clock.now()))
+        until(lambda: WatchCursor.objects.count() == len(watcher.threads))
+
+        def die(*_args, **_kwargs):
+            raise ArithmeticError
+
+        watcher.threads[0].follow = die
+        until(lambda: relay.cut() or failed)
+    finally:
+        watcher.stop()
+        for each in (thread, *watcher.threads):
+            until(lambda each=each: relay.cut() or each.join(0.05) or not each.is_alive())
+        client.close()
+    assert failed == ["These watches died: watch-nodes."]
