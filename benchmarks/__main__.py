@@ -53,13 +53,14 @@ def _arguments() -> argparse.Namespace:
 def _measure(given: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
     if {"submit", "watch", "memory"} & set(given.only):
         with running_fleet(folder / "portal", kubeconfig=kubeconfig, durable=True) as fleet:
+            fresh = memory.look(fleet)
             try:
                 if "submit" in given.only:
                     yield submit.measure(fleet, rounds=given.rounds)
                 if "watch" in given.only:
                     yield watch_to_row.measure(fleet, rounds=given.rounds)
                 if "memory" in given.only:
-                    yield memory.measure(fleet)
+                    yield memory.measure(fleet, fresh=fresh)
             finally:
                 cluster = RawCluster(kubeconfig)
                 cluster.ask("DELETE", f"/api/v1/namespaces/{fleet.namespace}")

@@ -12,29 +12,45 @@ GATE_MB, GOAL_MB = 500, 420
 SETTLE_SECONDS = 10
 
 
-def measure(fleet: Fleet) -> Result:
+Used = dict[str, tuple[float, float]]
+
+
+def look(fleet: Fleet) -> Used:
+    """RSS and PSS of each kind of process in MB, after a rest."""
     time.sleep(SETTLE_SECONDS)
-    used = {kind: _of_tree(fleet.children[kind].pid) for kind in KINDS}
-    resident = sum(rss for rss, _ in used.values())
-    proportional = sum(pss for _, pss in used.values())
+    return {kind: _of_tree(fleet.children[kind].pid) for kind in KINDS}
+
+
+def measure(fleet: Fleet, *, fresh: Used) -> Result:
+    later = look(fleet)
+    resident, proportional = _sums(fresh)
     rows = [
         Row(
-            name="web + live + worker + beat + watcher: resident (RSS)",
+            name="web + live + worker + beat + watcher, resident (RSS)",
             ours=f"{resident:.0f} MB",
             gate=f"≤ {GATE_MB} MB, goal {GOAL_MB} MB",
             passed=resident <= GATE_MB,
         ),
-        Row(name="the same: proportional (PSS)", ours=f"{proportional:.0f} MB"),
-        *(Row(name=kind, ours=f"RSS {rss:.0f} MB, PSS {pss:.0f} MB") for kind, (rss, pss) in used.items()),
+        Row(name="the same, proportional (PSS)", ours=f"{proportional:.0f} MB"),
+        Row(name="idle again after the other measurements of this run", ours=_words(*_sums(later))),
+        *(Row(name=kind, ours=_words(*used)) for kind, used in fresh.items()),
     ]
     return Result(
         title="Memory when idle",
         question="How much memory do the five processes hold when nothing happens?",
-        method="Sums over each process and its children from `/proc/PID/smaps_rollup`, after the other measurements of this run. "
-        "RSS counts a page that two processes share twice, PSS once.",
+        method="Sums over each process and its children from `/proc/PID/smaps_rollup`, ten seconds after the start. RSS counts a page "
+        "that two processes share twice, PSS divides it among all processes of the machine.",
         limits="PostgreSQL, the broker and the cluster are not the portal's and not in it. MB are 10⁶ bytes.",
         rows=rows,
     )
+
+
+def _sums(used: Used) -> tuple[float, float]:
+    return sum(rss for rss, _ in used.values()), sum(pss for _, pss in used.values())
+
+
+def _words(rss: float, pss: float) -> str:
+    return f"RSS {rss:.0f} MB, PSS {pss:.0f} MB"
 
 
 def _of_tree(pid: int) -> tuple[float, float]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
 _HEAD = (
     "Written by `make bench`. Each number stands beside the limit that was measured in the same run, in turn with it; "
     "only the ratio is a claim, absolute times are landmarks of one machine."

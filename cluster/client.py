@@ -18,6 +18,7 @@ from cluster.errors import (
     ClusterConflict,
     ClusterExpired,
     ClusterUnavailable,
+    ForeignObject,
     ObjectNotFound,
 )
 from cluster.kinds import ObjectRef, ResourceKind
@@ -118,7 +119,7 @@ class ClusterClient(Transport):
         if owner == workload_id:
             return found
         whose = f"belongs to workload {owner}" if owner else "was not made by the portal"
-        raise ClusterConflict(f"{ref} already exists and {whose}")
+        raise ForeignObject(f"{ref} already exists and {whose}")
 
     def _read_identity(self, ref: ObjectRef) -> dict[str, Any]:
         """The object, or a Secret's metadata: an empty patch that is not stored needs no right to read

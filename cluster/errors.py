@@ -48,6 +48,10 @@ class AlreadyExists(ClusterConflict):
     """An object of this name is there already."""
 
 
+class ForeignObject(ClusterConflict):
+    """An object of this name is there already, and it is somebody else's."""
+
+
 class ClusterExpired(ClusterConflict):
     """The resource version or continue token is too old (HTTP 410): list again."""
 

@@ -24,7 +24,8 @@ from cluster.labels import MANAGER
 Query = Mapping[str, str | int | None]
 Timeout = tuple[float, float]
 
-DEFAULT_TIMEOUT: Final[Timeout] = (5.0, 30.0)
+# Seconds to connect, and between two bytes. Below the time for which a worker may hold a row.
+DEFAULT_TIMEOUT: Final[Timeout] = (3.0, 6.0)
 JSON: Final = "application/json"
 _STREAM_CHUNK: Final = 64 * 1024
 _READING: Final = frozenset({"GET", "HEAD"})
@@ -99,7 +100,8 @@ class Transport:
         timeout = timeout or self._timeout
         connection = self.connection()
         response = self._send(connection, method, url, sent, payload, timeout, stream=stream)
-        self._answered_at = time.monotonic()
+        if response.status < 500 and response.status != 429:
+            self._answered_at = time.monotonic()
         if response.status == 401 and check:
             response.drain_conn()
             connection = self.connection(refused=connection)

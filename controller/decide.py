@@ -46,6 +46,8 @@ class Limits:
     grace: int
     schedule_deadline: int
     image_pull_deadline: int
+    schedule_backoff: int | None = None
+    """Rest after a deadline that passed; grows with every one. None: as long as the deadline."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,15 @@ def _outside(snapshot: Snapshot, now: datetime) -> Plan:
     return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, (Action.ADMIT,))
 
 
+def _schedule_rest(snapshot: Snapshot) -> int:
+    return snapshot.limits.schedule_backoff or snapshot.limits.schedule_deadline
+
+
 def _rest(snapshot: Snapshot, now: datetime) -> float:
     """Seconds of its back-off that are left: whoever wakes it, no node has room for it sooner than that."""
     if snapshot.reason is not Reason.BACKOFF_WAITING:
         return 0
-    return snapshot.limits.schedule_deadline - (now - snapshot.since).total_seconds()
+    return _schedule_rest(snapshot) - (now - snapshot.since).total_seconds()
 
 
 def _stop(reason: Reason, message: str, *, to: Phase) -> Plan:
@@ -155,7 +161,7 @@ def _stopping(snapshot: Snapshot, observed: Observation) -> Plan:
         return _finished(target, Reason.USER_REQUESTED, snapshot.message)
     actions = (Action.END_ATTEMPT, Action.RELEASE)
     if target is Phase.QUEUED:
-        wait = snapshot.limits.schedule_deadline if snapshot.reason is Reason.BACKOFF_WAITING else 0
+        wait = _schedule_rest(snapshot) if snapshot.reason is Reason.BACKOFF_WAITING else 0
         return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=wait)
     # Suspended while it is wanted again already: nobody but this look would resume it.
     resumed = target is Phase.SUSPENDED

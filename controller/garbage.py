@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from django.db.models import F
+
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError, ObjectNotFound
 from cluster.kinds import ObjectRef
@@ -25,7 +27,8 @@ def delete_ended(client: ClusterClient, *, now: datetime) -> int:
     old = ObjectRecord.objects.filter(
         gone_at__isnull=True,
         kind__in=kinds_of_primaries,
-        workload__finished_at__lte=now - KEEP_ENDED,
+        workload__attempts__number=F("attempt"),
+        workload__attempts__ended_at__lte=now - KEEP_ENDED,
     ).select_related("workload__team", "workload__flavor")
     # In any order: those that the cluster does not let go must not fill every batch.
     return sum(_delete(client, record, now) for record in old.order_by("?")[:BATCH_MAX])

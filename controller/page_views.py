@@ -24,7 +24,7 @@ from controller.page_words import NEXT_STEP
 from controller.timeline import timeline
 from costs.queries import Cost, cost_of
 from foundation import clock
-from foundation.errors import NotAllowed, NotFound, PortalError
+from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
 from teams.actors import Actor, actor_of
 from teams.models import Membership
 from teams.permissions import check_can_submit, role_in
@@ -172,11 +172,15 @@ class CommandPage(WorkloadPage):
 
     command: ClassVar[Callable[..., Any]]
     done: ClassVar[str]
+    after_the_end: ClassVar[bool] = False
+    """Whether it may be asked of what has ended; its page offers no button for it otherwise."""
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
         check_can_submit(request.user, workload.team)
         try:
+            if workload.is_final and not self.after_the_end:
+                raise Conflict(f"{workload.name} is already {workload.phase}.", code="ended")
             target = self.carry_out(workload, actor_of(request), clock.now())
             messages.success(request, self.done.format(name=workload.name))
         except NotAllowed:

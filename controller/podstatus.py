@@ -114,7 +114,8 @@ def latest_event(events: Sequence[Json], *, uid: str, reasons: frozenset[str]) -
 
 
 def shorten(text: str) -> str:
-    text = " ".join(text.split())
+    # What a program wrote last may hold anything; PostgreSQL stores no NUL.
+    text = " ".join(text.replace("\x00", "").encode(errors="replace").decode().split())
     return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 1] + "…"
 
 

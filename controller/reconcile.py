@@ -7,23 +7,25 @@ deterministic names and are adopted, deletes are by UID, and a result is recorde
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import transaction
 
 from cluster import kinds
 from cluster.client import ClusterClient
-from cluster.errors import ClusterConflict, ClusterRejected, ClusterUnavailable, ObjectNotFound
+from cluster.errors import (
+    ClusterUnavailable,
+    ObjectNotFound,
+)
 from cluster.kinds import ObjectRef
 from cluster.labels import selector
-from controller import admission, logs, objects
+from controller import admission, garbage, objects
+from controller.acting import Hand, Look, carry_out, get_own
 from controller.adapters import WorkloadAdapter, adapter_for
 from controller.decide import Action, AttemptFacts, Limits, Plan, Snapshot, decide
 from controller.observation import Observation
-from controller.tenancy import ensure_namespace, forget_namespace
 from costs.services import record_usage
 from foundation import clock
 from foundation.crashpoints import crash_point
@@ -38,20 +40,10 @@ from workloads.states import IN_CLUSTER, Desired, Phase, Reason
 logger = logging.getLogger(__name__)
 
 PASSES_MAX = 6
-SURGE_RETRY_SECONDS = 15
-REFUSED_RETRY_SECONDS = 30
-NAMESPACE_RETRY_SECONDS = 2
-NAMESPACE_ENDS = "because it is being terminated"
+FROM_ZERO_SECONDS = 1800
+BACKOFF_SECONDS_MAX = 7200
 ANSWER_FRESH_SECONDS = 5
 RECONCILER = "reconciler"
-
-
-@dataclass
-class _Look:
-    """One observation, with the raw facts that acting on it needs."""
-
-    observation: Observation
-    primary: dict[str, Any] | None
 
 
 def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
@@ -62,6 +54,7 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
     workload = services.lock(public_id=public_id, now=now)
     if workload is None:
         return False
+    client = cast("ClusterClient", _Held(client, workload))
     wait: float | None = services.backoff_seconds(workload.failures)
     failed = True
     try:
@@ -83,9 +76,24 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
     return again
 
 
+class _Held:
+    """The cluster's client, with the row's lock renewed before every call: however slow the calls are, nobody takes
+    the row over between them.
+    """
+
+    def __init__(self, client: ClusterClient, workload: Workload) -> None:
+        self._client = client
+        self._workload = workload
+
+    def __getattr__(self, name: str) -> Any:
+        services.renew(self._workload, now=clock.now())
+        return getattr(self._client, name)
+
+
 def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
     """One observe → decide → act → record; seconds until the next look, None for never."""
     if workload.is_final:
+        garbage.delete_objects(client, workload_id=workload.pk, now=now)
         return None
     adapter = adapter_for(workload.kind)
     attempt = None
@@ -96,7 +104,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     if Action.ADMIT in plan.actions:
         return _admit(workload, client, now)
     services.renew(workload, now=clock.now())
-    plan = _act(workload, adapter, attempt, plan, look, client=client, now=now)
+    plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now))
     crash_point("acted")
     _record(workload, plan, look, now)
     crash_point("recorded")
@@ -135,10 +143,26 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
         time_limit_seconds=workload.time_limit_seconds,
         limits=Limits(
             grace=settings.grace_seconds,
-            schedule_deadline=settings.schedule_deadline_seconds,
+            schedule_deadline=_schedule_deadline(workload, settings),
+            schedule_backoff=_schedule_backoff(workload, settings),
             image_pull_deadline=settings.image_pull_deadline_seconds,
         ),
     )
+
+
+def _schedule_deadline(workload: Workload, settings: PlatformSettings) -> int:
+    """Longer where a node may have to be made first."""
+    flavor = workload.flavor.facts if workload.flavor else None
+    from_zero = flavor is not None and flavor.declared_block(workload.capacity_type) > 0
+    return max(settings.schedule_deadline_seconds, FROM_ZERO_SECONDS if from_zero else 0)
+
+
+def _schedule_backoff(workload: Workload, settings: PlatformSettings) -> int | None:
+    """Doubles with every attempt that no node took; None where there was none."""
+    if workload.attempt_number < 2:
+        return None
+    missed = workload.attempts.filter(reason=Reason.BACKOFF_WAITING.value).count()
+    return int(min(settings.schedule_deadline_seconds * 2**missed, BACKOFF_SECONDS_MAX))
 
 
 def _observe(
@@ -147,14 +171,14 @@ def _observe(
     attempt: Attempt | None,
     client: ClusterClient,
     now: datetime,
-) -> _Look:
+) -> Look:
     if workload.attempt_number == 0:
         # Attempts are written down before anything is made: nothing of it can be in the cluster.
-        return _Look(adapter.observe(None, (), ()), None)
+        return Look(adapter.observe(None, (), ()), None)
     namespace = workload.team.namespace_name
     primary = None
     if attempt is not None:
-        primary = _get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
+        primary = get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
     listing = client.list(
         kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
     )
@@ -168,15 +192,7 @@ def _observe(
         if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
     ]
     events = objects.warnings(client, primary) if primary is not None and not own else []
-    return _Look(adapter.observe(primary, own, events), primary)
-
-
-def _get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
-    try:
-        found = client.get(ref)
-    except ObjectNotFound:
-        return None
-    return found if objects.belongs_to(found, workload) else None
+    return Look(adapter.observe(primary, own, events), primary)
 
 
 def _record_vanished(
@@ -196,89 +212,7 @@ def _record_vanished(
         record_usage(record, now=now)
 
 
-def _act(
-    workload: Workload,
-    adapter: WorkloadAdapter,
-    attempt: Attempt | None,
-    plan: Plan,
-    look: _Look | None,
-    *,
-    client: ClusterClient,
-    now: datetime,
-) -> Plan:
-    """Carry out the plan's cluster calls; a permanent refusal turns it into a plan that says so."""
-    try:
-        if Action.CREATE in plan.actions:
-            ensure_namespace(client, workload.team)
-            attempt = attempt or objects.open_attempt(workload, adapter, now=now)
-            objects.create_or_update(client, workload, adapter, attempt, now=now)
-        if Action.APPLY in plan.actions and attempt is not None:
-            waiting = _wait_for_surge(workload, adapter, plan, look, now)
-            if waiting is not None:
-                return waiting
-            ensure_namespace(client, workload.team)
-            objects.update_live(client, workload, adapter, attempt, now=now)
-        if Action.DELETE in plan.actions and look is not None and look.primary is not None:
-            if attempt is not None and not look.observation.deleting:
-                logs.fetch_last(client, workload, attempt=attempt.number, now=now)
-            objects.delete(client, look.primary)
-    except ObjectNotFound:
-        forget_namespace(workload.team)
-        return _unchanged(workload, next_in_seconds=1)
-    except (ClusterRejected, ClusterConflict) as error:
-        if Action.DELETE in plan.actions:
-            # It goes on to where people want it; what exists still holds its claim meanwhile.
-            message = f"The cluster refuses to delete it: {error}"
-            return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
-        if NAMESPACE_ENDS in str(error):
-            forget_namespace(workload.team)
-            message = "Its namespace is being deleted; it is made again after that."
-            return replace(_unchanged(workload, next_in_seconds=NAMESPACE_RETRY_SECONDS), message=message)
-        # What was made before the refusal runs, and holds GPUs, until it is taken down again.
-        made = attempt and _get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
-        return _refused(plan, look, str(error), made=bool(made))
-    return plan
-
-
-def _unchanged(workload: Workload, *, next_in_seconds: float) -> Plan:
-    """Leave everything as it is and look again."""
-    return Plan(
-        Phase(workload.phase), Reason(workload.reason), workload.message, next_in_seconds=next_in_seconds
-    )
-
-
-def _wait_for_surge(
-    workload: Workload, adapter: WorkloadAdapter, plan: Plan, look: _Look | None, now: datetime
-) -> Plan | None:
-    """A plan that waits, if the change needs units on top that the quota does not have; None if it may go on."""
-    if look is None or not look.observation.exists:
-        return None
-    judgement = admission.admit_surge(workload, units=adapter.surge_units(workload), now=now)
-    if judgement.admitted:
-        return None
-    reason = Reason.UPDATING if plan.to is Phase.RUNNING else plan.reason
-    wait = SURGE_RETRY_SECONDS
-    return replace(plan, reason=reason, message=judgement.message, actions=(), next_in_seconds=wait)
-
-
-def _refused(plan: Plan, look: _Look | None, why: str, *, made: bool) -> Plan:
-    """The API server will never take it: end with its words, after whatever exists already is gone."""
-    message = f"The cluster refused it: {why}"
-    if made or (look is not None and (look.observation.exists or look.observation.pods_alive)):
-        return replace(
-            plan,
-            to=Phase.STOPPING,
-            reason=Reason.INVALID_SPEC,
-            message=message,
-            actions=(),
-            stopping_to=Phase.FAILED,
-            next_in_seconds=0,
-        )
-    ending = (Action.END_ATTEMPT, Action.RELEASE)
-    return Plan(Phase.FAILED, Reason.INVALID_SPEC, message, ending, next_in_seconds=None)
-
-
-def _record(workload: Workload, plan: Plan, look: _Look | None, now: datetime) -> None:
+def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) -> None:
     """One short transaction: the attempt, the claim, the counters and the phase together."""
     observation = look.observation if look else None
     with transaction.atomic():
@@ -289,7 +223,7 @@ def _record(workload: Workload, plan: Plan, look: _Look | None, now: datetime) -
             admission.release(workload, now=now)
         elif plan.to in {Phase.STARTING, Phase.RUNNING}:
             quota_services.activate(workload=workload, now=now)
-            if plan.reason is Reason.READY and Action.APPLY not in plan.actions:
+            if _rolled_out(plan, observation):
                 admission.release_surge(workload, now=now)
         elif workload.phase == Phase.QUEUED.value and plan.to is not Phase.QUEUED:
             admission.left_line(workload, now=now)
@@ -305,6 +239,13 @@ def _record(workload: Workload, plan: Plan, look: _Look | None, now: datetime) -
             now=now,
             stopping_to=plan.stopping_to,
         )
+
+
+def _rolled_out(plan: Plan, observation: Observation | None) -> bool:
+    """Whether no pod of an older revision holds anything any more."""
+    if observation is None or plan.reason is not Reason.READY or Action.APPLY in plan.actions:
+        return False
+    return observation.pods_alive <= observation.desired_replicas
 
 
 def _record_attempt(

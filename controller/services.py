@@ -21,7 +21,7 @@ from teams.audit import record_audit
 from teams.models import Membership, Team, User
 from teams.permissions import check_can_submit, has_global_role, role_in
 from workloads.models import ResourceFlavor, Workload
-from workloads.services import change_generation, create_workload, set_desired
+from workloads.services import change_generation, clear_up, create_workload, set_desired
 from workloads.states import Desired, Phase, Priority
 
 
@@ -96,7 +96,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     )
     if judgement.outcome is Outcome.NEVER:
         raise Invalid.of_field(judgement.field, judgement.message, code="never_fits")
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         workload = create_workload(
             kind=submission.kind,
             team=team,
@@ -121,8 +121,15 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
 
 
 def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask for its end. Of one that has ended already, the objects that are left are deleted."""
-    _steer(workload, Desired.CANCEL, "cancelled", actor, now)
+    """Ask for its end. Of one that has ended already, the objects that are left are deleted at once."""
+    if not workload.is_final:
+        _steer(workload, Desired.CANCEL, "cancelled", actor, now)
+        return
+    check_can_submit(actor.user, workload.team)
+    with transaction.atomic():
+        clear_up(workload, now=now)
+        _audit(workload, "cleared", actor, now)
+        transaction.on_commit(partial(wakeups.send, workload.public_id))
 
 
 def suspend(*, workload: Workload, actor: Actor, now: datetime) -> None:
@@ -131,7 +138,10 @@ def suspend(*, workload: Workload, actor: Actor, now: datetime) -> None:
 
 
 def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask to run again."""
+    """Ask to run again; of what is to run anyway nothing changes."""
+    check_can_submit(actor.user, workload.team)
+    if workload.desired == Desired.RUN.value and not workload.is_final:
+        return
     _steer(workload, Desired.RUN, "resumed", actor, now)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from contextlib import suppress
 from threading import Lock
 
@@ -16,8 +17,10 @@ from controller.namespaces import build_guard_rails, build_namespace, build_prio
 from quotas.models import Quota
 from teams.models import Team
 
-_applied: dict[str, str] = {}
+# What this process has applied, and when. Others change the same namespace, and so may people: it is not trusted long.
+_applied: dict[str, tuple[str, float]] = {}
 _lock = Lock()
+TRUSTED_SECONDS = 30.0
 
 
 def gpu_limits(team: Team) -> dict[str, int]:
@@ -37,10 +40,11 @@ def manifests_for(team: Team) -> list[Manifest]:
 
 
 def ensure_namespace(client: ClusterClient, team: Team) -> None:
-    """Apply the namespace and its guard rails unless this process has applied exactly these already."""
+    """Apply the namespace and its guard rails unless this process has applied exactly these a moment ago."""
     manifests = manifests_for(team)
     print_of = hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
-    if _applied.get(team.namespace_name) == print_of:
+    known, at = _applied.get(team.namespace_name, ("", 0.0))
+    if known == print_of and time.monotonic() - at < TRUSTED_SECONDS:
         return
     for manifest in build_priority_classes():
         # A PriorityClass cannot be changed, so whoever was first has made it.
@@ -49,7 +53,7 @@ def ensure_namespace(client: ClusterClient, team: Team) -> None:
     for manifest in manifests:
         client.apply(manifest)
     with _lock:
-        _applied[team.namespace_name] = print_of
+        _applied[team.namespace_name] = (print_of, time.monotonic())
 
 
 def forget_namespace(team: Team) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from cluster import kinds
 from cluster.client import ClusterClient, Manifest
-from cluster.errors import AlreadyExists, ClusterRejected, ClusterUnavailable, ObjectNotFound
+from cluster.errors import AlreadyExists, ClusterConflict, ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.labels import MANAGED_BY, MANAGER, TEAM
-from controller.tenancy import ensure_namespace
+from controller.tenancy import ensure_namespace, forget_namespace
 from foundation.errors import Conflict, Invalid, Unavailable
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -61,14 +61,13 @@ def create_volume(
         storage_class=storage_class,
     )
     try:
-        ensure_namespace(client, team)
-        made = client.create(manifest)
+        made = _create(client, team, manifest)
     except AlreadyExists as error:
         raise Conflict(f"Team {team.slug} has a volume named {name} already.", code="name_taken") from error
     except ClusterRejected as error:
         raise Invalid(f"The cluster refused it: {error}", code="refused") from error
-    except ClusterUnavailable as error:
-        raise Unavailable(f"The cluster does not answer: {error}") from error
+    except (ClusterUnavailable, ClusterConflict, ObjectNotFound) as error:
+        raise Unavailable(f"The cluster cannot make it now: {error}") from error
     record_audit(
         actor=actor,
         action="volume.created",
@@ -79,6 +78,17 @@ def create_volume(
         now=now,
     )
     return _volume(made)
+
+
+def _create(client: ClusterClient, team: Team, manifest: Manifest) -> dict[str, Any]:
+    """Make the claim, and the namespace again if somebody has deleted that meanwhile."""
+    ensure_namespace(client, team)
+    try:
+        return client.create(manifest)
+    except ObjectNotFound:
+        forget_namespace(team)
+        ensure_namespace(client, team)
+        return client.create(manifest)
 
 
 def build_claim(

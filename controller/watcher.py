@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 from typing_extensions import override
 
 from cluster import kinds
@@ -168,7 +168,7 @@ class KindWatcher(threading.Thread):
             events += 1
             now = clock.now()
             if event.type != "BOOKMARK":
-                self.sink.seen(event.object, now=now, gone=event.type == "DELETED")
+                self._seen(event.object, now=now, gone=event.type == "DELETED")
             self.resource_version = event.resource_version
             self.failures = 0
             self._write_cursor(now)
@@ -180,7 +180,7 @@ class KindWatcher(threading.Thread):
         """Bring all rows of the kind up to date, and take the list's version as the point to watch from."""
         listing = client.list(self.kind, label_selector=self.label_selector)
         for item in listing.items:
-            self.sink.seen(item, now=clock.now(), gone=False)
+            self._seen(item, now=clock.now(), gone=False)
         now = clock.now()
         self.sink.forget_absent(client, {item["metadata"]["uid"] for item in listing.items}, now=now)
         self.resource_version = listing.resource_version
@@ -188,6 +188,16 @@ class KindWatcher(threading.Thread):
             kind=self.kind.kind,
             defaults={"resource_version": self.resource_version, "listed_at": now, "seen_at": now},
         )
+
+    def _seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        """Record one object. One that cannot be recorded must not keep all others from being seen."""
+        try:
+            self.sink.seen(manifest, now=now, gone=gone)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            name = manifest.get("metadata", {}).get("name", "")
+            logger.exception("watch.object_skipped", extra={"kind": self.kind.kind, "object": name})
 
     def _write_cursor(self, now: datetime) -> None:
         if self._written_at and (now - self._written_at).total_seconds() < CURSOR_EVERY_SECONDS:

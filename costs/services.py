@@ -44,18 +44,23 @@ def set_price(
         ).first()
         if same is not None:
             return same
-        if priced.prices.filter(valid_from__gte=valid_from).exists():
+        earliest = priced.prices.order_by("valid_from").first()
+        first = earliest is not None and valid_from < earliest.valid_from
+        if not first and priced.prices.filter(valid_from__gte=valid_from).exists():
             raise Conflict.of_field("valid_from", "A later or equal price exists already.", code="not_latest")
         billed = LedgerEntry.objects.filter(price__priced=priced, ended_at__gt=valid_from).exists()
-        if billed:
+        # Before its first price a card was used without any, so nothing of that time is billed.
+        if billed and not first:
             raise Conflict.of_field(
                 "valid_from", "Usage after that time is already in the ledger.", code="already_billed"
             )
-        priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
+        if not first:
+            priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
         price = Price.objects.create(
             priced=priced,
             micro_usd_per_card_hour=micro_usd_per_card_hour,
             valid_from=valid_from,
+            valid_until=earliest.valid_from if first and earliest else None,
             actor=actor.label,
             reason=reason,
             created_at=now,

@@ -70,11 +70,6 @@ def update_training_run(
     """
     workload = run.workload
     check_can_submit(actor.user, workload.team)
-    spec = replace(
-        run.parsed,
-        priority=(priority or Priority(run.parsed.priority)).value,
-        time_limit_seconds=time_limit_seconds or run.parsed.time_limit_seconds,
-    )
     with transaction.atomic():
         services.change(
             workload=workload,
@@ -84,6 +79,13 @@ def update_training_run(
             now=now,
             expected_versions=expected_versions,
         )
-        run.spec = spec.to_json()
+        # Read under the workload's row lock, so that of two changes at once neither undoes the other.
+        run.refresh_from_db(fields=["spec"])
+        spec = run.parsed
+        run.spec = replace(
+            spec,
+            priority=(priority or Priority(spec.priority)).value,
+            time_limit_seconds=time_limit_seconds or spec.time_limit_seconds,
+        ).to_json()
         run.save(update_fields=["spec"])
     return run

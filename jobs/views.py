@@ -187,6 +187,7 @@ class RunRetryPage(OfRuns, CommandPage):
     """Submit the same request as a new run."""
 
     done = "{name} is submitted again."
+    after_the_end = True
 
     @override
     def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:

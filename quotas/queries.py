@@ -76,9 +76,9 @@ def supply_for(
     known_nodes: Sequence[NodeFacts] | None = None,
 ) -> Supply:
     """What `quotas.policy.judge` looks at, read once."""
-    observed = nodes() if known_nodes is None else known_nodes
     if flavor is None:
-        return Supply(quota=None, nodes=observed)
+        return Supply(quota=None, nodes=())
+    observed = nodes() if known_nodes is None else known_nodes
     quota = Quota.objects.filter(team=team, flavor=flavor, capacity_type=demand.capacity_type).first()
     facts = QuotaFacts(nominal=quota.nominal, used=quota.used) if quota else None
     ahead = ahead_of(workload, team=team, demand=demand, flavor=flavor, priority=priority, now=now)

@@ -11,6 +11,7 @@ from django.db.models.functions import Least
 from foundation.errors import Invalid
 from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimPurpose, ClaimState, Quota, QuotaChange
+from quotas.queries import queue
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
@@ -19,6 +20,8 @@ from workloads.services import wake
 from workloads.states import Phase, Reason
 
 NOMINAL_MAX = 1_000_000
+WOKEN_MAX = 20
+"""How many waiters a release wakes: who is admitted hints at the next, so the others need not look in vain."""
 
 
 def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quota | None:
@@ -73,7 +76,9 @@ def _release_one(held: Claim, now: datetime) -> None:
     Quota.objects.filter(pk=held.quota_id).update(
         used=F("used") - held.units, grandfathered=Least(F("grandfathered"), F("used") - held.units)
     )
-    wake_queue(held.quota, now=now)
+    quota = held.quota
+    line = queue(team=quota.team, flavor=quota.flavor, capacity_type=quota.capacity_type, now=now)
+    wake(workload_ids=list(line.values_list("pk", flat=True)[:WOKEN_MAX]), now=now)
 
 
 def _open_claims(workload: Workload) -> QuerySet[Claim]:

@@ -42,10 +42,13 @@ def workload_of(manifest: Mapping[str, Any]) -> Workload | None:
         return None
     public_id = labels.get(label_names.WORKLOAD_ID, "")
     try:
-        return Workload.objects.select_related("flavor").filter(public_id=public_id).first()
+        found = Workload.objects.select_related("flavor", "team").filter(public_id=public_id).first()
     except ValidationError:
         # Whoever may write to the namespace may write any label.
         return None
+    # Nor does a label in another namespace make somebody else's pod this team's to pay for.
+    own = found is not None and manifest["metadata"].get("namespace") == found.team.namespace_name
+    return found if own else None
 
 
 def _attempt_of(metadata: Mapping[str, Any]) -> int:
@@ -60,8 +63,10 @@ def record_pod(
     """The row of this pod, brought up to date; `gone` says that the API server no longer has it."""
     metadata = manifest["metadata"]
     with transaction.atomic():
-        known = PodRecord.objects.select_for_update(no_key=True).filter(uid=metadata["uid"]).first()
-        record = known or PodRecord(uid=metadata["uid"], workload=workload)
+        # The watcher and a reconcile may see a new pod at the same moment.
+        facts = {key: value for key, value in _pod_facts(manifest, workload).items() if value is not None}
+        PodRecord.objects.get_or_create(uid=metadata["uid"], defaults={**facts, "workload": workload})
+        record = PodRecord.objects.select_for_update(no_key=True).get(uid=metadata["uid"])
         for field, value in _news(record, _pod_facts(manifest, workload)).items():
             setattr(record, field, value)
         times = _pod_times(manifest)

@@ -172,12 +172,18 @@ def change_generation(workload: Workload, *, now: datetime) -> None:
     Workload.objects.filter(pk=workload.pk).update(generation=F("generation") + 1, next_reconcile_at=now)
 
 
+def clear_up(workload: Workload, *, now: datetime) -> None:
+    """Make an ended workload due once more, for what is left of it in the cluster."""
+    Workload.objects.filter(pk=workload.pk, phase__in=Workload.FINAL_PHASES).update(next_reconcile_at=now)
+
+
 def wake(*, workload_ids: list[int], now: datetime) -> None:
     """Make rows due. Final ones stay asleep."""
     rows = Workload.objects.filter(pk__in=workload_ids).exclude(phase__in=Workload.FINAL_PHASES)
-    rows.filter(Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__gt=now)).update(
-        next_reconcile_at=now
-    )
+    asleep = Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__gt=now)
+    # A look that outlasts its lock leaves that time in the row, which `unlock` takes for "not woken".
+    locked = Q(next_reconcile_at=F("lock_expires_at"))
+    rows.filter(asleep | locked).update(next_reconcile_at=now)
 
 
 # A lock that a crash of PostgreSQL forgets is one that expired early, so nobody waits for the disk here.
@@ -208,7 +214,7 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
         cursor.execute(_LOCK, values)
         if not cursor.rowcount:
             return None
-    return Workload.objects.select_related("team", "owner", "flavor").filter(lock_token=token).first()
+    return Workload.objects.select_related("team", "owner", "flavor").get(public_id=public_id)
 
 
 def reread(workload: Workload) -> None:
@@ -292,10 +298,17 @@ def end_attempt(
     exit_code: int | None,
     ended_at: datetime,
 ) -> None:
-    """Close the attempt and add its seconds to the workload's use of its time limit."""
+    """Close the attempt and add its seconds to the workload's use of its time limit.
+
+    What was lost is what came after its newest checkpoint, or all of it, unless it ended well.
+    """
     attempt.phase, attempt.reason, attempt.message = phase.value, reason, message
     attempt.exit_code, attempt.ended_at = exit_code, ended_at
     attempt.run_token_digest = ""
+    if attempt.started_at is not None and phase is not Phase.SUCCEEDED:
+        saved = attempt.workload.checkpoints.filter(attempt=attempt.number).first()
+        kept = max(attempt.started_at, saved.at) if saved else attempt.started_at
+        attempt.lost_seconds = max(0, round((ended_at - kept).total_seconds()))
     attempt.save()
     if attempt.started_at is not None:
         seconds = max(0, round((ended_at - attempt.started_at).total_seconds()))

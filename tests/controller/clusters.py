@@ -115,7 +115,11 @@ class Relay:
 
     def _forward(self, exchange) -> None:
         request = exchange.request
-        kept = {name: request.headers[name] for name in ("authorization", "accept", "content-type") if name in request.headers}
+        kept = {
+            name: request.headers[name]
+            for name in ("authorization", "accept", "content-type")
+            if name in request.headers
+        }
         answer = self._pool.request(
             request.method,
             self.target + request.path,

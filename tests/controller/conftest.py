@@ -9,7 +9,10 @@ from uuid import uuid4
 
 import pytest
 
+from cluster import kinds
 from cluster.client import ClusterClient, connect
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
 from controller.reconcile import reconcile
 from foundation import clock
 from tests.factories.catalogue import make_flavor, make_price, make_quota
@@ -24,7 +27,8 @@ REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
     params=[
         "devcluster",
         pytest.param(
-            "real", marks=[pytest.mark.cluster, pytest.mark.skipif(not REAL, reason="no PORTAL_TEST_KUBECONFIG")]
+            "real",
+            marks=[pytest.mark.cluster, pytest.mark.skipif(not REAL, reason="no PORTAL_TEST_KUBECONFIG")],
         ),
     ]
 )
@@ -37,8 +41,6 @@ class Bench:
     """One team, one flavor with quota and price, and a hand that turns the reconciler."""
 
     def __init__(self, client: ClusterClient) -> None:
-        from cluster import kinds
-
         self.client = client
         for node in client.list(kinds.NODE).items:
             record_node(node, now=clock.now())
@@ -69,11 +71,19 @@ class Bench:
 def bench(client: ClusterClient, transactional_db: None) -> Iterator[Bench]:
     bench = Bench(client)
     yield bench
-    from cluster.errors import ObjectNotFound
-    from cluster.kinds import ObjectRef
+    _leave_nothing(client, bench.team.namespace_name)
 
-    ref = ObjectRef("v1", "Namespace", "", bench.team.namespace_name)
+
+def _leave_nothing(client: ClusterClient, namespace: str) -> None:
+    """Jobs first: a pod that is deleted before its Job keeps the Job's finalizer where no kubelet ends it."""
     try:
+        for job in client.list(kinds.JOB, namespace=namespace).items:
+            ref = ObjectRef("batch/v1", "Job", namespace, job["metadata"]["name"])
+            client.delete(ref, uid=job["metadata"]["uid"])
+        deadline = time.monotonic() + 20
+        while client.list(kinds.POD, namespace=namespace).items and time.monotonic() < deadline:
+            time.sleep(0.05)
+        ref = ObjectRef("v1", "Namespace", "", namespace)
         client.delete(ref, uid=client.get(ref)["metadata"]["uid"])
     except ObjectNotFound:
         pass

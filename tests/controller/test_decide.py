@@ -58,9 +58,14 @@ def row(phase=Phase.RUNNING, **values):
 
 
 def pod(phase="Running", **values):
-    facts = dict.fromkeys(
-        ("scheduled_at", "started_at", "finished_at", "deletion_at", "exit_code"), None
-    ) | {"uid": "u", "name": "p", "node": "n", "phase": phase, "ready": False, "restarts": 0}
+    facts = dict.fromkeys(("scheduled_at", "started_at", "finished_at", "deletion_at", "exit_code"), None) | {
+        "uid": "u",
+        "name": "p",
+        "node": "n",
+        "phase": phase,
+        "ready": False,
+        "restarts": 0,
+    }
     return PodFacts(**{**facts, "reason": "", "message": "", "resource_version": "1", **values})
 
 
@@ -250,7 +255,9 @@ def test_an_end_waits_for_the_last_pod(observed, phase):
     assert (plan.to, plan.actions) == (phase, ())
 
 
-@pytest.mark.parametrize(("used", "allowed", "again"), [(0, 0, False), (0, 1, True), (1, 1, False), (2, 3, True)])
+@pytest.mark.parametrize(
+    ("used", "allowed", "again"), [(0, 0, False), (0, 1, True), (1, 1, False), (2, 3, True)]
+)
 def test_retries_are_counted_and_end(used, allowed, again):
     plan = decide(row(retries_used=used, max_retries=allowed), FAILED, NOW)
     if again:
@@ -344,7 +351,8 @@ def test_what_has_vanished_but_for_its_pods_is_waited_for(ends):
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "over"), [(0, 599, False), (0, 600, True), (500, 99, False), (500, 100, True), (700, 0, True)]
+    ("before", "now", "over"),
+    [(0, 599, False), (0, 600, True), (500, 99, False), (500, 100, True), (700, 0, True)],
 )
 def test_the_time_limit_counts_over_all_attempts(before, now, over):
     facts = attempt(started_at=ago(now))
@@ -410,7 +418,11 @@ reasons = st.sampled_from(list(Reason))
 def snapshots(draw):
     phase = draw(st.sampled_from([phase for phase in Phase if phase not in FINAL]))
     facts = st.builds(
-        AttemptFacts, number=st.just(1), created_at=times, started_at=st.none() | times, confirmed=st.booleans()
+        AttemptFacts,
+        number=st.just(1),
+        created_at=times,
+        started_at=st.none() | times,
+        confirmed=st.booleans(),
     )
     # What `transition` can have written.
     stopping_to = draw(st.sampled_from(list(STOPS_TO))) if phase is Phase.STOPPING else None
@@ -455,7 +467,9 @@ def observations(draw):
     reason = draw(st.sampled_from(INTERRUPTIONS) if interruption else st.sampled_from(ENDS_OF_RUNS))
     if stage is not Stage.FAILED:
         reason = draw(reasons)
-    pods = draw(st.lists(st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]), max_size=3))
+    pods = draw(
+        st.lists(st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]), max_size=3)
+    )
     return Observation(
         stage=stage,
         reason=reason,

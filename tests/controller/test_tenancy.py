@@ -5,9 +5,9 @@ import pytest
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from controller.tenancy import ensure_namespace, forget_namespace, gpu_limits
+from foundation import clock
 from quotas.models import Quota
 from quotas.services import claim
-from foundation import clock
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.workloads import make_workload
 
@@ -38,7 +38,9 @@ def hard(bench):
 def test_the_namespace_is_made_once_and_again_when_it_should_differ(bench, monkeypatch):
     calls = []
     original = bench.client.apply
-    monkeypatch.setattr(bench.client, "apply", lambda manifest: calls.append(manifest["kind"]) or original(manifest))
+    monkeypatch.setattr(
+        bench.client, "apply", lambda manifest: calls.append(manifest["kind"]) or original(manifest)
+    )
     ensure_namespace(bench.client, bench.team)
     assert hard(bench) == {"requests.nvidia.com/gpu": "8"}
     assert calls[0] == "Namespace"
@@ -56,9 +58,14 @@ def test_the_namespace_is_made_once_and_again_when_it_should_differ(bench, monke
 
 def test_the_account_of_pods_has_no_token_of_the_cluster(bench):
     ensure_namespace(bench.client, bench.team)
-    account = bench.client.get(ObjectRef("v1", "ServiceAccount", bench.team.namespace_name, "mlportal-workload"))
+    account = bench.client.get(
+        ObjectRef("v1", "ServiceAccount", bench.team.namespace_name, "mlportal-workload")
+    )
     assert account["automountServiceAccountToken"] is False
     namespace = bench.client.get(ObjectRef("v1", "Namespace", "", bench.team.namespace_name))
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
     policies = bench.client.list(kinds.NETWORK_POLICY, namespace=bench.team.namespace_name)
-    assert {each["metadata"]["name"] for each in policies.items} == {"mlportal-default-deny", "mlportal-endpoint-ingress"}
+    assert {each["metadata"]["name"] for each in policies.items} == {
+        "mlportal-default-deny",
+        "mlportal-endpoint-ingress",
+    }

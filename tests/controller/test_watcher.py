@@ -22,6 +22,7 @@ from foundation import clock
 from foundation.models import Heartbeat
 from tests.controller.clusters import OwnCluster, Relay, until
 from tests.factories.catalogue import make_flavor
+from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
 from workloads.models import NodeRecord, ObjectRecord, PodRecord, WatchCursor, Workload
 
@@ -45,12 +46,13 @@ def direct(cluster):
 
 @pytest.fixture
 def run():
-    return make_workload(flavor=make_flavor(), units=1)
+    team = make_team(f"t-{uuid4().hex[:8]}")
+    return make_workload(team=team, flavor=make_flavor(), units=1)
 
 
 @pytest.fixture
-def namespace(direct):
-    name = f"ns-{uuid4().hex[:8]}"
+def namespace(direct, run):
+    name = run.team.namespace_name
     made = direct.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
     direct.delete(ObjectRef("v1", "Namespace", "", name), uid=made["metadata"]["uid"])
@@ -62,7 +64,12 @@ class Pods:
 
     def make(self, name, *, labels=None, **env):
         if labels is None:
-            facts = {"workload_id": str(self.run.public_id), "attempt": 1, "team": "x", "kind": "training-run"}
+            facts = {
+                "workload_id": str(self.run.public_id),
+                "attempt": 1,
+                "team": "x",
+                "kind": "training-run",
+            }
             labels = workload_labels(**facts)
         container = {
             "name": "main",

@@ -36,7 +36,10 @@ def span(start, until, price=3_600_000_000, number=1):
     ],
 )
 def test_an_interval_is_cut_at_price_changes_and_ends_where_no_price_is_known(spans, expected):
-    found = [(segment.start, segment.end, segment.span.price_id) for segment in priced_segments(at(10), at(100), spans)]
+    found = [
+        (segment.start, segment.end, segment.span.price_id)
+        for segment in priced_segments(at(10), at(100), spans)
+    ]
     assert found == [(at(start), at(end), number) for start, end, number in expected]
 
 
@@ -60,7 +63,9 @@ def histories(draw):
     cuts = sorted(draw(st.sets(st.integers(1, 10_000), max_size=4)))
     bounds = [0, *cuts, None]
     spans = [span(a, b, draw(prices), number) for number, (a, b) in enumerate(pairwise(bounds))]
-    pairs = st.tuples(st.integers(0, 9000), st.integers(0, 4000)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+    pairs = st.tuples(st.integers(0, 9000), st.integers(0, 4000)).map(
+        lambda pair: (pair[0], pair[0] + pair[1])
+    )
     return spans, draw(st.lists(st.tuples(pairs, cards), min_size=1, max_size=8))
 
 
@@ -94,7 +99,9 @@ def test_the_order_of_settling_changes_the_sum_by_less_than_one_micro(history, r
     spans, intervals = history
     shuffled = list(intervals)
     random.shuffle(shuffled)
-    sums = [sum(line.amount_micro_usd for line in price_all(spans, each)[0]) for each in (intervals, shuffled)]
+    sums = [
+        sum(line.amount_micro_usd for line in price_all(spans, each)[0]) for each in (intervals, shuffled)
+    ]
     assert abs(sums[0] - sums[1]) <= 1
 
 

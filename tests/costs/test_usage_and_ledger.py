@@ -77,9 +77,7 @@ def change_price(usd_per_second, seconds, capacity_type="on-demand"):
 # --- usage
 
 
-@pytest.mark.parametrize(
-    "harm", [{"units": 0}, {"scheduled_at": None}], ids=["no GPU", "on no node"]
-)
+@pytest.mark.parametrize("harm", [{"units": 0}, {"scheduled_at": None}], ids=["no GPU", "on no node"])
 def test_a_pod_that_holds_no_gpu_costs_nothing(house, harm):
     pod = house.pod()
     for field, value in harm.items():
@@ -385,8 +383,14 @@ def test_overlapping_prices_are_refused_by_the_database(start, until):
     ("constraint", "harm"),
     [
         ("price_not_negative", lambda: Price.objects.update(micro_usd_per_card_hour=-1)),
-        ("price_interval_not_empty", lambda: Price.objects.update(valid_until=datetime(2026, 1, 1, tzinfo=UTC))),
-        ("priced_card_unique", lambda: PricedCard.objects.create(card="a100-40gb", capacity_type="on-demand")),
+        (
+            "price_interval_not_empty",
+            lambda: Price.objects.update(valid_until=datetime(2026, 1, 1, tzinfo=UTC)),
+        ),
+        (
+            "priced_card_unique",
+            lambda: PricedCard.objects.create(card="a100-40gb", capacity_type="on-demand"),
+        ),
         ("usage_not_negative|usage_settled_within", lambda: UsageInterval.objects.update(ended_at=at(-1))),
         ("usage_settled_within", lambda: UsageInterval.objects.update(settled_until=at(11))),
         ("usage_settled_within", lambda: UsageInterval.objects.update(settled_until=at(-1))),

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from tests.crash.fleet import Fleet, RestClient
 
-UNFINISHED_MAX = 24
 CLIENTS = 2
 
 
@@ -63,6 +62,7 @@ class Load:
 
     fleet: Fleet
     seed: int
+    unfinished_max: int
     accepted: dict[str, Shape] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     repeats: int = 0
@@ -91,7 +91,7 @@ class Load:
                 while not self._stopping.wait(chance.uniform(0.0, 0.3)):
                     query = "SELECT count(*) FROM workloads_workload WHERE finished_at IS NULL"
                     row = database.execute(query).fetchone()
-                    if row is not None and row[0] < UNFINISHED_MAX:
+                    if row is not None and row[0] < self.unfinished_max:
                         self._submit(client, chance)
         except Exception as error:  # noqa: BLE001 (told by the test, which runs in another thread)
             self.problems.append(repr(error))

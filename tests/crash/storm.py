@@ -28,7 +28,7 @@ RANDOM = ("worker", "watcher", "web", "beat")
 # The worker does most of the work, so most of the danger is there.
 _WEIGHTS = (4, 2, 2, 1)
 RANDOM_AFTER_SECONDS = (0.3, 3.0)
-REACHED_SECONDS = 45.0
+REACHED_SECONDS = 150.0
 WIPE_EVERY_SECONDS = (3.0, 9.0)
 
 

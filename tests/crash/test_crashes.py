@@ -27,7 +27,7 @@ pytestmark = pytest.mark.crash
 KILLS = int(os.environ.get("PORTAL_TEST_CRASHES", "12"))  # noqa: TID251
 SEED = int(os.environ.get("PORTAL_TEST_SEED", "0")) or secrets.randbelow(10**9) + 1  # noqa: TID251
 REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
-SETTLE_SECONDS = 120.0
+SETTLE_SECONDS = 180.0
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_nothing_is_lost_or_doubled_while_processes_are_killed(fleet, capsys):
         cluster.watch("/apis/batch/v1/jobs", selector=mine, on_event=seen.take),
         cluster.watch("/api/v1/pods", selector=mine, on_event=seen.take),
     ]
-    load, sampler = Load(fleet, SEED), CounterSampler(fleet)
+    load, sampler = Load(fleet, SEED, unfinished_max=24 if KILLS <= 20 else 40), CounterSampler(fleet)
     storm = Storm(fleet, plan(KILLS, chance), chance)
     try:
         sampler.start()

@@ -149,7 +149,7 @@ BAD = [
 @pytest.mark.parametrize(("section", "value", "says"), BAD)
 def test_a_wrong_file_is_refused_by_name_and_nothing_of_it_is_done(section, value, says):
     before = everything()
-    last = {"flavors": FILE["flavors"], **{section: value}}
+    last = {"flavors": FILE["flavors"], section: value}
     with pytest.raises(BootstrapError) as refused:
         load(text(**last), now=NOW)
     message = str(refused.value)
@@ -160,7 +160,15 @@ def test_a_wrong_file_is_refused_by_name_and_nothing_of_it_is_done(section, valu
 
 @pytest.mark.parametrize(
     "content",
-    ["[1, 2]", "teams: [", "just text", "a: &x [1]\nb: *x", "teams: !!python/object:os.system {}", "#" * (2**20 + 1), "\0"],
+    [
+        "[1, 2]",
+        "teams: [",
+        "just text",
+        "a: &x [1]\nb: *x",
+        "teams: !!python/object:os.system {}",
+        "#" * (2**20 + 1),
+        "\0",
+    ],
 )
 def test_what_is_no_mapping_of_sections_is_refused(content):
     with pytest.raises(BootstrapError):
@@ -183,10 +191,12 @@ json = st.recursive(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(FILE)), json)
 def test_whatever_stands_in_a_section_the_file_is_loaded_or_refused_in_words(section, value):
+    refused = ""
     try:
         load(yaml.safe_dump({section: value}), now=NOW)
     except BootstrapError as error:
-        assert section in str(error)
+        refused = str(error)
+    assert not refused or section in refused
 
 
 def test_the_demos_file_loads_twice(demo_environment):
@@ -220,9 +230,12 @@ def test_a_changed_password_is_taken_over(demo_environment, monkeypatch):
     assert User.objects.get(username="ana").check_password("another one 4711")
 
 
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.write_bytes(b"\xff\xfe"), lambda path: path.write_text("rooms: 1")])
+@pytest.mark.parametrize(
+    "make",
+    [lambda path: None, lambda path: path.write_bytes(b"\xff\xfe"), lambda path: path.write_text("rooms: 1")],
+)
 def test_the_command_ends_with_a_sentence(tmp_path, make):
     path = tmp_path / "portal.yaml"
     make(path)
-    with pytest.raises(CommandError, match="portal.yaml"):
+    with pytest.raises(CommandError, match=r"portal\.yaml"):
         call_command("bootstrap", str(path))

@@ -13,7 +13,6 @@ A100 = "NVIDIA-A100-SXM4-40GB"
 A100_80 = "NVIDIA-A100-SXM4-80GB"
 
 
-
 def _gpu_node(name, resources, product, *, capacity="on-demand", **labels):
     facts = {PRODUCT: product, "karpenter.sh/capacity-type": capacity, **labels}
     return NodeFacts(name=name, labels=facts, allocatable=resources)
@@ -27,7 +26,9 @@ NODES = [
     *[_gpu_node(f"t4-{index}", {GPU: 1}, "Tesla-T4") for index in range(4)],
     _gpu_node("t4-shared-0", {"nvidia.com/gpu.shared": 4}, "Tesla-T4-SHARED", **{STRATEGY: "time-slicing"}),
     _gpu_node("t4-unrenamed-0", {GPU: 4}, "Tesla-T4-SHARED", **{STRATEGY: "time-slicing"}),
-    _gpu_node("a100-mig-single-0", {GPU: 56}, f"{A100_80}-MIG-1g.10gb", **{"nvidia.com/mig.strategy": "single"}),
+    _gpu_node(
+        "a100-mig-single-0", {GPU: 56}, f"{A100_80}-MIG-1g.10gb", **{"nvidia.com/mig.strategy": "single"}
+    ),
     _gpu_node(
         "a100-mig-0",
         {"nvidia.com/mig-1g.10gb": 28, "nvidia.com/mig-3g.40gb": 8, GPU: 0},
@@ -69,9 +70,7 @@ T4_RENAMED = flavor(
 T4_UNRENAMED = flavor(
     "t4-slices", products=["Tesla-T4-SHARED"], sharing=Sharing.TIME_SLICING, fraction=Fraction(1, 4)
 )
-MIG_MIXED = flavor(
-    "mig-1g", resource="nvidia.com/mig-1g.10gb", sharing=Sharing.MIG, fraction=Fraction(1, 7)
-)
+MIG_MIXED = flavor("mig-1g", resource="nvidia.com/mig-1g.10gb", sharing=Sharing.MIG, fraction=Fraction(1, 7))
 MIG_SINGLE = flavor(
     "mig-single", products=[f"{A100_80}-MIG-1g.10gb"], sharing=Sharing.MIG, fraction=Fraction(1, 7)
 )

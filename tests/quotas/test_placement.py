@@ -59,7 +59,10 @@ def affinity_takes(terms, node):
 ALL = [
     (sets.A100_40GB, "on-demand"),
     (sets.A100_40GB, "spot"),
-    *[(each, "on-demand") for each in (sets.T4, sets.T4_RENAMED, sets.T4_UNRENAMED, sets.MIG_MIXED, sets.ANY_GPU)],
+    *[
+        (each, "on-demand")
+        for each in (sets.T4, sets.T4_RENAMED, sets.T4_UNRENAMED, sets.MIG_MIXED, sets.ANY_GPU)
+    ],
     (sets.MIG_SINGLE, "on-demand"),
 ]
 
@@ -89,9 +92,13 @@ def test_capacity_labels_win_over_the_flavors_own():
     assert mixed.selector("on-demand") == {sets.PRODUCT: ["a"]}
 
 
-@pytest.mark.parametrize(("observed", "declared", "block"), [([], 0, 0), ([4], 0, 4), ([4], 8, 8), ([16], 8, 16)])
+@pytest.mark.parametrize(
+    ("observed", "declared", "block"), [([], 0, 0), ([4], 0, 4), ([4], 8, 8), ([16], 8, 16)]
+)
 def test_the_largest_block_is_observed_or_declared(observed, declared, block):
-    capacity = {"on-demand": {"provisionable": {"block": declared, "units": 32}}} if declared else {"on-demand": {}}
+    capacity = (
+        {"on-demand": {"provisionable": {"block": declared, "units": 32}}} if declared else {"on-demand": {}}
+    )
     flavor = sets.flavor("x", capacity=capacity)
     nodes = [sets.NodeFacts(name=f"n{size}", labels={}, allocatable={sets.GPU: size}) for size in observed]
     assert largest_block(flavor, "on-demand", nodes) == block
@@ -108,6 +115,9 @@ def test_what_exists_is_said_in_numbers():
 
 def test_every_pod_tolerates_a_lost_node_for_a_minute_and_gpu_pods_their_taint():
     lost = tolerations(None)
-    assert {each["key"] for each in lost} == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+    assert {each["key"] for each in lost} == {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    }
     assert {each["tolerationSeconds"] for each in lost} == {60}
     assert tolerations(sets.T4) == [{"key": "nvidia.com/gpu", "operator": "Exists"}, *lost]

@@ -34,7 +34,13 @@ class Line:
         """A queued run that came `seconds` after the start."""
         at = NOW + timedelta(seconds=seconds)
         workload = make_workload(
-            name=name, team=self.team, owner=self.owner, flavor=self.flavor, units=units, priority=priority, now=at
+            name=name,
+            team=self.team,
+            owner=self.owner,
+            flavor=self.flavor,
+            units=units,
+            priority=priority,
+            now=at,
         )
         spec = TrainingRunSpec.from_json(
             {"name": name, "image": "i", "flavor": self.flavor.name, "gpus_per_replica": units}

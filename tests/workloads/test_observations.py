@@ -56,7 +56,9 @@ def scheduled(version=2, **changes):
 def running(version=3):
     state = {"name": "main", "restartCount": 0, "state": {"running": {"startedAt": text(9)}}}
     manifest = scheduled(version, phase="Running", containerStatuses=[state])
-    manifest["status"]["conditions"].append({"type": "Ready", "status": "True", "lastTransitionTime": text(9)})
+    manifest["status"]["conditions"].append(
+        {"type": "Ready", "status": "True", "lastTransitionTime": text(9)}
+    )
     return manifest
 
 
@@ -86,7 +88,12 @@ ENDED = {
 
 
 def test_a_pod_is_followed_from_its_making_to_its_end(run):
-    for manifest, phase in ((pod(), "Pending"), (scheduled(), "Pending"), (running(), "Running"), (failed(), "Failed")):
+    for manifest, phase in (
+        (pod(), "Pending"),
+        (scheduled(), "Pending"),
+        (running(), "Running"),
+        (failed(), "Failed"),
+    ):
         record = record_pod(manifest, workload=run, now=at(100))
         assert record.phase == phase
     assert money() == ENDED
@@ -138,7 +145,11 @@ def test_what_is_gone_stays_gone_since_it_was_first_missed(run):
 
 def test_a_pod_that_was_told_to_go_and_vanished_ends_at_the_earlier_time(run):
     record_pod(running(), workload=run, now=at(20))
-    record_pod({**running(), "metadata": pod(metadata={"deletionTimestamp": text(25)})["metadata"]}, workload=run, now=at(21))
+    record_pod(
+        {**running(), "metadata": pod(metadata={"deletionTimestamp": text(25)})["metadata"]},
+        workload=run,
+        now=at(21),
+    )
     (record,) = mark_pods_gone(workload=run, present_uids=set(), now=at(80))
     assert (record.deletion_at, record.gone_at, record.ended_at) == (at(25), at(80), at(25))
 
@@ -212,7 +223,8 @@ def test_the_id_counts_only_beside_the_portals_own_mark(run):
     assert workload_of({"metadata": {"labels": labels}}) is None
     assert workload_of({"metadata": {}}) is None
     labels["app.kubernetes.io/managed-by"] = "ml-portal"
-    assert workload_of({"metadata": {"labels": labels}}) == run
+    assert workload_of({"metadata": {"labels": labels, "namespace": run.team.namespace_name}}) == run
+    assert workload_of({"metadata": {"labels": labels, "namespace": "team-other"}}) is None, "not its own"
 
 
 def node(**changes):

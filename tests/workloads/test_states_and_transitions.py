@@ -218,12 +218,14 @@ def test_an_ended_attempt_adds_its_seconds_once_started_and_forgets_its_token():
 def test_listeners_hear_of_a_move_only_when_it_is_committed():
     workload = make_workload()
     settings = connection.get_connection_params()
-    settings = {key: settings[key] for key in ("host", "port", "dbname", "user", "password") if key in settings}
+    settings = {
+        key: settings[key] for key in ("host", "port", "dbname", "user", "password") if key in settings
+    }
     with psycopg.connect(**settings, autocommit=True) as listener:
         listener.execute(f"LISTEN {NOTIFY_CHANNEL}")
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
+        with transaction.atomic():
             move(workload, Phase.ADMITTED)
-            _ = 1 // 0
+            transaction.set_rollback(True)
         workload.refresh_from_db()
         with transaction.atomic():
             move(workload, Phase.QUEUED, Reason.WAITING_FOR_QUOTA)

@@ -1,0 +1,147 @@
+"""The acting half of a reconcile: a plan's cluster calls, and what their refusals mean for the plan."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from cluster.client import ClusterClient
+from cluster.errors import ClusterConflict, ClusterError, ClusterRejected, ForeignObject, ObjectNotFound
+from cluster.kinds import ObjectRef
+from controller import admission, logs, objects
+from controller.adapters import WorkloadAdapter
+from controller.decide import Action, Plan
+from controller.observation import Observation
+from controller.tenancy import ensure_namespace, forget_namespace
+from workloads.models import Attempt, Workload
+from workloads.states import Phase, Reason
+
+logger = logging.getLogger(__name__)
+
+SURGE_RETRY_SECONDS = 15
+REFUSED_RETRY_SECONDS = 30
+NAMESPACE_RETRY_SECONDS = 2
+NAMESPACE_ENDS = "because it is being terminated"
+
+
+@dataclass
+class Look:
+    """One observation, with the raw facts that acting on it needs."""
+
+    observation: Observation
+    primary: dict[str, Any] | None
+
+
+@dataclass
+class Hand:
+    """What acts on one workload: the client, and whose objects it makes."""
+
+    client: ClusterClient
+    workload: Workload
+    adapter: WorkloadAdapter
+    attempt: Attempt | None
+    now: datetime
+
+
+def carry_out(plan: Plan, look: Look | None, hand: Hand) -> Plan:
+    """Make the plan's cluster calls. The plan that is left to record: another one where a call was refused."""
+    try:
+        return _act(plan, look, hand)
+    except ObjectNotFound:
+        forget_namespace(hand.workload.team)
+        return _unchanged(hand.workload, next_in_seconds=1)
+    except (ClusterRejected, ForeignObject) as error:
+        return _refused(plan, look, hand, str(error))
+    except ClusterConflict:
+        # Somebody else wrote at the same moment: look again, and decide anew.
+        return _unchanged(hand.workload, next_in_seconds=1)
+
+
+def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
+    """The object, unless there is none or it is a stranger's."""
+    try:
+        found = client.get(ref)
+    except ObjectNotFound:
+        return None
+    return found if objects.belongs_to(found, workload) else None
+
+
+def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
+    client, workload, adapter, now = hand.client, hand.workload, hand.adapter, hand.now
+    if Action.CREATE in plan.actions:
+        ensure_namespace(client, workload.team)
+        hand.attempt = hand.attempt or objects.open_attempt(workload, adapter, now=now)
+        objects.create_or_update(client, workload, adapter, hand.attempt, now=now)
+    if Action.APPLY in plan.actions and hand.attempt is not None:
+        waiting = _wait_for_surge(plan, look, hand)
+        if waiting is not None:
+            return waiting
+        ensure_namespace(client, workload.team)
+        objects.update_live(client, workload, adapter, hand.attempt, now=now)
+    if Action.DELETE in plan.actions and look is not None and look.primary is not None:
+        if not look.observation.deleting:
+            _fetch_logs(hand)
+        objects.delete(client, look.primary)
+    return plan
+
+
+def _fetch_logs(hand: Hand) -> None:
+    """What is not stored yet, as far as it can be had: a node that gives no logs must not keep anything alive."""
+    if hand.attempt is None:
+        return
+    try:
+        logs.fetch_last(hand.client, hand.workload, attempt=hand.attempt.number, now=hand.now)
+    except ClusterError:
+        logger.warning("logs.incomplete", exc_info=True, extra={"workload_id": str(hand.workload.public_id)})
+
+
+def _wait_for_surge(plan: Plan, look: Look | None, hand: Hand) -> Plan | None:
+    """A plan that waits, if the change needs units on top that the quota does not have; None if it may go on."""
+    if look is None or not look.observation.exists:
+        return None
+    units = hand.adapter.surge_units(hand.workload)
+    judgement = admission.admit_surge(hand.workload, units=units, now=hand.now)
+    if judgement.admitted:
+        return None
+    reason = Reason.UPDATING if plan.to is Phase.RUNNING else plan.reason
+    wait = SURGE_RETRY_SECONDS
+    return replace(plan, reason=reason, message=judgement.message, actions=(), next_in_seconds=wait)
+
+
+def _unchanged(workload: Workload, *, next_in_seconds: float, message: str | None = None) -> Plan:
+    """Leave everything as it is and look again."""
+    said = workload.message if message is None else message
+    return Plan(Phase(workload.phase), Reason(workload.reason), said, next_in_seconds=next_in_seconds)
+
+
+def _refused(plan: Plan, look: Look | None, hand: Hand, why: str) -> Plan:
+    """What a permanent refusal means: for a delete or a change to wait, for a start to end with the server's words."""
+    if Action.DELETE in plan.actions:
+        # It goes on to where people want it; what exists still holds its claim meanwhile.
+        message = f"The cluster refuses to delete it: {why}"
+        return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
+    if NAMESPACE_ENDS in why:
+        forget_namespace(hand.workload.team)
+        message = "Its namespace is being deleted; it is made again after that."
+        return _unchanged(hand.workload, next_in_seconds=NAMESPACE_RETRY_SECONDS, message=message)
+    exists = look is not None and (look.observation.exists or look.observation.pods_alive > 0)
+    if Action.APPLY in plan.actions and exists:
+        # What runs is worth more than the change: it stays, and says why the change did not come.
+        message = f"The cluster refused the change: {why}"
+        return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
+    # What was made before the refusal runs, and holds GPUs, until it is taken down again.
+    made = exists or _was_made(hand)
+    message = f"The cluster refused it: {why}"
+    if made:
+        return Plan(Phase.STOPPING, Reason.INVALID_SPEC, message, stopping_to=Phase.FAILED, next_in_seconds=0)
+    ending = (Action.END_ATTEMPT, Action.RELEASE)
+    return Plan(Phase.FAILED, Reason.INVALID_SPEC, message, ending, next_in_seconds=None)
+
+
+def _was_made(hand: Hand) -> bool:
+    if hand.attempt is None:
+        return False
+    ref = objects.primary_ref(hand.workload, hand.adapter, hand.attempt)
+    return get_own(hand.client, ref, hand.workload) is not None
