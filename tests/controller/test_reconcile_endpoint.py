@@ -50,11 +50,15 @@ def test_an_endpoint_becomes_ready_is_updated_and_leaves_nothing_when_deleted(be
         assert len(own(bench, workload, kind)) == 1, kind
 
     actor = Actor.of_user(bench.member)
-    update_endpoint(endpoint=endpoint, spec=spec(bench, image="example.org/serve:2"), actor=actor, now=clock.now())
+    update_endpoint(
+        endpoint=endpoint, spec=spec(bench, image="example.org/serve:2"), actor=actor, now=clock.now()
+    )
     bench.turn(workload)
 
     def rolled_out(row):
-        pods = [pod for pod in own(bench, workload, kinds.POD) if not pod["metadata"].get("deletionTimestamp")]
+        pods = [
+            pod for pod in own(bench, workload, kinds.POD) if not pod["metadata"].get("deletionTimestamp")
+        ]
         images = {pod["spec"]["containers"][0]["image"] for pod in pods}
         return row.reason == "Ready" and images == {"example.org/serve:2"} and len(pods) == 2
 
@@ -88,7 +92,9 @@ def test_a_deployment_that_somebody_else_deletes_is_made_again(bench):
 
     def again(row):
         found = own(bench, workload, kinds.DEPLOYMENT)
-        return row.reason == "Ready" and found and found[0]["metadata"]["uid"] != deployment["metadata"]["uid"]
+        return (
+            row.reason == "Ready" and found and found[0]["metadata"]["uid"] != deployment["metadata"]["uid"]
+        )
 
     bench.until(workload, again, seconds=90)
 

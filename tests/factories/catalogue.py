@@ -41,7 +41,9 @@ def make_flavor(
     )
 
 
-def make_quota(team: Team, flavor: ResourceFlavor, nominal: int = 8, capacity_type: str = "on-demand") -> Quota:
+def make_quota(
+    team: Team, flavor: ResourceFlavor, nominal: int = 8, capacity_type: str = "on-demand"
+) -> Quota:
     return set_nominal(
         team=team,
         flavor=flavor,
@@ -53,7 +55,9 @@ def make_quota(team: Team, flavor: ResourceFlavor, nominal: int = 8, capacity_ty
     )
 
 
-def make_price(card: str = "a100-40gb", micro_usd: int = 3_600_000_000, capacity_type: str = "on-demand") -> Price:
+def make_price(
+    card: str = "a100-40gb", micro_usd: int = 3_600_000_000, capacity_type: str = "on-demand"
+) -> Price:
     """3,600 USD an hour unless told otherwise: one USD a second, so that sums can be read."""
     return set_price(
         card=card,
