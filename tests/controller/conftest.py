@@ -77,9 +77,10 @@ def bench(client: ClusterClient, transactional_db: None) -> Iterator[Bench]:
 def _leave_nothing(client: ClusterClient, namespace: str) -> None:
     """Jobs first: a pod that is deleted before its Job keeps the Job's finalizer where no kubelet ends it."""
     try:
-        for job in client.list(kinds.JOB, namespace=namespace).items:
-            ref = ObjectRef("batch/v1", "Job", namespace, job["metadata"]["name"])
-            client.delete(ref, uid=job["metadata"]["uid"])
+        for kind in (kinds.JOB, kinds.DEPLOYMENT):
+            for item in client.list(kind, namespace=namespace).items:
+                ref = ObjectRef(kind.api_version, kind.kind, namespace, item["metadata"]["name"])
+                client.delete(ref, uid=item["metadata"]["uid"])
         deadline = time.monotonic() + 20
         while client.list(kinds.POD, namespace=namespace).items and time.monotonic() < deadline:
             time.sleep(0.05)
