@@ -100,10 +100,10 @@ class WorkloadDetailView(OfKind):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Any, public_id: UUID) -> Response:
-        """Cancel: its pods get their grace period, then its objects are deleted."""
+        """Cancel: its pods get their grace period, then its objects are deleted. Of what has ended, at once."""
         workload = self.find(request.user, public_id)
         check_version(expected=expected_versions(request), current=workload.generation)
-        services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
+        services.delete(workload=workload, actor=actor_of(request), now=clock.now())
         return Response(status=204)
 
 

@@ -24,7 +24,7 @@ from cluster.labels import selector
 from controller import admission, garbage, objects
 from controller.acting import Hand, Look, carry_out, get_own
 from controller.adapters import WorkloadAdapter, adapter_for
-from controller.decide import Action, AttemptFacts, Limits, Plan, Snapshot, decide
+from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Limits, Plan, Snapshot, decide
 from controller.observation import Observation
 from costs.services import record_usage
 from foundation import clock
@@ -115,9 +115,12 @@ def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | 
     """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody."""
     if not client.answered_within(ANSWER_FRESH_SECONDS):
         client.version()
-    judgement = admission.admit(workload, now=now)
+    with transaction.atomic():
+        judgement = admission.admit(workload, now=now)
+        if judgement.admitted:
+            objects.open_attempt(workload, adapter_for(workload.kind), now=now)
     crash_point("admitted")
-    return 0 if judgement.admitted else 300
+    return 0 if judgement.admitted else RESYNC_SECONDS
 
 
 def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None) -> Snapshot:
@@ -172,8 +175,7 @@ def _observe(
     client: ClusterClient,
     now: datetime,
 ) -> Look:
-    if workload.attempt_number == 0:
-        # Attempts are written down before anything is made: nothing of it can be in the cluster.
+    if _only_to_be_made(workload, attempt):
         return Look(adapter.observe(None, (), ()), None)
     namespace = workload.team.namespace_name
     primary = None
@@ -193,6 +195,16 @@ def _observe(
     ]
     events = objects.warnings(client, primary) if primary is not None and not own else []
     return Look(adapter.observe(primary, own, events), primary)
+
+
+def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
+    """Whether there is nothing to look at: no attempt was ever written down, or the first one is to be made now,
+    which meets and adopts what a crash may have left of it.
+    """
+    if workload.attempt_number == 0:
+        return True
+    first = attempt is not None and attempt.number == 1 and not attempt.object_uid
+    return first and workload.phase == Phase.ADMITTED.value and workload.desired == Desired.RUN.value
 
 
 def _record_vanished(

@@ -121,9 +121,14 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
 
 
 def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask for its end. Of one that has ended already, the objects that are left are deleted at once."""
+    """Ask for its end."""
+    _steer(workload, Desired.CANCEL, "cancelled", actor, now)
+
+
+def delete(*, workload: Workload, actor: Actor, now: datetime) -> None:
+    """Ask for its end; of one that has ended already, the objects that are left are deleted at once."""
     if not workload.is_final:
-        _steer(workload, Desired.CANCEL, "cancelled", actor, now)
+        cancel(workload=workload, actor=actor, now=now)
         return
     check_can_submit(actor.user, workload.team)
     with transaction.atomic():

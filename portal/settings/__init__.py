@@ -221,8 +221,18 @@ STORAGES: dict[str, dict[str, Any]] = {
 # --- Celery: messages are wake-ups, the rows carry the work
 
 CELERY_BROKER_URL = stores.broker_url(REDIS_URL)
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
+# A wake-up that the broker does not take at once is left to the sweep: whoever sends it must not wait.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 3600,
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0.1,
+    "interval_max": 0.1,
+    "socket_connect_timeout": 2,
+}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A worker comes back by itself, however long the broker was away.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

@@ -37,13 +37,25 @@ def test_a_price_is_set_from_a_moment_on(bench, manager):
     assert oldest["valid_until"] == newest["valid_from"]
 
 
-def test_the_same_price_twice_is_one_and_an_older_one_is_a_conflict(bench, manager):
+def test_the_same_price_twice_is_one_and_another_at_that_time_is_a_conflict(bench, manager):
     body = {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x", "valid_from": "2026-06-01T00:00:00Z"}
     assert manager.post(PRICES, body).status_code == 201
     with Unchanged():
         assert manager.post(PRICES, body).status_code == 201
-        problem(manager.post(PRICES, body | {"valid_from": "2026-05-01T00:00:00Z"}), 409, "valid_from")
+        other = body | {"micro_usd_per_card_hour": 8}
+        problem(manager.post(PRICES, other), 409, "valid_from")
     assert Price.objects.filter(priced__card="h100").count() == 1
+
+
+def test_a_price_may_be_set_before_the_first_and_ends_where_that_begins(bench, manager):
+    body = {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x", "valid_from": "2026-06-01T00:00:00Z"}
+    assert manager.post(PRICES, body).status_code == 201
+    earlier = manager.post(PRICES, body | {"valid_from": "2026-05-01T00:00:00Z"})
+    assert earlier.status_code == 201
+    assert earlier.json()["valid_until"] == "2026-06-01T00:00:00Z"
+    with Unchanged():
+        between = body | {"micro_usd_per_card_hour": 9, "valid_from": "2026-05-15T00:00:00Z"}
+        problem(manager.post(PRICES, between), 409, "valid_from")
 
 
 def test_only_managers_set_prices(bench):
