@@ -17,17 +17,10 @@ ADR_PARTS = ("Status", "Context", "Decision", "Consequences")
 # What must not stand in a file, and the files in which it has a reason to.
 TELLTALES = {
     "a home folder": (r"(?:/root|/home/(?!portal\b)[a-z]\w*|/Users/\w+)/", ()),
-    "a folder of one machine": (r"/work/(?:main|shared|notes)\b", ()),
+    "the folder of this checkout": (re.escape(f"{ROOT}/"), ()),
     # The commands of continuous integration start a real control plane where that folder happens to exist.
     "a folder outside the repository": (r"\.\./shared", (".ci/run",)),
     "a package index": (r"(?i)(?:extra-)?index-url|\bartifactory\b|\bdevpi\b|/simple/", ("Makefile",)),
-    "how it was made": (
-        (
-            r"(?i)\b(?:helper|agent|assistant|coding|work)[- ]session|\bsub-?agents?\b|\bthis session\b|\bsystem prompt\b"
-            r"|\b(?:the|my|your|this) prompts?\b|\b(?:the|our) (?:lead|helpers)\b(?! of)|co-authored-by"
-        ),
-        (),
-    ),
 }
 
 
