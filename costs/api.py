@@ -1,18 +1,34 @@
-"""REST: `prices/`, `ledger/`."""
+"""REST: `prices/`, `ledger/`, `costs/`, `adjustments/`."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterator
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 
 from costs import services
 from costs.models import LedgerEntry, Price
-from costs.serializers import LedgerSerializer, PriceSerializer, PriceWriteSerializer
+from costs.queries import GROUPS, summary
+from costs.serializers import (
+    AdjustmentSerializer,
+    CostGroupSerializer,
+    CostSummarySerializer,
+    LedgerSerializer,
+    PriceSerializer,
+    PriceWriteSerializer,
+)
 from foundation import clock
+from foundation.errors import Invalid
 from foundation.http import filters
 from foundation.http.idempotency import idempotent
+from foundation.http.query import one, refuse
 from teams.actors import actor_of
 from teams.models import ApiToken
 from teams.permissions import check_global_role, visible_teams
@@ -57,22 +73,132 @@ class PriceListView(PortalView):
         return Response(PriceSerializer(price).data, status=201)
 
 
+CSV_CHUNK = 500
+LEDGER_FILTERS = {
+    "team": filters.text("team__slug", many=True),
+    "account": filters.text("account"),
+    "workload": filters.uuid("workload__public_id"),
+    "pod_uid": filters.text("pod_uid"),
+    "from": filters.moment("started_at__gte"),
+    "to": filters.moment("started_at__lt"),
+}
+GROUP_BY = OpenApiParameter("group_by", str, enum=list(GROUPS), description="`team` unless given.")
+
+
 class LedgerView(PortalView):
     """Every posting to the accounts of the caller's teams, newest first."""
 
     queryset = LedgerEntry.objects.none()
     serializer_class = LedgerSerializer
-    filters = {
-        "team": filters.text("team__slug", many=True),
-        "account": filters.text("account"),
-        "workload": filters.uuid("workload__public_id"),
-        "pod_uid": filters.text("pod_uid"),
-        "from": filters.moment("started_at__gte"),
-        "to": filters.moment("started_at__lt"),
-    }
+    filters = LEDGER_FILTERS
     ordering = "-id"
 
     @extend_schema(operation_id="ledger_list", tags=["costs"], responses=LedgerSerializer(many=True))
     def get(self, request: Any) -> Response:
         rows = LedgerEntry.objects.filter(team__in=visible_teams(request.user))
         return self.page(rows.select_related("team", "workload", "price"))
+
+
+class CostSummaryView(PortalView):
+    """What the caller's teams were charged, summed; what still runs counts up to its last settlement."""
+
+    queryset = LedgerEntry.objects.none()
+    serializer_class = CostGroupSerializer
+    filters = LEDGER_FILTERS
+    extra_parameters = ("group_by",)
+    pagination_class = None  # type: ignore[assignment] # not a list of pages
+
+    @extend_schema(
+        operation_id="costs_summary", tags=["costs"], parameters=[GROUP_BY], responses=CostSummarySerializer
+    )
+    def get(self, request: Any) -> Response:
+        group_by = one(request, "group_by") or "team"
+        if group_by not in GROUPS:
+            raise refuse("group_by", f"must be one of {', '.join(GROUPS)}.")
+        rows = LedgerEntry.objects.filter(team__in=visible_teams(request.user))
+        groups = summary(self.filter_queryset(rows), group_by=group_by)
+        return Response({"results": CostGroupSerializer(groups, many=True).data})
+
+
+class CostExportView(PortalView):
+    """The same ledger lines as a CSV file, oldest first."""
+
+    queryset = LedgerEntry.objects.none()
+    serializer_class = LedgerSerializer
+    filters = LEDGER_FILTERS
+    pagination_class = None  # type: ignore[assignment] # not a list of pages
+
+    @extend_schema(
+        operation_id="costs_export", tags=["costs"], responses={(200, "text/csv"): OpenApiTypes.STR}
+    )
+    def get(self, request: Any) -> StreamingHttpResponse:
+        rows = LedgerEntry.objects.filter(team__in=visible_teams(request.user), account__startswith="team:")
+        found = self.filter_queryset(rows).select_related("team", "workload", "price").order_by("id")
+        headers = {"Content-Disposition": 'attachment; filename="costs.csv"'}
+        return StreamingHttpResponse(
+            csv_lines(found), content_type="text/csv; charset=utf-8", headers=headers
+        )
+
+
+class AdjustmentView(PortalView):
+    """Take a posting back: entries of the opposite amounts, with the reason."""
+
+    queryset = LedgerEntry.objects.none()
+    serializer_class = LedgerSerializer
+    write_scope = ApiToken.Scope.MANAGE
+
+    @extend_schema(
+        operation_id="adjustments_create",
+        tags=["costs"],
+        request=AdjustmentSerializer,
+        responses={201: LedgerSerializer(many=True)},
+    )
+    @idempotent()
+    def post(self, request: Any) -> Response:
+        check_global_role(request.user, "quota-manager")
+        values = self.read(AdjustmentSerializer)
+        entry = LedgerEntry.objects.filter(transaction_id=values["transaction_id"]).first()
+        if entry is None:
+            raise Invalid.of_field("transaction_id", "There is no such posting.", code="unknown_transaction")
+        sides = services.reverse(entry, reason=values["reason"], actor=actor_of(request), now=clock.now())
+        return Response(LedgerSerializer(sides, many=True).data, status=201)
+
+
+CSV_COLUMNS = (
+    "transaction_id", "team", "workload", "pod_uid", "node_name", "flavor_name", "started_at", "ended_at", "units",
+    "price", "amount_micro_usd", "reason",
+)  # fmt: skip
+
+
+def csv_lines(entries: QuerySet[LedgerEntry]) -> Iterator[str]:
+    """One line an entry after the names of the columns; nothing that a spreadsheet would run."""
+    yield ",".join(CSV_COLUMNS) + "\r\n"
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    for entry in entries.iterator(chunk_size=CSV_CHUNK):
+        writer.writerow([_harmless(value) for value in _csv_row(entry)])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _csv_row(entry: LedgerEntry) -> list[Any]:
+    return [
+        entry.transaction_id,
+        entry.team.slug if entry.team else "",
+        entry.workload.public_id if entry.workload else "",
+        entry.pod_uid,
+        entry.node_name,
+        entry.flavor_name,
+        entry.started_at.isoformat(),
+        entry.ended_at.isoformat(),
+        entry.units,
+        entry.price.public_id if entry.price else "",
+        entry.amount_micro_usd,
+        entry.reason,
+    ]
+
+
+def _harmless(value: Any) -> Any:
+    """A text that begins like a formula is shown as text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from costs.models import LedgerEntry, Price
+from costs.queries import CostGroup
 from foundation.http.serializers import StrictSerializer
 from foundation.money import AmountJSON, as_json
 from workloads.models import CapacityType
@@ -37,6 +40,25 @@ class PriceWriteSerializer(StrictSerializer):
     capacity = serializers.ChoiceField(choices=CapacityType.choices, default=CapacityType.ON_DEMAND)
     micro_usd_per_card_hour = serializers.IntegerField(min_value=0, max_value=MICRO_USD_MAX)
     valid_from = serializers.DateTimeField(required=False, help_text="Now, unless given.")
+    reason = serializers.CharField(max_length=1000)
+
+
+class CostGroupSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(help_text="Team slug, flavor, workload id or day.")
+    name = serializers.CharField()
+    amount = serializers.SerializerMethodField()
+
+    def get_amount(self, group: CostGroup) -> AmountJSON | None:
+        """What was charged."""
+        return as_json(group.amount_micro_usd)
+
+
+class CostSummarySerializer(serializers.Serializer[Any]):
+    results = CostGroupSerializer(many=True)
+
+
+class AdjustmentSerializer(StrictSerializer):
+    transaction_id = serializers.UUIDField()
     reason = serializers.CharField(max_length=1000)
 
 

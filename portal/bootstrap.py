@@ -24,6 +24,7 @@ from quotas.services import set_nominal
 from teams import credentials, services
 from teams.actors import Actor
 from teams.models import ApiToken, Membership, Team, User
+from teams.platform import SETTINGS_CHANGEABLE, update_settings
 from teams.tokens import digest
 from workloads.catalogue import set_flavor
 from workloads.models import ResourceFlavor
@@ -32,13 +33,6 @@ from workloads.serializers import FlavorWriteSerializer
 ACTOR = Actor.system("bootstrap")
 FILE_BYTES_MAX = 1024 * 1024
 SETTING_MAX = 2**31 - 1
-EFFECTIVE_SETTINGS = (
-    "grace_seconds",
-    "default_time_limit_seconds",
-    "image_pull_deadline_seconds",
-    "schedule_deadline_seconds",
-    "log_retention_days",
-)
 WITHOUT_EFFECT_YET = (
     "minimum_run_seconds",
     "fair_share_half_life_hours",
@@ -123,7 +117,7 @@ def load(text: str, *, now: datetime) -> Report:
             for section, apply in _SECTIONS.items():
                 if section == "settings":
                     if "settings" in document:
-                        _settings(document["settings"], report)
+                        _settings(document["settings"], report, now)
                     continue
                 for index, item in enumerate(_items(document, section)):
                     _one(section, index, item, apply, report, now)
@@ -181,7 +175,7 @@ def _read(serializer: type[StrictSerializer], item: Any) -> dict[str, Any]:
     return values
 
 
-def _settings(values: Any, report: Report) -> None:
+def _settings(values: Any, report: Report, now: datetime) -> None:
     if not isinstance(values, dict):
         raise BootstrapError("settings: not a mapping.")
     row = PlatformSettings.current()
@@ -189,18 +183,16 @@ def _settings(values: Any, report: Report) -> None:
     for name, value in values.items():
         if name in WITHOUT_EFFECT_YET and value != getattr(defaults, name):
             raise BootstrapError(f"settings.{name}: not supported yet; leave it out.")
-        if name not in EFFECTIVE_SETTINGS and name not in WITHOUT_EFFECT_YET:
+        if name not in SETTINGS_CHANGEABLE and name not in WITHOUT_EFFECT_YET:
             raise BootstrapError(f"settings.{name}: there is no such setting.")
-        if name in EFFECTIVE_SETTINGS and (
+        if name in SETTINGS_CHANGEABLE and (
             not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= SETTING_MAX
         ):
             raise BootstrapError(f"settings.{name}: not a whole number from 1 to {SETTING_MAX}.")
-    changed = {name: values[name] for name in EFFECTIVE_SETTINGS if name in values}
+    changed = {name: values[name] for name in SETTINGS_CHANGEABLE if name in values}
     changed = {name: value for name, value in changed.items() if getattr(row, name) != value}
-    for name, value in changed.items():
-        setattr(row, name, value)
     if changed:
-        row.save()
+        update_settings(actor=ACTOR, changes=changed, now=now)
     report.count("settings", changed=bool(changed))
 
 

@@ -13,7 +13,8 @@ from foundation.http import filters
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
-from teams import permissions, queries, services
+from foundation.models import PlatformSettings
+from teams import permissions, platform, queries, services
 from teams.actors import actor_of
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 from teams.rest import PortalView
@@ -23,6 +24,8 @@ from teams.serializers import (
     MemberCreateSerializer,
     MemberSerializer,
     MemberUpdateSerializer,
+    SettingsSerializer,
+    SettingsUpdateSerializer,
     TeamCreateSerializer,
     TeamSerializer,
     TeamUpdateSerializer,
@@ -286,3 +289,33 @@ def _check_grants_no_more_than_it_has(request: Any, scopes: list[str]) -> None:
     missing = sorted(set(scopes) - set(permissions.scopes_of(request)))
     if missing:
         raise NotAllowed(f"This token has no scope {missing[0]} to give.", code="scope_missing")
+
+
+class SettingsView(PortalView):
+    """The platform's settings."""
+
+    serializer_class = SettingsSerializer
+    write_scope = ApiToken.Scope.MANAGE
+
+    @extend_schema(operation_id="settings_read", tags=["platform"], responses=SettingsSerializer)
+    def get(self, request: Any) -> Response:
+        check_query_parameters(request, ())
+        row = PlatformSettings.current()
+        return with_etag(Response(SettingsSerializer(row).data), row.version)
+
+    @extend_schema(
+        operation_id="settings_update",
+        tags=["platform"],
+        request=SettingsUpdateSerializer,
+        responses=SettingsSerializer,
+    )
+    def patch(self, request: Any) -> Response:
+        permissions.check_global_role(request.user, "platform-admin")
+        changes = self.read(SettingsUpdateSerializer, partial=True)
+        row = platform.update_settings(
+            actor=actor_of(request),
+            changes=changes,
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
+        return with_etag(Response(SettingsSerializer(row).data), row.version)

@@ -8,9 +8,11 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from foundation.http.serializers import StrictSerializer
+from foundation.models import PlatformSettings
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug
 from teams.permissions import has_global_role
+from teams.platform import SETTINGS_CHANGEABLE
 
 ROLES = Membership.Role.choices
 GLOBAL_ROLES = [("platform-admin", "platform-admin"), ("quota-manager", "quota-manager")]
@@ -126,6 +128,22 @@ class CallerSerializer(serializers.Serializer[Any]):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=ApiToken.Scope.choices))
     token = TokenSerializer(allow_null=True)
     memberships = MyMembershipSerializer(many=True)
+
+
+class SettingsSerializer(serializers.ModelSerializer[PlatformSettings]):
+    """The settings that have an effect."""
+
+    class Meta:
+        model = PlatformSettings
+        fields = SETTINGS_CHANGEABLE
+
+
+class SettingsUpdateSerializer(StrictSerializer):
+    grace_seconds = serializers.IntegerField(min_value=0, max_value=86_400, required=False)
+    default_time_limit_seconds = serializers.IntegerField(min_value=60, max_value=30 * 86_400, required=False)
+    image_pull_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
+    schedule_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
+    log_retention_days = serializers.IntegerField(min_value=1, max_value=3650, required=False)
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):

@@ -23,4 +23,5 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("tokens/", api.TokenListView.as_view(), name="token-list"),
     path("tokens/<uuid:token_id>/", api.TokenView.as_view(), name="token"),
     path("audit/", api.AuditListView.as_view(), name="audit-list"),
+    path("settings/", api.SettingsView.as_view(), name="settings"),
 ]

@@ -83,6 +83,7 @@ def _eager(monkeypatch):
 
 
 @pytest.mark.usefixtures("_eager")
+@pytest.mark.django_db
 def test_a_task_sees_its_ids_and_the_request_that_woke_it_in_the_log_context():
     workload = uuid4()
     with logs.bind(request_id="request-1"):
@@ -94,6 +95,7 @@ def test_a_task_sees_its_ids_and_the_request_that_woke_it_in_the_log_context():
 
 
 @pytest.mark.usefixtures("_eager")
+@pytest.mark.django_db
 def test_a_message_of_a_newer_release_reaches_an_older_task():
     look_around.delay(workload_id="1", invented_later=3)
     assert SEEN[0]["future"] == {"invented_later": 3}

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.test import Client
 
+from costs.models import LedgerEntry
 from foundation import clock
 from teams import services as people
 from teams.actors import Actor
@@ -90,6 +91,8 @@ class World:
         self.endpoint = make_endpoint(self.team, self.member, name="canary-endpoint", flavor=self.flavor)
         _, self.endpoint_run_token = make_attempt(self.endpoint)
         make_pod(self.endpoint, units=1)
+        posted = LedgerEntry.objects.filter(team=self.team).first()
+        self.posting = posted.transaction_id if posted else UNKNOWN_ID
         self.own_token, _ = people.create_token(
             actor=Actor.of_user(self.member),
             user=self.member,
@@ -152,6 +155,8 @@ class World:
             "token": {"name": "new", "scopes": ["read"]},
             "flavor": {"name": "new-flavor", "card": "new", "capacity": {"on-demand": {}}},
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
+            "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
+            "settings": {"grace_seconds": 61},
             "price": {"card": "new", "micro_usd_per_card_hour": 1, "reason": "test"},
             "volume": {"name": "data", "size": "1Gi"},
             "checkpoint": {"step": 7, "path": "/c/7"},

@@ -1,0 +1,52 @@
+"""The only writer of the platform's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from django.db import transaction
+
+from foundation.http.etag import check_version
+from foundation.models import PlatformSettings
+from teams.actors import Actor
+from teams.audit import record_audit
+
+SETTINGS_CHANGEABLE = (
+    "grace_seconds",
+    "default_time_limit_seconds",
+    "image_pull_deadline_seconds",
+    "schedule_deadline_seconds",
+    "log_retention_days",
+)
+
+
+@transaction.atomic
+def update_settings(
+    *,
+    actor: Actor,
+    changes: Mapping[str, int],
+    now: datetime,
+    expected_versions: frozenset[int] | None = None,
+) -> PlatformSettings:
+    """The platform's settings with `changes`, which name some of SETTINGS_CHANGEABLE."""
+    PlatformSettings.objects.get_or_create(pk=PlatformSettings.SINGLETON_PK)
+    row = PlatformSettings.objects.select_for_update().get(pk=PlatformSettings.SINGLETON_PK)
+    check_version(expected=expected_versions, current=row.version)
+    before = {name: getattr(row, name) for name in changes}
+    if before == dict(changes):
+        return row
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.version, row.updated_at = row.version + 1, now
+    row.save()
+    record_audit(
+        actor=actor,
+        action="settings.update",
+        target_kind="settings",
+        target_id="platform",
+        before=before,
+        after=changes,
+        now=now,
+    )
+    return row
