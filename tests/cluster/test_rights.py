@@ -204,6 +204,7 @@ def test_the_account_cannot_read_secrets_run_commands_or_touch_nodes(portal, tea
 
 
 @pytest.mark.cluster
+@pytest.mark.django_db
 def test_preflight_is_content_with_the_account_and_sees_pod_security_at_work(portal, team):
     found = {check.id: check for check in preflight.run(portal)}
     assert found["rights"].status == "ok", found["rights"]
