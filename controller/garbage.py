@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError, ObjectNotFound
@@ -23,22 +23,23 @@ BATCH_MAX = 200
 
 def delete_ended(client: ClusterClient, *, now: datetime) -> int:
     """Delete primaries whose attempt ended a while ago; what they own goes with them. Returns how many."""
-    kinds_of_primaries = {adapter.primary.kind for adapter in adapters()}
-    old = ObjectRecord.objects.filter(
-        gone_at__isnull=True,
-        kind__in=kinds_of_primaries,
-        workload__attempts__number=F("attempt"),
-        workload__attempts__ended_at__lte=now - KEEP_ENDED,
-    ).select_related("workload__team", "workload__flavor")
+    old = _primaries().filter(
+        workload__attempts__number=F("attempt"), workload__attempts__ended_at__lte=now - KEEP_ENDED
+    )
     # In any order: those that the cluster does not let go must not fill every batch.
     return sum(_delete(client, record, now) for record in old.order_by("?")[:BATCH_MAX])
 
 
 def delete_objects(client: ClusterClient, *, workload_id: int, now: datetime) -> int:
     """Delete the primaries of one ended workload at once. Returns how many."""
-    rows = ObjectRecord.objects.filter(workload_id=workload_id, gone_at__isnull=True)
-    primaries = rows.filter(kind__in={adapter.primary.kind for adapter in adapters()})
-    return sum(_delete(client, record, now) for record in primaries.select_related("workload__team"))
+    return sum(_delete(client, record, now) for record in _primaries().filter(workload_id=workload_id))
+
+
+def _primaries() -> QuerySet[ObjectRecord]:
+    """Objects that are still there and own all others of their attempt."""
+    kinds = {adapter.primary.kind for adapter in adapters()}
+    rows = ObjectRecord.objects.filter(gone_at__isnull=True, kind__in=kinds)
+    return rows.select_related("workload__team", "workload__flavor")
 
 
 def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:

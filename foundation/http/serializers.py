@@ -72,7 +72,3 @@ class StrictSerializer(_Strict):
     Errors (422), each naming its field: `unknown_field`, `read_only`, `not_yet_supported` for a name in
     `unsupported_fields` that is given a value.
     """
-
-
-class StrictModelSerializer(_Strict, serializers.ModelSerializer[Any]):
-    """The same for serializers over a model."""

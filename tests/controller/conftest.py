@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,9 @@ from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from controller.reconcile import reconcile
 from foundation import clock
+from jobs.services import submit_training_run
+from jobs.specs import TrainingRunSpec
+from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.teams import make_member, make_team
 from workloads.models import Workload
@@ -50,6 +54,24 @@ class Bench:
         self.flavor = make_flavor()
         self.quota = make_quota(self.team, self.flavor, 8)
         make_price()
+
+    def submit(self, *, name: str = "train", **fields: Any) -> Workload:
+        """A run of two GPUs unless told otherwise; `env` is a mapping, such as of the variables that steer a pod."""
+        body = {
+            "name": name,
+            "image": "example.org/train:1",
+            "command": ["python", "train.py"],
+            "flavor": self.flavor.name,
+            "gpus_per_replica": 2,
+            "cpu": "1",
+            "memory": "1Gi",
+            "time_limit_seconds": 600,
+            **fields,
+        }
+        body["env"] = [{"name": key, "value": str(value)} for key, value in body.get("env", {}).items()]
+        spec = TrainingRunSpec.from_json(body)
+        actor = Actor.of_user(self.member)
+        return submit_training_run(spec=spec, team=self.team, actor=actor, now=clock.now()).workload
 
     def turn(self, workload: Workload) -> Workload:
         """One reconcile of a workload that is made due."""

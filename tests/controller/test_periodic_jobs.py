@@ -18,7 +18,7 @@ from controller import garbage, tasks
 from costs.models import LedgerEntry
 from foundation import clock, leases
 from tests.controller.clusters import until
-from tests.controller.test_reconcile_faults import job_manifest, own, submit
+from tests.controller.test_reconcile_faults import job_manifest, own
 from tests.factories.workloads import make_workload, put_in
 from workloads.models import ObjectRecord, Workload
 from workloads.observations import record_object
@@ -115,7 +115,7 @@ def test_a_broker_that_is_away_costs_no_submission(monkeypatch):
 
 
 def test_usage_that_goes_on_is_settled_by_the_hour(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     assert not LedgerEntry.objects.exists()
     with clock.freeze(clock.now() + timedelta(hours=1, seconds=1)):
@@ -128,7 +128,7 @@ def test_usage_that_goes_on_is_settled_by_the_hour(bench):
 
 
 def ended(bench, **fields):
-    run = submit(bench, env={"BED_RUN_SECONDS": 0.2}, **fields)
+    run = bench.submit(env={"BED_RUN_SECONDS": 0.2}, **fields)
     return bench.until(run, lambda run: run.is_final)
 
 
@@ -146,7 +146,7 @@ def test_the_objects_of_ended_runs_are_kept_a_while_and_then_deleted(bench):
 
 
 def test_what_still_runs_is_no_garbage(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     assert garbage.delete_ended(bench.client, now=clock.now() + timedelta(days=9)) == 0
     assert len(own(bench, run, kinds.JOB)) == 1

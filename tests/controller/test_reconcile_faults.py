@@ -21,8 +21,6 @@ from controller.reconcile import reconcile
 from controller.run_tokens import run_token
 from controller.tenancy import ensure_namespace
 from foundation import clock
-from jobs.services import submit_training_run
-from jobs.specs import TrainingRunSpec
 from quotas.models import Claim, Quota
 from teams.actors import Actor
 from tests.controller.clusters import Relay, until
@@ -31,24 +29,6 @@ from workloads.models import Workload
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LOST = "realcluster/lost"
-
-
-def submit(bench, *, name="train", **fields):
-    body = {
-        "name": name,
-        "image": "example.org/train:1",
-        "command": ["python", "train.py"],
-        "flavor": bench.flavor.name,
-        "gpus_per_replica": 2,
-        "cpu": "1",
-        "memory": "1Gi",
-        "time_limit_seconds": 600,
-        **fields,
-    }
-    body["env"] = [{"name": key, "value": str(value)} for key, value in body.get("env", {}).items()]
-    spec = TrainingRunSpec.from_json(body)
-    actor = Actor.of_user(bench.member)
-    return submit_training_run(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
 
 
 def own(bench, run, kind):
@@ -93,7 +73,7 @@ only_devcluster = pytest.mark.parametrize("client", ["devcluster"], indirect=Tru
 @only_devcluster
 def test_while_the_cluster_is_away_a_submission_works_and_waits_and_then_runs(bench, relay):
     relay.away = True
-    run = submit(bench, env={"BED_RUN_SECONDS": 1})
+    run = bench.submit(env={"BED_RUN_SECONDS": 1})
     bench.turn(run)
     assert (run.phase, run.reason) == ("Queued", "ClusterUnavailable")
     assert used() == 0, "a claim on a cluster that is away helps nobody"
@@ -108,7 +88,7 @@ def test_while_the_cluster_is_away_a_submission_works_and_waits_and_then_runs(be
 
 @only_devcluster
 def test_what_runs_keeps_its_phase_and_its_claim_while_the_cluster_is_away(bench, relay):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     seen = run.observed_at
     relay.away = True
@@ -125,7 +105,7 @@ def test_what_runs_keeps_its_phase_and_its_claim_while_the_cluster_is_away(bench
 @only_devcluster
 def test_an_answer_that_is_lost_after_the_job_was_made_makes_no_second_one(bench, relay):
     """The request arrives, its answer does not: the create has to be found out by reading."""
-    run = submit(bench)
+    run = bench.submit()
     bench.turn(run)
     lost = []
 
@@ -161,7 +141,7 @@ def test_an_answer_that_is_lost_after_the_job_was_made_makes_no_second_one(bench
 
 
 def test_a_strangers_object_of_the_same_name_fails_the_run_and_stays_as_it_was(bench):
-    run = submit(bench)
+    run = bench.submit()
     ensure_namespace(bench.client, bench.team)
     name = object_name(workload_name=run.name, short_id=run.short_id, attempt=1)
     foreign = bench.client.create(job_manifest(bench, name))
@@ -182,7 +162,7 @@ def test_a_strangers_object_of_the_same_name_fails_the_run_and_stays_as_it_was(b
 def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay):
     words = 'Job.batch "train" is invalid: spec.template.spec.containers[0].image: Required value'
     relay.refuse("POST", "/jobs", 422, "Invalid", words)
-    run = submit(bench, max_retries=3)
+    run = bench.submit(max_retries=3)
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
     assert words in run.message
@@ -193,7 +173,7 @@ def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay)
 @only_devcluster
 def test_a_refusal_after_the_job_was_made_leaves_nothing_running_without_a_claim(bench, relay):
     relay.refuse("PATCH", "/secrets", 403, "Forbidden", "secrets is forbidden: no")
-    run = submit(bench, env={"BED_STOP_SECONDS": 1})
+    run = bench.submit(env={"BED_STOP_SECONDS": 1})
     held = []
 
     def ended(run):
@@ -212,7 +192,7 @@ def test_a_refusal_after_the_job_was_made_leaves_nothing_running_without_a_claim
 
 @only_devcluster
 def test_a_delete_that_is_refused_is_not_repeated_in_a_busy_loop(bench, relay):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     relay.refuse("DELETE", "/jobs", 403, "Forbidden", "jobs is forbidden: hands off")
     services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
@@ -247,23 +227,23 @@ def gone(client, ref):
 
 @only_devcluster
 def test_a_namespace_that_somebody_deletes_ends_its_runs_and_is_made_again_for_the_next(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     ref = delete_namespace(bench)
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert (run.phase, run.reason, used()) == ("Failed", "DeletedExternally", 0)
     until(lambda: gone(bench.client, ref), seconds=60)
-    again = submit(bench, env={"BED_RUN_SECONDS": 1})
+    again = bench.submit(env={"BED_RUN_SECONDS": 1})
     bench.until(again, lambda run: run.is_final)
     assert again.phase == "Succeeded"
 
 
 @only_devcluster
 def test_a_run_that_is_to_start_while_its_namespace_goes_waits_for_a_new_one(bench):
-    first = submit(bench, name="first", env={"BED_STOP_SECONDS": 2})
+    first = bench.submit(name="first", env={"BED_STOP_SECONDS": 2})
     bench.until(first, lambda run: run.phase == "Running")
     ref = delete_namespace(bench)
-    second = submit(bench, name="second", env={"BED_RUN_SECONDS": 1})
+    second = bench.submit(name="second", env={"BED_RUN_SECONDS": 1})
     bench.turn(second)
     assert not second.is_final, second.message
     assert not gone(bench.client, ref), "the namespace should still be going"
@@ -314,7 +294,7 @@ def short_toleration(monkeypatch):
 
 @only_devcluster
 def test_after_a_lost_node_the_next_attempt_starts_on_the_same_claim(bench, short_toleration):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     claim, node = Claim.objects.get(), node_of(bench, run)
     lose(bench, node, True)
@@ -342,7 +322,7 @@ def test_reclaimed_spot_capacity_gives_the_claim_back_and_queues_at_the_old_plac
     from tests.factories.catalogue import make_quota
 
     quota = make_quota(bench.team, bench.flavor, 4, "spot")
-    run = submit(bench, capacity="spot")
+    run = bench.submit(capacity="spot")
     queued = run.queued_at
     bench.until(run, lambda run: run.phase == "Running")
     node = node_of(bench, run)
@@ -373,7 +353,7 @@ def evict(bench, pod):
 
 
 def test_an_evicted_pod_is_no_fault_of_the_user(bench):
-    run = submit(bench, max_retries=0)
+    run = bench.submit(max_retries=0)
     bench.until(run, lambda run: run.phase == "Running")
     claim = Claim.objects.get()
     evict(bench, own(bench, run, kinds.POD)[0])
@@ -387,7 +367,7 @@ def test_an_evicted_pod_is_no_fault_of_the_user(bench):
 
 @only_devcluster
 def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(bench):
-    run = submit(bench, max_retries=0)
+    run = bench.submit(max_retries=0)
     bench.until(run, lambda run: run.phase == "Running")
     (pod,) = own(bench, run, kinds.POD)
     ref = ObjectRef("v1", "Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -399,7 +379,7 @@ def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(ben
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 @only_devcluster
 def test_a_job_that_somebody_deletes_has_failed_however_it_was_deleted(bench, propagation):
-    run = submit(bench, env={"BED_STOP_SECONDS": 1})
+    run = bench.submit(env={"BED_STOP_SECONDS": 1})
     bench.until(run, lambda run: run.phase == "Running")
     (job,) = own(bench, run, kinds.JOB)
     ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
@@ -412,7 +392,7 @@ def test_a_job_that_somebody_deletes_has_failed_however_it_was_deleted(bench, pr
 
 
 def test_ten_deliveries_of_the_same_message_make_one_object(bench):
-    run = submit(bench)
+    run = bench.submit()
     start = threading.Barrier(10)
     errors = []
 
@@ -443,7 +423,7 @@ def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_ove
     from controller import reconcile as module
     from workloads.services import lock
 
-    run = submit(bench)
+    run = bench.submit()
     takeover = []
 
     class Slow:
@@ -469,7 +449,7 @@ def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_ove
 
 
 def test_the_next_look_is_never_further_away_than_the_resync(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     wait = (run.next_reconcile_at - clock.now()).total_seconds()
     assert 0 < wait <= RESYNC_SECONDS
@@ -491,7 +471,7 @@ def environment(job):
 
 
 def test_the_next_attempt_is_told_the_newest_checkpoint_and_the_old_token_is_dead(bench):
-    run = submit(bench, env={"BED_RUN_SECONDS": 3, "BED_EXIT_CODE": 1}, max_retries=1)
+    run = bench.submit(env={"BED_RUN_SECONDS": 3, "BED_EXIT_CODE": 1}, max_retries=1)
     assert report(run, 1, "/early") == 401, "there is no attempt yet"
     bench.until(run, lambda run: run.phase == "Running")
     assert "PORTAL_RESUME_FROM" not in environment(own(bench, run, kinds.JOB)[0])
@@ -514,7 +494,7 @@ def test_the_next_attempt_is_told_the_newest_checkpoint_and_the_old_token_is_dea
 
 
 def test_a_run_token_of_one_run_says_nothing_about_another(bench):
-    first, second = submit(bench, name="first"), submit(bench, name="second")
+    first, second = bench.submit(name="first"), bench.submit(name="second")
     for run in (first, second):
         bench.until(run, lambda run: run.attempt_number == 1)
     client = APIClient()

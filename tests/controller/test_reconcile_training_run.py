@@ -8,31 +8,12 @@ from cluster import kinds
 from cluster.labels import selector
 from controller import services
 from foundation import clock
-from jobs.services import submit_training_run, update_training_run
-from jobs.specs import TrainingRunSpec
+from jobs.services import update_training_run
 from quotas.models import Claim, Quota
 from teams.actors import Actor
 from workloads.models import NodeRecord, WorkloadEvent
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def submit(bench, *, name="train", **fields):
-    body = {
-        "name": name,
-        "image": "example.org/train:1",
-        "command": ["python", "train.py"],
-        "flavor": bench.flavor.name,
-        "gpus_per_replica": 2,
-        "cpu": "1",
-        "memory": "1Gi",
-        "time_limit_seconds": 600,
-        **fields,
-    }
-    body["env"] = [{"name": key, "value": str(value)} for key, value in body.get("env", {}).items()]
-    spec = TrainingRunSpec.from_json(body)
-    actor = Actor.of_user(bench.member)
-    return submit_training_run(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
 
 
 def phases(workload):
@@ -42,7 +23,7 @@ def phases(workload):
 
 
 def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
-    run = submit(bench, env={"BED_RUN_SECONDS": 2})
+    run = bench.submit(env={"BED_RUN_SECONDS": 2})
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.reason) == ("Succeeded", "Completed")
     assert phases(run)[:2] == ["Queued", "Admitted"]
@@ -57,7 +38,7 @@ def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
 
 
 def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
-    run = submit(bench, env={"BED_RUN_SECONDS": 1, "BED_OOM": "true"}, max_retries=3)
+    run = bench.submit(env={"BED_RUN_SECONDS": 1, "BED_OOM": "true"}, max_retries=3)
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.reason) == ("Failed", "OOMKilled")
     assert run.attempts.count() == 1
@@ -65,7 +46,7 @@ def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
 
 
 def test_a_failing_run_uses_its_retries_and_then_fails(bench):
-    run = submit(bench, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
+    run = bench.submit(env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
     bench.until(run, lambda run: run.is_final)
     assert run.phase == "Failed"
     assert [attempt.exit_code for attempt in run.attempts.all()] == [3, 3]
@@ -73,8 +54,8 @@ def test_a_failing_run_uses_its_retries_and_then_fails(bench):
 
 
 def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
-    first = submit(bench, name="first", gpus_per_replica=8, env={"BED_RUN_SECONDS": 3})
-    second = submit(bench, name="second", gpus_per_replica=1, env={"BED_RUN_SECONDS": 1})
+    first = bench.submit(name="first", gpus_per_replica=8, env={"BED_RUN_SECONDS": 3})
+    second = bench.submit(name="second", gpus_per_replica=1, env={"BED_RUN_SECONDS": 1})
     bench.turn(first)
     bench.turn(second)
     assert (second.phase, second.reason) == ("Queued", "WaitingForQuota")
@@ -85,7 +66,7 @@ def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
 
 
 def test_a_cancelled_run_frees_its_quota_and_leaves_no_object(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
     bench.until(run, lambda run: run.is_final, seconds=90)
@@ -107,7 +88,7 @@ def test_a_run_that_no_schedulable_node_can_take_waits_with_the_schedulers_own_w
     try:
         for ref in refs:
             bench.client.patch_merge(ref, {"spec": {"unschedulable": True}})
-        run = submit(bench)
+        run = bench.submit()
         bench.until(run, lambda run: run.reason == "Unschedulable")
         assert run.phase == "Admitted"
         assert "unschedulable" in run.message
@@ -117,7 +98,7 @@ def test_a_run_that_no_schedulable_node_can_take_waits_with_the_schedulers_own_w
 
 
 def test_a_run_whose_job_is_deleted_by_somebody_else_fails_and_says_so(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     job = bench.client.list(kinds.JOB, namespace=bench.team.namespace_name).items[0]
     bench.client.delete(
@@ -128,7 +109,7 @@ def test_a_run_whose_job_is_deleted_by_somebody_else_fails_and_says_so(bench):
 
 
 def test_a_longer_time_limit_reaches_the_running_job(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     update_training_run(
         run=run.training_run,
@@ -146,7 +127,7 @@ def test_a_longer_time_limit_reaches_the_running_job(bench):
 
 
 def test_a_run_that_uses_up_its_time_limit_is_stopped_and_fails_with_that_reason(bench):
-    run = submit(bench)
+    run = bench.submit()
     bench.until(run, lambda run: run.phase == "Running")
     run.attempts.update(started_at=clock.now() - timedelta(seconds=601))
     bench.until(run, lambda run: run.is_final, seconds=90)
