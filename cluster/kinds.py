@@ -87,6 +87,9 @@ VOLCANO_GROUP = ResourceKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgr
 COSCHEDULING_GROUP = ResourceKind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
 POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 
+# Karpenter's: read where the API serves them, never written.
+NODE_POOL = ResourceKind("karpenter.sh/v1", "NodePool", "nodepools", namespaced=False)
+
 CORE = (
     NAMESPACE,
     NODE,
@@ -117,7 +120,7 @@ OPTIONAL = (
     POD_MONITOR,
 )
 
-_BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*CORE, *OPTIONAL)}
+_BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*CORE, *OPTIONAL, NODE_POOL)}
 
 
 def every() -> Iterator[ResourceKind]:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from cluster.kinds import ResourceKind
 from controller.observation import Observation
 from controller.podspec import ManifestSet
-from quotas.policy import Demand
 from workloads.models import Workload
 from workloads.placement import Placement
 
@@ -27,10 +26,6 @@ class WorkloadAdapter(Protocol):
 
     suspend_path: tuple[str, ...] | None
     """Field by which the primary can be made without starting; None where it starts at once."""
-
-    def demand(self, workload: Workload) -> Demand:
-        """What the workload asks of its quota."""
-        ...
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         """Deterministic name of the primary object, so that a repeated create meets the first one."""

@@ -1,100 +1,118 @@
-"""Admission: claim what the workload needs, or say why not. The interface that another engine would implement."""
+"""Admission: who of a pool starts, who has to leave for it, and why the others wait.
+
+`admit`, `release`, `position` and `explain` are the interface that another engine would implement. A pool is passed
+over by one transaction at a time (its mutex), which reads a Supply, lets the pure policy plan, and writes what follows:
+claims with their counters, phases, receipts. Locks are taken in the order mutex, queued workloads, quotas, cohorts,
+pool; a victim's row is never touched here, because its own reconcile takes the row first and the quota after it.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import F
 
-from controller import wakeups
-from controller.adapters import adapter_for
-from quotas import queries, services
+from controller import preemption, wakeups
+from quotas import decisions, policy, services, snapshots
+from quotas.counters import mark_due
 from quotas.errors import QuotaExceeded
-from quotas.models import ClaimPurpose
-from quotas.policy import Judgement, Outcome, judge
-from workloads.models import Workload
-from workloads.services import hold, transition
-from workloads.states import Phase, Priority, Reason
+from quotas.models import ClaimPurpose, Pool
+from quotas.services import Wanted
+from quotas.supply import Waiter
+from quotas.verdicts import Outcome, PassPlan, Verdict
+from workloads.models import ResourceFlavor, Workload
+from workloads.moves import Move, lock_queued, move_queued
+from workloads.services import hold, reread
+from workloads.states import Desired, Phase, Reason
 
 ADMISSION = "admission"
-HINTS_MAX = 10
+MUTEX = 20_406
+"""First key of the advisory locks of pools; the second is the pool's own."""
+LEASE = timedelta(seconds=30)
+AGAIN = timedelta(seconds=60)
+"""A pool in which somebody waits is passed over this often: victims come of age, and reports come in."""
+ROUNDS_MAX = 50
+
+NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no-gpu")
 
 
-def explain(workload: Workload, *, now: datetime) -> Judgement:
+def explain(workload: Workload, *, now: datetime) -> Verdict:
     """What `admit` would say now; changes nothing."""
-    demand = adapter_for(workload.kind).demand(workload)
-    supply = queries.supply_for(
-        team=workload.team,
-        flavor=workload.flavor,
-        demand=demand,
-        priority=Priority(workload.priority),
-        workload=workload,
-        now=now,
+    if workload.flavor is None or not workload.units:
+        return NO_GPU
+    supply = snapshots.supply_of(
+        flavor=workload.flavor, capacity_type=workload.capacity_type, now=now, focus=workload
     )
-    return judge(demand, supply)
+    return policy.judge(supply, str(workload.public_id))
 
 
-def admit(workload: Workload, *, now: datetime) -> Judgement:
-    """Judge the queued workload under the lock of its quota; an admitted one leaves with its claim.
+def position(workload: Workload, *, now: datetime) -> int:
+    """Place in the queue of its pool, 1 is first."""
+    if workload.flavor is None or not workload.units:
+        return 1
+    supply = snapshots.supply_of(
+        flavor=workload.flavor, capacity_type=workload.capacity_type, now=now, focus=workload
+    )
+    return policy.position(supply, str(workload.public_id))
 
-    The claim, the counter and the phase change in one transaction, or none of them does. The quota's row is locked
-    first: who holds it may wake, and so update, every workload that waits for it.
+
+def admit(workload: Workload, *, now: datetime) -> Verdict | None:
+    """Pass over the pool of this queued workload; its verdict, or None if it waits no longer.
+
+    Others that the pass admits leave the queue too, and are woken. QuotaExceeded if limits changed under the pass:
+    nothing of it is kept then, and it is to be tried again.
     """
     with transaction.atomic():
-        quota = None
-        if workload.flavor is not None and workload.units:
-            quota = services.lock_quota(
-                team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type
-            )
-        hold(workload)
-        judgement = explain(workload, now=now)
-        if judgement.admitted and quota is not None:
-            services.claim(workload=workload, quota=quota, units=workload.units, now=now)
-        phase = Phase.ADMITTED if judgement.admitted else Phase.QUEUED
-        in_line = Reason(workload.reason) not in queries.OUT_OF_LINE
-        transition(
-            workload, to=phase, reason=_reason(judgement), message=judgement.message, actor=ADMISSION, now=now
-        )
-        if in_line and (judgement.admitted or _reason(judgement) in queries.OUT_OF_LINE):
-            left_line(workload, now=now)
-    return judgement
+        if workload.flavor is None or not workload.units:
+            return _admit_without_gpu(workload, now)
+        pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
+        _take_mutex(pool)
+        # Whoever had the mutex before may have admitted it.
+        reread(workload)
+        if workload.phase != Phase.QUEUED.value or workload.desired != Desired.RUN.value:
+            return None
+        plan = _Pass(pool, workload.flavor, now, focus=workload).run()
+        return plan.verdicts[str(workload.public_id)]
 
 
-def left_line(workload: Workload, *, now: datetime) -> None:
-    """Once this commits, let the first in line be looked at: this workload is no longer before it.
+def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
+    hold(workload)
+    moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
+    decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], supply=None, now=now)
+    return NO_GPU
 
-    Not in this transaction, which holds a row: a release that wakes the same line would meet it there.
+
+def pass_over(pool: Pool, *, now: datetime) -> int:
+    """Admit whom a due pool has room for; how many were admitted. Does nothing for a pool that is not due.
+
+    The pool is due again if this process dies on the way, or if something is given back meanwhile.
     """
-    transaction.on_commit(partial(_wake_first, workload, now))
+    leased = now + LEASE
+    if not Pool.objects.filter(pk=pool.pk, due_at__lte=now).update(due_at=leased):
+        return 0
+    admitted = 0
+    for _ in range(ROUNDS_MAX):
+        with transaction.atomic():
+            _take_mutex(pool)
+            turn = _Pass(pool, pool.flavor, now, focus=None)
+            plan = turn.run()
+        admitted += len(plan.admitted)
+        # More of those who are further behind than a Supply shows may fit into what is left.
+        if not plan.admitted or not turn.snapshot.supply.beyond:
+            break
+    waiting = len(plan.order) > len(plan.admitted)
+    Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now + AGAIN if waiting else None)
+    return admitted
 
 
-def _wake_first(workload: Workload, now: datetime) -> None:
-    if workload.flavor is None:
-        return
-    first = queries.queue(
-        team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type, now=now
-    ).first()
-    if first is not None:
-        wakeups.wake_workload(first, now=now)
-
-
-def release(workload: Workload, *, now: datetime) -> bool:
-    """Give the claim back and hint the workers at who is next; True if there was one."""
-    released = services.release(workload=workload, now=now)
-    if released and workload.flavor is not None:
-        line = queries.queue(
-            team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type, now=now
-        )
-        for public_id in line.values_list("public_id", flat=True)[:HINTS_MAX]:
-            transaction.on_commit(partial(wakeups.send, public_id))
-    return released
-
-
-def admit_surge(workload: Workload, *, units: int, now: datetime) -> Judgement:
+def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
     """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are."""
     if units == 0 or workload.flavor is None:
-        return Judgement(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.")
+        return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
     what = f"{units} more {workload.flavor.name} ({workload.capacity_type})"
     with transaction.atomic():
         quota = services.lock_quota(
@@ -102,40 +120,148 @@ def admit_surge(workload: Workload, *, units: int, now: datetime) -> Judgement:
         )
         hold(workload)
         if quota is None:
-            return Judgement(
-                Outcome.WAIT, Reason.UPDATING, f"The new revision waits: there is no quota for {what}."
-            )
+            message = f"The new revision waits: there is no quota for {what}."
+            return Verdict(Outcome.WAIT, Reason.UPDATING, message, rule="surge")
         try:
             services.claim(workload=workload, quota=quota, units=units, purpose=ClaimPurpose.SURGE, now=now)
         except QuotaExceeded:
-            message = f"The new revision waits: its rollout needs {what}; {quota.used} of {quota.nominal} are in use."
-            return Judgement(Outcome.WAIT, Reason.UPDATING, message)
-    return Judgement(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.")
+            message = f"The new revision waits: its rollout needs {what}; {quota.used} of {quota.ceiling} are in use."
+            return Verdict(Outcome.WAIT, Reason.UPDATING, message, rule="surge")
+    return Verdict(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.", rule="surge")
 
 
 def release_surge(workload: Workload, *, now: datetime) -> bool:
     """The rollout is over; True if it held something on top."""
-    return services.release(workload=workload, purpose=ClaimPurpose.SURGE, now=now)
+    released = services.release(workload=workload, purpose=ClaimPurpose.SURGE, now=now)
+    if released:
+        _hint(workload)
+    return released
 
 
-def position(workload: Workload, *, now: datetime) -> int:
-    """Place in the queue of its quota, 1 is first."""
-    if workload.flavor is None:
-        return 1
-    demand = adapter_for(workload.kind).demand(workload)
-    ahead = queries.ahead_of(
-        workload,
-        team=workload.team,
-        demand=demand,
-        flavor=workload.flavor,
-        priority=Priority(workload.priority),
-        now=now,
-    )
-    return len(ahead) + 1
+def release(workload: Workload, *, now: datetime) -> bool:
+    """Give the claim back and let its pool be passed over; True if there was one."""
+    released = services.release(workload=workload, now=now)
+    if released:
+        _hint(workload)
+    return released
 
 
-def _reason(judgement: Judgement) -> Reason:
-    if judgement.outcome is Outcome.NEVER:
+def left_line(workload: Workload, *, now: datetime) -> None:
+    """It waits no longer, without having been admitted: who stood behind it may start."""
+    if workload.flavor is None or not workload.units:
+        return
+    mark_due(flavor_id=workload.flavor.pk, capacity_type=workload.capacity_type, now=now)
+    _hint(workload)
+
+
+def _hint(workload: Workload) -> None:
+    if workload.flavor is not None:
+        send = partial(wakeups.send_pool, flavor_id=workload.flavor.pk, capacity_type=workload.capacity_type)
+        transaction.on_commit(send)
+
+
+def _take_mutex(pool: Pool) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [MUTEX, pool.pk])
+
+
+@dataclass
+class _Pass:
+    """One pass over a pool, inside the transaction that holds its mutex."""
+
+    pool: Pool
+    flavor: ResourceFlavor
+    now: datetime
+    focus: Workload | None
+
+    def run(self) -> PassPlan:
+        self.snapshot = snapshots.snapshot_of(
+            flavor=self.flavor,
+            capacity_type=self.pool.capacity_type,
+            now=self.now,
+            focus=self.focus,
+            whole_line=self.focus is None,
+        )
+        supply = self.snapshot.supply
+        plan = policy.plan(supply)
+        self.waiters: dict[int, Waiter] = {each.sequence: each for each in supply.waiters}
+        verdicts = {
+            key: plan.verdicts[each.id] for key, each in self.waiters.items() if self._news(each, plan)
+        }
+        if self.focus is not None:
+            hold(self.focus)
+        workloads = lock_queued(workload_ids=verdicts)
+        if self.focus is not None:
+            # The caller's own object is the one that has to show what became of it.
+            workloads = [self.focus if each.pk == self.focus.pk else each for each in workloads]
+        self._claim(workloads, verdicts)
+        moved = _move(workloads, verdicts, focus=self.focus, now=self.now)
+        self._keep(moved, verdicts)
+        self._preempt(plan)
+        return plan
+
+    def _news(self, waiter: Waiter, plan: PassPlan) -> bool:
+        """Whether to write its verdict down: who was never looked at gets its own look in a moment."""
+        verdict = plan.verdicts[waiter.id]
+        if self.focus is not None and waiter.sequence == self.focus.pk:
+            return True
+        if verdict.admitted:
+            return True
+        said = self.snapshot.reasons[waiter.id]
+        return said not in {_reason(verdict).value, Reason.PENDING_EVALUATION.value}
+
+    def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:
+        wanted = [
+            Wanted(
+                workload_id=each.pk,
+                quota_id=self.snapshot.quota_ids[each.team.slug],
+                units=each.units,
+                headroom=max(0, each.units - each.units_each * each.pod_count),
+                lent=verdicts[each.pk].lent,
+            )
+            for each in workloads
+            if verdicts[each.pk].admitted
+        ]
+        if wanted:
+            services.claim_many(wanted=wanted, now=self.now)
+
+    def _keep(self, moved: list[Workload], verdicts: Mapping[int, Verdict]) -> None:
+        receipts = [decisions.Receipt(each, verdicts[each.pk]) for each in moved]
+        decisions.record(receipts=receipts, supply=self.snapshot.supply, now=self.now)
+        admitted = [each for each in moved if each.phase == Phase.ADMITTED.value]
+        if admitted:
+            decisions.started(workloads=admitted, now=self.now)
+            Pool.objects.filter(pk=self.pool.pk).update(revision=F("revision") + 1, passed_at=self.now)
+        for each in admitted:
+            if self.focus is None or each.pk != self.focus.pk:
+                transaction.on_commit(partial(wakeups.send, each.public_id))
+
+    def _preempt(self, plan: PassPlan) -> None:
+        for identity in plan.order:
+            victims = plan.verdicts[identity].victims
+            if victims:
+                preemption.ask_to_leave(victims=victims, preemptor=identity, now=self.now)
+
+
+def _move(
+    workloads: Iterable[Workload], verdicts: Mapping[int, Verdict], *, focus: Workload | None, now: datetime
+) -> list[Workload]:
+    """Write the verdicts into the rows; those of which anything changed that people see."""
+    changed, moves = [], []
+    for each in workloads:
+        verdict = verdicts[each.pk]
+        phase = Phase.ADMITTED if verdict.admitted else Phase.QUEUED
+        if (each.phase, each.reason, each.message) == (phase.value, _reason(verdict).value, verdict.message):
+            continue
+        changed.append(each)
+        moves.append(Move(each.pk, phase, _reason(verdict), verdict.message, wake=each is not focus))
+    if moves:
+        move_queued(workloads=changed, moves=moves, actor=ADMISSION, now=now)
+    return changed
+
+
+def _reason(verdict: Verdict) -> Reason:
+    if verdict.outcome is Outcome.NEVER:
         # Accepted once, so nodes or the quota have vanished since; it waits for them to come back.
         return Reason.NO_MATCHING_FLAVOR
-    return judgement.reason
+    return verdict.reason

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 
-from controller import admission
-from controller.services import Preview
+from controller.waiting import Card, LeverOffer, card_of
 from costs.queries import Cost, costs_of
 from foundation.money import as_json
-from quotas.policy import Evidence
-from workloads.models import Attempt, Workload
+from quotas.models import Decision
+from quotas.verdicts import Evidence
+from workloads.models import Attempt, WatchCursor, Workload
 from workloads.states import Phase
 
 RESOURCE_PATH: dict[str, str] = {"training-run": "training-runs", "endpoint": "endpoints"}
@@ -97,66 +97,150 @@ def describe_cost(cost: Cost) -> dict[str, Any]:
     }
 
 
-def describe_waiting(workload: Workload, *, cost: Cost, now: datetime) -> dict[str, Any]:
-    """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing."""
-    queued = workload.phase == Phase.QUEUED.value
-    card: dict[str, Any] = {
-        "verdict": "wait" if queued else "admit",
+def describe_waiting(
+    workload: Workload, *, cost: Cost, named: frozenset[str], now: datetime
+) -> dict[str, Any]:
+    """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing.
+
+    `named` are the slugs of the teams that the reader may see by name.
+    """
+    if workload.phase != Phase.QUEUED.value:
+        return _not_waiting(workload, cost, now)
+    card = describe_card(card_of(workload, named=named, now=now))
+    decision = Decision.objects.filter(workload=workload).order_by("-id").first()
+    return card | {
+        "decision": decision.public_id if decision else None,
+        "since": workload.since,
+        "preempted": _preempted(workload),
+    }
+
+
+def describe_card(card: Card) -> dict[str, Any]:
+    """A card as REST and pages show it; the same for what waits and for what nobody has submitted."""
+    verdict = card.verdict
+    seen_at = WatchCursor.objects.filter(kind="Node").values_list("seen_at", flat=True).first() or card.now
+    return {
+        "verdict": verdict.outcome.value,
+        "reason": verdict.reason.value,
+        "message": verdict.message,
+        "rule": verdict.rule,
+        "evidence": _evidence(verdict.evidence, now=card.now, seen_at=seen_at),
+        "position": card.position,
+        "ahead_count": card.ahead_count,
+        "ahead": [{"id": each.id, "team": each.team, "units": each.units} for each in card.ahead],
+        "start": _start(card),
+        "cost": {
+            "rate_per_hour": as_json(card.rate_per_hour),
+            "at_time_limit": as_json(card.at_time_limit),
+        },
+        "quota": {"before": card.quota_before, "after": card.quota_after},
+        "fair_share": _fair_share(card),
+        "victims": [
+            {"id": each.id if card.team and each.team == card.team.slug else None, "lost_seconds": each.lost_seconds}
+            for each in verdict.victims
+        ],
+        "levers": [_lever(offer, card.noun) for offer in card.offers],
+        "revision": card.revision,
+        "as_of": card.now,
+        "decision": None,
+        "since": None,
+        "preempted": None,
+    }
+
+
+def _not_waiting(workload: Workload, cost: Cost, now: datetime) -> dict[str, Any]:
+    start = {"p50": None, "p90": None, "basis": None, "unknown_because": "Not queued.", "past_hit_rate": None}
+    return {
+        "verdict": "admit",
         "reason": workload.reason,
         "message": workload.message,
+        "rule": "",
         "evidence": [],
         "position": None,
-        "start": _no_estimate("Not queued." if not queued else "Estimates of the start are not offered yet."),
+        "ahead_count": 0,
+        "ahead": [],
+        "start": start,
         "cost": {
             "rate_per_hour": as_json(cost.rate_per_hour),
             "at_time_limit": as_json(cost.at_time_limit),
         },
         "quota": {"before": {}, "after": {}},
+        "fair_share": None,
+        "victims": [],
+        "levers": [],
+        "revision": 0,
+        "as_of": now,
+        "decision": None,
+        "since": workload.since,
+        "preempted": _preempted(workload),
     }
-    if queued:
-        judgement = admission.explain(workload, now=now)
-        facts = {evidence.fact: evidence.value for evidence in judgement.evidence}
-        card |= {
-            "evidence": _evidence(judgement.evidence, now),
-            "position": admission.position(workload, now=now),
-        }
-        if not judgement.admitted:
-            card |= {
-                "verdict": judgement.outcome.value,
-                "reason": judgement.reason,
-                "message": judgement.message,
-            }
-        if {"nominal", "used"} <= facts.keys():
-            before = {"nominal": facts["nominal"], "used": facts["used"]}
-            card["quota"] = {"before": before, "after": {**before, "used": facts["used"] + workload.units}}
-    return card
 
 
-def describe_preview(preview: Preview, *, now: datetime) -> dict[str, Any]:
-    """The same shape for something that has not been submitted."""
-    judgement = preview.judgement
+def _preempted(workload: Workload) -> dict[str, Any] | None:
+    """The last time that it had to leave for somebody, if it ever had to."""
+    last = workload.preemptions.first()
+    if last is None:
+        return None
     return {
-        "verdict": judgement.outcome.value,
-        "reason": judgement.reason.value,
-        "message": judgement.message,
-        "evidence": _evidence(judgement.evidence, now),
-        "position": None if judgement.admitted else preview.position,
-        "start": _no_estimate(
-            "Starts now." if judgement.admitted else "Estimates of the start are not offered yet."
-        ),
-        "cost": {
-            "rate_per_hour": as_json(preview.rate_per_hour),
-            "at_time_limit": as_json(preview.at_time_limit),
-        },
-        "quota": {"before": preview.quota_before, "after": preview.quota_after},
+        "cause": last.cause,
+        "message": last.message,
+        "lost_seconds": last.lost_seconds,
+        "at": last.at,
+        "ended_at": last.ended_at,
     }
 
 
-def _evidence(evidence: Sequence[Evidence], now: datetime) -> list[dict[str, Any]]:
+def _fair_share(card: Card) -> dict[str, Any] | None:
+    if card.team is None:
+        return None
+    return {
+        "use": card.team.use,
+        "weight": card.team.weight,
+        "share": card.team.use // card.team.weight,
+    }
+
+
+def _start(card: Card) -> dict[str, Any]:
+    guess = card.estimate
+    return {
+        "p50": _moment(guess.p50),
+        "p90": _moment(guess.p90),
+        "basis": guess.basis or None,
+        "unknown_because": guess.unknown_because,
+        "past_hit_rate": card.past_hit_rate,
+    }
+
+
+def _lever(offer: LeverOffer, noun: str) -> dict[str, Any]:
+    change = dict(offer.lever.change)
+    if noun == "endpoint" and "replicas" in change:
+        change["max_replicas"] = change.pop("replicas")
+    return {
+        "change": change,
+        "verdict": offer.lever.verdict.outcome.value,
+        "reason": offer.lever.verdict.reason.value,
+        "start_p50": _moment(offer.lever.estimate.p50),
+        "start_p90": _moment(offer.lever.estimate.p90),
+        "rate_per_hour": as_json(offer.rate_per_hour),
+        "cost_at_time_limit": as_json(offer.at_time_limit),
+    }
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)
+
+
+_OF_NODES = frozenset({"free", "largest_free_block", "provisionable"})
+
+
+def _evidence(evidence: Sequence[Evidence], *, now: datetime, seen_at: datetime) -> list[dict[str, Any]]:
+    """Every number with its age: what nodes have is as old as the watch of nodes, all else is of this moment."""
     return [
-        {"fact": item.fact, "value": item.value, "unit": item.unit, "observed_at": now} for item in evidence
+        {
+            "fact": item.fact,
+            "value": item.value,
+            "unit": item.unit,
+            "observed_at": seen_at if item.fact in _OF_NODES else now,
+        }
+        for item in evidence
     ]
-
-
-def _no_estimate(because: str) -> dict[str, Any]:
-    return {"p50": None, "p90": None, "basis": None, "unknown_because": because}

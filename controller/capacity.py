@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from quotas.models import Quota
-from quotas.queries import nodes
 from workloads.models import ResourceFlavor
-from workloads.placement import largest_block, matches
+from workloads.queries import Rooms, observe, rooms_of
 
 
 @dataclass(frozen=True)
@@ -20,32 +19,38 @@ class FlavorCapacity:
     units: int
     claimed: int
     largest_block: int
+    free: int
+    largest_free_block: int
+    foreign: int
+    provisionable: int
+    provisionable_block: int
 
 
 def capacity() -> list[FlavorCapacity]:
-    """One row for each enabled flavor and capacity type, in three queries."""
-    observed = nodes()
+    """One row for each enabled flavor and capacity type, in seven queries."""
+    known = observe()
     held = {
         (row["flavor"], row["capacity_type"]): row["held"]
-        for row in Quota.objects.values("flavor", "capacity_type").annotate(held=Sum("used"))
+        for row in Quota.objects.order_by().values("flavor", "capacity_type").annotate(held=Sum("used"))
     }
-    rows = []
-    for flavor in ResourceFlavor.objects.filter(enabled=True):
-        facts = flavor.facts
-        for capacity_type in sorted(flavor.capacity):
-            usable = [
-                node
-                for node in observed
-                if node.ready and not node.unschedulable and matches(facts, capacity_type, node)
-            ]
-            rows.append(
-                FlavorCapacity(
-                    flavor=flavor.name,
-                    capacity=capacity_type,
-                    nodes=len(usable),
-                    units=sum(node.allocatable[flavor.resource] for node in usable),
-                    claimed=held.get((flavor.pk, capacity_type), 0),
-                    largest_block=largest_block(facts, capacity_type, observed),
-                )
-            )
-    return rows
+    return [
+        _row(flavor, kind, rooms_of(flavor, kind, known=known), held.get((flavor.pk, kind), 0))
+        for flavor in ResourceFlavor.objects.filter(enabled=True)
+        for kind in sorted(flavor.capacity)
+    ]
+
+
+def _row(flavor: ResourceFlavor, capacity_type: str, rooms: Rooms, claimed: int) -> FlavorCapacity:
+    return FlavorCapacity(
+        flavor=flavor.name,
+        capacity=capacity_type,
+        nodes=len(rooms.rooms),
+        units=sum(room.size for room in rooms.rooms),
+        claimed=claimed,
+        largest_block=rooms.largest,
+        free=rooms.free,
+        largest_free_block=max(0, rooms.largest_free),
+        foreign=sum(room.foreign for room in rooms.rooms),
+        provisionable=rooms.provisionable_units,
+        provisionable_block=rooms.provisionable_block,
+    )

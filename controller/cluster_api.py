@@ -85,10 +85,21 @@ class TeamVolumesView(PortalView):
 class CapacitySerializer(serializers.Serializer[Any]):
     flavor = serializers.CharField()
     capacity = serializers.CharField()
-    nodes = serializers.IntegerField(help_text="Ready and schedulable nodes that offer the flavor.")
+    nodes = serializers.IntegerField(
+        help_text="Ready, schedulable and tolerated nodes that offer the flavor."
+    )
     units = serializers.IntegerField(help_text="Units on those nodes.")
     claimed = serializers.IntegerField(help_text="Units that all teams hold.")
     largest_block = serializers.IntegerField(help_text="Most units that one pod could ever get.")
+    free = serializers.IntegerField(help_text="Units on those nodes that no pod is bound to.")
+    largest_free_block = serializers.IntegerField(help_text="Most units that one pod could get now.")
+    foreign = serializers.IntegerField(
+        help_text="Units on those nodes that pods hold which are not the portal's."
+    )
+    provisionable = serializers.IntegerField(
+        help_text="Units that nodes which do not exist yet may still bring."
+    )
+    provisionable_block = serializers.IntegerField(help_text="Units that one such node brings.")
 
 
 class CapacityListSerializer(serializers.Serializer[Any]):

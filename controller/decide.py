@@ -60,6 +60,14 @@ class AttemptFacts:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """Somebody needs what it holds."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The row, frozen."""
 
@@ -79,6 +87,7 @@ class Snapshot:
     used_seconds: int
     time_limit_seconds: int | None
     limits: Limits
+    leave: Leave | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,8 @@ def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> P
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         word = "suspend" if target is Phase.SUSPENDED else "cancel"
         return _stop(Reason.USER_REQUESTED, f"Asked to {word} this {snapshot.noun}.", to=target)
+    if snapshot.leave is not None and not observed.final:
+        return _stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
     if snapshot.attempt is None or not snapshot.attempt.confirmed:
         message = snapshot.message or f"Making the objects of this {snapshot.noun}."
         reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
@@ -162,7 +173,8 @@ def _stopping(snapshot: Snapshot, observed: Observation) -> Plan:
     actions = (Action.END_ATTEMPT, Action.RELEASE)
     if target is Phase.QUEUED:
         wait = _schedule_rest(snapshot) if snapshot.reason is Reason.BACKOFF_WAITING else 0
-        return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=wait)
+        reason = Reason.PREEMPTED if snapshot.reason is Reason.PREEMPTING else snapshot.reason
+        return Plan(target, reason, snapshot.message, actions, next_in_seconds=wait)
     # Suspended while it is wanted again already: nobody but this look would resume it.
     resumed = target is Phase.SUSPENDED
     return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=0 if resumed else None)

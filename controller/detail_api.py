@@ -23,6 +23,8 @@ from foundation.http.etag import check_version, expected_versions, with_etag
 from foundation.http.filters import choice, text, uuid
 from foundation.http.idempotency import idempotent
 from foundation.money import as_json
+from quotas.output import DecisionSerializer
+from quotas.rest import describe_decision, nameable_teams
 from teams.actors import actor_of
 from teams.permissions import visible_teams
 from teams.rest import PortalView
@@ -176,8 +178,24 @@ class WorkloadWaitingView(OfKind):
     def get(self, request: Any, public_id: UUID) -> Response:
         now = clock.now()
         workload = self.find(request.user, public_id)
-        card = describe_waiting(workload, cost=cost_of(workload, now=now), now=now)
+        named = services.named_for(request.user)
+        card = describe_waiting(workload, cost=cost_of(workload, now=now), named=named, now=now)
         return Response(output.WaitingSerializer(card).data)
+
+
+class WorkloadDecisionsView(OfKind):
+    """Every verdict about it that was stored, newest first."""
+
+    serializer_class = DecisionSerializer
+    ordering = "-id"
+
+    @extend_schema(responses=DecisionSerializer(many=True))
+    def get(self, request: Any, public_id: UUID) -> Response:
+        workload = self.find(request.user, public_id)
+        named = nameable_teams(request.user)
+        rows = self.paginate_queryset(self.filter_queryset(workload.decisions.select_related("workload")))
+        shown = [describe_decision(each, named=named) for each in rows or []]
+        return self.get_paginated_response(DecisionSerializer(shown, many=True).data)
 
 
 class WorkloadCostView(OfKind):

@@ -102,6 +102,9 @@ class StartSerializer(serializers.Serializer[Any]):
     p90 = serializers.DateTimeField(allow_null=True)
     basis = serializers.CharField(allow_null=True)
     unknown_because = serializers.CharField(allow_null=True)
+    past_hit_rate = serializers.FloatField(
+        allow_null=True, help_text="Share of past estimates that started by their p90; null before any was scored."
+    )
 
 
 class PlannedCostSerializer(serializers.Serializer[Any]):
@@ -114,15 +117,61 @@ class QuotaEffectSerializer(serializers.Serializer[Any]):
     after = serializers.DictField(child=serializers.IntegerField())
 
 
+class AheadSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(allow_null=True, help_text="Null for another team's.")
+    team = serializers.CharField()
+    units = serializers.IntegerField()
+
+
+class FairShareSerializer(serializers.Serializer[Any]):
+    use = serializers.IntegerField(help_text="Decayed use of the team in GPU-equivalent seconds.")
+    weight = serializers.IntegerField()
+    share = serializers.IntegerField(help_text="Use by weight: the smaller share goes first.")
+
+
+class VictimSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(allow_null=True, help_text="Null for another team's.")
+    lost_seconds = serializers.IntegerField()
+
+
+class LeverSerializer(serializers.Serializer[Any]):
+    change = serializers.DictField(help_text="Fields of the request, or ask_for_quota in units.")
+    verdict = serializers.ChoiceField(choices=["admit", "wait", "never"])
+    reason = serializers.CharField()
+    start_p50 = serializers.DateTimeField(allow_null=True)
+    start_p90 = serializers.DateTimeField(allow_null=True)
+    rate_per_hour = MoneySerializer(allow_null=True)
+    cost_at_time_limit = MoneySerializer(allow_null=True)
+
+
+class PreemptedSerializer(serializers.Serializer[Any]):
+    cause = serializers.CharField()
+    message = serializers.CharField()
+    lost_seconds = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
 class WaitingSerializer(serializers.Serializer[Any]):
     verdict = serializers.ChoiceField(choices=["admit", "wait", "never"])
     reason = serializers.CharField()
     message = serializers.CharField()
+    rule = serializers.CharField(help_text="The step of the policy that decided.")
     evidence = EvidenceSerializer(many=True)
     position = serializers.IntegerField(allow_null=True)
+    ahead_count = serializers.IntegerField()
+    ahead = AheadSerializer(many=True)
     start = StartSerializer()
     cost = PlannedCostSerializer()
     quota = QuotaEffectSerializer()
+    fair_share = FairShareSerializer(allow_null=True)
+    victims = VictimSerializer(many=True)
+    levers = LeverSerializer(many=True)
+    revision = serializers.IntegerField(help_text="Of the pool when this was computed.")
+    as_of = serializers.DateTimeField()
+    decision = serializers.UUIDField(allow_null=True, help_text="The receipt of the last verdict that was stored.")
+    since = serializers.DateTimeField(allow_null=True)
+    preempted = PreemptedSerializer(allow_null=True)
 
 
 class CostLineSerializer(serializers.Serializer[Any]):

@@ -18,7 +18,7 @@ from django.views import View
 from controller.page_forms import ContainerForm, curl_of
 from controller.page_queries import flavor_cards, submit_teams, teams_of
 from controller.page_views import see_other
-from controller.services import Preview
+from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalError
 from foundation.models import IdempotencyKey
@@ -73,7 +73,7 @@ class SubmitPage(LoginRequiredMixin, View):
         """What the form begins with."""
         return {}
 
-    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Preview:
+    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         raise NotImplementedError
 
     def submit(self, form: ContainerForm, team: Team, request: HttpRequest) -> str:
@@ -82,7 +82,7 @@ class SubmitPage(LoginRequiredMixin, View):
 
     def _try(
         self, request: HttpRequest, form: ContainerForm, team: Team | None, *, checks: bool
-    ) -> Preview | HttpResponse | None:
+    ) -> Card | HttpResponse | None:
         if not form.is_valid() or team is None:
             return None
         try:

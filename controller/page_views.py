@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.contrib import messages
@@ -21,12 +21,13 @@ from controller.logs import LINES_MAX
 from controller.page_panels import Asked, Panel
 from controller.page_queries import find_workload
 from controller.page_words import NEXT_STEP
+from controller.services import named_for
 from controller.timeline import timeline
 from costs.queries import Cost, cost_of
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
 from teams.actors import Actor, actor_of
-from teams.models import Membership
+from teams.models import Membership, User
 from teams.permissions import check_can_submit, role_in
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase
@@ -132,16 +133,16 @@ class WorkloadDetailPage(WorkloadPage):
             "next_step": NEXT_STEP.get(workload.reason, ""),
             "timeline": timeline(events, now=now),
             "attempts": list(workload.attempts.order_by("number")),
-            "waiting": _waiting(workload, cost, now),
+            "waiting": _waiting(request, workload, cost, now),
             "took": (workload.finished_at or now) - workload.started_at if workload.started_at else None,
         }
 
 
-def _waiting(workload: Workload, cost: Cost, now: datetime) -> dict[str, Any] | None:
+def _waiting(request: HttpRequest, workload: Workload, cost: Cost, now: datetime) -> dict[str, Any] | None:
     if workload.phase != Phase.QUEUED:
         return None
-    card = describe_waiting(workload, cost=cost, now=now)
-    return {**card, "cost": cost}
+    named = named_for(cast("User", request.user))
+    return describe_waiting(workload, cost=cost, named=named, now=now)
 
 
 def refusal(workload: Workload) -> str:

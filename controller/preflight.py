@@ -8,20 +8,19 @@ from cluster import prometheus
 from cluster.errors import ClusterUnavailable
 from cluster.preflight import Check, Facts, register
 from costs.models import PricedCard
-from quotas.queries import nodes
 from workloads.models import ResourceFlavor
-from workloads.placement import largest_block
+from workloads.queries import observe, rooms_of
 
 
 @register(id="flavor-nodes", title="Every flavor has nodes")
 def flavor_nodes(_facts: Facts) -> Check:
-    """Flavors that no observed node offers and that no declared block could bring."""
-    observed = nodes()
+    """Flavors that no observed node offers and that neither a declared block nor a NodePool could bring."""
+    known = observe()
     lacking = [
         f"{flavor.name} ({capacity_type})"
         for flavor in ResourceFlavor.objects.filter(enabled=True)
         for capacity_type in sorted(flavor.capacity)
-        if not largest_block(flavor.facts, capacity_type, observed)
+        if not rooms_of(flavor, capacity_type, known=known).largest
     ]
     if not lacking:
         return Check("flavor-nodes", "Every flavor has nodes", "ok", "Each flavor is offered by a node.")

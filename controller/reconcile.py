@@ -21,21 +21,23 @@ from cluster.errors import (
 )
 from cluster.kinds import ObjectRef
 from cluster.labels import selector
-from controller import admission, garbage, objects
+from controller import admission, garbage, objects, preemption
 from controller.acting import Hand, Look, carry_out, get_own
 from controller.adapters import WorkloadAdapter, adapter_for
-from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Limits, Plan, Snapshot, decide
+from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Leave, Limits, Plan, Snapshot, decide
 from controller.observation import Observation
 from costs.services import record_usage
 from foundation import clock
 from foundation.crashpoints import crash_point
 from foundation.models import PlatformSettings
 from quotas import services as quota_services
+from quotas.errors import QuotaExceeded
+from quotas.verdicts import PreemptionCause
 from workloads import services
 from workloads.errors import StaleWorkload
 from workloads.models import Attempt, PodRecord, Workload
 from workloads.observations import mark_pods_gone, record_pod
-from workloads.states import IN_CLUSTER, Desired, Phase, Reason
+from workloads.states import HOLDS_CLAIM, IN_CLUSTER, Desired, Phase, Reason
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,10 @@ PASSES_MAX = 6
 FROM_ZERO_SECONDS = 1800
 BACKOFF_SECONDS_MAX = 7200
 ANSWER_FRESH_SECONDS = 5
+ADMISSION_RETRY_SECONDS = 1
 RECONCILER = "reconciler"
+LEFT_FOR_OTHERS = frozenset({Reason.PREEMPTED, Reason.QUOTA_REDUCED})
+LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
 def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
@@ -115,12 +120,17 @@ def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | 
     """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody."""
     if not client.answered_within(ANSWER_FRESH_SECONDS):
         client.version()
-    with transaction.atomic():
-        judgement = admission.admit(workload, now=now)
-        if judgement.admitted:
-            objects.open_attempt(workload, adapter_for(workload.kind), now=now)
+    try:
+        with transaction.atomic():
+            verdict = admission.admit(workload, now=now)
+            if verdict is not None and verdict.admitted:
+                objects.open_attempt(workload, adapter_for(workload.kind), now=now)
+    except QuotaExceeded:
+        # The limits were changed under the pass, which is nobody's fault and nobody's news.
+        logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
+        return ADMISSION_RETRY_SECONDS
     crash_point("admitted")
-    return 0 if judgement.admitted else RESYNC_SECONDS
+    return 0 if verdict is None or verdict.admitted else RESYNC_SECONDS
 
 
 def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None) -> Snapshot:
@@ -144,6 +154,7 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
         interruptions=workload.interruptions,
         used_seconds=workload.used_seconds,
         time_limit_seconds=workload.time_limit_seconds,
+        leave=_leave(workload),
         limits=Limits(
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),
@@ -151,6 +162,17 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
             image_pull_deadline=settings.image_pull_deadline_seconds,
         ),
     )
+
+
+def _leave(workload: Workload) -> Leave | None:
+    """Whether somebody has asked for what it holds."""
+    if not workload.preemptible or workload.attempt_number == 0 or Phase(workload.phase) not in LIVE:
+        return None
+    request = preemption.open_request(workload)
+    if request is None:
+        return None
+    cut = request.cause == PreemptionCause.QUOTA_REDUCED.value
+    return Leave(Reason.QUOTA_REDUCED if cut else Reason.PREEMPTING, request.message)
 
 
 def _schedule_deadline(workload: Workload, settings: PlatformSettings) -> int:
@@ -231,7 +253,9 @@ def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) ->
         services.hold(workload)
         attempt = workload.attempts.filter(ended_at__isnull=True).first()
         _record_attempt(attempt, plan, observation, now)
+        message = plan.message
         if Action.RELEASE in plan.actions:
+            message = _has_left(workload, plan, now)
             admission.release(workload, now=now)
         elif plan.to in {Phase.STARTING, Phase.RUNNING}:
             quota_services.activate(workload=workload, now=now)
@@ -239,6 +263,9 @@ def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) ->
                 admission.release_surge(workload, now=now)
         elif workload.phase == Phase.QUEUED.value and plan.to is not Phase.QUEUED:
             admission.left_line(workload, now=now)
+        if observation is not None and _may_lend(workload, plan):
+            firm = min(workload.units, observation.desired_replicas * workload.units_each)
+            preemption.take_back_headroom(workload, firm_units=firm, now=now)
         counters = _counters(workload, plan, now, observed=look is not None)
         if counters:
             Workload.objects.filter(pk=workload.pk).update(**counters)
@@ -246,11 +273,27 @@ def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) ->
             workload,
             to=plan.to,
             reason=plan.reason,
-            message=plan.message,
+            message=message,
             actor=RECONCILER,
             now=now,
             stopping_to=plan.stopping_to,
         )
+
+
+def _may_lend(workload: Workload, plan: Plan) -> bool:
+    """Whether it holds units for pods that its scaler has not asked for."""
+    grows = workload.units > workload.units_each * workload.pod_count
+    return grows and plan.to in {Phase.STARTING, Phase.RUNNING} and not workload.preemptible
+
+
+def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:
+    """The message of a workload that gives its claim back: of one that had to, with what it lost by that."""
+    if not workload.preemptible or workload.attempt_number == 0:
+        return plan.message
+    request = preemption.has_left(workload, now=now)
+    if request is None or plan.reason not in LEFT_FOR_OTHERS:
+        return plan.message
+    return f"{plan.message} It lost {request.lost_seconds} seconds of work and waits at its old place."
 
 
 def _rolled_out(plan: Plan, observation: Observation | None) -> bool:

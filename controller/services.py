@@ -10,16 +10,18 @@ from django.conf import settings
 from django.db import transaction
 
 from controller import wakeups
-from costs.queries import current_rate
+from controller.waiting import Asked, Card, card_for, judge_new
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
 from foundation.http.etag import check_version
-from quotas import queries as quota_queries
-from quotas.policy import Demand, Judgement, Outcome, judge
+from quotas.models import TeamPolicy
+from quotas.queries import policy_of
+from quotas.verdicts import Outcome
+from quotas.waiters import new_waiter
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Membership, Team, User
-from teams.permissions import check_can_submit, has_global_role, role_in
+from teams.permissions import check_can_submit, has_global_role, role_in, visible_teams
 from workloads.models import ResourceFlavor, Workload
 from workloads.services import change_generation, clear_up, create_workload, set_desired
 from workloads.states import Desired, Phase, Priority
@@ -36,43 +38,23 @@ class Submission:
     capacity_type: str
     units_each: int
     replicas: int
+    pods: int
+    """Pods that need a place for it to start: of an endpoint its minimum."""
+    preemptible: bool
     priority: Priority
     time_limit_seconds: int | None
     max_retries: int
     labels: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What would happen to a submission now, by the code that admits."""
+def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
+    """What would happen to it now, by the code that admits; makes nothing.
 
-    judgement: Judgement
-    position: int
-    rate_per_hour: int | None
-    at_time_limit: int | None
-    quota_before: dict[str, int]
-    quota_after: dict[str, int]
-
-
-def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Preview:
-    """Judge without making anything. NotFound or NotAllowed as for a real submission."""
+    NotFound or NotAllowed as for a real submission.
+    """
     check_can_submit(user, team)
-    flavor = _flavor(submission)
-    demand = _demand(submission, team, flavor)
-    supply = quota_queries.supply_for(
-        team=team, flavor=flavor, demand=demand, priority=submission.priority, workload=None, now=now
-    )
-    rate = current_rate(flavor=flavor, capacity_type=submission.capacity_type, units=demand.units, now=now)
-    limit = submission.time_limit_seconds
-    quota = supply.quota
-    return Preview(
-        judgement=judge(demand, supply),
-        position=len(supply.ahead) + 1,
-        rate_per_hour=rate,
-        at_time_limit=rate * limit // 3600 if rate is not None and limit is not None else None,
-        quota_before={"nominal": quota.nominal, "used": quota.used} if quota else {},
-        quota_after={"nominal": quota.nominal, "used": quota.used + demand.units} if quota else {},
-    )
+    check_priority(submission.priority, team, user)
+    return card_for(_asked(submission, team, user, now), named=named_for(user), now=now)
 
 
 def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:
@@ -85,17 +67,11 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     if user is None:
         raise NotAllowed("Only a user can submit.")
     check_can_submit(user, team)
-    _check_priority(submission.priority, team, user)
-    flavor = _flavor(submission)
-    demand = _demand(submission, team, flavor)
-    judgement = judge(
-        demand,
-        quota_queries.supply_for(
-            team=team, flavor=flavor, demand=demand, priority=submission.priority, workload=None, now=now
-        ),
-    )
-    if judgement.outcome is Outcome.NEVER:
-        raise Invalid.of_field(judgement.field, judgement.message, code="never_fits")
+    check_priority(submission.priority, team, user)
+    asked = _asked(submission, team, user, now)
+    verdict = judge_new(asked, now=now)
+    if verdict.outcome is Outcome.NEVER:
+        raise Invalid.of_field(verdict.field, verdict.message, code="never_fits")
     with transaction.atomic(savepoint=False):
         workload = create_workload(
             kind=submission.kind,
@@ -103,9 +79,12 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             owner=user,
             name=submission.name,
             priority=submission.priority,
-            flavor=flavor if demand.units else None,
+            flavor=asked.flavor,
             capacity_type=submission.capacity_type,
-            units=demand.units,
+            units=asked.waiter.units,
+            units_each=submission.units_each,
+            pod_count=submission.pods,
+            preemptible=submission.preemptible,
             time_limit_seconds=submission.time_limit_seconds,
             max_retries=submission.max_retries,
             labels=submission.labels,
@@ -173,7 +152,7 @@ def change(
             message = "The priority decides who starts first; this has started."
             raise Conflict.of_field("priority", message, code="not_queued")
         if actor.user is not None:
-            _check_priority(priority, workload.team, actor.user)
+            check_priority(priority, workload.team, actor.user)
         fresh.priority = priority.value
     if time_limit_seconds is not None:
         fresh.time_limit_seconds = time_limit_seconds
@@ -231,21 +210,45 @@ def _flavor(submission: Submission) -> ResourceFlavor | None:
     return flavor
 
 
-def _demand(submission: Submission, team: Team, flavor: ResourceFlavor | None) -> Demand:
-    return Demand(
+def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Asked:
+    units = submission.units_each * submission.replicas
+    flavor = _flavor(submission)
+    waiter = new_waiter(
         team=team.slug,
-        flavor=flavor.facts if flavor and submission.units_each else None,
-        capacity_type=submission.capacity_type,
-        units_each=submission.units_each,
-        replicas=submission.replicas,
+        owner_id=user.pk,
         noun=submission.noun,
+        units=units,
+        units_each=submission.units_each,
+        pods=submission.pods,
+        priority=submission.priority,
+        seconds=submission.time_limit_seconds,
+        preemptible=submission.preemptible,
+        now=now,
+    )
+    return Asked(
+        team=team,
+        flavor=flavor if units else None,
+        capacity_type=submission.capacity_type,
+        waiter=waiter,
+        time_limit_seconds=submission.time_limit_seconds,
     )
 
 
-def _check_priority(priority: Priority, team: Team, user: User) -> None:
-    if priority is not Priority.HIGH:
+def named_for(user: User) -> frozenset[str]:
+    """Teams that a reader of cards sees by name: those he may see anyway, and those that show theirs to all."""
+    shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)
+    return frozenset([*shown, *visible_teams(user).values_list("slug", flat=True)])
+
+
+def check_priority(priority: Priority, team: Team, user: User) -> None:
+    """NotAllowed, naming the field, for a priority that the team's policy does not give this user."""
+    if priority is not Priority.HIGH or has_global_role(user):
         return
-    if role_in(user, team) != Membership.Role.LEAD and not has_global_role(user):
+    right = policy_of(team).high_priority
+    if right == TeamPolicy.PriorityRight.QUOTA_MANAGERS:
+        message = f"Only a quota manager may use priority high in team {team.slug}."
+        raise NotAllowed.of_field("priority", message, code="managers_only")
+    if right == TeamPolicy.PriorityRight.LEADS and role_in(user, team) != Membership.Role.LEAD:
         raise NotAllowed.of_field(
             "priority", f"Only a lead of team {team.slug} may use priority high.", code="lead_only"
         )

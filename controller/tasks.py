@@ -10,12 +10,15 @@ from typing import Any
 from uuid import UUID
 
 from cluster.client import get_client
-from controller import garbage, logs
-from controller.reconcile import reconcile
-from controller.wakeups import RECONCILE_TASK, send
+from cluster.errors import ClusterUnavailable
+from controller import admission, garbage, logs, preemption
+from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
+from controller.wakeups import PASS_TASK, RECONCILE_TASK, send, send_pool, wake_now
 from costs.services import settle_due
 from foundation import clock, leases
 from foundation.tasks import task
+from quotas.errors import QuotaExceeded
+from quotas.models import Pool
 from workloads.models import Workload
 
 logger = logging.getLogger(__name__)
@@ -43,6 +46,25 @@ def sweep_due_workloads(**_future: Any) -> None:
     due = Workload.objects.filter(next_reconcile_at__lte=now - SWEEP_GRACE).order_by("next_reconcile_at")
     for public_id in due.values_list("public_id", flat=True)[:SWEEP_BATCH_MAX]:
         send(public_id)
+    for pool in Pool.objects.filter(due_at__lte=now - SWEEP_GRACE):
+        send_pool(flavor_id=pool.flavor_id, capacity_type=pool.capacity_type)
+    for workload in preemption.unmet():
+        wake_now(workload, now=now)
+
+
+@task(name=PASS_TASK)
+def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> None:
+    """Admit whom a pool has room for, if it is due. While the cluster is away it stays due."""
+    pool = Pool.objects.select_related("flavor").filter(flavor=flavor_id, capacity_type=capacity_type).first()
+    if pool is None:
+        return
+    client = get_client()
+    try:
+        if not client.answered_within(ANSWER_FRESH_SECONDS):
+            client.version()
+        admission.pass_over(pool, now=clock.now())
+    except (ClusterUnavailable, QuotaExceeded):
+        logger.info("pass.put_off", exc_info=True, extra={"pool": str(pool)})
 
 
 @task(name="controller.settle_usage")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock
 
@@ -16,6 +17,7 @@ from cluster.errors import AlreadyExists
 from controller.namespaces import build_guard_rails, build_namespace, build_priority_classes
 from quotas.models import Quota
 from teams.models import Team
+from workloads.models import ResourceFlavor
 
 # What this process has applied, and when. Others change the same namespace, and so may people: it is not trusted long.
 _applied: dict[str, tuple[str, float]] = {}
@@ -24,11 +26,23 @@ TRUSTED_SECONDS = 30.0
 
 
 def gpu_limits(team: Team) -> dict[str, int]:
-    """Units per resource name that the team's quotas allow together, never below what it holds after a cut."""
-    rows = Quota.objects.filter(team=team).values(resource=F("flavor__resource"))
-    # Per quota, not per name: what one flavor holds after its cut must not be taken from another's nominal.
-    sums = rows.annotate(limit=Sum(Greatest("nominal", "used")))
-    return {row["resource"]: row["limit"] for row in sums}
+    """What the namespace's fence lets the team's pods request, in units per resource name."""
+    return gpu_limits_of([team])[team.pk]
+
+
+def gpu_limits_of(teams: Iterable[Team]) -> dict[int, dict[str, int]]:
+    """The fences of these teams by primary key, in two queries.
+
+    Of each resource name that a flavor has: the sum over the team's quotas of the most that borrowing allows, never
+    below what it holds after a cut; 0 where it has no quota. The surge of a rollout is a claim, so it is in these.
+    """
+    names = sorted(set(ResourceFlavor.objects.values_list("resource", flat=True)))
+    limits = {team.pk: dict.fromkeys(names, 0) for team in teams}
+    rows = Quota.objects.filter(team__in=limits).order_by().values("team_id", resource=F("flavor__resource"))
+    # Per quota, not per name: what one flavor holds after its cut must not be taken from another's ceiling.
+    for row in rows.annotate(limit=Sum(Greatest("ceiling", "used"))):
+        limits[row["team_id"]][row["resource"]] = row["limit"]
+    return limits
 
 
 def manifests_for(team: Team) -> list[Manifest]:
@@ -37,6 +51,17 @@ def manifests_for(team: Team) -> list[Manifest]:
         build_namespace(namespace=namespace, team_slug=team.slug, pod_security=team.pod_security),
         *build_guard_rails(namespace=namespace, team_slug=team.slug, gpu_limits=gpu_limits(team)),
     ]
+
+
+def apply_fence(client: ClusterClient, team: Team) -> Manifest | None:
+    """Apply the ResourceQuota alone, as the quotas say now; returns what then stands, None if there is none to set.
+
+    ObjectNotFound if the team has no namespace.
+    """
+    for manifest in manifests_for(team):
+        if manifest["kind"] == "ResourceQuota":
+            return client.apply(manifest)
+    return None
 
 
 def ensure_namespace(client: ClusterClient, team: Team) -> None:

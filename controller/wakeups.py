@@ -17,6 +17,7 @@ from workloads.services import wake
 logger = logging.getLogger(__name__)
 
 RECONCILE_TASK = "controller.reconcile_workload"
+PASS_TASK = "controller.pass_over_pool"  # noqa: S105 (a pass of admission, no password)
 
 
 def wake_workload(workload: Workload, *, now: datetime) -> None:
@@ -27,7 +28,22 @@ def wake_workload(workload: Workload, *, now: datetime) -> None:
 
 def send(public_id: UUID) -> None:
     """Hint a worker at a row. The broker may be away: then only the sweep is left, and that is enough."""
+    _send(RECONCILE_TASK, {"workload_id": str(public_id)})
+
+
+def send_pool(*, flavor_id: int, capacity_type: str) -> None:
+    """Hint a worker at a pool that is due."""
+    _send(PASS_TASK, {"flavor_id": flavor_id, "capacity_type": capacity_type})
+
+
+def wake_now(workload: Workload, *, now: datetime) -> None:
+    """Make the row due and send the message, outside any transaction."""
+    wake(workload_ids=[workload.pk], now=now)
+    send(workload.public_id)
+
+
+def _send(task: str, arguments: dict[str, str | int]) -> None:
     try:
-        current_app.send_task(RECONCILE_TASK, kwargs={"workload_id": str(public_id)}, retry=False)
+        current_app.send_task(task, kwargs=arguments, retry=False)
     except (OperationalError, OSError):
-        logger.warning("wakeup.lost", extra={"workload_id": str(public_id)})
+        logger.warning("wakeup.lost", extra={"task": task, **arguments})

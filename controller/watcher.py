@@ -10,7 +10,7 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from cluster import kinds
 from cluster.client import ClusterClient, get_client
 from cluster.errors import ClusterError, ObjectNotFound
 from cluster.kinds import ObjectRef, ResourceKind
-from cluster.labels import selector
+from cluster.labels import MANAGED_BY, MANAGER, selector
 from cluster.watch import WatchExpired, watch_once
 from controller import wakeups
 from controller.adapters import adapters
@@ -30,14 +30,49 @@ from controller.log_collector import LogCollector
 from costs.services import record_usage
 from foundation import clock, heartbeats
 from foundation.crashpoints import crash_point
-from workloads.models import NodeRecord, ObjectRecord, PodRecord, WatchCursor
-from workloads.observations import record_node, record_object, record_pod, workload_of
+from quotas.services import mark_due
+from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord, WatchCursor
+from workloads.observations import (
+    ENDED,
+    record_foreign_pod,
+    record_node,
+    record_node_pool,
+    record_object,
+    record_pod,
+    workload_of,
+)
+from workloads.placement import NodeFacts
+from workloads.queries import pool_facts, pools_fed_by, pools_near
 
 logger = logging.getLogger(__name__)
 
 BACKOFF_SECONDS_MAX = 30.0
 CURSOR_EVERY_SECONDS = 5
 HEARTBEAT_SECONDS = 10
+UNSERVED_SECONDS = 60.0
+"""How long a kind that the API server does not serve is left alone."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which objects of a kind are followed; `name` is the cursor's where one kind is followed twice."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    name: str = ""
+    optional: bool = False
+    """Whether the API server may not serve the kind at all."""
+
+
+EVERY = Scope()
+OWN = Scope(label_selector=selector())
+# The exact complement of OWN: a pod that bears only some of the portal's labels must not be in neither.
+FOREIGN = Scope(
+    label_selector=f"{MANAGED_BY}!={MANAGER}",
+    field_selector="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+    name="ForeignPod",
+)
+WHERE_SERVED = Scope(optional=True)
 
 
 class Sink(Protocol):
@@ -59,6 +94,8 @@ class PodSink:
     def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
         workload = workload_of(manifest)
         if workload is None:
+            # It bears the portal's mark and is nobody's: what it holds is held all the same.
+            foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
             return
         record = record_pod(manifest, workload=workload, now=now, gone=gone)
         crash_point("watch-recorded")
@@ -101,21 +138,90 @@ class ObjectSink:
 
 
 @dataclass(frozen=True)
-class NodeSink:
+class ForeignPodSink:
+    """Pods that the portal did not make: what they hold of nodes is not there for anybody else."""
+
     def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        record_node(manifest, now=now, gone=gone)
+        foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
 
     def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
+        nodes = set()
+        for record in ForeignPod.objects.exclude(uid__in=present):
+            ref = ObjectRef("v1", "Pod", record.namespace, record.name)
+            # One that has ended is still there, and holds nothing.
+            if not _still_there(client, ref, record.uid, lacking=ENDED):
+                nodes.add(record.node_name)
+                record.delete()
+        foreign_use_changed(nodes, now=now)
+
+
+@dataclass(frozen=True)
+class NodeSink:
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        known = NodeRecord.objects.filter(uid=manifest["metadata"]["uid"], gone_at__isnull=True).first()
+        before = [known.facts] if known else []
+        record = record_node(manifest, now=now, gone=gone)
+        after = [] if gone else [record.facts]
+        # A heartbeat changes nothing of these.
+        if before != after:
+            nodes_changed([*before, *after], now=now)
+
+    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
+        lost = []
         for record in NodeRecord.objects.filter(gone_at__isnull=True).exclude(uid__in=present):
             if not _still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
                 NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
+                lost.append(record.facts)
+        nodes_changed(lost, now=now)
 
 
-def _still_there(client: ClusterClient, ref: ObjectRef, uid: str) -> bool:
+@dataclass(frozen=True)
+class NodePoolSink:
+    """Karpenter's NodePools; few, and listed whole, so that one which a list lacks is gone."""
+
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        known = NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).first()
+        before = [pool_facts(known)] if known else []
+        if gone:
+            NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).delete()
+        after = [] if gone else [pool_facts(record_node_pool(manifest, now=now))]
+        if before != after:
+            look_again(pools_fed_by([*before, *after]), now=now)
+
+    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
+        lost = list(NodePoolRecord.objects.exclude(uid__in=present))
+        NodePoolRecord.objects.filter(pk__in=[record.pk for record in lost]).delete()
+        look_again(pools_fed_by(pool_facts(record) for record in lost), now=now)
+
+
+def foreign_use_changed(node_names: set[str], *, now: datetime) -> None:
+    """Let admission look again at what these nodes have of."""
+    if node_names:
+        rows = NodeRecord.objects.filter(name__in=node_names, gone_at__isnull=True)
+        nodes_changed([record.facts for record in rows], now=now)
+
+
+def nodes_changed(nodes: Sequence[NodeFacts], *, now: datetime) -> None:
+    """Let admission look again at what these nodes, as they were or are, offer."""
+    if nodes:
+        look_again(pools_near(nodes), now=now)
+
+
+def look_again(pools: Iterable[tuple[int, str]], *, now: datetime) -> None:
+    """Make pools due, by flavor's primary key and capacity type."""
+    for flavor_id, capacity_type in sorted(pools):
+        mark_due(flavor_id=flavor_id, capacity_type=capacity_type, now=now)
+
+
+def _still_there(
+    client: ClusterClient, ref: ObjectRef, uid: str, *, lacking: frozenset[str] = frozenset()
+) -> bool:
+    """Whether the object exists, in none of the `lacking` phases."""
     try:
-        return bool(client.get(ref)["metadata"]["uid"] == uid)
+        found = client.get(ref)
     except ObjectNotFound:
         return False
+    return found["metadata"]["uid"] == uid and (found.get("status") or {}).get("phase") not in lacking
 
 
 class KindWatcher(threading.Thread):
@@ -128,14 +234,15 @@ class KindWatcher(threading.Thread):
         sink: Sink,
         client: Callable[[], ClusterClient],
         stop: threading.Event,
-        own_only: bool,
+        scope: Scope,
     ) -> None:
-        super().__init__(name=f"watch-{kind.plural}", daemon=True)
+        self.cursor = scope.name or kind.kind
+        super().__init__(name=f"watch-{scope.name.lower() or kind.plural}", daemon=True)
         self.kind = kind
+        self.scope = scope
         self.sink = sink
         self.client = client
         self.stopping = stop
-        self.label_selector = selector() if own_only else ""
         self.resource_version = ""
         self.failures = 0
         self._written_at: datetime | None = None
@@ -147,8 +254,12 @@ class KindWatcher(threading.Thread):
                 self.follow()
                 self.failures = 0
             except WatchExpired:
-                logger.info("watch.expired", extra={"kind": self.kind.kind})
+                logger.info("watch.expired", extra={"kind": self.cursor})
                 self.resource_version = ""
+            except ObjectNotFound as error:
+                # The kind itself: whoever serves it has gone away, and may come back with other objects.
+                self.resource_version = ""
+                self._rest(error)
             except (ClusterError, DatabaseError) as error:
                 self._rest(error)
             finally:
@@ -158,10 +269,17 @@ class KindWatcher(threading.Thread):
         """List if there is no point to resume from, then watch until the server ends it."""
         client = self.client()
         if not self.resource_version:
+            if not self._served(client):
+                self.stopping.wait(UNSERVED_SECONDS)
+                return
             self.relist(client)
         events = 0
         for event in watch_once(
-            client, self.kind, resource_version=self.resource_version, label_selector=self.label_selector
+            client,
+            self.kind,
+            resource_version=self.resource_version,
+            label_selector=self.scope.label_selector,
+            field_selector=self.scope.field_selector,
         ):
             if self.stopping.is_set():
                 return
@@ -176,16 +294,29 @@ class KindWatcher(threading.Thread):
             # A server that ends every watch at once must not be asked in a busy loop.
             self.stopping.wait(1.0)
 
+    def _served(self, client: ClusterClient) -> bool:
+        """Whether there is anything to follow; if the kind went away, so did its objects."""
+        if not self.scope.optional or (self.kind.api_version, self.kind.kind) in client.served_kinds():
+            return True
+        self.sink.forget_absent(client, set(), now=clock.now())
+        # A cursor that nobody moves would pass for a watch that has come to a halt.
+        WatchCursor.objects.filter(kind=self.cursor).delete()
+        return False
+
     def relist(self, client: ClusterClient) -> None:
         """Bring all rows of the kind up to date, and take the list's version as the point to watch from."""
-        listing = client.list(self.kind, label_selector=self.label_selector)
+        listing = client.list(
+            self.kind,
+            label_selector=self.scope.label_selector,
+            field_selector=self.scope.field_selector,
+        )
         for item in listing.items:
             self._seen(item, now=clock.now(), gone=False)
         now = clock.now()
         self.sink.forget_absent(client, {item["metadata"]["uid"] for item in listing.items}, now=now)
         self.resource_version = listing.resource_version
         WatchCursor.objects.update_or_create(
-            kind=self.kind.kind,
+            kind=self.cursor,
             defaults={"resource_version": self.resource_version, "listed_at": now, "seen_at": now},
         )
 
@@ -197,22 +328,20 @@ class KindWatcher(threading.Thread):
             raise
         except Exception:
             name = manifest.get("metadata", {}).get("name", "")
-            logger.exception("watch.object_skipped", extra={"kind": self.kind.kind, "object": name})
+            logger.exception("watch.object_skipped", extra={"kind": self.cursor, "object": name})
 
     def _write_cursor(self, now: datetime) -> None:
         if self._written_at and (now - self._written_at).total_seconds() < CURSOR_EVERY_SECONDS:
             return
         self._written_at = now
-        WatchCursor.objects.filter(kind=self.kind.kind).update(
+        WatchCursor.objects.filter(kind=self.cursor).update(
             resource_version=self.resource_version, seen_at=now
         )
 
     def _rest(self, error: Exception) -> None:
         wait = min(BACKOFF_SECONDS_MAX, 0.5 * 2**self.failures) * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
         self.failures = min(self.failures + 1, 8)
-        logger.warning(
-            "watch.broken", extra={"kind": self.kind.kind, "error": str(error), "wait_seconds": wait}
-        )
+        logger.warning("watch.broken", extra={"kind": self.cursor, "error": str(error), "wait_seconds": wait})
         self.stopping.wait(wait)
 
 
@@ -222,14 +351,16 @@ class Watcher:
     def __init__(self, client: Callable[[], ClusterClient]) -> None:
         self.stopping = threading.Event()
         self.logs = LogCollector(client)
-        sinks: list[tuple[ResourceKind, Sink, bool]] = [
-            (kinds.NODE, NodeSink(), False),
-            (kinds.POD, PodSink(self.logs), True),
-            *((adapter.primary, ObjectSink(adapter.primary), True) for adapter in adapters()),
+        sinks: list[tuple[ResourceKind, Sink, Scope]] = [
+            (kinds.NODE, NodeSink(), EVERY),
+            (kinds.POD, PodSink(self.logs), OWN),
+            (kinds.POD, ForeignPodSink(), FOREIGN),
+            (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
+            *((adapter.primary, ObjectSink(adapter.primary), OWN) for adapter in adapters()),
         ]
         self.threads = [
-            KindWatcher(kind=kind, sink=sink, client=client, stop=self.stopping, own_only=own_only)
-            for kind, sink, own_only in sinks
+            KindWatcher(kind=kind, sink=sink, client=client, stop=self.stopping, scope=scope)
+            for kind, sink, scope in sinks
         ]
 
     def start(self) -> None:

@@ -13,7 +13,6 @@ from inference.manifests import build_endpoint
 from inference.models import Endpoint
 from inference.specs import SURGE, EndpointSpec
 from inference.status import observe_endpoint
-from quotas.policy import Demand
 from workloads.models import Workload
 from workloads.placement import Placement
 
@@ -27,17 +26,6 @@ class EndpointAdapter:
     primary = kinds.DEPLOYMENT
     suspend_path: tuple[str, ...] | None = None
     ends = False
-
-    def demand(self, workload: Workload) -> Demand:
-        spec = _spec(workload)
-        return Demand(
-            team=workload.team.slug,
-            flavor=workload.flavor.facts if workload.flavor else None,
-            capacity_type=workload.capacity_type,
-            units_each=spec.gpus_per_replica,
-            replicas=spec.max_replicas,
-            noun=NOUN,
-        )
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         """One name for life: revisions and restarts are rollouts of the same Deployment."""

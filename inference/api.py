@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from controller import detail_api, output
-from controller.answers import describe_preview
+from controller.answers import describe_card
 from controller.log_views import WorkloadLogsView
 from foundation import clock
 from foundation.errors import Invalid
@@ -76,7 +76,7 @@ class EndpointPreviewView(PortalView):
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
         found = preview_endpoint(spec=body.to_spec(), team=team, user=request.user, now=now)
-        return Response(output.WaitingSerializer(describe_preview(found, now=now)).data)
+        return Response(output.WaitingSerializer(describe_card(found)).data)
 
 
 class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
@@ -125,6 +125,10 @@ class EndpointManifestsView(OfEndpoints, detail_api.WorkloadManifestsView):
 
 class EndpointWaitingView(OfEndpoints, detail_api.WorkloadWaitingView):
     """Why the endpoint waits."""
+
+
+class EndpointDecisionsView(OfEndpoints, detail_api.WorkloadDecisionsView):
+    """Why the endpoint was admitted, or had to wait: every verdict that was stored, newest first."""
 
 
 class EndpointCostView(OfEndpoints, detail_api.WorkloadCostView):

@@ -7,7 +7,8 @@ from datetime import datetime
 from django.db import transaction
 
 from controller import services, wakeups
-from controller.services import Preview, Submission
+from controller.services import Submission
+from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
@@ -41,7 +42,7 @@ def deploy_endpoint(*, spec: EndpointSpec, team: Team, actor: Actor, now: dateti
     return endpoint
 
 
-def preview_endpoint(*, spec: EndpointSpec, team: Team, user: User, now: datetime) -> Preview:
+def preview_endpoint(*, spec: EndpointSpec, team: Team, user: User, now: datetime) -> Card:
     """What deploying this now would do."""
     return services.preview(submission=_submission(spec), team=team, user=user, now=now)
 
@@ -109,6 +110,8 @@ def _submission(spec: EndpointSpec) -> Submission:
         capacity_type=spec.capacity,
         units_each=spec.gpus_per_replica,
         replicas=spec.max_replicas,
+        pods=spec.min_replicas,
+        preemptible=False,
         priority=Priority(spec.priority),
         time_limit_seconds=None,
         max_retries=0,

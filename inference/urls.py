@@ -33,6 +33,7 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ENDPOINT}logs/", api.EndpointLogsView.as_view(), name="endpoint-logs"),
     path(f"{_ENDPOINT}manifests/", api.EndpointManifestsView.as_view(), name="endpoint-manifests"),
     path(f"{_ENDPOINT}waiting/", api.EndpointWaitingView.as_view(), name="endpoint-waiting"),
+    path(f"{_ENDPOINT}decisions/", api.EndpointDecisionsView.as_view(), name="endpoint-decisions"),
     path(f"{_ENDPOINT}cost/", api.EndpointCostView.as_view(), name="endpoint-cost"),
     path(f"{_ENDPOINT}revisions/", api.EndpointRevisionsView.as_view(), name="endpoint-revisions"),
 ]

@@ -28,7 +28,7 @@ from controller.page_views import (
     see_other,
     suspend_refusal,
 )
-from controller.services import Preview
+from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid
 from inference.adapter import KIND, NOUN
@@ -99,7 +99,7 @@ class EndpointNewPage(SubmitPage):
         return dict(EXAMPLE)
 
     @override
-    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Preview:
+    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         return preview_endpoint(spec=_spec(form), team=team, user=cast("User", request.user), now=clock.now())
 
     @override

@@ -14,7 +14,6 @@ from jobs.manifests import active_deadline_seconds, build_training_run
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
 from jobs.status import observe_training_run
-from quotas.policy import Demand
 from workloads.models import Workload
 from workloads.placement import Placement
 
@@ -28,17 +27,6 @@ class TrainingRunAdapter:
     primary = kinds.JOB
     suspend_path: tuple[str, ...] | None = ("spec", "suspend")
     ends = True
-
-    def demand(self, workload: Workload) -> Demand:
-        spec = _spec(workload)
-        return Demand(
-            team=workload.team.slug,
-            flavor=workload.flavor.facts if workload.flavor else None,
-            capacity_type=workload.capacity_type,
-            units_each=spec.gpus_per_replica,
-            replicas=spec.replicas,
-            noun=NOUN,
-        )
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=attempt)

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from controller import detail_api, output
-from controller.answers import describe_preview
+from controller.answers import describe_card
 from controller.log_views import WorkloadLogsView
 from foundation import clock
 from foundation.http.etag import expected_versions
@@ -64,7 +64,7 @@ class TrainingRunPreviewView(PortalView):
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
         found = preview_training_run(spec=body.to_spec(), team=team, user=request.user, now=now)
-        return Response(output.WaitingSerializer(describe_preview(found, now=now)).data)
+        return Response(output.WaitingSerializer(describe_card(found)).data)
 
 
 class TrainingRunDetailView(OfTrainingRuns, detail_api.WorkloadDetailView):
@@ -113,6 +113,10 @@ class TrainingRunManifestsView(OfTrainingRuns, detail_api.WorkloadManifestsView)
 
 class TrainingRunWaitingView(OfTrainingRuns, detail_api.WorkloadWaitingView):
     """Why the run waits."""
+
+
+class TrainingRunDecisionsView(OfTrainingRuns, detail_api.WorkloadDecisionsView):
+    """Why the run was admitted, or had to wait: every verdict that was stored, newest first."""
 
 
 class TrainingRunCostView(OfTrainingRuns, detail_api.WorkloadCostView):

@@ -8,7 +8,8 @@ from datetime import datetime
 from django.db import transaction
 
 from controller import services
-from controller.services import Preview, Submission
+from controller.services import Submission
+from controller.waiting import Card
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.models import TrainingRun
@@ -27,7 +28,7 @@ def submit_training_run(*, spec: TrainingRunSpec, team: Team, actor: Actor, now:
         return TrainingRun.objects.create(workload=workload, spec=spec.to_json())
 
 
-def preview_training_run(*, spec: TrainingRunSpec, team: Team, user: User, now: datetime) -> Preview:
+def preview_training_run(*, spec: TrainingRunSpec, team: Team, user: User, now: datetime) -> Card:
     """What submitting this now would do."""
     return services.preview(submission=_submission(with_defaults(spec)), team=team, user=user, now=now)
 
@@ -48,6 +49,8 @@ def _submission(spec: TrainingRunSpec) -> Submission:
         capacity_type=spec.capacity,
         units_each=spec.gpus_per_replica,
         replicas=spec.replicas,
+        pods=spec.replicas,
+        preemptible=True,
         priority=Priority(spec.priority),
         time_limit_seconds=spec.time_limit_seconds,
         max_retries=spec.max_retries,

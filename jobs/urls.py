@@ -35,6 +35,7 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_RUN}logs/", api.TrainingRunLogsView.as_view(), name="training-run-logs"),
     path(f"{_RUN}manifests/", api.TrainingRunManifestsView.as_view(), name="training-run-manifests"),
     path(f"{_RUN}waiting/", api.TrainingRunWaitingView.as_view(), name="training-run-waiting"),
+    path(f"{_RUN}decisions/", api.TrainingRunDecisionsView.as_view(), name="training-run-decisions"),
     path(f"{_RUN}cost/", api.TrainingRunCostView.as_view(), name="training-run-cost"),
     path(f"{_RUN}checkpoints/", reports.CheckpointsView.as_view(), name="training-run-checkpoints"),
     path(f"{_RUN}progress/", reports.ProgressView.as_view(), name="training-run-progress"),

@@ -27,7 +27,7 @@ from controller.page_views import (
     suspend_refusal,
 )
 from controller.page_words import limit_words
-from controller.services import Preview
+from controller.waiting import Card
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.models import PlatformSettings
@@ -95,7 +95,7 @@ class RunNewPage(SubmitPage):
         return {**given, **values_of(spec), "team": workload.team.slug, "name": workload.name}
 
     @override
-    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Preview:
+    def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         return preview_training_run(
             spec=_spec(form), team=team, user=cast("User", request.user), now=clock.now()
         )

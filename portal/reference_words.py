@@ -107,9 +107,9 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
 })  # fmt: skip
 
 SETTING_MEANING: Mapping[str, str] = MappingProxyType({
-    "minimum_run_seconds": "No effect yet: nothing is preempted by the portal.",
+    "minimum_run_seconds": "A run younger than this is not preempted, so that its start was not for nothing.",
     "grace_seconds": "Seconds between SIGTERM and SIGKILL of a pod that is stopped.",
-    "fair_share_half_life_hours": "No effect yet: there is no fair share.",
+    "fair_share_half_life_hours": "After how many hours past use counts half in the order of the queue.",
     "default_time_limit_seconds": "Time limit of a run that names none.",
     "spot_fallback_seconds": "No effect yet: there is no spot-first.",
     "image_pull_deadline_seconds": "How long an image may fail to be pulled before the workload fails.",

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+from django.db import connection
+from django.db.models import Avg, Case, Exists, FloatField, OuterRef, Sum, Value, When
 
-from quotas.models import Quota
-from quotas.policy import Demand, QuotaFacts, Supply, Waiter
+from quotas.arithmetic import Tree
+from quotas.models import Claim, ClaimPurpose, ClaimState, CohortUsage, Quota, StartEstimate, TeamPolicy
+from quotas.supply import Account
 from teams.models import Team
-from workloads.models import NodeRecord, ResourceFlavor, Workload
+from workloads.models import NodeRecord, Workload
 from workloads.placement import NodeFacts
-from workloads.states import PRIORITY_VALUE, Desired, Phase, Priority, Reason
+from workloads.states import HOLDS_CLAIM, Desired, Phase
 
-OUT_OF_LINE = frozenset({Reason.EXCEEDS_MAX_QUOTA, Reason.NO_MATCHING_FLAVOR})
-
-_RANK = Case(
-    *[When(priority=name.value, then=Value(value)) for name, value in PRIORITY_VALUE.items()],
-    output_field=IntegerField(),
-)
+HIT_RATE_DAYS = 30
 
 
 def nodes() -> list[NodeFacts]:
@@ -27,59 +26,201 @@ def nodes() -> list[NodeFacts]:
     return [record.facts for record in NodeRecord.objects.filter(gone_at__isnull=True)]
 
 
-def queue(*, team: Team, flavor: ResourceFlavor, capacity_type: str, now: datetime) -> QuerySet[Workload]:
-    """Who waits for this quota, first in line first.
+def policy_of(team: Team) -> TeamPolicy:
+    """The team's rules; the defaults, unsaved, where nobody has changed any."""
+    return TeamPolicy.objects.filter(team=team).first() or TeamPolicy(team=team)
 
-    Left out, because they must not block those behind them: who wants more than the quota will ever give or
-    any node can hold, and who rests in a back-off.
+
+@dataclass(frozen=True)
+class QuotaFigures:
+    """A quota and what follows from its cohort, in units of the flavor.
+
+    `available` is what one claim may still take, borrowing included; negative after a cut below use. `over_use` is
+    what is used above the ceiling. `pending` is what the team's queue waits for.
     """
-    resting = Q(reason=Reason.BACKOFF_WAITING.value, next_reconcile_at__gt=now)
-    return (
-        Workload.objects.filter(
-            team=team, flavor=flavor, capacity_type=capacity_type, phase=Phase.QUEUED.value
+
+    quota: Quota
+    cohort: str
+    borrowed: int
+    lent: int
+    pending: int
+    ceiling: int
+    available: int
+    over_use: int
+
+
+def team_quotas(team: Team) -> list[QuotaFigures]:
+    """Every quota of the team, with its figures.
+
+    `lent` shares out what is borrowed: of all that teams of the tree use above their nominal quotas, each that lends
+    carries a part in proportion to what it lends and leaves unused.
+    """
+    mine = list(Quota.objects.filter(team=team).select_related("team", "flavor"))
+    pending = _pending(team)
+    found = []
+    quotas, usages = _members(team)
+    for quota in mine:
+        pool = (quota.flavor_id, quota.capacity_type)
+        members = {each.pk: each for each in (*quotas.get(pool, []), quota)}
+        accounts = _accounts(members.values(), usages.get(pool, []))
+        tree = Tree(accounts)
+        name = f"quota:{quota.pk}"
+        found.append(
+            QuotaFigures(
+                quota=quota,
+                cohort=quota.team.cohort_name,
+                borrowed=tree.borrowed(name),
+                lent=_lent(tree, name),
+                pending=pending.get(pool, 0),
+                ceiling=quota.ceiling,
+                available=tree.available(name),
+                over_use=max(0, quota.used - quota.ceiling),
+            )
         )
-        .filter(desired=Desired.RUN.value)
-        .exclude(reason__in=[reason.value for reason in OUT_OF_LINE])
-        .exclude(resting)
-        .order_by(_RANK.desc(), "queued_at", "id")
+    return found
+
+
+def _pending(team: Team) -> dict[tuple[int, str], int]:
+    waiting = Workload.objects.filter(
+        team=team, phase=Phase.QUEUED.value, desired=Desired.RUN.value, flavor__isnull=False
+    )
+    rows = waiting.values_list("flavor_id", "capacity_type").annotate(units=Sum("units"))
+    return {(flavor_id, capacity_type): units for flavor_id, capacity_type, units in rows.order_by()}
+
+
+def _members(team: Team) -> tuple[dict[Any, list[Quota]], dict[Any, list[CohortUsage]]]:
+    """By pool: quotas of teams in cohorts, and what cohorts count; none for a team that is in no cohort."""
+    quotas: dict[Any, list[Quota]] = {}
+    usages: dict[Any, list[CohortUsage]] = {}
+    if team.cohort_name:
+        for quota in Quota.objects.exclude(team__cohort_name="").select_related("team"):
+            quotas.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
+        for usage in CohortUsage.objects.select_related("cohort"):
+            usages.setdefault((usage.flavor_id, usage.capacity_type), []).append(usage)
+    return quotas, usages
+
+
+def _accounts(quotas: Any, usages: Sequence[CohortUsage]) -> list[Account]:
+    names = {each.cohort.name: f"cohort:{each.cohort_id}" for each in usages}
+    ids = {each.cohort_id: names[each.cohort.name] for each in usages}
+    accounts = [
+        Account(
+            ids[each.cohort_id],
+            ids.get(each.cohort.parent_id or 0),
+            each.guaranteed,
+            each.local,
+            each.ceiling,
+            each.used,
+        )
+        for each in usages
+    ]
+    return accounts + [
+        Account(
+            f"quota:{each.pk}",
+            names.get(each.team.cohort_name),
+            each.nominal,
+            each.local,
+            each.ceiling,
+            each.used,
+        )
+        for each in sorted(quotas, key=lambda each: each.pk)
+    ]
+
+
+def _lent(tree: Tree, name: str) -> int:
+    own = tree.place(name)
+    if tree.parent[own] < 0:
+        return 0
+    teams = [
+        place
+        for other, place in tree.index.items()
+        if other.startswith("quota:") and tree.root[place] == tree.root[own]
+    ]
+    idle = {
+        place: max(0, tree.guaranteed[place] - max(tree.used[place], tree.local[place])) for place in teams
+    }
+    borrowed = sum(tree.borrowed_at(place) for place in teams)
+    return _shared_out(borrowed, idle)[own]
+
+
+def _shared_out(units: int, among: Mapping[int, int]) -> dict[int, int]:
+    """Whole parts in proportion to the sizes, none above its size; the largest remainders are rounded up."""
+    whole = sum(among.values())
+    units = min(units, whole)
+    parts = {key: units * size // whole if whole else 0 for key, size in among.items()}
+    left = units - sum(parts.values())
+    for key in sorted(among, key=lambda key: (-(units * among[key] % whole) if whole else 0, key))[:left]:
+        parts[key] += 1
+    return parts
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """How often claims, workloads and counters contradict each other; all 0 while all is well."""
+
+    claims_without_workload: int
+    workloads_without_claim: int
+    counters_off: int
+
+
+# One statement sees one moment: claims that come and go meanwhile are no leaks.
+_COUNTERS_OFF = """
+WITH held AS (
+    SELECT quota_id, sum(units) FILTER (WHERE NOT lent) AS used, sum(headroom) AS headroom,
+        sum(units) FILTER (WHERE lent) AS lent
+    FROM quotas_claim WHERE state <> 'released' GROUP BY quota_id
+), overflows AS (
+    SELECT cohort.id AS cohort_id, flavor_id, capacity_type, greatest(0, used - local) AS units
+    FROM quotas_quota AS quota
+    JOIN teams_team AS team ON team.id = team_id
+    JOIN quotas_cohort AS cohort ON cohort.name = team.cohort_name
+    UNION ALL
+    SELECT cohort.parent_id, flavor_id, capacity_type, greatest(0, used - local)
+    FROM quotas_cohortusage AS usage JOIN quotas_cohort AS cohort ON cohort.id = usage.cohort_id
+    WHERE cohort.parent_id IS NOT NULL
+), counted AS (
+    SELECT cohort_id, flavor_id, capacity_type, sum(units) AS used FROM overflows GROUP BY 1, 2, 3
+)
+SELECT (
+    SELECT count(*) FROM quotas_quota AS quota LEFT JOIN held ON quota_id = quota.id
+    WHERE quota.used <> coalesce(held.used, 0) OR quota.headroom <> coalesce(held.headroom, 0)
+        OR lent_headroom <> coalesce(lent, 0)
+) + (
+    SELECT count(*)
+    FROM quotas_cohortusage AS usage FULL JOIN counted USING (cohort_id, flavor_id, capacity_type)
+    WHERE coalesce(usage.used, 0) <> coalesce(counted.used, 0)
+)
+"""
+
+
+def leaks() -> Leaks:
+    """What the portal is wrong about, if anything: open claims of workloads that hold nothing, workloads that run
+    without a claim, and quotas and cohorts whose counters are not the sum of what is claimed.
+    """
+    holding = [phase.value for phase in HOLDS_CLAIM]
+    still = Claim.objects.exclude(state=ClaimState.RELEASED)
+    own = still.filter(workload=OuterRef("pk"), purpose=ClaimPurpose.WORKLOAD)
+    running = Workload.objects.filter(phase__in=holding, units__gt=0)
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTERS_OFF)
+        ((counters_off,),) = cursor.fetchall()
+    return Leaks(
+        claims_without_workload=still.exclude(workload__phase__in=holding).count(),
+        workloads_without_claim=running.exclude(Exists(own)).count(),
+        counters_off=counters_off,
     )
 
 
-def ahead_of(
-    workload: Workload | None,
-    *,
-    team: Team,
-    demand: Demand,
-    flavor: ResourceFlavor,
-    priority: Priority,
-    now: datetime,
-) -> list[Waiter]:
-    """Waiters before this workload, or before a new one of that priority when `workload` is None."""
-    higher = [each.value for each, value in PRIORITY_VALUE.items() if value > PRIORITY_VALUE[priority]]
-    line = queue(team=team, flavor=flavor, capacity_type=demand.capacity_type, now=now)
-    if workload is None:
-        line = line.filter(priority__in=[*higher, priority.value])
-    else:
-        earlier = Q(queued_at__lt=workload.queued_at) | Q(queued_at=workload.queued_at, pk__lt=workload.pk)
-        line = line.filter(Q(priority__in=higher) | Q(priority=priority.value) & earlier)
-    return [Waiter(str(row.public_id), row.units) for row in line.only("public_id", "units")]
+def hit_rate(*, team: Team | None = None, now: datetime) -> float | None:
+    """The share of estimates whose workload started by its p90, of those that started in the last 30 days.
 
-
-def supply_for(
-    *,
-    team: Team,
-    flavor: ResourceFlavor | None,
-    demand: Demand,
-    priority: Priority,
-    workload: Workload | None,
-    now: datetime,
-    known_nodes: Sequence[NodeFacts] | None = None,
-) -> Supply:
-    """What `quotas.policy.judge` looks at, read once."""
-    if flavor is None:
-        return Supply(quota=None, nodes=())
-    observed = nodes() if known_nodes is None else known_nodes
-    quota = Quota.objects.filter(team=team, flavor=flavor, capacity_type=demand.capacity_type).first()
-    facts = QuotaFacts(nominal=quota.nominal, used=quota.used) if quota else None
-    ahead = ahead_of(workload, team=team, demand=demand, flavor=flavor, priority=priority, now=now)
-    return Supply(quota=facts, nodes=observed, ahead=ahead)
+    None while there is none, of this team or at all.
+    """
+    past = StartEstimate.objects.filter(
+        started_at__gt=now - timedelta(days=HIT_RATE_DAYS), started_at__lte=now, hit__isnull=False
+    )
+    if team is not None:
+        past = past.filter(team=team)
+    value = Case(When(hit=True, then=Value(1.0)), default=Value(0.0), output_field=FloatField())
+    rate: float | None = past.aggregate(rate=Avg(value))["rate"]
+    return rate

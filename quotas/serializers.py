@@ -1,57 +1,131 @@
-"""Bodies and answers of quotas."""
+"""Bodies about quotas, cohorts, changes of them and requests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
+from typing_extensions import override
 
 from foundation.http.serializers import StrictSerializer
-from quotas.models import Quota
-from quotas.services import NOMINAL_MAX
+from quotas.checks import LIMITS, NOMINAL_MAX, TIME_LIMIT_MAX
+from quotas.limits import WEIGHT_MAX
+from quotas.models import TeamPolicy
 from workloads.models import CapacityType
 
-
-class QuotaSerializer(serializers.ModelSerializer[Quota]):
-    id = serializers.UUIDField(source="public_id")
-    team = serializers.CharField(source="team.slug")
-    flavor = serializers.CharField(source="flavor.name")
-    capacity = serializers.CharField(source="capacity_type")
-    available = serializers.IntegerField(help_text="Negative after a cut below use.")
-
-    class Meta:
-        model = Quota
-        fields = ["id", "team", "flavor", "capacity", "nominal", "used", "available"]
+CHANGES_MAX = 500
 
 
-class QuotaWriteSerializer(StrictSerializer):
+def limits_of(values: Mapping[str, Any]) -> dict[str, int | None]:
+    """The limits that a body names."""
+    return {name: values[name] for name in LIMITS if name in values}
+
+
+class LimitsSerializer(StrictSerializer):
+    """Some limits of one team, flavor and capacity type; what is left out stays as it is."""
+
     flavor = serializers.CharField(max_length=63)
     capacity = serializers.ChoiceField(choices=CapacityType.choices, default=CapacityType.ON_DEMAND)
-    nominal = serializers.IntegerField(min_value=0, max_value=NOMINAL_MAX)
+    nominal = serializers.IntegerField(
+        min_value=0, max_value=NOMINAL_MAX, required=False, help_text="Needed where there is no quota yet."
+    )
+    borrowing_limit = serializers.IntegerField(
+        min_value=0, max_value=NOMINAL_MAX, required=False, allow_null=True
+    )
+    lending_limit = serializers.IntegerField(
+        min_value=0, max_value=NOMINAL_MAX, required=False, allow_null=True
+    )
+    user_limit = serializers.IntegerField(min_value=0, max_value=NOMINAL_MAX, required=False, allow_null=True)
+    max_time_limit_seconds = serializers.IntegerField(
+        min_value=1, max_value=TIME_LIMIT_MAX, required=False, allow_null=True
+    )
+
+    @override
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not limits_of(attrs):
+            message = f"Name at least one of {', '.join(LIMITS)}."
+            raise serializers.ValidationError({"nominal": [ErrorDetail(message, code="required")]})
+        return attrs
+
+
+class QuotaWriteSerializer(LimitsSerializer):
     reason = serializers.CharField(max_length=1000)
 
 
-class QuotaChangeSerializer(serializers.Serializer[Any]):
-    at = serializers.DateTimeField()
-    team = serializers.CharField(source="team_slug")
-    flavor = serializers.CharField(source="flavor_name")
-    capacity = serializers.CharField(source="capacity_type")
-    old_nominal = serializers.IntegerField(allow_null=True)
-    new_nominal = serializers.IntegerField(allow_null=True)
-    actor = serializers.CharField()
-    reason = serializers.CharField()
+class PolicySerializer(StrictSerializer):
+    """A team's own rules of admission; what is left out stays as it is."""
+
+    weight = serializers.IntegerField(
+        min_value=1, max_value=WEIGHT_MAX, required=False, help_text="Share of what is contended."
+    )
+    high_priority = serializers.ChoiceField(
+        choices=TeamPolicy.PriorityRight.choices,
+        required=False,
+        help_text="Who may submit with priority high.",
+    )
+    shows_name = serializers.BooleanField(
+        required=False, help_text="Whether other teams see its name in their waiting cards."
+    )
 
 
-class UsageSerializer(serializers.Serializer[Any]):
-    """What one live workload of a team holds."""
+class ReasonSerializer(StrictSerializer):
+    reason = serializers.CharField(max_length=1000, help_text="Kept, and shown to who asks.")
 
-    workload = serializers.UUIDField(source="workload.public_id")
-    kind = serializers.CharField(source="workload.kind")
-    name = serializers.CharField(source="workload.name")
-    owner = serializers.CharField(source="workload.owner.username")
-    phase = serializers.CharField(source="workload.phase")
-    flavor = serializers.CharField(source="quota.flavor.name")
-    capacity = serializers.CharField(source="quota.capacity_type")
-    units = serializers.IntegerField()
-    state = serializers.CharField()
-    reserved_at = serializers.DateTimeField()
+
+class CohortCreateSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=63)
+    parent = serializers.CharField(max_length=63, required=False, allow_null=True)
+
+
+class CohortUpdateSerializer(StrictSerializer):
+    name = serializers.CharField(read_only=True)
+    parent = serializers.CharField(
+        max_length=63, allow_null=True, required=False, help_text="Null for a cohort of its own."
+    )
+
+
+class CohortLimitsWriteSerializer(StrictSerializer):
+    """What is left out stays as it is; null is no limit."""
+
+    flavor = serializers.CharField(max_length=63)
+    capacity = serializers.ChoiceField(choices=CapacityType.choices, default=CapacityType.ON_DEMAND)
+    borrowing_limit = serializers.IntegerField(
+        min_value=0, max_value=NOMINAL_MAX, required=False, allow_null=True
+    )
+    lending_limit = serializers.IntegerField(
+        min_value=0, max_value=NOMINAL_MAX, required=False, allow_null=True
+    )
+    reason = serializers.CharField(max_length=1000)
+
+
+class QuotaRequestWriteSerializer(StrictSerializer):
+    team = serializers.CharField(max_length=40)
+    flavor = serializers.CharField(max_length=63)
+    capacity = serializers.ChoiceField(choices=CapacityType.choices, default=CapacityType.ON_DEMAND)
+    units = serializers.IntegerField(
+        min_value=1, max_value=NOMINAL_MAX, help_text="On top of the nominal quota."
+    )
+    until = serializers.DateTimeField(help_text="When it returns by itself.")
+    reason = serializers.CharField(max_length=1000)
+
+
+class CommentSerializer(StrictSerializer):
+    comment = serializers.CharField(max_length=1000, required=False, allow_blank=True, default="")
+
+
+class LimitChangeSerializer(LimitsSerializer):
+    team = serializers.CharField(max_length=40)
+
+
+class ChangeSetPreviewSerializer(StrictSerializer):
+    changes = LimitChangeSerializer(many=True, allow_empty=False, max_length=CHANGES_MAX)
+    reason = serializers.CharField(max_length=1000, required=False)
+    evicts = serializers.BooleanField(
+        default=False, help_text="Whether preemptible runs above the new limits have to leave."
+    )
+
+
+class ChangeSetWriteSerializer(ChangeSetPreviewSerializer):
+    reason = serializers.CharField(max_length=1000, help_text="Kept in the history.")

@@ -1,33 +1,84 @@
-"""The only writers of quotas and claims; counters and claims change in one transaction."""
+"""Claims on quotas. Counters and claims change in one statement or one transaction, decided by conditional updates.
+
+Order of locks, here and in `quotas.limits`: quotas by id, usages of cohorts (deepest first, then by id), claims and
+workloads, pools last.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F, QuerySet
-from django.db.models.functions import Least
 
 from foundation.errors import Invalid
+from foundation.models import PlatformSettings
+from quotas.checks import NOMINAL_MAX, check_whole
+from quotas.counters import bump_revision, count_in_cohorts, mark_due, overflow, rows
+from quotas.decay import decayed, integral
 from quotas.errors import QuotaExceeded
-from quotas.models import Claim, ClaimPurpose, ClaimState, Quota, QuotaChange
-from quotas.queries import queue
-from teams.actors import Actor
-from teams.audit import record_audit
+from quotas.models import Claim, ClaimPurpose, ClaimState, Quota
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
-from workloads.services import wake
-from workloads.states import Phase, Reason
 
-NOMINAL_MAX = 1_000_000
-WOKEN_MAX = 20
-"""How many waiters a release wakes: who is admitted hints at the next, so the others need not look in vain."""
+__all__ = [
+    "NOMINAL_MAX",
+    "Wanted",
+    "activate",
+    "bump_revision",
+    "claim",
+    "claim_many",
+    "lock_quota",
+    "mark_due",
+    "release",
+    "set_firm",
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A claim to be made: `units` of a quota for a workload. Ids are those of the rows."""
+
+    workload_id: int
+    quota_id: int
+    units: int
+    headroom: int = 0
+    lent: bool = False
 
 
 def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quota | None:
     """The quota's row, locked until the transaction ends: admissions of one quota happen one after another."""
     rows = Quota.objects.select_for_update(no_key=True)
     return rows.filter(team=team, flavor=flavor, capacity_type=capacity_type).first()
+
+
+# What stays in the team's local part concerns no cohort: one statement is the whole transaction.
+_CLAIM_LOCAL = """
+WITH taken AS (
+    UPDATE quotas_quota SET used = used + %(units)s, headroom = headroom + %(headroom)s
+    WHERE id = %(quota)s AND used + %(units)s <= local AND NOT EXISTS (
+        SELECT FROM quotas_claim
+        WHERE workload_id = %(workload)s AND purpose = %(purpose)s AND state <> 'released'
+    )
+    RETURNING id
+), made AS (
+    INSERT INTO quotas_claim (workload_id, quota_id, purpose, units, headroom, lent, state, reserved_at)
+    SELECT %(workload)s, id, %(purpose)s, %(units)s, %(headroom)s, false, 'reserved', %(now)s FROM taken
+    {on_conflict}
+    RETURNING id
+)
+SELECT (SELECT id FROM made), EXISTS (SELECT FROM taken), CASE WHEN NOT EXISTS (SELECT FROM taken) THEN
+    EXISTS (SELECT FROM quotas_quota WHERE id = %(quota)s AND ceiling > local)
+    OR EXISTS (
+        SELECT FROM quotas_claim
+        WHERE workload_id = %(workload)s AND purpose = %(purpose)s AND state <> 'released'
+    )
+END
+"""
+_CLAIM_LOCAL_ALONE = _CLAIM_LOCAL.format(on_conflict="")
+_CLAIM_LOCAL_IN_TRANSACTION = _CLAIM_LOCAL.format(on_conflict="ON CONFLICT DO NOTHING")
 
 
 def claim(
@@ -37,18 +88,127 @@ def claim(
     units: int,
     now: datetime,
     purpose: ClaimPurpose = ClaimPurpose.WORKLOAD,
+    headroom: int = 0,
+    lent: bool = False,
 ) -> Claim:
-    """Reserve units for the workload; the same claim again if it has one. QuotaExceeded if they do not fit."""
+    """Reserve units for the workload; the same claim again if it has an open one of that purpose.
+
+    `headroom` of the units are for pods that an endpoint does not run yet. A `lent` claim lives on such headroom of
+    its team. Raises QuotaExceeded if the units do not fit, with nothing changed: the caller's transaction goes on.
+    """
+    wanted = Wanted(workload.pk, quota.pk, units, headroom, lent)
+    _check(wanted)
+    if not lent:
+        made = _claim_local(wanted, purpose, now)
+        if made is not None:
+            return made
     with transaction.atomic():
-        existing = _open_claims(workload).filter(purpose=purpose).first()
-        if existing is not None:
-            return existing
-        fits = Quota.objects.filter(pk=quota.pk, nominal__gte=F("used") + units)
-        if not fits.update(used=F("used") + units):
-            raise QuotaExceeded(f"{units} do not fit into {quota}.")
-        return Claim.objects.create(
-            workload=workload, quota=quota, units=units, purpose=purpose, reserved_at=now
+        _take([wanted], purpose, now)
+        held = _open_claims(workload).filter(purpose=purpose).first()
+    if held is None:
+        raise QuotaExceeded("Its claim was given back at the same time.")
+    return held
+
+
+def _claim_local(wanted: Wanted, purpose: ClaimPurpose, now: datetime) -> Claim | None:
+    """The new claim; None where the cohort or an older claim has a say. QuotaExceeded where neither has."""
+    values = {
+        "workload": wanted.workload_id,
+        "quota": wanted.quota_id,
+        "units": wanted.units,
+        "headroom": wanted.headroom,
+        "purpose": purpose.value,
+        "now": now,
+    }
+    within = connection.in_atomic_block
+    try:
+        ((claim_id, taken, goes_on),) = rows(
+            _CLAIM_LOCAL_IN_TRANSACTION if within else _CLAIM_LOCAL_ALONE, values
         )
+    except IntegrityError as error:
+        # Somebody claimed for the same workload at the same time; the statement took itself back.
+        if within or "claim_one_open_per_purpose" not in str(error):
+            raise
+        return None
+    if claim_id is None:
+        if taken:
+            # The same, in a transaction that goes on: only this statement can have raised the counters.
+            Quota.objects.filter(pk=wanted.quota_id).update(
+                used=F("used") - wanted.units, headroom=F("headroom") - wanted.headroom
+            )
+        elif not goes_on:
+            raise _exceeded([wanted])
+        return None
+    made = Claim(
+        id=claim_id,
+        workload_id=wanted.workload_id,
+        quota_id=wanted.quota_id,
+        units=wanted.units,
+        headroom=wanted.headroom,
+        purpose=purpose,
+        reserved_at=now,
+    )
+    made._state.adding, made._state.db = False, connection.alias  # noqa: SLF001 (as Model.from_db does)
+    return made
+
+
+def claim_many(*, wanted: Sequence[Wanted], now: datetime) -> None:
+    """Claim all of it or nothing, in a number of statements that does not grow with the number of claims.
+
+    Workloads that have an open claim are left as they are. Raises QuotaExceeded if the rest does not fit.
+    """
+    for each in wanted:
+        _check(each)
+    if len({each.workload_id for each in wanted}) < len(wanted):
+        raise ValueError("A workload is claimed for twice.")
+    if wanted:
+        with transaction.atomic():
+            _take(wanted, ClaimPurpose.WORKLOAD, now)
+
+
+_LOCK_QUOTAS = "SELECT id FROM quotas_quota WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
+_TAKE = """
+WITH made AS (
+    INSERT INTO quotas_claim (workload_id, quota_id, purpose, units, headroom, lent, state, reserved_at)
+    SELECT workload_id, quota_id, %(purpose)s, units, headroom, lent, 'reserved', %(now)s
+    FROM unnest(%(workloads)s::bigint[], %(quotas)s::bigint[], %(units)s::int[], %(headrooms)s::int[], %(lents)s::bool[])
+        AS wanted (workload_id, quota_id, units, headroom, lent)
+    ON CONFLICT DO NOTHING
+    RETURNING quota_id, units, headroom, lent
+), sums AS (
+    SELECT quota_id, coalesce(sum(units) FILTER (WHERE NOT lent), 0) AS units, sum(headroom) AS headroom,
+        coalesce(sum(units) FILTER (WHERE lent), 0) AS lent
+    FROM made GROUP BY quota_id
+), taken AS (
+    UPDATE quotas_quota AS quota
+    SET used = used + sums.units, headroom = quota.headroom + sums.headroom, lent_headroom = lent_headroom + sums.lent
+    FROM sums
+    WHERE id = sums.quota_id AND (sums.units = 0 OR used + sums.units <= ceiling)
+        AND (sums.lent = 0 OR lent_headroom + sums.lent <= quota.headroom + sums.headroom)
+    RETURNING id, used, local
+)
+SELECT quota_id, units::bigint, used, local FROM sums LEFT JOIN taken ON id = quota_id
+"""
+
+
+def _take(wanted: Sequence[Wanted], purpose: ClaimPurpose, now: datetime) -> None:
+    rows(_LOCK_QUOTAS, {"ids": sorted({each.quota_id for each in wanted})})
+    values = {
+        "workloads": [each.workload_id for each in wanted],
+        "quotas": [each.quota_id for each in wanted],
+        "units": [each.units for each in wanted],
+        "headrooms": [each.headroom for each in wanted],
+        "lents": [each.lent for each in wanted],
+        "purpose": purpose.value,
+        "now": now,
+    }
+    overflows = {}
+    for quota_id, units, used, local in rows(_TAKE, values):
+        if used is None:
+            raise _exceeded([each for each in wanted if each.quota_id == quota_id])
+        overflows[quota_id] = overflow(used, local) - overflow(used - units, local)
+    if not count_in_cohorts(overflows):
+        raise _exceeded(wanted)
 
 
 def activate(*, workload: Workload, now: datetime) -> None:
@@ -58,107 +218,134 @@ def activate(*, workload: Workload, now: datetime) -> None:
     )
 
 
+_FREE = """
+UPDATE quotas_claim SET state = 'released', released_at = %(now)s
+WHERE workload_id = %(workload)s AND quota_id = ANY(%(quotas)s) AND purpose = ANY(%(purposes)s)
+    AND state <> 'released'
+RETURNING quota_id, units, headroom, lent, reserved_at
+"""
+
+
 def release(*, workload: Workload, now: datetime, purpose: ClaimPurpose | None = None) -> bool:
-    """Give back what the workload holds, or only for one purpose, and wake who waits; False if it held nothing."""
+    """Give back what the workload holds, or only for one purpose, and make its pool due; False if it held nothing."""
+    purposes = ClaimPurpose.values if purpose is None else [purpose.value]
     with transaction.atomic():
-        held = _open_claims(workload).select_for_update(no_key=True)
-        if purpose is not None:
-            held = held.filter(purpose=purpose)
-        claims = list(held.order_by("pk"))
-        for each in claims:
-            _release_one(each, now)
-    return bool(claims)
+        mine = _open_claims(workload).filter(purpose__in=purposes)
+        quotas = {
+            each.pk: each
+            for each in Quota.objects.select_for_update(no_key=True)
+            .filter(pk__in=mine.values("quota"))
+            .order_by("pk")
+        }
+        values = {"workload": workload.pk, "quotas": list(quotas), "purposes": purposes, "now": now}
+        freed = rows(_FREE, values) if quotas else []
+        if not freed:
+            return False
+        half_life = PlatformSettings.current().fair_share_half_life_hours * 3600
+        overflows = {}
+        for quota_id in sorted({row[0] for row in freed}):
+            held = [row[1:] for row in freed if row[0] == quota_id]
+            overflows[quota_id] = _give_back(quotas[quota_id], held, half_life, now)
+        count_in_cohorts(overflows)
+        for quota_id in overflows:
+            quota = quotas[quota_id]
+            mark_due(flavor_id=quota.flavor_id, capacity_type=quota.capacity_type, now=now)
+    return True
 
 
-def _release_one(held: Claim, now: datetime) -> None:
-    held.state, held.released_at = ClaimState.RELEASED, now
-    held.save(update_fields=["state", "released_at"])
-    Quota.objects.filter(pk=held.quota_id).update(
-        used=F("used") - held.units, grandfathered=Least(F("grandfathered"), F("used") - held.units)
+def _give_back(
+    quota: Quota, freed: Sequence[tuple[int, int, bool, datetime]], half_life: int, now: datetime
+) -> int:
+    """Lower the locked quota's counters by freed claims (units, headroom, lent, since); the change of its overflow."""
+    units = sum(each[0] for each in freed if not each[2])
+    headroom = quota.headroom - sum(each[1] for each in freed)
+    lent = quota.lent_headroom - sum(each[0] for each in freed if each[2])
+    adopted = max(0, lent - headroom)
+    if adopted:
+        _adopt(quota, adopted, now)
+    held = [integral(each[0], (now - each[3]).total_seconds(), half_life) for each in freed]
+    past = (now - (quota.decayed_at or now)).total_seconds()
+    used = quota.used - units + adopted
+    Quota.objects.filter(pk=quota.pk).update(
+        used=used,
+        grandfathered=min(quota.grandfathered, used),
+        headroom=headroom,
+        lent_headroom=lent - adopted,
+        decayed_use=decayed(quota.decayed_use, past, half_life) + sum(held),
+        decayed_at=now,
     )
-    quota = held.quota
-    line = queue(team=quota.team, flavor=quota.flavor, capacity_type=quota.capacity_type, now=now)
-    wake(workload_ids=list(line.values_list("pk", flat=True)[:WOKEN_MAX]), now=now)
+    return overflow(used, quota.local) - overflow(quota.used, quota.local)
+
+
+def _adopt(quota: Quota, units: int, now: datetime) -> None:
+    """The headroom under lent claims goes with its endpoint: `units` of them, the oldest, count in `used` from now on.
+
+    They are never more than the endpoint gives back. A claim of which only a part finds headroom is made two.
+    """
+    borrowers = Claim.objects.filter(quota=quota, lent=True).exclude(state=ClaimState.RELEASED)
+    for each in borrowers.order_by("pk"):
+        part = min(each.units, units)
+        units -= part
+        if part == each.units:
+            Claim.objects.filter(pk=each.pk).update(lent=False)
+        elif part:
+            Claim.objects.filter(pk=each.pk).update(units=F("units") - part)
+            _add_to_second_claim(each, part, now)
+
+
+def _add_to_second_claim(first: Claim, units: int, now: datetime) -> None:
+    second = Claim.objects.filter(workload=first.workload_id, purpose=ClaimPurpose.SURGE)
+    if not second.exclude(state=ClaimState.RELEASED).update(units=F("units") + units):
+        Claim.objects.create(
+            workload_id=first.workload_id,
+            quota_id=first.quota_id,
+            purpose=ClaimPurpose.SURGE,
+            units=units,
+            state=first.state,
+            reserved_at=now,
+            activated_at=first.activated_at,
+        )
+
+
+def set_firm(*, workload: Workload, units: int, now: datetime) -> int:
+    """An endpoint's pods need `units` of its claim: the rest of it becomes headroom, which its team's runs may borrow.
+
+    Returns how many of them are still lent, and so must be reclaimed before they are firm. 0 for a workload without
+    a claim of its own. Not for an endpoint that keeps its headroom to itself.
+    """
+    mine = _open_claims(workload).filter(purpose=ClaimPurpose.WORKLOAD, lent=False)
+    seen = mine.first()
+    if seen is None or seen.headroom == max(0, seen.units - max(0, units)):
+        return 0
+    with transaction.atomic():
+        quota = Quota.objects.select_for_update(no_key=True).get(pk=seen.quota_id)
+        held = mine.filter(quota=quota).first()
+        if held is None:
+            return 0
+        wanted = max(0, held.units - max(0, units))
+        least = held.headroom - (quota.headroom - quota.lent_headroom)
+        headroom = max(wanted, least)
+        if headroom != held.headroom:
+            Claim.objects.filter(pk=held.pk).update(headroom=headroom)
+            Quota.objects.filter(pk=quota.pk).update(headroom=F("headroom") + headroom - held.headroom)
+            mark_due(flavor_id=quota.flavor_id, capacity_type=quota.capacity_type, now=now)
+    return headroom - wanted
 
 
 def _open_claims(workload: Workload) -> QuerySet[Claim]:
     return Claim.objects.filter(workload=workload).exclude(state=ClaimState.RELEASED)
 
 
-def wake_queue(quota: Quota, *, now: datetime) -> None:
-    """Make everybody who waits for this quota due, but for those who rest in a back-off."""
-    waiting = Workload.objects.filter(
-        team=quota.team_id,
-        flavor=quota.flavor_id,
-        capacity_type=quota.capacity_type,
-        phase=Phase.QUEUED.value,
-    ).exclude(reason=Reason.BACKOFF_WAITING.value)
-    wake(workload_ids=list(waiting.values_list("pk", flat=True)), now=now)
-
-
-def set_nominal(
-    *,
-    team: Team,
-    flavor: ResourceFlavor,
-    capacity_type: str,
-    nominal: int,
-    reason: str,
-    actor: Actor,
-    now: datetime,
-) -> Quota:
-    """Make or change a quota. A cut below use keeps what runs and admits nothing more until it fits."""
-    if not 0 <= nominal <= NOMINAL_MAX:
-        raise Invalid.of_field("nominal", f"Choose 0 to {NOMINAL_MAX}.", code="out_of_range")
-    with transaction.atomic():
-        Quota.objects.get_or_create(
-            team=team, flavor=flavor, capacity_type=capacity_type, defaults={"nominal": nominal}
+def _check(wanted: Wanted) -> None:
+    check_whole("units", wanted.units, least=1, most=NOMINAL_MAX)
+    check_whole("headroom", wanted.headroom, least=0, most=NOMINAL_MAX)
+    if wanted.headroom > (0 if wanted.lent else wanted.units):
+        raise Invalid.of_field(
+            "headroom", "Headroom is a part of the units that are not lent.", code="out_of_range"
         )
-        quota = Quota.objects.select_for_update(no_key=True).get(
-            team=team, flavor=flavor, capacity_type=capacity_type
-        )
-        last = QuotaChange.objects.filter(quota=quota).first()
-        old = quota.nominal if last else None
-        if last and old == nominal:
-            return quota
-        quota.nominal = nominal
-        quota.grandfathered = quota.used if nominal < quota.used else 0
-        quota.save(update_fields=["nominal", "grandfathered"])
-        _record_change(quota, old=old, new=nominal, actor=actor, reason=reason, now=now)
-        wake_queue(quota, now=now)
-    return quota
 
 
-def remove_quota(*, quota: Quota, reason: str, actor: Actor, now: datetime) -> None:
-    """Remove a quota that nobody has ever claimed from; else set it to 0 instead."""
-    if quota.claims.exists():
-        raise QuotaExceeded(f"{quota} has claims; set it to 0 instead.")
-    with transaction.atomic():
-        _record_change(quota, old=quota.nominal, new=None, actor=actor, reason=reason, now=now)
-        quota.delete()
-
-
-def _record_change(
-    quota: Quota, *, old: int | None, new: int | None, actor: Actor, reason: str, now: datetime
-) -> None:
-    QuotaChange.objects.create(
-        quota=quota,
-        team_slug=quota.team.slug,
-        flavor_name=quota.flavor.name,
-        capacity_type=quota.capacity_type,
-        old_nominal=old,
-        new_nominal=new,
-        actor=actor.label,
-        reason=reason,
-        at=now,
-    )
-    record_audit(
-        actor=actor,
-        action="quota.changed",
-        target_kind="quota",
-        target_id=str(quota.public_id),
-        team=quota.team,
-        before={"nominal": old},
-        after={"nominal": new},
-        reason=reason,
-        now=now,
-    )
+def _exceeded(wanted: Iterable[Wanted]) -> QuotaExceeded:
+    asked = list(wanted)
+    names = ", ".join(str(each) for each in Quota.objects.filter(pk__in={each.quota_id for each in asked}))
+    return QuotaExceeded(f"{sum(each.units for each in asked)} do not fit into {names}.")

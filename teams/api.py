@@ -93,10 +93,10 @@ class TeamView(PortalView):
     )
     def patch(self, request: Any, slug: str) -> Response:
         team = permissions.team_for(request.user, slug)
-        permissions.check_can_manage(request.user, team)
+        if not permissions.has_global_role(request.user, "quota-manager"):
+            permissions.check_can_manage(request.user, team)
         changes = self.read(TeamUpdateSerializer, partial=True)
-        if set(changes) - {"name"}:
-            permissions.check_global_role(request.user, "platform-admin")
+        _check_may_change(request.user, team, set(changes))
         updated = services.update_team(
             actor=actor_of(request), team=team, changes=changes, now=clock.now(),
             expected_versions=expected_versions(request),
@@ -252,6 +252,16 @@ class AuditListView(PortalView):
     @extend_schema(operation_id="audit_list", tags=["people"], responses=AuditEventSerializer(many=True))
     def get(self, request: Any) -> Response:
         return self.page(permissions.visible_audit_events(request.user).select_related("token"))
+
+
+def _check_may_change(user: Any, team: Team, fields: set[str]) -> None:
+    """A team's name is for its leads, its cohort for quota managers, the rest for platform admins."""
+    if "name" in fields or not fields:
+        permissions.check_can_manage(user, team)
+    if "cohort_name" in fields:
+        permissions.check_global_role(user, "quota-manager")
+    if fields - {"name", "cohort_name"}:
+        permissions.check_global_role(user, "platform-admin")
 
 
 def _user_named(username: str) -> User:

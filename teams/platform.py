@@ -13,7 +13,9 @@ from teams.actors import Actor
 from teams.audit import record_audit
 
 SETTINGS_CHANGEABLE = (
+    "minimum_run_seconds",
     "grace_seconds",
+    "fair_share_half_life_hours",
     "default_time_limit_seconds",
     "image_pull_deadline_seconds",
     "schedule_deadline_seconds",

@@ -15,6 +15,7 @@ from teams.permissions import has_global_role
 from teams.platform import SETTINGS_CHANGEABLE
 
 ROLES = Membership.Role.choices
+COHORT_LENGTH_MAX = 63
 GLOBAL_ROLES = [("platform-admin", "platform-admin"), ("quota-manager", "quota-manager")]
 
 
@@ -38,7 +39,13 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
 class TeamCreateSerializer(StrictSerializer):
     slug = serializers.CharField(max_length=40, validators=[validate_slug])
     name = serializers.CharField(max_length=100)
-    cohort = serializers.CharField(source="cohort_name", max_length=100, required=False, allow_blank=True)
+    cohort = serializers.CharField(
+        source="cohort_name",
+        max_length=COHORT_LENGTH_MAX,
+        required=False,
+        allow_blank=True,
+        help_text="Name of a cohort that exists; empty for none.",
+    )
     namespace = serializers.CharField(
         max_length=63,
         validators=[validate_slug],
@@ -50,12 +57,18 @@ class TeamCreateSerializer(StrictSerializer):
 
 
 class TeamUpdateSerializer(StrictSerializer):
-    """`name` for leads; `cohort` and `pod_security` for platform admins. Slug and namespace never change."""
+    """`name` for leads, `cohort` for quota managers, `pod_security` for platform admins. Slug and namespace never change."""
 
     slug = serializers.CharField(read_only=True)
     namespace = serializers.CharField(read_only=True)
     name = serializers.CharField(max_length=100, required=False)
-    cohort = serializers.CharField(source="cohort_name", max_length=100, required=False, allow_blank=True)
+    cohort = serializers.CharField(
+        source="cohort_name",
+        max_length=COHORT_LENGTH_MAX,
+        required=False,
+        allow_blank=True,
+        help_text="Name of a cohort that exists; empty for none.",
+    )
     pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
 
 
@@ -139,7 +152,9 @@ class SettingsSerializer(serializers.ModelSerializer[PlatformSettings]):
 
 
 class SettingsUpdateSerializer(StrictSerializer):
+    minimum_run_seconds = serializers.IntegerField(min_value=0, max_value=30 * 86_400, required=False)
     grace_seconds = serializers.IntegerField(min_value=0, max_value=86_400, required=False)
+    fair_share_half_life_hours = serializers.IntegerField(min_value=1, max_value=10 * 8766, required=False)
     default_time_limit_seconds = serializers.IntegerField(min_value=60, max_value=30 * 86_400, required=False)
     image_pull_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     schedule_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)

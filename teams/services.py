@@ -22,6 +22,7 @@ from teams.audit import record_audit
 from teams.credentials import create_sign_in_link, create_token, redeem_sign_in_link, revoke_token
 from teams.errors import AlreadyMember, TeamInUse
 from teams.models import Membership, Team, User
+from teams.signals import cohort_changed
 
 __all__ = [
     "add_member",
@@ -80,6 +81,8 @@ def create_team(
         after=team_values(team),
         now=now,
     )
+    if cohort_name:
+        cohort_changed.send(sender=Team, team=team, left="", now=now)
     return team
 
 
@@ -118,6 +121,8 @@ def update_team(
         after={name: after[name] for name in changed},
         now=now,
     )
+    if "cohort_name" in changed:
+        cohort_changed.send(sender=Team, team=locked, left=before["cohort_name"], now=now)
     return locked
 
 
@@ -126,7 +131,7 @@ def delete_team(
     *, actor: Actor, team: Team, now: datetime, expected_versions: frozenset[int] | None = None
 ) -> None:
     """Delete a team that has no history. Raises TeamInUse while anything (a workload, a claim) refers to it."""
-    locked = _locked_team(team)
+    locked = _locked_team(team, stays=False)
     check_version(expected=expected_versions, current=locked.version)
     public_id, values = locked.public_id, team_values(locked)
     record_audit(
@@ -286,8 +291,9 @@ def _apply_roles(user: User, *, quota_manager: bool, platform_admin: bool) -> No
     user.is_staff = quota_manager or platform_admin
 
 
-def _locked_team(team: Team) -> Team:
-    locked = Team.objects.select_for_update().filter(pk=team.pk).first()
+def _locked_team(team: Team, *, stays: bool = True) -> Team:
+    # While it stays, rows that name it may be written meanwhile, also by somebody whom this change waits for.
+    locked = Team.objects.select_for_update(no_key=stays).filter(pk=team.pk).first()
     if locked is None:
         raise NotFound("This team is gone.")
     return locked

@@ -17,7 +17,12 @@ from teams.permissions import check_global_role
 from teams.rest import PortalView
 from workloads.catalogue import set_flavor
 from workloads.models import NodeRecord, ResourceFlavor
-from workloads.serializers import FlavorSerializer, FlavorWriteSerializer, NodeSerializer
+from workloads.serializers import (
+    FlavorSerializer,
+    FlavorUpdateSerializer,
+    FlavorWriteSerializer,
+    NodeSerializer,
+)
 
 
 class FlavorListView(PortalView):
@@ -52,13 +57,33 @@ class FlavorListView(PortalView):
 class FlavorView(PortalView):
     queryset = ResourceFlavor.objects.none()
     serializer_class = FlavorSerializer
+    write_scope = ApiToken.Scope.MANAGE
 
     @extend_schema(operation_id="flavors_read", tags=["catalogue"], responses=FlavorSerializer)
     def get(self, request: Any, name: str) -> Response:
-        flavor = ResourceFlavor.objects.filter(name=name).first()
-        if flavor is None:
-            raise NotFound("There is no such flavor.")
-        return Response(FlavorSerializer(flavor).data)
+        return Response(FlavorSerializer(_flavor_named(name)).data)
+
+    @extend_schema(
+        operation_id="flavors_update",
+        tags=["catalogue"],
+        request=FlavorUpdateSerializer,
+        responses=FlavorSerializer,
+    )
+    def patch(self, request: Any, name: str) -> Response:
+        """Change what is named; the rest stays as it is."""
+        check_global_role(request.user, "quota-manager")
+        flavor = _flavor_named(name)
+        changes = self.read(FlavorUpdateSerializer, partial=True)
+        values = {"gpu_fraction": str(flavor.gpu_fraction)} | changes
+        changed, _ = set_flavor(name=name, **values, actor=actor_of(request), now=clock.now())
+        return Response(FlavorSerializer(changed).data)
+
+
+def _flavor_named(name: str) -> ResourceFlavor:
+    flavor = ResourceFlavor.objects.filter(name=name).first()
+    if flavor is None:
+        raise NotFound("There is no such flavor.")
+    return flavor
 
 
 class NodeListView(PortalView):

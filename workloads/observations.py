@@ -6,7 +6,7 @@ poorer description of the same pod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from django.db import transaction
 
 from cluster import labels as label_names
 from cluster import quantities
-from workloads.models import NodeRecord, ObjectRecord, PodRecord, Workload
+from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord, Workload
 
 ENDED = frozenset({"Succeeded", "Failed"})
 STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
@@ -192,11 +192,7 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
         condition["type"] == "Ready" and condition["status"] == "True"
         for condition in status.get("conditions") or []
     )
-    allocatable = {
-        name: int(quantities.parse(value))
-        for name, value in (status.get("allocatable") or {}).items()
-        if name.startswith(GPU_PREFIXES)
-    }
+    allocatable = gpu_units(status.get("allocatable"))
     record, _ = NodeRecord.objects.update_or_create(
         uid=metadata["uid"],
         defaults={
@@ -209,6 +205,92 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
             "unschedulable": bool(spec.get("unschedulable")),
             "created_at": created_at(metadata),
             "gone_at": now if gone else None,
+        },
+    )
+    return record
+
+
+def gpu_units(amounts: Mapping[str, Any] | None) -> dict[str, int]:
+    """Whole units of GPU resources among these amounts, by resource name."""
+    named = (amounts or {}).items()
+    return {name: int(quantities.parse(value)) for name, value in named if name.startswith(GPU_PREFIXES)}
+
+
+def gpus_of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
+    """GPU units for which the scheduler sets room aside, by Kubernetes' rule: containers and sidecars together, or
+    the largest init container with the sidecars that were started before it.
+    """
+    together = [_requests(container) for container in spec.get("containers") or []]
+    sidecars: list[Mapping[str, int]] = []
+    peaks: list[dict[str, int]] = []
+    for container in spec.get("initContainers") or []:
+        own = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars.append(own)
+        peaks.append(_sum([own, *sidecars] if container.get("restartPolicy") != "Always" else sidecars))
+    peaks.append(_sum([*together, *sidecars]))
+    names = {name for peak in peaks for name in peak}
+    most = {name: max(peak.get(name, 0) for peak in peaks) for name in sorted(names)}
+    return {name: units for name, units in most.items() if units > 0}
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    # Of extended resources a request equals the limit, and a limit alone is a request.
+    return gpu_units(resources.get("limits")) | gpu_units(resources.get("requests"))
+
+
+def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, units in part.items():
+            total[name] = total.get(name, 0) + units
+    return total
+
+
+def record_foreign_pod(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> set[str]:
+    """Keep a row of a pod that is not the portal's for as long as it holds GPUs of a node.
+
+    Returns the names of the nodes on which others now hold something else than before.
+    """
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    ended = gone or (manifest.get("status") or {}).get("phase") in ENDED
+    node = spec.get("nodeName") or ""
+    requests = gpus_of_pod(spec) if node and not ended else {}
+    before = ForeignPod.objects.filter(uid=metadata["uid"]).first()
+    if not requests:
+        ForeignPod.objects.filter(uid=metadata["uid"]).delete()
+        return {before.node_name} if before else set()
+    if before and (before.node_name, before.requests) == (node, requests):
+        return set()
+    ForeignPod.objects.update_or_create(
+        uid=metadata["uid"],
+        defaults={
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "node_name": node,
+            "requests": requests,
+            "seen_at": now,
+        },
+    )
+    return {node, before.node_name} if before else {node}
+
+
+def record_node_pool(manifest: Mapping[str, Any], *, now: datetime) -> NodePoolRecord:
+    """The row of a Karpenter NodePool: what its nodes may be, and how many GPUs it may still bring."""
+    metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
+    template = spec.get("template") or {}
+    made = template.get("spec") or {}
+    record, _ = NodePoolRecord.objects.update_or_create(
+        uid=metadata["uid"],
+        defaults={
+            "name": metadata["name"],
+            "labels": (template.get("metadata") or {}).get("labels") or {},
+            "requirements": made.get("requirements") or [],
+            "taints": made.get("taints") or [],
+            "limits": gpu_units(spec.get("limits")),
+            "in_use": gpu_units(status.get("resources")),
+            "observed_at": now,
         },
     )
     return record

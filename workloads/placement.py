@@ -7,7 +7,7 @@ The sharing rules are those of docs/reference/flavors.md: three different things
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -15,7 +15,10 @@ from typing import Any
 
 WHOLE_GPU = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
-SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
+MIG_PREFIX = "nvidia.com/mig-"
+# GPU feature discovery sets it where strategy `single` has cut the cards, and nowhere else.
+SLICES_LABEL = "nvidia.com/gpu.slices.gi"
+BINDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 UNREACHABLE_SECONDS = 60
 
 
@@ -37,6 +40,7 @@ class FlavorFacts:
     node_selector: Mapping[str, Sequence[str]]
     tolerations: Sequence[Mapping[str, Any]]
     capacity: Mapping[str, Mapping[str, Any]]
+    card: str = ""
 
     def selector(self, capacity_type: str) -> dict[str, list[str]]:
         """Label values that a node must have, of the flavor and its capacity type together."""
@@ -47,7 +51,15 @@ class FlavorFacts:
 
     def declared_block(self, capacity_type: str) -> int:
         """Units that one node may bring that does not exist yet; 0 where no node comes from zero."""
-        return int(self.capacity.get(capacity_type, {}).get("provisionable", {}).get("block", 0))
+        return int(self._declared(capacity_type).get("block", 0))
+
+    def declared_units(self, capacity_type: str) -> int:
+        """Units that may exist in all, where nodes come from zero; 0 where that is not declared."""
+        return int(self._declared(capacity_type).get("units", 0))
+
+    def _declared(self, capacity_type: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.capacity.get(capacity_type, {}).get("provisionable", {})
+        return found
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,7 @@ class NodeFacts:
     allocatable: Mapping[str, int]
     ready: bool = True
     unschedulable: bool = False
+    taints: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -83,51 +96,134 @@ class Placement:
 
 
 def node_terms(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
-    """Required node-affinity expressions: the flavor's labels, and what its sharing forbids.
+    """Required node-affinity expressions: the flavor's labels, and what its sharing demands and forbids.
 
-    A product suffix cannot be matched by an affinity operator, so the products seen on shared nodes are
-    excluded by name; the sharing-strategy label covers nodes that come later.
+    They take the nodes that `matches` takes. No affinity operator matches a suffix, so of the products that a whole
+    GPU must not have those seen or named are excluded by name; of nodes that come later the labels tell.
     """
-    terms: list[dict[str, Any]] = [
-        {"key": key, "operator": "In", "values": sorted(values)}
-        for key, values in sorted(flavor.selector(capacity_type).items())
-    ]
-    if _wants_whole(flavor):
-        strategies = [Sharing.MPS.value, Sharing.TIME_SLICING.value]
-        terms.append({"key": SHARING_LABEL, "operator": "NotIn", "values": strategies})
-        products = sorted({node.labels.get(PRODUCT_LABEL, "") for node in nodes if _shared(node)} - {""})
-        if products:
-            terms.append({"key": PRODUCT_LABEL, "operator": "NotIn", "values": products})
-    elif flavor.resource == WHOLE_GPU and PRODUCT_LABEL not in flavor.selector(capacity_type):
-        products = sorted({node.labels.get(PRODUCT_LABEL, "") for node in nodes if _shared(node)} - {""})
-        if products:
-            terms.append({"key": PRODUCT_LABEL, "operator": "In", "values": products})
+    terms = _label_terms(flavor, capacity_type)
+    if flavor.resource != WHOLE_GPU:
+        return terms
+    named = flavor.selector(capacity_type).get(PRODUCT_LABEL, [])
+    products = {*named, *(node.labels.get(PRODUCT_LABEL, "") for node in nodes)} - {""}
+    if flavor.sharing is Sharing.NONE:
+        unfit = sorted(product for product in products if _cut(product))
+        return [*terms, _term(PRODUCT_LABEL, "NotIn", unfit)] if unfit else terms
+    if flavor.sharing is Sharing.MIG:
+        slices = sorted(product for product in named or products if _is_slice(product))
+        if not slices:
+            return [*terms, _term(SLICES_LABEL, "Exists")]
+        return [*(term for term in terms if term["key"] != PRODUCT_LABEL), _term(PRODUCT_LABEL, "In", slices)]
     return terms
 
 
 def matches(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
     """Whether the node offers this flavor, by labels, resource name and the sharing rules."""
-    if node.allocatable.get(flavor.resource, 0) <= 0:
+    return bool(matching_nodes(flavor, capacity_type, [node]))
+
+
+def matching_nodes(flavor: FlavorFacts, capacity_type: str, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
+    """Those of the nodes that offer this flavor, usable now or not."""
+    terms = _label_terms(flavor, capacity_type)
+    return [
+        node
+        for node in nodes
+        if node.allocatable.get(flavor.resource, 0) > 0
+        and _product_fits(flavor, node.labels.get(PRODUCT_LABEL, ""))
+        and all(_holds(term, node.labels) for term in terms)
+    ]
+
+
+def _product_fits(flavor: FlavorFacts, product: str) -> bool:
+    if flavor.resource != WHOLE_GPU or flavor.sharing not in {Sharing.NONE, Sharing.MIG}:
+        return True
+    return _is_slice(product) if flavor.sharing is Sharing.MIG else not _cut(product)
+
+
+def takes_pods(flavor: FlavorFacts, node: NodeFacts) -> bool:
+    """Whether the node takes new pods with the flavor's tolerations: ready, not cordoned, no other taint."""
+    if not node.ready or node.unschedulable:
         return False
-    for key, values in flavor.selector(capacity_type).items():
-        if node.labels.get(key) not in values:
-            return False
-    return flavor.resource != WHOLE_GPU or _wants_whole(flavor) != _shared(node)
+    return all(tolerated(taint, flavor.tolerations) for taint in node.taints)
 
 
-def _wants_whole(flavor: FlavorFacts) -> bool:
-    return flavor.sharing is Sharing.NONE and flavor.resource == WHOLE_GPU
+def usable(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
+    """Whether a pod of the flavor could be bound to the node now, if that has units free."""
+    return takes_pods(flavor, node) and matches(flavor, capacity_type, node)
 
 
-def _shared(node: NodeFacts) -> bool:
-    product = node.labels.get(PRODUCT_LABEL, "")
-    strategy = node.labels.get(SHARING_LABEL, Sharing.NONE.value)
-    return product.endswith("-SHARED") or "-MIG-" in product or strategy not in {"", Sharing.NONE.value}
+def tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the taint lets such a pod be bound: Kubernetes' rule for one taint."""
+    return taint.get("effect") not in BINDING_EFFECTS or any(_tolerates(each, taint) for each in tolerations)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    # Without a key, which is allowed with Exists alone, every taint is meant.
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _label_terms(flavor: FlavorFacts, capacity_type: str) -> list[dict[str, Any]]:
+    """What a node's labels alone can tell."""
+    selector = flavor.selector(capacity_type)
+    terms = [_term(key, "In", sorted(values)) for key, values in sorted(selector.items())]
+    strategy = strategy_label(flavor.resource)
+    if strategy is None:
+        return terms
+    if flavor.sharing is Sharing.MPS or (
+        flavor.sharing is Sharing.TIME_SLICING and not _says_shared(flavor, selector)
+    ):
+        return [*terms, _term(strategy, "In", [flavor.sharing.value])]
+    others = {Sharing.MPS, Sharing.TIME_SLICING} - {flavor.sharing}
+    terms.append(_term(strategy, "NotIn", sorted(each.value for each in others)))
+    if flavor.resource == WHOLE_GPU and flavor.sharing is Sharing.NONE:
+        terms.append(_term(SLICES_LABEL, "DoesNotExist"))
+    return terms
+
+
+def strategy_label(resource: str) -> str | None:
+    """The label in which GPU feature discovery says how units of that name are shared; None for other vendors."""
+    if resource != WHOLE_GPU and not resource.startswith((f"{WHOLE_GPU}.", MIG_PREFIX)):
+        return None
+    return f"{resource.removesuffix('.shared')}.sharing-strategy"
+
+
+def _says_shared(flavor: FlavorFacts, selector: Mapping[str, Sequence[str]]) -> bool:
+    """Whether resource name or products say already that units are shared, so that an older node needs no label."""
+    products = selector.get(PRODUCT_LABEL, [])
+    return flavor.resource.endswith(".shared") or (
+        flavor.resource == WHOLE_GPU and bool(products) and all(each.endswith("-SHARED") for each in products)
+    )
+
+
+def _cut(product: str) -> bool:
+    return product.endswith("-SHARED") or "-MIG-" in product
+
+
+def _is_slice(product: str) -> bool:
+    return "-MIG-" in product and not product.endswith("-SHARED")
+
+
+def _term(key: str, operator: str, values: Sequence[str] = ()) -> dict[str, Any]:
+    return {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
+
+
+def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """What the scheduler makes of an expression of `node_terms`."""
+    key, operator = term["key"], term["operator"]
+    if operator in {"Exists", "DoesNotExist"}:
+        return (key in labels) == (operator == "Exists")
+    return (labels.get(key) in term["values"]) == (operator == "In")
 
 
 def largest_block(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeFacts]) -> int:
     """Most units that one node, observed or declared, could ever hold."""
-    observed = (node.allocatable[flavor.resource] for node in nodes if matches(flavor, capacity_type, node))
+    observed = (node.allocatable[flavor.resource] for node in matching_nodes(flavor, capacity_type, nodes))
     return max([flavor.declared_block(capacity_type), *observed])
 
 

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from typing_extensions import override
 
 from foundation.http.serializers import StrictSerializer
+from workloads.catalogue import UNITS_MAX
 from workloads.models import CapacityType, NodeRecord, ResourceFlavor
 from workloads.placement import Sharing
 
@@ -21,14 +22,29 @@ class TolerationSerializer(StrictSerializer):
 
 
 class ProvisionableSerializer(StrictSerializer):
-    block = serializers.IntegerField(min_value=1, max_value=1024, help_text="Units that one new node brings.")
+    block = serializers.IntegerField(
+        min_value=0, max_value=UNITS_MAX, help_text="Units that one new node brings; at most `units`."
+    )
     units = serializers.IntegerField(
-        min_value=1, max_value=1_000_000, help_text="Units that may be made in all."
+        min_value=0,
+        max_value=UNITS_MAX,
+        help_text="Units that may exist in all, those of existing nodes included.",
     )
 
 
+class _ValueField(serializers.CharField):
+    @override
+    def to_internal_value(self, data: Any) -> str:
+        """No label value is made of a number: `1.10` would become another one."""
+        if not isinstance(data, str):
+            raise serializers.ValidationError("A text is needed here.", code="invalid")
+        return super().to_internal_value(data)
+
+
 class _SelectorField(serializers.DictField):
-    child = serializers.ListField(child=serializers.CharField(max_length=63), min_length=1, max_length=50)
+    child = serializers.ListField(
+        child=_ValueField(max_length=63, allow_blank=True), min_length=1, max_length=50
+    )
 
 
 class CapacitySerializer(StrictSerializer):
@@ -87,6 +103,12 @@ class FlavorWriteSerializer(StrictSerializer):
     tolerations = TolerationSerializer(many=True, default=list)
     capacity = CapacityMapField()
     enabled = serializers.BooleanField(default=True)
+
+
+class FlavorUpdateSerializer(FlavorWriteSerializer):
+    """What is left out stays as it is; a flavor keeps its name."""
+
+    name = serializers.CharField(read_only=True)
 
 
 class NodeSerializer(serializers.ModelSerializer[NodeRecord]):

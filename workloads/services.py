@@ -34,6 +34,9 @@ def create_workload(
     flavor: ResourceFlavor | None,
     capacity_type: str,
     units: int,
+    units_each: int,
+    pod_count: int,
+    preemptible: bool,
     time_limit_seconds: int | None,
     max_retries: int,
     labels: dict[str, str],
@@ -56,6 +59,9 @@ def create_workload(
                 flavor=flavor,
                 capacity_type=capacity_type,
                 units=units,
+                units_each=units_each,
+                pod_count=pod_count,
+                preemptible=preemptible,
                 time_limit_seconds=time_limit_seconds,
                 max_retries=max_retries,
                 labels=labels,
@@ -147,6 +153,12 @@ def _record_event(workload: Workload, *, from_phase: str, actor: str, source: st
 
 def notify(workload: Workload) -> None:
     """Tell live listeners after commit; PostgreSQL drops the message if the transaction rolls back."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [NOTIFY_CHANNEL, note_of(workload)])
+
+
+def note_of(workload: Workload) -> str:
+    """What live listeners are told of it."""
     payload = {
         "workload": str(workload.public_id),
         "kind": workload.kind,
@@ -154,8 +166,7 @@ def notify(workload: Workload) -> None:
         "phase": workload.phase,
         "reason": workload.reason,
     }
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, %s)", [NOTIFY_CHANNEL, json.dumps(payload)])
+    return json.dumps(payload)
 
 
 def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:

@@ -29,6 +29,9 @@ class Reason(StrEnum):
     WAITING_FOR_QUOTA = "WaitingForQuota"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
+    WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads"
+    QUEUE_STOPPED = "QueueStopped"
     BACKOFF_WAITING = "BackoffWaiting"
     CLUSTER_UNAVAILABLE = "ClusterUnavailable"
     # Queued again, or the next attempt, after an interruption that is not the user's fault
@@ -49,6 +52,9 @@ class Reason(StrEnum):
     READY = "Ready"
     DEGRADED = "Degraded"
     UPDATING = "Updating"
+    # Stopping, so that another may start or because the quota was cut
+    PREEMPTING = "Preempting"
+    QUOTA_REDUCED = "QuotaReduced"
     # Stopping, Suspended, Cancelled
     USER_REQUESTED = "UserRequested"
     # Stopping and Failed
@@ -111,11 +117,15 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.WAITING_FOR_QUOTA,
                 Reason.EXCEEDS_MAX_QUOTA,
                 Reason.NO_MATCHING_FLAVOR,
+                Reason.TOPOLOGY_PLACEMENT_FAILED,
+                Reason.WAITING_FOR_PREEMPTED_WORKLOADS,
+                Reason.QUEUE_STOPPED,
                 Reason.BACKOFF_WAITING,
                 Reason.CLUSTER_UNAVAILABLE,
                 Reason.PREEMPTED,
                 Reason.SPOT_RECLAIMED,
                 Reason.NODE_LOST,
+                Reason.QUOTA_REDUCED,
             }
         ),
         Phase.ADMITTED: frozenset(
@@ -131,7 +141,9 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.DEADLINE_EXCEEDED,
                 Reason.IMAGE_PULL_FAILED,
                 Reason.BACKOFF_WAITING,
+                Reason.PREEMPTING,
                 Reason.PREEMPTED,
+                Reason.QUOTA_REDUCED,
                 Reason.SPOT_RECLAIMED,
                 Reason.NODE_LOST,
                 Reason.INVALID_SPEC,

@@ -127,6 +127,21 @@ def metrics_api(facts: Facts) -> Check:
     return Check("metrics-api", "Metrics API", "warn", "metrics.k8s.io is not served", fix)
 
 
+@register(id="node-pools", title="Karpenter NodePools")
+def node_pools(facts: Facts) -> Check:
+    """Where they are served, their limits say what may still come; else each flavor has to declare it."""
+    title = "Karpenter NodePools"
+    if not facts.serves(kinds.NODE_POOL):
+        return Check(
+            "node-pools",
+            title,
+            "ok",
+            "not served: flavors whose nodes come from zero need a declared block (`provisionable`)",
+        )
+    names = [item["metadata"]["name"] for item in facts.client.list(kinds.NODE_POOL).items]
+    return Check("node-pools", title, "ok", f"served: {_shortened(names) or 'none exists yet'}")
+
+
 # What each optional kind's controller is called where it is usually installed.
 _CONTROLLERS: dict[kinds.ResourceKind, tuple[str, ...]] = {
     kinds.PYTORCH_JOB: ("training-operator",),

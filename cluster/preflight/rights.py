@@ -48,7 +48,7 @@ REQUIRED: Final = _rights({
     ("scheduling.k8s.io", "priorityclasses"): ("get", "list", "create"),
 })  # fmt: skip
 
-# Needed only for the optional kinds that the cluster serves and the settings name.
+# Needed only for the optional kinds that the cluster serves and the settings name; NodePools are read where served.
 OPTIONAL: Final = _rights({
     ("kubeflow.org", "pytorchjobs"): _OWN,
     ("kubeflow.org", "tfjobs"): _OWN,
@@ -58,6 +58,7 @@ OPTIONAL: Final = _rights({
     ("scheduling.volcano.sh", "podgroups"): _OWN,
     ("scheduling.x-k8s.io", "podgroups"): _OWN,
     ("monitoring.coreos.com", "podmonitors"): _OWN,
+    ("karpenter.sh", "nodepools"): _READ,
 })  # fmt: skip
 
 # What the portal must not be able to do; preflight warns of an account that is mightier than it needs to be.

@@ -66,5 +66,10 @@
     }
   });
 
+  // A cell of the quota grid shows that it differs from what stands; the server says the same on the next page.
+  const mark = (input) => input.classList.toggle("changed", input.value.trim() !== input.dataset.was);
+  document.addEventListener("input", (event) => event.target.matches?.("input[data-was]") && mark(event.target));
+  document.addEventListener("reset", () => setTimeout(() => document.querySelectorAll("input[data-was]").forEach(mark)));
+
   wake(document);
 })();

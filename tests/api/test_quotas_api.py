@@ -6,13 +6,22 @@ import pytest
 
 from foundation import clock
 from quotas import services
-from quotas.models import Quota, QuotaChange
+from quotas.models import Fence, Quota, QuotaChange
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor
-from tests.factories.teams import api_client, make_user
+from tests.factories.teams import api_client, make_member, make_user
 from workloads.models import ResourceFlavor, Workload
 
 QUOTAS = "/api/v1/teams/vision/quotas/"
+
+
+ANSWER = {
+    "id", "team", "flavor", "capacity", "nominal", "borrowing_limit", "lending_limit", "user_limit",
+    "max_time_limit_seconds", "used", "borrowed", "lent", "pending", "ceiling", "available", "over_use", "headroom",
+    "lent_headroom", "cohort", "fence",
+}  # fmt: skip
+WRONG_NUMBERS = [-1, 1.5, 2.0, "1.5", "4", True, [], {}, 10**12]
+LIMITS = ("nominal", "borrowing_limit", "lending_limit", "user_limit", "max_time_limit_seconds")
 
 
 @pytest.fixture
@@ -31,7 +40,7 @@ def test_a_quota_is_set_with_a_reason_that_is_kept(bench, manager):
     assert answer.status_code == 200
     assert answer.json()["nominal"] == 16
     (quota,) = bench.client.get(QUOTAS).json()["results"]
-    assert set(quota) == {"id", "team", "flavor", "capacity", "nominal", "used", "available"}
+    assert set(quota) == ANSWER
     assert (quota["nominal"], quota["used"], quota["available"]) == (16, 0, 16)
     change = bench.client.get("/api/v1/quota-changes/").json()["results"][0]
     assert (change["old_nominal"], change["new_nominal"]) == (8, 16)
@@ -130,3 +139,155 @@ def test_what_needs_the_cluster_says_that_it_is_away(bench, manager):
             ({"name": "a"}, "size"),
         ):
             problem(bench.client.post("/api/v1/teams/vision/volumes/", body), 422, field)
+
+
+def test_some_limits_are_set_and_the_others_stay(bench, manager):
+    body = {"flavor": "a100-40gb", "borrowing_limit": 3, "max_time_limit_seconds": 3600, "reason": "x"}
+    answer = manager.post(QUOTAS, body).json()
+    assert [answer[name] for name in LIMITS] == [8, 3, None, None, 3600]
+    answer = manager.post(
+        QUOTAS, {"flavor": "a100-40gb", "borrowing_limit": None, "user_limit": 2, "reason": "y"}
+    )
+    assert [answer.json()[name] for name in LIMITS] == [8, None, None, 2, 3600]
+    change = bench.client.get("/api/v1/quota-changes/").json()["results"][0]
+    assert (change["before"]["borrowing_limit"], change["after"]["borrowing_limit"]) == (3, None)
+    assert (change["before"]["user_limit"], change["after"]["user_limit"]) == (None, 2)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("value", WRONG_NUMBERS)
+def test_a_limit_that_is_no_small_whole_number_is_refused_by_name(bench, manager, name, value):
+    with Unchanged():
+        problem(manager.post(QUOTAS, {"flavor": "a100-40gb", "reason": "x", name: value}), 422, name)
+
+
+def test_a_limit_beyond_64_bits_is_refused_by_name(bench, manager):
+    with Unchanged():
+        body = {"flavor": "a100-40gb", "reason": "x", "nominal": 2**64}
+        problem(manager.post(QUOTAS, body), 400, "nominal", code="number_too_large")
+
+
+def test_what_does_not_exist_or_is_missing_is_refused_by_name(bench, manager):
+    good = {"flavor": "a100-40gb", "nominal": 1, "reason": "x"}
+    make_flavor("new")
+    with Unchanged():
+        problem(manager.post(QUOTAS, good | {"flavor": "nope"}), 422, "flavor", code="unknown_flavor")
+        problem(manager.post(QUOTAS, good | {"capacity": "reserved"}), 422, "capacity")
+        problem(manager.post(QUOTAS, good | {"capacity": "spot-first"}), 422, "capacity")
+        problem(manager.post(QUOTAS, good | {"reason": " "}), 422, "reason")
+        problem(manager.post(QUOTAS, good | {"nominal": None}), 422, "nominal")
+        problem(manager.post(QUOTAS, {"flavor": "a100-40gb", "reason": "x"}), 422, "nominal", code="required")
+        problem(manager.post(QUOTAS, {"flavor": "new", "user_limit": 1, "reason": "x"}), 422, "nominal")
+
+
+def test_the_same_key_sets_a_quota_once(bench, manager):
+    body = {"flavor": "a100-40gb", "nominal": 5, "reason": "x"}
+    first = manager.post(QUOTAS, body, headers={"Idempotency-Key": "k"})
+    with Unchanged():
+        again = manager.post(QUOTAS, body, headers={"Idempotency-Key": "k"})
+    assert (again.json(), again["Idempotency-Replayed"]) == (first.json(), "true")
+
+
+def test_what_waits_and_what_is_used_too_much_is_counted(bench, manager):
+    claim(bench, 6)
+    bench.run(flavor="a100-40gb", gpus_per_replica=3)
+    manager.post(QUOTAS, {"flavor": "a100-40gb", "nominal": 4, "reason": "cut"})
+    (quota,) = bench.client.get(QUOTAS).json()["results"]
+    assert (quota["used"], quota["ceiling"], quota["available"], quota["over_use"]) == (6, 4, -2, 2)
+    assert quota["pending"] >= 3
+    assert quota["fence"] is None
+
+
+def test_the_fence_in_the_cluster_is_shown_and_whether_it_is_in_step(bench):
+    now = clock.now()
+    Fence.objects.create(
+        team=bench.team, derived={"nvidia.com/gpu": 8}, observed={"nvidia.com/gpu": 6}, checked_at=now
+    )
+    (quota,) = bench.client.get(QUOTAS).json()["results"]
+    assert {name: quota["fence"][name] for name in ("derived", "observed", "in_step")} == {
+        "derived": 8,
+        "observed": 6,
+        "in_step": False,
+    }
+
+
+POLICY = "/api/v1/teams/vision/policy/"
+
+
+def test_a_team_has_the_default_rules_until_a_manager_changes_them(bench, manager):
+    default = {"team": "vision", "weight": 1, "high_priority": "leads", "shows_name": False}
+    assert bench.client.get(POLICY).json() == default
+    changed = manager.patch(POLICY, {"weight": 3, "high_priority": "members"}).json()
+    assert changed == default | {"weight": 3, "high_priority": "members"}
+    assert bench.client.get(POLICY).json() == changed
+    with Unchanged():
+        assert manager.patch(POLICY, {"weight": 3}).json() == changed
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("weight", wrong) for wrong in (0, *WRONG_NUMBERS)),
+        ("high_priority", "everybody"),
+        ("high_priority", True),
+        ("shows_name", 1),
+        ("shows_name", "yes"),
+        ("queue_stopped_at", None),
+    ],
+)
+def test_a_wrong_rule_is_refused_by_name(bench, manager, field, value):
+    with Unchanged():
+        problem(manager.patch(POLICY, {field: value}), 422, field)
+
+
+def test_only_managers_change_the_rules_and_strangers_see_none(bench):
+    stranger = api_client(make_user())
+    with Unchanged():
+        for client in (bench.client, api_client(bench.lead)):
+            problem(client.patch(POLICY, {"weight": 2}), 403, code="role_missing")
+        problem(stranger.patch(POLICY, {"weight": 2}), 404)
+        problem(stranger.get(POLICY), 404)
+
+
+QUEUE = "/api/v1/queues/vision/"
+
+
+def test_a_lead_stops_and_starts_the_teams_queue(bench):
+    lead = api_client(bench.lead)
+    bench.run(flavor="a100-40gb", gpus_per_replica=2)
+    bench.run(flavor="a100-40gb", gpus_per_replica=1)
+    stopped = lead.post(f"{QUEUE}stop/", {"reason": "new data"}).json()
+    assert (stopped["team"], stopped["stopped"], stopped["reason"]) == ("vision", True, "new data")
+    assert stopped["by"] == bench.lead.username
+    assert stopped["at"] is not None
+    assert stopped["waiting"] == [
+        {"flavor": "a100-40gb", "capacity": "on-demand", "workloads": 2, "units": 3}
+    ]
+    assert bench.client.get(QUEUE).json() == stopped
+    started = lead.post(f"{QUEUE}start/").json()
+    assert (started["stopped"], started["reason"], started["by"], started["at"]) == (False, "", None, None)
+
+
+def test_who_neither_leads_the_team_nor_manages_quotas_stops_no_queue(bench, manager):
+    other_lead = api_client(make_member("lead").user)
+    with Unchanged():
+        problem(bench.client.post(f"{QUEUE}stop/", {"reason": "x"}), 403, code="lead_only")
+        problem(bench.client.post(f"{QUEUE}start/"), 403, code="lead_only")
+        problem(other_lead.post(f"{QUEUE}stop/", {"reason": "x"}), 404)
+        problem(manager.post(f"{QUEUE}stop/", {}), 422, "reason")
+        problem(manager.post(f"{QUEUE}stop/", {"reason": ""}), 422, "reason")
+        problem(manager.post("/api/v1/queues/nope/stop/", {"reason": "x"}), 404)
+    assert manager.post(f"{QUEUE}stop/", {"reason": "x"}).json()["stopped"]
+
+
+def test_a_flavor_keeps_what_a_patch_leaves_out(bench, manager):
+    url = "/api/v1/flavors/a100-40gb/"
+    before = bench.client.get(url).json()
+    after = manager.patch(url, {"enabled": False, "capacity": {"spot": {}}}).json()
+    assert after == before | {"enabled": False, "capacity": {"spot": {}}}
+    assert bench.client.get(url).json() == after
+    with Unchanged():
+        problem(bench.client.patch(url, {"enabled": True}), 403, code="role_missing")
+        problem(manager.patch(url, {"name": "other"}), 422, "name", code="read_only")
+        problem(manager.patch(url, {"gpu_fraction": "3/2"}), 422, "gpu_fraction")
+        problem(manager.patch("/api/v1/flavors/nope/", {"enabled": True}), 404)

@@ -67,7 +67,7 @@ def test_a_preview_makes_nothing(bench):
 
 def test_more_than_the_quota_is_accepted_and_waits(bench):
     from foundation import clock
-    from quotas.services import set_nominal
+    from quotas.limits import set_nominal
     from tests.factories.catalogue import SETUP
 
     set_nominal(

@@ -9,7 +9,7 @@ from costs.models import Price
 from costs.services import set_price
 from foundation import clock
 from quotas.models import Quota
-from quotas.services import set_nominal
+from quotas.limits import set_nominal
 from teams.actors import Actor
 from teams.models import Team
 from workloads.models import NodeRecord, ResourceFlavor

@@ -24,6 +24,8 @@ def make_workload(**values: Any) -> Workload:
         "flavor": None,
         "capacity_type": "on-demand",
         "units": 1 if flavor else 0,
+        "pod_count": 1,
+        "preemptible": False,
         "time_limit_seconds": None,
         "max_retries": 0,
         "labels": {},
@@ -32,6 +34,7 @@ def make_workload(**values: Any) -> Workload:
         "now": clock.now(),
         **values,
     }
+    fields.setdefault("units_each", fields["units"])
     fields.setdefault("team", None)
     fields["team"] = fields["team"] or make_team()
     fields["owner"] = fields.get("owner") or make_user()

@@ -15,7 +15,8 @@ from foundation import clock
 from foundation.errors import Invalid
 from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimState, Quota, QuotaChange
-from quotas.services import activate, claim, release, remove_quota, set_nominal
+from quotas.limits import remove_quota, set_nominal
+from quotas.services import activate, claim, release
 from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_quota
 from tests.factories.teams import make_team, make_user

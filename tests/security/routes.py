@@ -64,6 +64,11 @@ def managers(body: str) -> Need:
     return need(FORBIDDEN, FORBIDDEN, FORBIDDEN, FORBIDDEN, body=body)
 
 
+def of_managers(body: str) -> Need:
+    """Who knows of the team is told that it is for quota managers; strangers that there is nothing."""
+    return need(UNKNOWN, FORBIDDEN, FORBIDDEN, FORBIDDEN, body=body)
+
+
 # The token of the row is the member's own, so that even a lead of the same team has no business with it.
 OWN_READ = need(UNKNOWN, UNKNOWN, OK, UNKNOWN)
 OWN_WRITE = need(UNKNOWN, UNKNOWN, DONE, UNKNOWN, readers=FORBIDDEN)
@@ -134,11 +139,29 @@ ROUTES: dict[str, Row] = {
     "teams-api:audit-list": api(GET=LIST),
     # --- catalogue, quotas, costs, cluster
     "workloads-api:flavor-list": api(GET=EVERYBODY, POST=managers("flavor")),
-    "workloads-api:flavor": api("flavor", GET=EVERYBODY),
+    "workloads-api:flavor": api("flavor", GET=EVERYBODY, PATCH=managers("flavor-patch")),
     "workloads-api:node-list": api(GET=EVERYBODY),
-    "quotas-api:quota-list": api("team", GET=READ, POST=need(UNKNOWN, *[FORBIDDEN] * 3, body="quota")),
+    "quotas-api:quota-list": api("team", GET=READ, POST=of_managers("quota")),
     "quotas-api:usage-list": api("team", GET=READ),
-    "quotas-api:quota-change-list": api(GET=LIST),
+    "quotas-api:team-policy": api("team", GET=READ, PATCH=of_managers("policy")),
+    "quotas-api:queue": api("team", GET=READ),
+    "quotas-api:queue-stop": api("team", POST=lead("reason")),
+    "quotas-api:queue-start": api("team", POST=lead()),
+    "quotas-api:cohort-list": api(GET=LIST, POST=managers("cohort")),
+    "quotas-api:cohort": api("cohort", GET=EVERYBODY, PATCH=managers("cohort-patch"), DELETE=MANAGERS_ONLY),
+    "quotas-api:cohort-limits-list": api("cohort", GET=EVERYBODY, POST=managers("cohort-limits")),
+    "quotas-api:quota-change-list": api(GET=LIST, POST=managers("changes")),
+    "quotas-api:quota-change-preview": api(POST=managers("changes")),
+    "quotas-api:quota-change": api("change-set", GET=READ),
+    "quotas-api:quota-change-undo": api("change-set", POST=of_managers("reason")),
+    "quotas-api:quota-request-list": api(GET=LIST, POST=steer("quota-request")),
+    "quotas-api:quota-request": api("quota-request", GET=READ),
+    "quotas-api:quota-request-approve": api("quota-request", POST=of_managers("comment")),
+    "quotas-api:quota-request-deny": api("quota-request", POST=of_managers("comment")),
+    # The request of the row is the member's own: nobody else takes it back, not even a lead.
+    "quotas-api:quota-request-withdraw": api("quota-request", POST=need(UNKNOWN, FORBIDDEN, DONE, FORBIDDEN)),
+    "quotas-api:decision": api("decision", GET=READ),
+    "quotas-api:decision-replay": api("decision", GET=READ),
     "costs-api:price-list": api(GET=EVERYBODY, POST=managers("price")),
     "costs-api:ledger-list": api(GET=LIST),
     "costs-api:cost-summary": api(GET=LIST),
@@ -161,6 +184,7 @@ ROUTES: dict[str, Row] = {
     "jobs-api:training-run-logs": api("run", GET=READ),
     "jobs-api:training-run-manifests": api("run", GET=READ),
     "jobs-api:training-run-waiting": api("run", GET=READ),
+    "jobs-api:training-run-decisions": api("run", GET=READ),
     "jobs-api:training-run-cost": api("run", GET=READ),
     "jobs-api:training-run-checkpoints": api("run", GET=REPORT_READ, POST=report("checkpoint")),
     "jobs-api:training-run-progress": api("run", GET=REPORT_READ, POST=report("progress")),
@@ -175,6 +199,7 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-logs": api("endpoint", GET=READ),
     "inference-api:endpoint-manifests": api("endpoint", GET=READ),
     "inference-api:endpoint-waiting": api("endpoint", GET=READ),
+    "inference-api:endpoint-decisions": api("endpoint", GET=READ),
     "inference-api:endpoint-cost": api("endpoint", GET=READ),
     "inference-api:endpoint-revisions": api("endpoint", GET=READ),
     # --- streams and calls

@@ -101,10 +101,14 @@ def real_paths(world: World) -> dict[str, Any]:
     return {
         "training-runs": world.run.public_id,
         "endpoints": world.endpoint.public_id,
+        "quota-changes": world.change_set.public_id,
+        "quota-requests": world.request.public_id,
+        "decisions": world.decision.public_id,
+        "flavors": world.flavor.name,
+        "cohorts": world.cohort.name,
         "slug": TEAM,
         "username": world.viewer.username,
         "token_id": world.own_token.public_id,
-        "name": world.flavor.name,
         "path": "v1/predict",
     }
 
@@ -113,10 +117,8 @@ def real_paths(world: World) -> dict[str, Any]:
 def test_every_answer_is_one_that_the_document_declares(name, headers):
     operation = operations()[name]
     paths = headers["paths"]
-    real = {
-        **paths,
-        "public_id": paths["training-runs" if "training-runs" in operation.path else "endpoints"],
-    }
+    of_this = paths.get(operation.path.removeprefix("/api/v1/").partition("/")[0], "")
+    real = {**paths, "public_id": of_this, "name": of_this}
     cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
     # A foreign address is refused early, so most requests go to one that exists, from somebody who may.
     who = st.sampled_from(["lead", "lead", "admin", "admin", "anonymous", "run"])

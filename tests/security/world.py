@@ -13,9 +13,15 @@ from typing import Any
 from uuid import UUID
 
 from django.test import Client
+from quotas.changes import LimitChange, apply_changes
+from quotas.requests import request_quota
 
 from costs.models import LedgerEntry
 from foundation import clock
+from quotas import limits
+from quotas.decisions import Receipt, record
+from quotas.snapshots import supply_of
+from quotas.verdicts import Outcome, Verdict
 from teams import services as people
 from teams.actors import Actor
 from teams.models import ApiToken, User
@@ -31,7 +37,7 @@ from tests.factories.submitted import (
     run_body,
 )
 from tests.factories.teams import ACTOR, make_member, make_team, make_token, make_user
-from workloads.states import Phase
+from workloads.states import Phase, Reason
 
 SECRET_WORD = "canary"
 TEAM = "canary-team"
@@ -101,9 +107,36 @@ class World:
             team=self.team,
             now=clock.now(),
         )
+        self._quotas()
         # What the stranger has too, so that lists of theirs are not empty by accident.
         self.theirs = make_run(self.other, self.stranger, name="plain-run")
         _, self.their_run_token = make_attempt(self.theirs)
+
+    def _quotas(self) -> None:
+        """A cohort, a change, a request and a decision of the team."""
+        now = clock.now()
+        self.cohort = limits.create_cohort(name="shared-cohort", parent=None, actor=ACTOR, now=now)
+        people.update_team(actor=ACTOR, team=self.team, changes={"cohort_name": self.cohort.name}, now=now)
+        change = LimitChange(
+            team=self.team, flavor=self.flavor, capacity_type="on-demand", limits={"nominal": 9}
+        )
+        self.change_set = apply_changes(
+            changes=[change], reason="canary change", evicts=False, actor=ACTOR, now=now
+        )
+        self.request = request_quota(
+            team=self.team,
+            flavor=self.flavor,
+            capacity_type="on-demand",
+            units=1,
+            until=now + timedelta(days=7),
+            reason="canary request",
+            actor=Actor.of_user(self.member),
+            now=now,
+        )
+        supply = supply_of(flavor=self.flavor, capacity_type="on-demand", now=now, focus=self.run)
+        verdict = Verdict(Outcome.ADMIT, Reason.CREATING, "Team canary-team uses 1 of 8.", "fits")
+        record(receipts=[Receipt(self.run, verdict)], supply=supply, now=now)
+        self.decision = self.run.decisions.latest("id")
 
     def _removed(self) -> User:
         membership = make_member("lead", team=self.team, user=make_user("removed"))
@@ -129,6 +162,10 @@ class World:
             ),
             "token": ({"token_id": self.own_token.public_id}, {"token_id": UNKNOWN_ID}),
             "flavor": ({"name": self.flavor.name}, {"name": "no-such-flavor"}),
+            "cohort": ({"name": self.cohort.name}, {"name": "no-such-cohort"}),
+            "change-set": ({"public_id": self.change_set.public_id}, {"public_id": UNKNOWN_ID}),
+            "quota-request": ({"public_id": self.request.public_id}, {"public_id": UNKNOWN_ID}),
+            "decision": ({"public_id": self.decision.public_id}, {"public_id": UNKNOWN_ID}),
             "link": ({"token": "a" * 43}, {"token": "b" * 43}),
         }
         return known[what][0 if foreign else 1]
@@ -154,6 +191,24 @@ class World:
             "member-patch": {"role": "member"},
             "token": {"name": "new", "scopes": ["read"]},
             "flavor": {"name": "new-flavor", "card": "new", "capacity": {"on-demand": {}}},
+            "flavor-patch": {"memory_gib": 41},
+            "policy": {"weight": 2},
+            "reason": {"reason": "test"},
+            "comment": {"comment": "test"},
+            "cohort": {"name": "new-cohort"},
+            "cohort-patch": {"parent": None},
+            "cohort-limits": {"flavor": self.flavor.name, "borrowing_limit": 1, "reason": "test"},
+            "changes": {
+                "changes": [{"team": team, "flavor": self.flavor.name, "nominal": 99}],
+                "reason": "test",
+            },
+            "quota-request": {
+                "team": team,
+                "flavor": self.flavor.name,
+                "units": 1,
+                "until": (clock.now() + timedelta(days=7)).isoformat(),
+                "reason": "test",
+            },
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from workloads.models.kernel import Attempt, CapacityType, ResourceFlavor, Workload, WorkloadEvent
-from workloads.models.observed import LogChunk, NodeRecord, ObjectRecord, PodRecord, WatchCursor
+from workloads.models.observed import (
+    ForeignPod,
+    LogChunk,
+    NodePoolRecord,
+    NodeRecord,
+    ObjectRecord,
+    PodRecord,
+    WatchCursor,
+)
 from workloads.models.reported import Checkpoint, ProgressReport
 
 __all__ = [
     "Attempt",
     "CapacityType",
     "Checkpoint",
+    "ForeignPod",
     "LogChunk",
+    "NodePoolRecord",
     "NodeRecord",
     "ObjectRecord",
     "PodRecord",

@@ -62,6 +62,7 @@ class ResourceFlavor(models.Model):
         return FlavorFacts(
             name=self.name,
             resource=self.resource,
+            card=self.card,
             gpu_fraction=self.gpu_fraction,
             sharing=Sharing(self.sharing),
             node_selector=self.node_selector,
@@ -84,6 +85,11 @@ class Workload(models.Model):
         max_length=16, choices=CapacityType.choices, default=CapacityType.ON_DEMAND
     )
     units = models.PositiveIntegerField(help_text="Units of the flavor that are claimed, over all pods.")
+    units_each = models.PositiveIntegerField(default=0, help_text="Units in one pod.")
+    pod_count = models.PositiveIntegerField(default=1, help_text="Pods that need a place for it to start.")
+    preemptible = models.BooleanField(
+        default=False, help_text="Whether it may have to leave so that others start."
+    )
     time_limit_seconds = models.PositiveIntegerField(null=True)
     max_retries = models.PositiveIntegerField(default=0)
     labels = models.JSONField(default=dict)

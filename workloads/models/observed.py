@@ -112,7 +112,50 @@ class NodeRecord(models.Model):
             allocatable={key: int(value) for key, value in allocatable.items()},
             ready=self.ready,
             unschedulable=self.unschedulable,
+            taints=self.taints,
         )
+
+
+class ForeignPod(models.Model):
+    """A pod that the portal did not make and that holds extended resources of a node."""
+
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    node_name = models.CharField(max_length=253)
+    requests = models.JSONField(default=dict, help_text="Whole units of extended resources.")
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["node_name"], name="foreign_pod_of_node")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NodePoolRecord(models.Model):
+    """A Karpenter NodePool: what it may still bring, where the API server serves such."""
+
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    name = models.CharField(max_length=253)
+    labels = models.JSONField(default=dict, help_text="Labels that its nodes get.")
+    requirements = models.JSONField(default=list, help_text="What its nodes may be, as node-selector terms.")
+    taints = models.JSONField(default=list)
+    limits = models.JSONField(
+        default=dict, help_text="Whole units of extended resources; absent for no limit."
+    )
+    in_use = models.JSONField(default=dict, help_text="Whole units that its nodes have already.")
+    observed_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
 
 
 class LogChunk(models.Model):

@@ -1,0 +1,108 @@
+"""Asking runs to leave: the row that says by whose need, and what is told to those who have to go.
+
+A victim's own row is left alone here: its reconcile finds the request, takes it down with its grace period, and queues
+it again at its old place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+
+from django.db import transaction
+
+from controller import wakeups
+from quotas import services, snapshots
+from quotas.models import Preemption
+from quotas.preemption import reclaim_headroom
+from quotas.queries import policy_of
+from quotas.verdicts import PreemptionCause, Victim
+from quotas.waiters import noun_of
+from workloads.models import Attempt, Workload
+from workloads.states import HOLDS_CLAIM, Phase
+
+NEEDS = {
+    PreemptionCause.IN_COHORT_RECLAMATION: "{who} takes back quota that was lent to this team",
+    PreemptionCause.IN_CLUSTER_QUEUE: "{who} has a higher priority",
+    PreemptionCause.HEADROOM_RECLAIMED: "{who} grows into the headroom that this run lives on",
+    PreemptionCause.QUOTA_REDUCED: "The quota of this team was cut",
+}
+
+
+def ask_to_leave(*, victims: Iterable[Victim], preemptor: str, now: datetime) -> None:
+    """Open a request for each victim that has none, and wake it once this is committed."""
+    chosen = {each.id: each for each in victims}
+    needy = Workload.objects.select_related("team").filter(public_id=preemptor).first()
+    rows = Workload.objects.select_related("team").filter(public_id__in=chosen).order_by("pk")
+    requests = [
+        Preemption(
+            workload=each,
+            preemptor=needy,
+            cause=chosen[str(each.public_id)].cause.value,
+            message=told(each, needy, chosen[str(each.public_id)].cause),
+            lost_seconds=chosen[str(each.public_id)].lost_seconds,
+            at=now,
+        )
+        for each in rows
+    ]
+    Preemption.objects.bulk_create(requests, ignore_conflicts=True)
+    for each in requests:
+        transaction.on_commit(partial(wakeups.wake_now, each.workload, now=now))
+
+
+def told(victim: Workload, preemptor: Workload | None, cause: PreemptionCause) -> str:
+    """By whose need it leaves; another team has a name only if its policy shows it."""
+    return f"{NEEDS[cause].format(who=_called(victim, preemptor))} ({cause.value})."
+
+
+def _called(victim: Workload, preemptor: Workload | None) -> str:
+    if preemptor is None:
+        return "Another workload"
+    noun = noun_of(preemptor.kind).capitalize()
+    if preemptor.team_id == victim.team_id:
+        return f"{noun} {preemptor.name}"
+    if policy_of(preemptor.team).shows_name:
+        return f"{noun} {preemptor.name} of team {preemptor.team.slug}"
+    return f"A {noun.lower()} of another team" if noun != "Endpoint" else "An endpoint of another team"
+
+
+def open_request(workload: Workload) -> Preemption | None:
+    """Why it has to leave, while it has to."""
+    return workload.preemptions.filter(ended_at__isnull=True).first()
+
+
+def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
+    """Its last pod is gone: the request is met, and says what the run really lost. None where nobody asked."""
+    request = open_request(workload)
+    if request is None:
+        return None
+    last: Attempt | None = workload.attempts.order_by("-number").first()
+    request.ended_at = now
+    request.lost_seconds = last.lost_seconds if last else 0
+    request.save(update_fields=["ended_at", "lost_seconds"])
+    return request
+
+
+def unmet() -> list[Workload]:
+    """Workloads that were asked to leave and do not yet: their wake-up may be lost."""
+    asked = Workload.objects.filter(preemptions__ended_at__isnull=True, preemptions__isnull=False)
+    return list(asked.filter(phase__in=HOLDS_CLAIM - {Phase.STOPPING}))
+
+
+def take_back_headroom(endpoint: Workload, *, firm_units: int, now: datetime) -> int:
+    """The endpoint's scaler wants `firm_units`: runs that live on that part of its headroom are asked to leave.
+
+    Units that are still lent are returned; the endpoint's pods start when those have left.
+    """
+    with transaction.atomic():
+        short = services.set_firm(workload=endpoint, units=firm_units, now=now)
+        if short == 0 or endpoint.flavor is None:
+            return 0
+        supply = snapshots.supply_of(
+            flavor=endpoint.flavor, capacity_type=endpoint.capacity_type, now=now
+        )
+        mine = [each for each in supply.holders if each.team == endpoint.team.slug]
+        victims = reclaim_headroom(mine, short)
+        ask_to_leave(victims=victims, preemptor=str(endpoint.public_id), now=now)
+    return short

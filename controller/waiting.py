@@ -1,0 +1,250 @@
+"""The card: why something waits, when it starts, what it costs, and what would make it start sooner.
+
+Preview and waiting card are the same reading of the same Supply by the same policy that admits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from costs.queries import current_rate
+from quotas import policy, snapshots
+from quotas.estimates import Estimate, estimate
+from quotas.levers import Alternative, Lever, levers
+from quotas.models import Quota
+from quotas.queries import hit_rate
+from quotas.supply import Account, Supply, TeamFacts, Waiter
+from quotas.verdicts import Outcome, Verdict
+from quotas.waiters import waiter_of
+from teams.models import Team
+from workloads.models import ResourceFlavor, Workload
+from workloads.states import Reason
+
+ALTERNATIVES_MAX = 4
+AHEAD_MAX = 20
+ANOTHER_TEAM = "another team"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Somebody before it in the queue; another team's have no id, and a name only where that team shows it."""
+
+    id: str | None
+    team: str
+    units: int
+
+
+@dataclass(frozen=True)
+class LeverOffer:
+    """What could be changed, and what starts when and costs how much then. Money in micro-USD."""
+
+    lever: Lever
+    rate_per_hour: int | None
+    at_time_limit: int | None
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that the preview and the waiting card say. Money in micro-USD, None without a price."""
+
+    verdict: Verdict
+    noun: str
+    units: int
+    now: datetime
+    revision: int
+    position: int | None
+    ahead_count: int
+    ahead: tuple[Ahead, ...]
+    estimate: Estimate
+    past_hit_rate: float | None
+    rate_per_hour: int | None
+    at_time_limit: int | None
+    account: Account | None
+    team: TeamFacts | None
+    offers: tuple[LeverOffer, ...] = ()
+
+    @property
+    def quota_before(self) -> dict[str, int]:
+        """The team's quota as it is; empty where no quota is needed."""
+        return _quota(self.account, 0) if self.account else {}
+
+    @property
+    def quota_after(self) -> dict[str, int]:
+        """The same with this admitted."""
+        return _quota(self.account, 0 if self.verdict.lent else self.units) if self.account else {}
+
+
+def _quota(account: Account, more: int) -> dict[str, int]:
+    used = account.used + more
+    return {
+        "nominal": account.guaranteed,
+        "used": used,
+        "available": account.guaranteed - used,
+        "borrowed": max(0, used - account.guaranteed),
+        "limit": account.ceiling,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked for, whether it waits already or somebody only thinks of it."""
+
+    team: Team
+    flavor: ResourceFlavor | None
+    capacity_type: str
+    waiter: Waiter
+    time_limit_seconds: int | None
+
+
+def card_of(workload: Workload, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
+    """The card of a queued workload. `named` are the slugs of teams that the reader may see by name."""
+    asked = Asked(
+        team=workload.team,
+        flavor=workload.flavor if workload.units else None,
+        capacity_type=workload.capacity_type,
+        waiter=waiter_of(workload),
+        time_limit_seconds=workload.time_limit_seconds,
+    )
+    return _card(asked, focus=workload, named=named, now=now, with_levers=with_levers)
+
+
+def card_for(asked: Asked, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
+    """The card of something that nobody has submitted yet."""
+    return _card(asked, focus=None, named=named, now=now, with_levers=with_levers)
+
+
+def judge_new(asked: Asked, *, now: datetime) -> Verdict:
+    """What admission would answer to it now."""
+    if asked.flavor is None:
+        return _without_gpu(asked.waiter)
+    return policy.judge(_supply(asked, asked.flavor, None, now), asked.waiter.id)
+
+
+def _without_gpu(waiter: Waiter) -> Verdict:
+    return Verdict(Outcome.ADMIT, Reason.CREATING, f"This {waiter.noun} asks for no GPU.", rule="no-gpu")
+
+
+def _supply(asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: datetime) -> Supply:
+    return snapshots.supply_of(
+        flavor=flavor,
+        capacity_type=asked.capacity_type,
+        now=now,
+        extra=asked.waiter if focus is None else None,
+        focus=focus,
+        history=True,
+    )
+
+
+def _card(
+    asked: Asked, *, focus: Workload | None, named: frozenset[str], now: datetime, with_levers: bool
+) -> Card:
+    waiter = asked.waiter
+    rate = current_rate(flavor=asked.flavor, capacity_type=asked.capacity_type, units=waiter.units, now=now)
+    limit = asked.time_limit_seconds
+    at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
+    if asked.flavor is None:
+        return Card(
+            verdict=_without_gpu(waiter),
+            noun=waiter.noun,
+            units=0,
+            now=now,
+            revision=0,
+            position=None,
+            ahead_count=0,
+            ahead=(),
+            estimate=Estimate(int(now.timestamp()), int(now.timestamp()), "free now"),
+            past_hit_rate=None,
+            rate_per_hour=rate,
+            at_time_limit=at_limit,
+            account=None,
+            team=None,
+        )
+    supply = _supply(asked, asked.flavor, focus, now)
+    plan = policy.plan(supply)
+    verdict = plan.verdicts[waiter.id]
+    waits = verdict.outcome is Outcome.WAIT
+    before = policy.ahead(supply, waiter.id, given=plan) if waits else ()
+    place = policy.position(supply, waiter.id, given=plan) if waits else None
+    facts = next((each for each in supply.teams if each.slug == waiter.team), None)
+    account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
+    offers = _offers(asked, supply, verdict, now) if with_levers and not verdict.admitted else ()
+    return Card(
+        verdict=verdict,
+        noun=waiter.noun,
+        units=waiter.units,
+        now=now,
+        revision=supply.revision,
+        position=place,
+        ahead_count=place - 1 if place else 0,
+        ahead=_ahead(supply, before, waiter.team, named),
+        estimate=estimate(supply, waiter.id),
+        past_hit_rate=hit_rate(now=now),
+        rate_per_hour=rate,
+        at_time_limit=at_limit,
+        account=account,
+        team=facts,
+        offers=offers,
+    )
+
+
+def _ahead(supply: Supply, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:
+    known: Mapping[str, Waiter] = {each.id: each for each in supply.waiters}
+    found = []
+    for identity in ids[:AHEAD_MAX]:
+        waiter = known[identity]
+        own = waiter.team == team
+        name = waiter.team if own or waiter.team in named else ANOTHER_TEAM
+        found.append(Ahead(waiter.id if own else None, name, waiter.units))
+    return tuple(found)
+
+
+def _offers(asked: Asked, supply: Supply, verdict: Verdict, now: datetime) -> tuple[LeverOffer, ...]:
+    others = _alternatives(asked, now)
+    found = levers(
+        supply,
+        asked.waiter.id,
+        [alternative for alternative, _ in others],
+        time_limit_seconds=asked.time_limit_seconds,
+    )
+    flavors = {flavor.name: flavor for _, flavor in others}
+    return tuple(_offer(asked, lever, flavors, now) for lever in found)
+
+
+def _offer(asked: Asked, lever: Lever, flavors: Mapping[str, ResourceFlavor], now: datetime) -> LeverOffer:
+    change = lever.change
+    flavor = flavors.get(str(change.get("flavor", "")), asked.flavor)
+    capacity_type = str(change.get("capacity", asked.capacity_type))
+    limit = int(change["time_limit_seconds"]) if "time_limit_seconds" in change else asked.time_limit_seconds
+    units = _units(asked.waiter, change)
+    rate = current_rate(flavor=flavor, capacity_type=capacity_type, units=units, now=now)
+    at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
+    return LeverOffer(lever, rate, at_limit)
+
+
+def _units(waiter: Waiter, change: Mapping[str, int | str]) -> int:
+    each = int(change.get("gpus_per_replica", waiter.units_each))
+    replicas = Fraction(waiter.units, waiter.units_each) if waiter.units_each else Fraction(0)
+    return int(each * int(change.get("replicas", replicas)))
+
+
+def _alternatives(asked: Asked, now: datetime) -> list[tuple[Alternative, ResourceFlavor]]:
+    """Other pools in which the team has a quota, the largest quotas first."""
+    if asked.flavor is None:
+        return []
+    rows = Quota.objects.filter(team=asked.team, flavor__enabled=True, ceiling__gt=0)
+    rows = rows.select_related("flavor").exclude(flavor=asked.flavor, capacity_type=asked.capacity_type)
+    found = []
+    for quota in rows.order_by("-ceiling", "id")[:ALTERNATIVES_MAX]:
+        change = {}
+        if quota.flavor_id != asked.flavor.pk:
+            change["flavor"] = quota.flavor.name
+        if quota.capacity_type != asked.capacity_type:
+            change["capacity"] = quota.capacity_type
+        supply = snapshots.supply_of(
+            flavor=quota.flavor, capacity_type=quota.capacity_type, now=now, history=True
+        )
+        found.append((Alternative(change, supply), quota.flavor))
+    return found

@@ -1,0 +1,22 @@
+"""What live endpoints ask for in each pod, written into their workloads."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+FORWARD = """
+UPDATE workloads_workload AS w
+SET units_each = (r.spec ->> 'gpus_per_replica')::int, pod_count = (r.spec ->> 'min_replicas')::int
+FROM inference_endpoint AS e
+JOIN inference_endpointrevision AS r ON r.endpoint_id = e.workload_id AND r.number = e.revision
+WHERE e.workload_id = w.id AND w.units > 0 AND w.phase NOT IN ('Succeeded', 'Failed', 'Cancelled');
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("inference", "0001_initial"),
+        ("workloads", "0003_shape_of_pods_and_what_is_foreign"),
+    ]
+
+    operations = [migrations.RunSQL(FORWARD, migrations.RunSQL.noop)]

@@ -1,0 +1,260 @@
+"""The sections of a bootstrap file, row by row: each compares with what there is and calls the service that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from rest_framework import serializers
+from typing_extensions import override
+
+from costs.serializers import PriceWriteSerializer
+from costs.services import set_price
+from foundation.errors import Invalid
+from foundation.http.serializers import StrictSerializer
+from portal.settings import env
+from quotas.limits import LIMITS, create_cohort, limits_of, move_cohort, set_limits, set_policy
+from quotas.models import Cohort, Quota
+from quotas.queries import policy_of
+from quotas.serializers import CohortCreateSerializer, PolicySerializer, QuotaWriteSerializer
+from teams import credentials, services
+from teams.actors import Actor
+from teams.models import ApiToken, Membership, Team, User
+from teams.tokens import digest
+from workloads.catalogue import set_flavor
+from workloads.models import ResourceFlavor
+from workloads.serializers import FlavorWriteSerializer
+
+ACTOR = Actor.system("bootstrap")
+
+Apply = Callable[[Any, datetime], bool]
+"""Make one item of a section true; returns whether anything was different. Raises Invalid, ValidationError."""
+
+
+class _TeamSerializer(StrictSerializer):
+    slug = serializers.CharField()
+    name = serializers.CharField(required=False)
+    cohort = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    namespace = serializers.CharField(required=False, allow_null=True)
+    pod_security = serializers.CharField(required=False)
+    policy = PolicySerializer(required=False)
+
+
+class _UserSerializer(StrictSerializer):
+    username = serializers.CharField()
+    password_env = serializers.CharField(required=False)
+    roles = serializers.ListField(
+        child=serializers.ChoiceField(choices=["quota-manager", "platform-admin"]), default=list
+    )
+
+
+class _MembershipSerializer(StrictSerializer):
+    team = serializers.CharField()
+    user = serializers.CharField()
+    role = serializers.ChoiceField(choices=Membership.Role.choices)
+
+
+class _TokenSerializer(StrictSerializer):
+    user = serializers.CharField()
+    name = serializers.CharField()
+    token_env = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=ApiToken.Scope.choices))
+
+
+class _CohortSerializer(CohortCreateSerializer):
+    """As REST has it."""
+
+
+class _QuotaSerializer(QuotaWriteSerializer):
+    team = serializers.CharField()
+    reason = serializers.CharField(default="bootstrap")
+
+
+class _PriceSerializer(PriceWriteSerializer):
+    reason = serializers.CharField(default="bootstrap")
+
+    @override
+    def get_fields(self) -> dict[str, Any]:
+        """`from`, as the file calls it, is no name that a Python class can declare."""
+        fields = super().get_fields()
+        fields["from"] = fields.pop("valid_from")
+        fields["from"].required = True
+        return fields
+
+
+def parents_first(items: list[Any]) -> list[tuple[int, Any]]:
+    """Cohorts with their places in the file, in an order in which each one's parent is there before it.
+
+    What is in a cycle, or no cohort at all, comes last and is refused when it is read.
+    """
+    left, ordered = dict(enumerate(items)), []
+    while left:
+        waiting = {_text_of(item, "name") for item in left.values()} - {None}
+        free = [place for place, item in left.items() if _text_of(item, "parent") not in waiting]
+        ordered += [(place, left.pop(place)) for place in free or list(left)]
+    return ordered
+
+
+def _text_of(item: Any, key: str) -> str | None:
+    value = item.get(key) if isinstance(item, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _read(serializer: type[StrictSerializer], item: Any) -> dict[str, Any]:
+    body = serializer(data=item)
+    body.is_valid(raise_exception=True)
+    values: dict[str, Any] = body.validated_data
+    return values
+
+
+def _cohort(item: Any, now: datetime) -> bool:
+    values = _read(_CohortSerializer, item)
+    parent = _find(Cohort, "parent", name=values["parent"]) if values.get("parent") else None
+    cohort = Cohort.objects.filter(name=values["name"]).first()
+    if cohort is None:
+        create_cohort(name=values["name"], parent=parent, actor=ACTOR, now=now)
+        return True
+    if "parent" not in values or cohort.parent == parent:
+        return False
+    move_cohort(cohort=cohort, parent=parent, actor=ACTOR, now=now)
+    return True
+
+
+def _team(item: Any, now: datetime) -> bool:
+    values = _read(_TeamSerializer, item)
+    facts = {name: values[name] for name in ("name", "pod_security") if name in values}
+    if "cohort" in values:
+        facts["cohort_name"] = values["cohort"] or ""
+    team = Team.objects.filter(slug=values["slug"]).first()
+    changed = team is None
+    if team is None:
+        new = {"name": values["slug"], "namespace": values.get("namespace")} | facts
+        team = services.create_team(actor=ACTOR, slug=values["slug"], now=now, **new)
+    elif any(getattr(team, name) != value for name, value in facts.items()):
+        team = services.update_team(actor=ACTOR, team=team, changes=facts, now=now)
+        changed = True
+    return _policy(team, values.get("policy", {}), now) or changed
+
+
+def _policy(team: Team, wanted: Mapping[str, Any], now: datetime) -> bool:
+    policy = policy_of(team)
+    changes = {name: value for name, value in wanted.items() if getattr(policy, name) != value}
+    if changes:
+        set_policy(team=team, changes=changes, actor=ACTOR, now=now)
+    return bool(changes)
+
+
+def _user(item: Any, now: datetime) -> bool:
+    values = _read(_UserSerializer, item)
+    quota_manager, platform_admin = (role in values["roles"] for role in ("quota-manager", "platform-admin"))
+    user = User.objects.filter(username=values["username"]).first()
+    changed = user is None
+    if user is None:
+        user = services.create_user(
+            actor=ACTOR,
+            username=values["username"],
+            quota_manager=quota_manager,
+            platform_admin=platform_admin,
+            now=now,
+        )
+    elif (user.is_quota_manager, user.is_platform_admin) != (quota_manager, platform_admin):
+        services.set_global_roles(
+            actor=ACTOR, user=user, quota_manager=quota_manager, platform_admin=platform_admin, now=now
+        )
+        changed = True
+    password = _secret(values.get("password_env"), "password_env")
+    if password is not None and not user.check_password(password):
+        services.set_password(actor=ACTOR, user=user, password=password, now=now, validate=False)
+        changed = True
+    return changed
+
+
+def _membership(item: Any, now: datetime) -> bool:
+    values = _read(_MembershipSerializer, item)
+    team, user = _find(Team, "team", slug=values["team"]), _find(User, "user", username=values["user"])
+    membership = Membership.objects.filter(team=team, user=user).first()
+    if membership is None:
+        services.add_member(actor=ACTOR, team=team, user=user, role=values["role"], now=now)
+        return True
+    if membership.role == values["role"]:
+        return False
+    services.change_role(actor=ACTOR, membership=membership, role=values["role"], now=now)
+    return True
+
+
+def _token(item: Any, now: datetime) -> bool:
+    values = _read(_TokenSerializer, item)
+    user = _find(User, "user", username=values["user"])
+    plain = _secret(values["token_env"], "token_env")
+    if plain is None or ApiToken.objects.filter(digest=digest(plain)).exists():
+        return False
+    credentials.create_token(
+        actor=ACTOR, user=user, name=values["name"], scopes=values["scopes"], plain=plain, now=now
+    )
+    return True
+
+
+def _flavor(item: Any, now: datetime) -> bool:
+    return set_flavor(**_read(FlavorWriteSerializer, item), actor=ACTOR, now=now)[1]
+
+
+def _quota(item: Any, now: datetime) -> bool:
+    values = _read(_QuotaSerializer, item)
+    key = {
+        "team": _find(Team, "team", slug=values["team"]),
+        "flavor": _find(ResourceFlavor, "flavor", name=values["flavor"]),
+        "capacity_type": values["capacity"],
+    }
+    quota = Quota.objects.filter(**key).first()
+    before = limits_of(quota) if quota else None
+    wanted = {name: values[name] for name in LIMITS if name in values}
+    # Compared afterwards: a lower nominal quota takes the lending limit down with it.
+    return before != limits_of(
+        set_limits(**key, limits=wanted, reason=values["reason"], actor=ACTOR, now=now)
+    )
+
+
+def _price(item: Any, now: datetime) -> bool:
+    values = _read(_PriceSerializer, item)
+    price = set_price(
+        card=values["card"],
+        capacity_type=values["capacity"],
+        micro_usd_per_card_hour=values["micro_usd_per_card_hour"],
+        valid_from=values["from"],
+        reason=values["reason"],
+        actor=ACTOR,
+        now=now,
+    )
+    return price.created_at == now
+
+
+def _find(model: Any, field: str, **key: Any) -> Any:
+    found = model.objects.filter(**key).first()
+    if found is None:
+        name = " ".join(map(str, key.values()))
+        raise Invalid.of_field(field, f"There is no {model._meta.verbose_name} {name}.", code="unknown")  # noqa: SLF001
+    return found
+
+
+def _secret(name: str | None, where: str) -> str | None:
+    """The value of the environment variable that the file names; None where the file names none."""
+    if name is None:
+        return None
+    value = env.variable(name)
+    if not value:
+        raise Invalid(f"{where}: the environment has no {name}.")
+    return value
+
+
+SECTIONS: Mapping[str, Apply] = {
+    "cohorts": _cohort,
+    "teams": _team,
+    "users": _user,
+    "memberships": _membership,
+    "tokens": _token,
+    "flavors": _flavor,
+    "quotas": _quota,
+    "prices": _price,
+}
+"""In the order in which they are applied."""

@@ -1,0 +1,276 @@
+"""A team's quota page: what it may hold, what it holds, borrows, lends and waits for, and asking for more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views import View
+from quotas.requests import request_quota, withdraw_request
+
+from controller.page_queries import Offer, flavor_cards, teams_of
+from controller.page_views import see_other
+from foundation import clock
+from foundation.errors import Conflict, Invalid, NotFound
+from foundation.models import PlatformSettings
+from portal.web.quota_bars import Bar, Facts
+from portal.web.quota_changes import Changed, differences_of
+from portal.web.quota_cohorts import by_field
+from portal.web.quota_draft import WHOLE_WANTED
+from quotas.decay import decayed, integral
+from quotas.limits import start_queue, stop_queue
+from quotas.models import Claim, ClaimState, Fence, QuotaChange, QuotaRequest, TeamPolicy
+from quotas.queries import QuotaFigures, policy_of, team_quotas
+from teams.actors import actor_of
+from teams.models import Membership, Team
+from teams.permissions import check_can_manage, check_can_submit, has_global_role, role_in
+from workloads.models import ResourceFlavor
+
+CHANGES_MAX: Final = 20
+REQUESTS_MAX: Final = 20
+REASON_LENGTH_MAX: Final = 2000
+HOUR: Final = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLine:
+    """One quota as its team sees it. `free` units are nobody's; `use` is decayed, in GPU-equivalent hours."""
+
+    figures: QuotaFigures
+    bar: Bar
+    offer: Offer | None
+    free: int | None
+    use: float
+
+    @property
+    def over(self) -> int:
+        return self.bar.over
+
+
+def pool_lines(team: Team, *, now: datetime) -> list[PoolLine]:
+    """The team's quotas with all their numbers; a constant number of queries."""
+    found = team_quotas(team)
+    cards = {card.flavor.pk: card for card in flavor_cards(team=team, now=now)}
+    held = _held(team, now=now)
+    lines = []
+    for figures in found:
+        quota = figures.quota
+        card = cards.get(quota.flavor_id)
+        offers = {offer.capacity_type: offer for offer in card.offers} if card else {}
+        facts = Facts(
+            nominal=quota.nominal,
+            used=quota.used,
+            ceiling=figures.ceiling,
+            available=figures.available,
+            headroom=quota.headroom,
+            lent_headroom=quota.lent_headroom,
+            lent=figures.lent,
+            pending=figures.pending,
+        )
+        lines.append(
+            PoolLine(
+                figures=figures,
+                bar=Bar(facts, what=f"{quota.flavor.name} {quota.capacity_type}"),
+                offer=offers.get(quota.capacity_type),
+                free=card.free if card else None,
+                use=held.get(quota.pk, 0.0),
+            )
+        )
+    return lines
+
+
+def _held(team: Team, *, now: datetime) -> dict[int, float]:
+    """What fair share counts of each quota, as admission does: past use and what is held now, both decayed."""
+    half_life = PlatformSettings.current().fair_share_half_life_hours * HOUR
+    use: dict[int, float] = {}
+    flavors: dict[int, Any] = {}
+    for quota in team.quotas.select_related("flavor"):
+        flavors[quota.pk] = quota.flavor.gpu_fraction
+        seconds = max(0.0, (now - quota.decayed_at).total_seconds()) if quota.decayed_at else 0.0
+        use[quota.pk] = decayed(quota.decayed_use, seconds, half_life)
+    claims = Claim.objects.filter(quota__team=team).exclude(state=ClaimState.RELEASED)
+    for quota_id, units, reserved_at in claims.values_list("quota_id", "units", "reserved_at"):
+        use[quota_id] += integral(units, max(0.0, (now - reserved_at).total_seconds()), half_life)
+    return {pk: value * float(flavors[pk]) / HOUR for pk, value in use.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FenceLine:
+    """A resource name of the team's ResourceQuota: what it should be, and what was seen."""
+
+    resource: str
+    derived: int | None
+    observed: int | None
+
+    @property
+    def differs(self) -> bool:
+        return self.derived != self.observed
+
+
+class TeamQuotaPage(LoginRequiredMixin, View):
+    """GET is the page, with `HX-Target: pools` the part that refreshes; POST asks for more."""
+
+    def get(self, request: HttpRequest, slug: str) -> HttpResponse:
+        return self._page(request, team_of(request, slug))
+
+    def post(self, request: HttpRequest, slug: str) -> HttpResponse:
+        team = team_of(request, slug)
+        check_can_submit(request.user, team)
+        names = ("pool", "units", "until", "reason")
+        typed = {name: request.POST.get(name, "").strip().replace("\x00", "") for name in names}
+        try:
+            _ask(request, team, typed)
+        except (Invalid, Conflict, NotFound) as error:
+            errors = {_FIELDS.get(name, name): said for name, said in by_field(error).items()}
+            return self._page(request, team, typed=typed, errors=errors, status=422)
+        messages.success(request, "Asked. A quota manager decides; the list below shows what became of it.")
+        return see_other(reverse("portal:team-quota", args=[team.slug]))
+
+    def _page(self, request: HttpRequest, team: Team, *, status: int = 200, **extra: Any) -> HttpResponse:
+        now = clock.now()
+        context = {**pools_context(request, team, now=now), "now": now, **extra}
+        if request.headers.get("HX-Target") == "pools":
+            return render(request, "portal/team_quota.html#pools", context)
+        context |= self._beside(request, team, now)
+        return render(request, "portal/team_quota.html", context, status=status)
+
+    def _beside(self, request: HttpRequest, team: Team, now: datetime) -> dict[str, Any]:
+        asked = QuotaRequest.objects.filter(team=team).select_related("flavor", "requested_by", "decided_by")
+        changes = QuotaChange.objects.filter(team_slug=team.slug).select_related("change_set")[:CHANGES_MAX]
+        role = role_in(request.user, team)
+        return {
+            "requests": list(asked[:REQUESTS_MAX]),
+            "changes": [Changed(change, differences_of(change)) for change in changes],
+            "may_ask": role in {Membership.Role.MEMBER, Membership.Role.LEAD},
+            "choices": _choices(),
+            "earliest": (now + timedelta(days=1)).date(),
+            "half_life_hours": PlatformSettings.current().fair_share_half_life_hours,
+        }
+
+
+def pools_context(request: HttpRequest, team: Team, *, now: datetime) -> dict[str, Any]:
+    """What the part with the bars shows, here and on the team's page."""
+    lines = pool_lines(team, now=now)
+    policy = policy_of(team)
+    fence = Fence.objects.filter(team=team).first()
+    manager = has_global_role(request.user, "quota-manager")
+    use = sum(line.use for line in lines)
+    return {
+        "team": team,
+        "lines": lines,
+        "policy": policy,
+        "use": use,
+        "weighted": use / policy.weight,
+        "fence": fence,
+        "fence_lines": _fence_lines(fence),
+        "may_set_quota": manager,
+        "may_steer_queue": manager or role_in(request.user, team) == Membership.Role.LEAD,
+    }
+
+
+class WithdrawPage(LoginRequiredMixin, View):
+    """POST takes back what one has asked for."""
+
+    def post(self, request: HttpRequest, slug: str, public_id: UUID) -> HttpResponse:
+        team = team_of(request, slug)
+        check_can_submit(request.user, team)
+        asked = QuotaRequest.objects.filter(team=team, public_id=public_id).first()
+        if asked is None:
+            raise NotFound("There is no such request.")
+        try:
+            withdraw_request(request=asked, actor=actor_of(request), now=clock.now())
+            messages.success(request, "The request is withdrawn.")
+        except (Invalid, Conflict) as error:
+            messages.error(request, error.message)
+        return see_other(reverse("portal:team-quota", args=[team.slug]))
+
+
+class QueuePage(LoginRequiredMixin, View):
+    """POST stops or starts the team's queue; for its leads and quota managers."""
+
+    def post(self, request: HttpRequest, slug: str) -> HttpResponse:
+        team = team_of(request, slug)
+        if not has_global_role(request.user, "quota-manager"):
+            check_can_manage(request.user, team)
+        reason = request.POST.get("reason", "").strip()[:REASON_LENGTH_MAX].replace("\x00", "")
+        try:
+            if request.POST.get("action") == "start":
+                start_queue(team=team, actor=actor_of(request), now=clock.now())
+                messages.success(request, "The queue admits again.")
+            else:
+                stop_queue(team=team, reason=reason, actor=actor_of(request), now=clock.now())
+                messages.success(request, "The queue is stopped. What runs goes on.")
+        except (Invalid, Conflict) as error:
+            messages.error(request, error.message)
+        return see_other(reverse("portal:team-quota", args=[team.slug]))
+
+
+def team_of(request: HttpRequest, slug: str) -> Team:
+    """The team, or NotFound, which is also what a stranger is told."""
+    team = next((each for each in teams_of(request) if each.slug == slug), None)
+    if team is None:
+        raise NotFound("There is no such team, or you are not a member of it.")
+    return team
+
+
+_FIELDS: Final[Mapping[str, str]] = {"flavor": "pool", "capacity": "pool", "capacity_type": "pool"}
+
+
+def _ask(request: HttpRequest, team: Team, typed: Mapping[str, str]) -> QuotaRequest:
+    flavor_name, _, capacity_type = typed["pool"].partition("~")
+    flavor = ResourceFlavor.objects.filter(name=flavor_name, enabled=True).first()
+    if flavor is None or capacity_type not in flavor.capacity:
+        raise Invalid.of_field("pool", "Choose what you need.", code="required")
+    units = typed["units"]
+    if not (units.isascii() and units.isdigit() and len(units) < 10):
+        raise Invalid.of_field("units", WHOLE_WANTED, code="invalid")
+    return request_quota(
+        team=team,
+        flavor=flavor,
+        capacity_type=capacity_type,
+        units=int(units),
+        until=_end_of(typed["until"]),
+        reason=typed["reason"][:REASON_LENGTH_MAX],
+        actor=actor_of(request),
+        now=clock.now(),
+    )
+
+
+def _end_of(day: str) -> datetime:
+    """When the day ends, in UTC."""
+    try:
+        chosen = date.fromisoformat(day)
+        return datetime.combine(chosen + timedelta(days=1), time(), tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise Invalid.of_field("until", "Choose a day, such as 2027-01-31.", code="invalid") from None
+
+
+def _choices() -> list[tuple[str, str]]:
+    return [
+        (f"{flavor.name}~{kind}", f"{flavor.name} ({kind})")
+        for flavor in ResourceFlavor.objects.filter(enabled=True)
+        for kind in sorted(flavor.capacity)
+    ]
+
+
+def _fence_lines(fence: Fence | None) -> list[FenceLine]:
+    if fence is None:
+        return []
+    observed = fence.observed or {}
+    return [
+        FenceLine(name, fence.derived.get(name), observed.get(name))
+        for name in sorted({*fence.derived, *observed})
+    ]
+
+
+def stopped(policy: TeamPolicy) -> bool:
+    """Whether nothing more of the team is admitted."""
+    return policy.queue_stopped_at is not None

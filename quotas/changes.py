@@ -1,0 +1,347 @@
+"""Changes of many quotas together: what they would do, doing them all or none, and taking them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Sum
+
+from foundation.errors import Conflict, Invalid, PortalError
+from quotas.checks import check_manager, check_reason
+from quotas.forest import PoolKey, lock_forest, one_at_a_time
+from quotas.limits import remove_quota, set_limits
+from quotas.models import Preemption, Quota, QuotaChange, QuotaChangeSet
+from quotas.policy import plan
+from quotas.preemption import evictions_after_cut
+from quotas.queries import QuotaFigures, team_quotas
+from quotas.snapshots import supply_of
+from quotas.supply import Supply
+from quotas.verdicts import PassPlan, Victim
+from teams.actors import Actor
+from teams.models import Team
+from workloads.models import ResourceFlavor, Workload
+from workloads.services import wake
+
+TOLD = "A quota was cut, and this run uses more than its team may still hold (QuotaReduced)."
+
+
+@dataclass(frozen=True)
+class LimitChange:
+    """Some limits of a team's quota, by the names in `quotas.limits.LIMITS`; the others stay."""
+
+    team: Team
+    flavor: ResourceFlavor
+    capacity_type: str
+    limits: Mapping[str, int | None]
+
+    @property
+    def pool(self) -> PoolKey:
+        return self.flavor.pk, self.capacity_type
+
+
+@dataclass(frozen=True)
+class ChangedQuota:
+    """A quota before and after, with what follows from its cohort; `before` is None for a new one."""
+
+    change: LimitChange
+    before: QuotaFigures | None
+    after: QuotaFigures
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A workload whose turn the change moves, and what it would be told."""
+
+    workload: Workload
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Evicted:
+    workload: Workload
+    lost_seconds: int
+
+
+@dataclass(frozen=True)
+class Promised:
+    """What all teams together are promised of a pool, beside the units that nodes offer or may still bring."""
+
+    flavor: ResourceFlavor
+    capacity_type: str
+    before: int
+    after: int
+    exist: int
+    revision: int
+    """Of the pool when this was looked up: another one means that the picture is old."""
+
+    @property
+    def over(self) -> bool:
+        return self.after > self.exist
+
+
+@dataclass(frozen=True)
+class ChangePreview:
+    """What applying the changes would do now. `waits` would be admitted now but not after, `starts` the other way
+    round. `evicted` is empty unless it was asked for.
+    """
+
+    rows: tuple[ChangedQuota, ...]
+    waits: tuple[Waits, ...]
+    starts: tuple[Waits, ...]
+    evicted: tuple[Evicted, ...]
+    promised: tuple[Promised, ...]
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """The quotas and pools that some changes touch, at one moment."""
+
+    figures: Mapping[int, QuotaFigures]
+    supplies: Mapping[PoolKey, Supply]
+    promised: Mapping[PoolKey, int]
+
+
+def preview_changes(*, changes: Sequence[LimitChange], evicts: bool, now: datetime) -> ChangePreview:
+    """What `apply_changes` would do, by doing it and taking it back. Raises Invalid as that does."""
+    with transaction.atomic():
+        _hold(changes)
+        before = _picture(changes, now)
+        _set_all(changes, "preview", None, Actor.system("preview"), now)
+        after = _picture(changes, now)
+        transaction.set_rollback(True)
+    victims = _victims(changes, after.supplies) if evicts else []
+    old, new = _plans(before), _plans(after)
+    workloads = _workloads(
+        [
+            *(each.id for each in victims),
+            *(key for one in (*old.values(), *new.values()) for key in one.order),
+        ]
+    )
+    return ChangePreview(
+        rows=_rows(changes, before, after),
+        waits=_moved(old, new, told_by=new, workloads=workloads),
+        starts=_moved(new, old, told_by=new, workloads=workloads),
+        evicted=tuple(
+            Evicted(workloads[each.id], each.lost_seconds) for each in victims if each.id in workloads
+        ),
+        promised=_promised(changes, before, after),
+    )
+
+
+def apply_changes(
+    *, changes: Sequence[LimitChange], reason: str, evicts: bool, actor: Actor, now: datetime
+) -> QuotaChangeSet:
+    """Apply all of it, or nothing. With `evicts`, runs above what their teams may then hold are asked to leave.
+
+    Raises Invalid with the field, such as `changes.2.nominal`, NotAllowed for who is no quota manager.
+    """
+    check_manager(actor)
+    check_reason(reason)
+    with transaction.atomic():
+        _hold(changes)
+        made = QuotaChangeSet.objects.create(actor=actor.label, reason=reason, at=now, evicts=evicts)
+        _set_all(changes, reason, made, actor, now)
+        if not made.changes.exists():
+            raise Invalid.of_field("changes", "Nothing would change.", code="no_change")
+        if evicts:
+            supplies = {
+                each.pool: supply_of(flavor=each.flavor, capacity_type=each.capacity_type, now=now)
+                for each in changes
+            }
+            _ask_to_leave(_victims(changes, supplies), now)
+    return made
+
+
+def undo_changes(*, change_set: QuotaChangeSet, reason: str, actor: Actor, now: datetime) -> QuotaChangeSet:
+    """Set every limit back to what it was; a quota that the set made is removed, or 0 where it has had claims.
+
+    Raises Conflict where a quota was changed since, or the set was taken back already.
+    """
+    check_manager(actor)
+    check_reason(reason)
+    with transaction.atomic():
+        one_at_a_time()
+        if QuotaChangeSet.objects.filter(undoes=change_set).exists():
+            raise Conflict("This change set was taken back already.", code="undone_already")
+        done = list(change_set.changes.order_by("-pk"))
+        _check_unchanged(done, change_set)
+        restored = [(row, _restored(row)) for row in done]
+        _hold([change for _, change in restored])
+        made = QuotaChangeSet.objects.create(actor=actor.label, reason=reason, at=now, undoes=change_set)
+        for row, change in restored:
+            _restore(row, change, made, reason, actor, now)
+    return made
+
+
+def _hold(changes: Sequence[LimitChange]) -> None:
+    """Lock every quota and cohort that the changes touch, in the order in which everybody locks."""
+    keys = [(change.team.pk, *change.pool) for change in changes]
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise Invalid.of_field(f"changes.{place}", "This quota is changed twice.", code="duplicate")
+    one_at_a_time()
+    lock_forest(team_ids={change.team.pk for change in changes}, pools={change.pool for change in changes})
+
+
+def _set_all(
+    changes: Sequence[LimitChange], reason: str, made: QuotaChangeSet | None, actor: Actor, now: datetime
+) -> None:
+    for place, change in enumerate(changes):
+        try:
+            set_limits(
+                team=change.team,
+                flavor=change.flavor,
+                capacity_type=change.capacity_type,
+                limits=change.limits,
+                reason=reason,
+                actor=actor,
+                now=now,
+                change_set=made,
+            )
+        except PortalError as error:
+            error.errors = tuple(
+                replace(each, field=f"changes.{place}.{each.field}") for each in error.errors
+            )
+            raise
+
+
+def _picture(changes: Sequence[LimitChange], now: datetime) -> _Picture:
+    teams = {change.team.pk: change.team for change in changes}
+    pools = {change.pool: change.flavor for change in changes}
+    sums = Quota.objects.values_list("flavor", "capacity_type").annotate(units=Sum("nominal")).order_by()
+    return _Picture(
+        figures={each.quota.pk: each for team in teams.values() for each in team_quotas(team)},
+        supplies={
+            pool: supply_of(flavor=flavor, capacity_type=pool[1], now=now, whole_line=True)
+            for pool, flavor in pools.items()
+        },
+        promised={(flavor_id, capacity_type): units for flavor_id, capacity_type, units in sums},
+    )
+
+
+def _rows(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> tuple[ChangedQuota, ...]:
+    found = {
+        (each.quota.team_id, each.quota.flavor_id, each.quota.capacity_type): each
+        for each in after.figures.values()
+    }
+    rows = [(change, found[change.team.pk, *change.pool]) for change in changes]
+    return tuple(ChangedQuota(change, before.figures.get(new.quota.pk), new) for change, new in rows)
+
+
+def _plans(picture: _Picture) -> dict[PoolKey, PassPlan]:
+    return {pool: plan(supply) for pool, supply in picture.supplies.items()}
+
+
+def _moved(
+    first: Mapping[PoolKey, PassPlan],
+    second: Mapping[PoolKey, PassPlan],
+    *,
+    told_by: Mapping[PoolKey, PassPlan],
+    workloads: Mapping[str, Workload],
+) -> tuple[Waits, ...]:
+    """Who is admitted by the first plans but not by the second, with what `told_by` says of them."""
+    moved = []
+    for pool, its in first.items():
+        later = set(second[pool].admitted)
+        for key in its.admitted:
+            if key not in later and key in workloads:
+                verdict = told_by[pool].verdicts[key]
+                moved.append(Waits(workloads[key], verdict.reason.value, verdict.message))
+    return tuple(moved)
+
+
+def _promised(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> tuple[Promised, ...]:
+    pools = {change.pool: change.flavor for change in changes}
+    found = []
+    for pool, flavor in pools.items():
+        supply = before.supplies[pool]
+        found.append(
+            Promised(
+                flavor=flavor,
+                capacity_type=pool[1],
+                before=before.promised.get(pool, 0),
+                after=after.promised.get(pool, 0),
+                exist=sum(block.size for block in supply.blocks) + supply.provisionable.units,
+                revision=supply.revision,
+            )
+        )
+    return tuple(found)
+
+
+def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, Supply]) -> list[Victim]:
+    """Who has to leave so that no team of these pools holds more than it may, changed teams first."""
+    changed = {(change.pool, change.team.slug) for change in changes}
+    found: list[Victim] = []
+    for pool, supply in supplies.items():
+        accounts = {each.name: each for each in supply.accounts}
+        for facts in sorted(supply.teams, key=lambda each: ((pool, each.slug) not in changed, each.slug)):
+            account = accounts[facts.account]
+            if account.used <= min(account.guaranteed, account.ceiling):
+                continue
+            victims = evictions_after_cut(supply, facts.slug)
+            gone = {each.id for each in victims}
+            # The next team is looked at as if these had left already.
+            holders = [replace(each, leaving=True) if each.id in gone else each for each in supply.holders]
+            supply = replace(supply, holders=tuple(holders))  # noqa: PLW2901
+            found += [replace(each, id=each.id.partition("/")[0]) for each in victims]
+    return found
+
+
+def _ask_to_leave(victims: Sequence[Victim], now: datetime) -> None:
+    workloads = _workloads(each.id for each in victims)
+    Preemption.objects.bulk_create(
+        [
+            Preemption(
+                workload=workloads[each.id],
+                cause=each.cause.value,
+                message=TOLD,
+                lost_seconds=each.lost_seconds,
+                at=now,
+            )
+            for each in victims
+        ],
+        ignore_conflicts=True,
+    )
+    # Not in this transaction: who stops one of them holds its row, and waits for the quotas that are locked here.
+    ids = [each.pk for each in workloads.values()]
+    transaction.on_commit(lambda: wake(workload_ids=ids, now=now))
+
+
+def _workloads(ids: Iterable[str]) -> dict[str, Workload]:
+    rows = Workload.objects.filter(public_id__in=set(ids)).select_related("team", "owner", "flavor")
+    return {str(each.public_id): each for each in rows}
+
+
+def _check_unchanged(done: Iterable[QuotaChange], change_set: QuotaChangeSet) -> None:
+    for row in done:
+        since = QuotaChange.objects.filter(
+            team_slug=row.team_slug,
+            flavor_name=row.flavor_name,
+            capacity_type=row.capacity_type,
+            pk__gt=row.pk,
+        )
+        if since.exclude(change_set=change_set).exists():
+            what = f"The quota of team {row.team_slug} for {row.flavor_name} ({row.capacity_type})"
+            raise Conflict(f"{what} was changed since.", code="changed_since")
+
+
+def _restored(row: QuotaChange) -> LimitChange:
+    """The change that takes one back."""
+    team = Team.objects.filter(slug=row.team_slug).first()
+    flavor = ResourceFlavor.objects.filter(name=row.flavor_name).first()
+    if team is None or flavor is None:
+        raise Conflict(f"Team {row.team_slug} or flavor {row.flavor_name} is gone.", code="changed_since")
+    return LimitChange(team, flavor, row.capacity_type, row.before or {"nominal": 0})
+
+
+def _restore(
+    row: QuotaChange, change: LimitChange, made: QuotaChangeSet, reason: str, actor: Actor, now: datetime
+) -> None:
+    if row.before is None and row.quota is not None and not row.quota.claims.exists():
+        remove_quota(quota=row.quota, reason=reason, actor=actor, now=now, change_set=made)
+    else:
+        _set_all([change], reason, made, actor, now)

@@ -1,0 +1,269 @@
+"""When a waiter starts: the queue run forward under the same policy, with no later arrivals.
+
+p90 lets everybody run to the full time limit, p50 as long as reports and history say. Where the two are far apart, or
+something ahead has no end, the answer is "unknown" with the reason, not a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from quotas.ordering import Line
+from quotas.passes import Finding, Pass, hidden_ahead
+from quotas.policy import plan, position
+from quotas.room import Holding, Pool
+from quotas.supply import Supply, Waiter
+from quotas.verdicts import Outcome, PassPlan
+
+SIMULATED_MAX = 2_000
+"""Waiters ahead of one that is estimated; the queue behind more is not run forward."""
+FAR_APART = 4
+FAR_APART_SECONDS = 600
+FREE_NOW = "free now"
+RUN_FORWARD = "time limits and expected run times of those ahead"
+NOT_ESTIMATED = "not estimated"
+
+_ENDS, _GONE, _LOOK = range(3)
+_OUT_OF_LINE = frozenset(
+    {
+        "capacity-type",
+        "no-quota",
+        "largest-block",
+        "queue-stopped",
+        "max-quota",
+        "max-of-user",
+        "max-time-limit",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Start times in whole seconds since the epoch; None where unknown, and then why."""
+
+    p50: int | None
+    p90: int | None
+    basis: str
+    unknown_because: str | None = None
+
+
+def simulate(supply: Supply, *, expected: bool, horizon: int | None = None) -> dict[str, int]:
+    """When each waiter starts first, in seconds since the epoch; who never starts is left out.
+
+    `expected`: everybody ends when expected, otherwise at the full time limit. `horizon`: how many seconds to look
+    ahead, or None to the end.
+    """
+    forward = _Forward(supply, expected=expected)
+    forward.run(horizon=horizon)
+    return {waiter: supply.now + start for waiter, start in forward.starts.items()}
+
+
+def estimate(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> Estimate:
+    """The start of one waiter of the Supply; `given` is the plan of this very Supply, for callers who have it."""
+    known = given or plan(supply)
+    verdict = known.verdicts[waiter_id]
+    if verdict.admitted:
+        return Estimate(supply.now, supply.now, FREE_NOW)
+    if verdict.rule in _OUT_OF_LINE:
+        return _unknown(f"It cannot start as things are. {verdict.message}")
+    crowd = _crowd(supply, waiter_id, known)
+    if crowd:
+        return _unknown(crowd)
+    full = _Forward(supply, expected=False)
+    full.run(until=waiter_id)
+    usual = _Forward(supply, expected=True)
+    usual.run(until=waiter_id)
+    late, early = full.starts.get(waiter_id), usual.starts.get(waiter_id)
+    if late is None or early is None:
+        return _unknown("Something that it waits for is held by a workload without end.")
+    if any(forward.outrun(supply, waiter_id) for forward in (full, usual)):
+        return _unknown("Others whose waiters are not all looked at may go first by then.")
+    # Who ends sooner may let somebody else in who ends later: the later answer is the careful one.
+    return _of_waits(supply.now, early, max(early, late))
+
+
+def _of_waits(now: int, early: int, late: int) -> Estimate:
+    if late > FAR_APART * early and late - early > FAR_APART_SECONDS:
+        return _unknown(
+            f"Those ahead may be done after {early} s or take {late} s; that is too far apart for a promise."
+        )
+    return Estimate(now + early, now + late, RUN_FORWARD)
+
+
+def _unknown(because: str) -> Estimate:
+    return Estimate(None, None, NOT_ESTIMATED, because)
+
+
+def _crowd(supply: Supply, waiter_id: str, known: PassPlan) -> str:
+    """Why there are too many ahead to run the queue forward; empty where there are not."""
+    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    if hidden_ahead(supply, waiter):
+        return "More of its own team wait ahead of it than are looked at."
+    if position(supply, waiter_id, given=known) > SIMULATED_MAX:
+        return f"More than {SIMULATED_MAX} wait ahead of it."
+    return ""
+
+
+class _Forward:
+    """Time goes from event to event; at each the same pass is made over those who are left."""
+
+    __slots__ = (
+        "_events",
+        "_evicted",
+        "_expected",
+        "_held",
+        "_pool",
+        "_pushed",
+        "_started",
+        "_stopped",
+        "_until",
+        "_waiting",
+        "starts",
+    )
+
+    def __init__(self, supply: Supply, *, expected: bool) -> None:
+        self._pool = Pool(supply)
+        self._expected = expected
+        self._waiting = {each.id for each in supply.waiters}
+        self.starts: dict[str, int] = {}
+        """Seconds from now until the first start of each."""
+        self._started: dict[int, set[str]] = {}
+        self._stopped: list[Holding] = []
+        self._events: list[tuple[int, int, int, Holding]] = []
+        self._pushed = 0
+        self._held: dict[int, int] = {}
+        self._until: dict[str, int] = {}
+        """When each ends by itself."""
+        self._evicted: set[str] = set()
+        for holder in supply.holders:
+            holding = self._pool.holdings[holder.id]
+            self._count(holding, holding.units)
+            if holding.leaving:
+                self._push(supply.rules.grace_seconds, _GONE, holding)
+                continue
+            ends = holder.ends_in
+            if expected and holder.expected_in is not None:
+                ends = holder.expected_in if ends is None else min(ends, holder.expected_in)
+            if ends is not None:
+                self._end(holding, max(0, ends))
+            self._look_again(holding)
+
+    def run(self, *, horizon: int | None = None, until: str | None = None) -> None:
+        self._pass()
+        while self._waiting and self._events and (until is None or until in self._waiting):
+            time = self._events[0][0]
+            if horizon is not None and time > horizon:
+                return
+            self._advance(time)
+            while self._events and self._events[0][0] <= time:
+                self._happen(*heappop(self._events)[2:])
+            self._pass()
+
+    def outrun(self, supply: Supply, waiter_id: str) -> bool:
+        """Whether a team of which the Supply counts more than it shows had none left before this waiter."""
+        left = {line.slug for line in self._pool.lines.lines if line.waiters}
+        own = next(each.team for each in supply.waiters if each.id == waiter_id)
+        return any(each.team != own and each.team not in left for each in supply.beyond)
+
+    def _advance(self, time: int) -> None:
+        seconds = time - self._pool.now
+        for index, units in self._held.items():
+            self._pool.lines.lines[index].use += units * seconds * self._pool.lines.unit_use
+        self._pool.now = time
+
+    def _happen(self, kind: int, holding: Holding) -> None:
+        pool, name = self._pool, holding.id
+        if kind == _LOOK or pool.holdings.get(name) is not holding:
+            return
+        pool.remove(holding)
+        self._count(holding, -holding.units)
+        until = self._until.pop(name, None)
+        if kind != _GONE or not holding.preemptible or (holding.ends or pool.now + 1) <= pool.now:
+            return
+        # The Supply does not say why somebody was leaving already: the careful answer lets that one come back.
+        if name in self._evicted or not self._expected:
+            holding.line.join(self._rest(holding, until))
+
+    def _rest(self, holding: Holding, until: int | None) -> Waiter:
+        """One that was made to leave, back in its place with what is left of its time."""
+        now = self._pool.now
+        seconds = None if holding.ends is None else holding.ends - now
+        expected = seconds if until is None else max(1, until - now)
+        if holding.waiter is not None:
+            return replace(holding.waiter, seconds=seconds, expected_seconds=expected)
+        return Waiter(
+            id=holding.id,
+            team=holding.line.slug,
+            owner=holding.owner,
+            noun="run",
+            units=holding.units,
+            units_each=holding.units_each,
+            pods=holding.units // holding.units_each if holding.units_each else 0,
+            priority=holding.priority,
+            # Nobody noted since when it had waited; earlier than all others is careful.
+            queued_at=0,
+            sequence=0,
+            seconds=seconds,
+            expected_seconds=expected,
+            preemptible=True,
+        )
+
+    def _pass(self) -> None:
+        self._started.clear()
+        Pass(self._pool).run_for_starts(self._note)
+        lines = self._pool.lines.lines
+        for index, gone in self._started.items():
+            lines[index].drop(gone)
+        for holding in self._stopped:
+            self._pool.stop(holding)
+            self._evicted.add(holding.id)
+            left = self._pool.now + self._pool.supply.rules.grace_seconds
+            self._push(left, _GONE, holding)
+        self._stopped.clear()
+
+    def _note(self, line: Line, waiter: Waiter, finding: Finding) -> None:
+        if finding.outcome is Outcome.ADMIT:
+            self._start(line, waiter)
+        elif finding.rule in _OUT_OF_LINE:
+            self._started.setdefault(line.index, set()).add(waiter.id)
+            self._waiting.discard(waiter.id)
+        elif finding.chosen:
+            self._stopped += [holding for holding, _ in finding.chosen]
+
+    def _start(self, line: Line, waiter: Waiter) -> None:
+        pool = self._pool
+        self._started.setdefault(line.index, set()).add(waiter.id)
+        self.starts.setdefault(waiter.id, pool.now)
+        self._waiting.discard(waiter.id)
+        holding = pool.holdings.get(waiter.id)
+        if holding is None:
+            return
+        self._count(holding, holding.units)
+        # Its use is counted second by second from here on.
+        line.use -= waiter.units * pool.lines.penalty
+        seconds = waiter.seconds
+        if self._expected and waiter.expected_seconds is not None:
+            seconds = waiter.expected_seconds if seconds is None else min(seconds, waiter.expected_seconds)
+        if seconds is not None:
+            self._end(holding, pool.now + max(1, seconds))
+        if holding.preemptible:
+            pool.may_leave(holding)
+            self._look_again(holding)
+
+    def _end(self, holding: Holding, at: int) -> None:
+        self._until[holding.id] = at
+        self._push(at, _ENDS, holding)
+
+    def _push(self, at: int, kind: int, holding: Holding) -> None:
+        self._pushed += 1
+        heappush(self._events, (at, self._pushed, kind, holding))
+
+    def _look_again(self, holding: Holding) -> None:
+        """Once it has had its minimum run time, somebody may want it to leave."""
+        at = holding.since + self._pool.supply.rules.minimum_run_seconds
+        if holding.preemptible and at > self._pool.now:
+            self._push(at, _LOOK, holding)
+
+    def _count(self, holding: Holding, units: int) -> None:
+        self._held[holding.line.index] = self._held.get(holding.line.index, 0) + units

@@ -1,0 +1,25 @@
+"""Rows of quotas; each half explains itself."""
+
+from quotas.models.changes import QuotaChange, QuotaChangeSet, QuotaRequest
+from quotas.models.claims import Claim, ClaimPurpose, ClaimState, Preemption
+from quotas.models.decisions import Decision, Fence, Pool, StartEstimate, SupplyRecord
+from quotas.models.limits import Cohort, CohortUsage, Quota, TeamPolicy
+
+__all__ = [
+    "Claim",
+    "ClaimPurpose",
+    "ClaimState",
+    "Cohort",
+    "CohortUsage",
+    "Decision",
+    "Fence",
+    "Pool",
+    "Preemption",
+    "Quota",
+    "QuotaChange",
+    "QuotaChangeSet",
+    "QuotaRequest",
+    "StartEstimate",
+    "SupplyRecord",
+    "TeamPolicy",
+]

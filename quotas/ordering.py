@@ -1,0 +1,133 @@
+"""Whose turn it is: own guaranteed quota before borrowing, then priority, fair share, and queue time.
+
+What would borrow comes after what fits its team's guaranteed quota, because the owner would reclaim it at once. Inside
+a team the order is priority, then queue time. An admission counts in its team's use at once, so that a burst of
+submissions cannot win before its use is measured.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Container, Iterable, Sequence
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from math import lcm
+
+from quotas.supply import TeamFacts, Waiter
+
+ENTRY_PENALTY_SECONDS = 300
+
+Key = tuple[bool, int, int, int, int, str]
+InLine = tuple[int, int, int, str, Waiter]
+
+
+class Line:
+    """A team's waiters in order, and its share as an exact whole number that compares with every other team's."""
+
+    __slots__ = ("_least", "factor", "facts", "index", "lendable", "next", "place", "slug", "use", "waiters")
+
+    def __init__(self, index: int, facts: TeamFacts, place: int) -> None:
+        self.index, self.facts, self.slug = index, facts, facts.slug
+        self.place = place
+        """Of its account in the tree; negative without one."""
+        self.lendable = facts.lendable
+        self.use = 0
+        self.factor = 1
+        self.waiters: list[InLine] = []
+        self.next = 0
+        self._least: tuple[int, int] | None = None
+
+    def key(self, within: Callable[[Line, Waiter], bool]) -> Key:
+        """Of its head: the smallest key has its turn."""
+        rank, queued_at, sequence, _, head = self.waiters[self.next]
+        return (not within(self, head), rank, self.use * self.factor, queued_at, sequence, self.slug)
+
+    def join(self, waiter: Waiter) -> None:
+        """Put a waiter where its priority and queue time say."""
+        insort(self.waiters, in_line(waiter), key=_order)
+        self._least = None
+
+    def drop(self, gone: Container[str]) -> None:
+        """Let those with these ids out of the line."""
+        self.waiters = [entry for entry in self.waiters if entry[3] not in gone]
+        self._least = None
+
+    def least(self) -> tuple[int, int]:
+        """The fewest units that any of its waiters claims, and the fewest in one pod."""
+        if self._least is None:
+            waiters = [entry[4] for entry in self.waiters]
+            self._least = (min(each.units for each in waiters), min(each.units_each for each in waiters))
+        return self._least
+
+
+class Lines:
+    """The lines of all teams of a pool, those of waiters without a known team too."""
+
+    __slots__ = ("by_slug", "lines", "penalty", "unit_use")
+
+    def __init__(self, teams: Sequence[TeamFacts], places: Sequence[int], gpu_fraction: Fraction) -> None:
+        self.lines = [
+            Line(index, facts, place) for index, (facts, place) in enumerate(zip(teams, places, strict=True))
+        ]
+        self.by_slug = {line.slug: line for line in self.lines}
+        self.unit_use = gpu_fraction.numerator
+        """What a unit adds to a line's use in a second."""
+        self.penalty = ENTRY_PENALTY_SECONDS * self.unit_use
+        common = lcm(*(max(1, facts.weight) for facts in teams))
+        for line in self.lines:
+            line.use = line.facts.use * gpu_fraction.denominator
+            line.factor = common // max(1, line.facts.weight)
+
+    def join(self, waiters: Iterable[Waiter]) -> None:
+        for waiter in waiters:
+            self.of(waiter.team).waiters.append(in_line(waiter))
+        for line in self.lines:
+            line.waiters.sort(key=_order)
+
+    def of(self, slug: str) -> Line:
+        """The line of a team; one that this pool does not know gets a line without an account."""
+        line = self.by_slug.get(slug)
+        if line is None:
+            line = self.by_slug[slug] = Line(len(self.lines), TeamFacts(slug, ""), -1)
+            self.lines.append(line)
+        return line
+
+
+class Turns:
+    """One walk over all waiters; only the key of the line that had its turn is computed anew."""
+
+    __slots__ = ("_heap", "_last", "_within")
+
+    def __init__(self, lines: Iterable[Line], within: Callable[[Line, Waiter], bool]) -> None:
+        self._within = within
+        self._last: Line | None = None
+        self._heap: list[tuple[Key, Line]] = []
+        for line in lines:
+            line.next = 0
+            if line.waiters:
+                self._heap.append((line.key(within), line))
+        heapify(self._heap)
+
+    def next(self) -> tuple[Line, Waiter] | None:
+        """Whose turn it is now, given what happened since; None when everybody had one."""
+        last = self._last
+        if last is not None and last.next < len(last.waiters):
+            heappush(self._heap, (last.key(self._within), last))
+        if not self._heap:
+            return None
+        _, line = heappop(self._heap)
+        self._last = line
+        line.next += 1
+        return line, line.waiters[line.next - 1][4]
+
+    def leave_out(self, line: Line) -> None:
+        """Give a line no further turn."""
+        line.next = len(line.waiters)
+
+
+def in_line(waiter: Waiter) -> InLine:
+    return (-waiter.priority, waiter.queued_at, waiter.sequence, waiter.id, waiter)
+
+
+def _order(entry: InLine) -> tuple[int, int, int, str]:
+    return entry[:4]

@@ -1,0 +1,243 @@
+"""One pass over a pool: every waiter in its turn, step by step, until one step decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quotas.backfill import Guard
+from quotas.ordering import Line, Turns
+from quotas.preemption import Chosen, choose, may_make_room
+from quotas.room import BLOCKS, CARDS, QUOTA, Pool
+from quotas.supply import Supply, Waiter
+from quotas.verdicts import Outcome
+from workloads.states import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Which step decided, and what it found."""
+
+    rule: str
+    outcome: Outcome
+    reason: Reason
+    holds_up: bool = True
+    """Whether those behind may see it as somebody who waits ahead of them."""
+    chosen: tuple[Chosen, ...] = ()
+    longest: int = 0
+    """Seconds that it may run at most to start now; 0 where that would not help."""
+    backfilled: bool = False
+
+
+def _never(rule: str) -> Finding:
+    return Finding(rule, Outcome.NEVER, Reason.NO_MATCHING_FLAVOR, holds_up=False)
+
+
+def _wait(rule: str, reason: Reason, *, holds_up: bool = True) -> Finding:
+    return Finding(rule, Outcome.WAIT, reason, holds_up=holds_up)
+
+
+NO_GPU = Finding("no-gpu", Outcome.ADMIT, Reason.CREATING)
+CAPACITY, NO_QUOTA, LARGEST_BLOCK = _never("capacity-type"), _never("no-quota"), _never("largest-block")
+STOPPED = _wait("queue-stopped", Reason.QUEUE_STOPPED, holds_up=False)
+MAX_QUOTA = _wait("max-quota", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
+MAX_OF_USER = _wait("max-of-user", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
+MAX_TIME_LIMIT = _wait("max-time-limit", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
+BEYOND = _wait("beyond", Reason.WAITING_FOR_QUOTA)
+USER_LIMIT = _wait("user-limit", Reason.WAITING_FOR_QUOTA, holds_up=False)
+LACKS = {
+    QUOTA: _wait("quota", Reason.WAITING_FOR_QUOTA),
+    CARDS: _wait("cards", Reason.TOPOLOGY_PLACEMENT_FAILED),
+    BLOCKS: _wait("blocks", Reason.TOPOLOGY_PLACEMENT_FAILED),
+}
+LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
+
+Sink = Callable[[Line, Waiter, Finding], None]
+
+
+class Pass:
+    """Judges everybody once; who is admitted holds its units in the pool from then on."""
+
+    __slots__ = ("_denied", "_guard", "_hopeless", "_offered", "_pool", "waiting")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._guard = Guard(pool)
+        flavor, capacity_type = pool.supply.flavor, pool.supply.capacity_type
+        self._offered = capacity_type in flavor.capacity
+        self._hopeless: dict[int, list[Waiter]] = {}
+        self._denied: dict[tuple[int, int, int, int], int] = {}
+        self.waiting = 0
+        """How many were judged so far that wait in line."""
+
+    def run(self, sink: Sink) -> None:
+        """Everybody's turn; `sink` is told each finding while the pool stands as that turn left it."""
+        pool = self._pool
+        turns = Turns(pool.lines.lines, pool.within_guaranteed)
+        while (turn := turns.next()) is not None:
+            finding = self._judge(*turn)
+            sink(*turn, finding)
+            if finding.outcome is Outcome.WAIT and finding.holds_up:
+                self.waiting += 1
+
+    def run_for_starts(self, sink: Sink) -> None:
+        """The same admissions and reservations, without a finding for those whose whole line is out of luck."""
+        turns = Turns(self._pool.lines.lines, self._pool.within_guaranteed)
+        while (turn := turns.next()) is not None:
+            line, waiter = turn
+            if self._line_must_wait(line):
+                self._protect_first(line)
+                turns.leave_out(line)
+            else:
+                sink(line, waiter, self._judge(line, waiter))
+
+    def _line_must_wait(self, line: Line) -> bool:
+        """Whether nobody in the line can start or make room now, by its smallest claim and pod."""
+        pool, guard = self._pool, self._guard
+        if line.place < 0 or guard.after is not pool.room:
+            return False
+        units, units_each = line.least()
+        available, blocks = pool.room.tree.available_at(line.place), pool.room.blocks
+        short = units > max(available, line.lendable, 0)
+        if not short and units_each <= max(blocks.largest_free, blocks.largest_new):
+            return False
+        return not may_make_room(pool, guard.after, line, units, -line.waiters[0][0])
+
+    def _protect_first(self, line: Line) -> None:
+        """As if all who have not had their turn had been judged: the first who waits in line is protected."""
+        if line.index in self._guard.waiting:
+            return
+        for entry in line.waiters[line.next - 1 :]:
+            if self._out_of_line(line, entry[4]) is None:
+                self._guard.protect(line, entry[4], None)
+                return
+
+    def _judge(self, line: Line, waiter: Waiter) -> Finding:
+        if not waiter.units:
+            return NO_GPU
+        return self._out_of_line(line, waiter) or self._in_line(line, waiter)
+
+    def _out_of_line(self, line: Line, waiter: Waiter) -> Finding | None:
+        """What keeps it from starting however much is free; those behind it are not held up."""
+        if line.place < 0 or not self._offered:
+            return NO_QUOTA if self._offered else CAPACITY
+        if waiter.units_each > self._pool.supply.largest_block:
+            return LARGEST_BLOCK
+        if line.facts.stopped:
+            return STOPPED
+        return self._too_much(line, waiter)
+
+    def _too_much(self, line: Line, waiter: Waiter) -> Finding | None:
+        facts = line.facts
+        if waiter.units > self._pool.room.tree.ceiling[line.place]:
+            return MAX_QUOTA
+        if facts.max_time_limit_seconds is not None and (waiter.seconds or 0) > facts.max_time_limit_seconds:
+            return MAX_TIME_LIMIT
+        if facts.user_limit is None:
+            return None
+        if waiter.units > facts.user_limit:
+            return MAX_OF_USER
+        held = self._pool.held_by.get((line.slug, waiter.owner), 0)
+        return USER_LIMIT if held + waiter.units > facts.user_limit else None
+
+    def _in_line(self, line: Line, waiter: Waiter) -> Finding:
+        if self._pool.supply.beyond and hidden_ahead(self._pool.supply, waiter):
+            return BEYOND
+        room = self._pool.room
+        lack = room.lack(line.place, waiter)
+        if not lack:
+            return self._start(line, waiter, lent=False)
+        if lack == QUOTA and self._can_borrow_headroom(line, waiter):
+            return self._start(line, waiter, lent=True)
+        return self._make_room(line, waiter, lack)
+
+    def _can_borrow_headroom(self, line: Line, waiter: Waiter) -> bool:
+        if not waiter.preemptible or waiter.units > line.lendable:
+            return False
+        return self._pool.room.blocks.fits(waiter.units_each, waiter.pods)
+
+    def _start(self, line: Line, waiter: Waiter, *, lent: bool) -> Finding:
+        """Admit it, unless that could delay somebody ahead."""
+        pool = self._pool
+        shape = (line.index, waiter.units, waiter.units_each, waiter.pods)
+        longest = self._denied.get(shape)
+        if longest is not None and (waiter.seconds is None or waiter.seconds > longest):
+            return _denied(longest)
+        self._guard.look_ahead()
+        blocks = pool.room.blocks
+        places = blocks.place(waiter.units_each, waiter.pods) or ()
+        holding = pool.holding_of(line, waiter, places, start=pool.now, lent=lent)
+        denial = self._guard.start(holding)
+        if denial is None:
+            pool.admit(holding)
+            rule = "headroom" if lent else "fits"
+            return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
+        blocks.release(places)
+        self._denied[shape] = denial.longest
+        self._guard.protect(line, waiter, denial.behind)
+        return _denied(denial.longest)
+
+    def _make_room(self, line: Line, waiter: Waiter, lack: str) -> Finding:
+        """Wait for those who are leaving, make others leave, or wait in line."""
+        guard, hopeless = self._guard, self._hopeless.setdefault(line.index, [])
+        if any(_no_easier(waiter, each) for each in hopeless):
+            return LACKS[lack]
+        after = guard.after
+        chosen: list[Chosen] | None = []
+        if after is self._pool.room or after.lack(line.place, waiter):
+            chosen = choose(self._pool, after, line, waiter)
+        if chosen is None:
+            hopeless.append(waiter)
+            guard.protect(line, waiter, None)
+            return LACKS[lack]
+        return self._reserve(line, waiter, chosen)
+
+    def _reserve(self, line: Line, waiter: Waiter, chosen: list[Chosen]) -> Finding:
+        """Keep for it what is free when the chosen, and all who are leaving already, have left."""
+        guard, pool = self._guard, self._pool
+        guard.look_ahead()
+        for holding, _ in chosen:
+            guard.let_go(holding)
+            holding.leaving = True
+        blocks = guard.after.blocks
+        places = blocks.place(waiter.units_each, waiter.pods) or ()
+        start = pool.now + pool.supply.rules.grace_seconds
+        denial = guard.reserve(pool.holding_of(line, waiter, places, start=start, lent=False))
+        if denial is None:
+            if not chosen:
+                return LEAVING
+            rule, reason = "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS
+            return Finding(rule, Outcome.WAIT, reason, chosen=tuple(chosen))
+        blocks.release(places)
+        for holding, _ in chosen:
+            guard.keep(holding)
+            holding.leaving = False
+        guard.protect(line, waiter, denial.behind)
+        return _denied(denial.longest)
+
+
+def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
+    """How many of its own team are ahead of it that this Supply does not show one by one.
+
+    Those of higher priority; of equal priority too where the waiter is not submitted yet and so would come last.
+    """
+    last = 0 if waiter.id else 1
+    return sum(
+        each.count
+        for each in supply.beyond
+        if each.team == waiter.team and each.priority + last > waiter.priority
+    )
+
+
+def _denied(longest: int) -> Finding:
+    return Finding("backfill", Outcome.WAIT, Reason.WAITING_FOR_QUOTA, longest=longest)
+
+
+def _no_easier(waiter: Waiter, other: Waiter) -> bool:
+    """Whether what was no use to the other is no use to this waiter either."""
+    return (
+        waiter.units >= other.units
+        and waiter.units_each >= other.units_each
+        and waiter.pods >= other.pods
+        and waiter.priority <= other.priority
+    )

@@ -1,0 +1,105 @@
+"""The queries that read a pool: one statement each, however many teams and workloads there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+LINE = """
+SELECT w.public_id, t.slug, w.owner_id, w.kind, w.units, w.units_each, w.pod_count, w.priority, w.queued_at, w.id,
+       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason
+FROM (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(wide)s END AS width
+      FROM quotas_quota WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s) AS q
+JOIN teams_team AS t ON t.id = q.id
+CROSS JOIN (VALUES ('high'), ('normal'), ('low')) AS p (name)
+CROSS JOIN LATERAL (
+    SELECT * FROM workloads_workload AS x
+    WHERE x.flavor_id = %(flavor)s AND x.capacity_type = %(capacity)s AND x.team_id = q.id AND x.priority = p.name
+      AND x.phase = 'Queued' AND x.desired = 'run' AND x.reason <> ALL (%(out)s)
+      AND NOT (x.reason = 'BackoffWaiting' AND x.next_reconcile_at > %(now)s)
+    ORDER BY x.queued_at, x.id LIMIT q.width
+) AS w
+"""
+
+BESIDE = """
+SELECT w.public_id, t.slug, w.owner_id, w.kind, w.units, w.units_each, w.pod_count, w.priority, w.queued_at, w.id,
+       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason
+FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
+WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
+  AND w.reason = ANY (%(out)s)
+ORDER BY w.queued_at, w.id LIMIT %(most)s
+"""
+
+COUNTS = """
+SELECT t.slug, w.priority, count(*), sum(w.units)
+FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
+WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
+  AND w.reason <> ALL (%(out)s)
+GROUP BY t.slug, w.priority
+"""
+
+HOLDERS = """
+SELECT w.public_id, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible, w.phase,
+       w.time_limit_seconds, w.used_seconds, c.lent, c.reserved_at, c.purpose, a.started_at, k.at,
+       r.estimated_remaining_seconds, r.at, n.placed, n.seen
+FROM quotas_claim AS c
+JOIN quotas_quota AS q ON q.id = c.quota_id AND q.flavor_id = %(flavor)s AND q.capacity_type = %(capacity)s
+JOIN workloads_workload AS w ON w.id = c.workload_id
+JOIN teams_team AS t ON t.id = w.team_id
+LEFT JOIN workloads_attempt AS a ON a.workload_id = w.id AND a.ended_at IS NULL
+LEFT JOIN LATERAL (SELECT at FROM workloads_checkpoint WHERE workload_id = w.id AND attempt = a.number
+                   ORDER BY id DESC LIMIT 1) AS k ON true
+LEFT JOIN LATERAL (SELECT estimated_remaining_seconds, at FROM workloads_progressreport
+                   WHERE workload_id = w.id AND attempt = a.number) AS r ON true
+LEFT JOIN LATERAL (
+    SELECT json_object_agg(node_name, units) FILTER (WHERE alive) AS placed, sum(pods) AS seen
+    FROM (SELECT node_name, gone_at IS NULL AND finished_at IS NULL AS alive, sum(units) AS units, count(*) AS pods
+          FROM workloads_podrecord
+          WHERE workload_id = w.id AND node_name <> ''
+            AND (w.kind = 'training-run' AND attempt = a.number OR w.kind <> 'training-run' AND gone_at IS NULL)
+          GROUP BY 1, 2) AS by_node
+) AS n ON true
+WHERE c.state <> 'released'
+ORDER BY c.id
+"""
+
+HISTORY = """
+SELECT t.slug, percentile_cont(0.5) WITHIN GROUP (ORDER BY least(1.0, w.used_seconds::float / w.time_limit_seconds))
+FROM teams_team AS t
+CROSS JOIN LATERAL (
+    SELECT used_seconds, time_limit_seconds FROM workloads_workload
+    WHERE team_id = t.id AND kind = 'training-run' AND phase = 'Succeeded' AND time_limit_seconds > 0
+    ORDER BY created_at DESC, id DESC LIMIT %(runs)s
+) AS w
+WHERE t.id IN (SELECT team_id FROM quotas_quota WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s)
+GROUP BY t.slug
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """One row of HOLDERS."""
+
+    public_id: UUID
+    team: str
+    owner_id: int
+    kind: str
+    units: int
+    units_each: int
+    pods: int
+    priority: str
+    preemptible: bool
+    phase: str
+    limit: int | None
+    used: int
+    lent: bool
+    reserved_at: datetime
+    purpose: str
+    started_at: datetime | None
+    saved_at: datetime | None
+    remaining: int | None
+    reported_at: datetime | None
+    placed: Mapping[str, int] | None
+    seen: int | None

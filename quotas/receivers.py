@@ -1,0 +1,18 @@
+"""What quotas do about changes of teams."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.dispatch import receiver
+
+from quotas.cohorts import join
+from teams.models import Team
+from teams.signals import cohort_changed
+
+
+@receiver(cohort_changed)
+def derive_quotas(*, team: Team, left: str, now: datetime, **_future: Any) -> None:
+    """What the team lends and may borrow follows from the cohort that it is in."""
+    join(team=team, left=left, now=now)

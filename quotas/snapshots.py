@@ -1,0 +1,356 @@
+"""Rows of a pool read into the frozen Supply that the policy judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from django.db import connection
+from django.db.models import Sum
+
+from foundation.models import PlatformSettings
+from quotas import pool_sql
+from quotas.decay import decayed, integral
+from quotas.models import CohortUsage, Pool, Quota
+from quotas.packing import what_exists
+from quotas.supply import (
+    Account,
+    Beyond,
+    Block,
+    CardFacts,
+    Holder,
+    Provisionable,
+    Rules,
+    Supply,
+    TeamFacts,
+    Waiter,
+)
+from quotas.waiters import left_of, noun_of, waiter_of
+from workloads.models import ResourceFlavor, Workload
+from workloads.queries import CardRoom, rooms_of
+from workloads.states import PRIORITY_VALUE, Phase, Priority, Reason
+
+WINDOW = 32
+"""Waiters of a team that a Supply shows one by one; those behind them are counted."""
+WINDOW_WITH_USER_LIMIT = 512
+"""More where the first ones may be held back by their own limit while others of the team could start."""
+OUT_OF_LINE_MAX = 200
+OUT_OF_LINE = (Reason.EXCEEDS_MAX_QUOTA.value, Reason.NO_MATCHING_FLAVOR.value)
+"""Waiters that keep nobody behind them waiting; they are looked at beside the line."""
+PERMILLE = 1000
+HISTORY_RUNS = 50
+
+
+def pool_for(*, flavor: ResourceFlavor, capacity_type: str) -> Pool:
+    """The pool's row, made when it is first asked for."""
+    found = Pool.objects.filter(flavor=flavor, capacity_type=capacity_type).first()
+    return found or Pool.objects.get_or_create(flavor=flavor, capacity_type=capacity_type)[0]
+
+
+def supply_of(
+    *,
+    flavor: ResourceFlavor,
+    capacity_type: str,
+    now: datetime,
+    extra: Waiter | None = None,
+    focus: Workload | None = None,
+    history: bool = False,
+    whole_line: bool = False,
+) -> Supply:
+    """Everything a judgement of this pool looks at, as of now.
+
+    `extra` is a waiter that has no row, `focus` one that must be shown however far behind it is. With `history` the
+    expected ends follow reports and what the team's runs used of their limits. `whole_line` adds those who stand
+    beside the line, because what they ask for was out of reach.
+    """
+    return snapshot_of(
+        flavor=flavor,
+        capacity_type=capacity_type,
+        now=now,
+        extra=extra,
+        focus=focus,
+        history=history,
+        whole_line=whole_line,
+    ).supply
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A Supply with the keys that acting on it needs."""
+
+    supply: Supply
+    quota_ids: Mapping[str, int]
+    """By team."""
+    reasons: Mapping[str, str]
+    """What the row of each waiter says, by its id."""
+
+
+def snapshot_of(
+    *,
+    flavor: ResourceFlavor,
+    capacity_type: str,
+    now: datetime,
+    extra: Waiter | None = None,
+    focus: Workload | None = None,
+    history: bool = False,
+    whole_line: bool = False,
+) -> Snapshot:
+    """As `supply_of`, with keys of the rows."""
+    reader = _Reader(flavor, capacity_type, now, history=history)
+    waiters, beyond = reader.line(focus=focus, whole_line=whole_line)
+    if extra is not None:
+        waiters = (*waiters, reader.with_history(extra))
+    supply = reader.supply(waiters, beyond)
+    return Snapshot(supply, reader.quota_ids, reader.reasons)
+
+
+def _cohort(name: str, known: set[str]) -> str | None:
+    """The account of a cohort that has a row in this pool."""
+    return f"cohort:{name}" if name in known else None
+
+
+def _account(quota: Quota, known: set[str]) -> Account:
+    return Account(
+        name=f"team:{quota.team.slug}",
+        parent=_cohort(quota.team.cohort_name, known),
+        guaranteed=quota.nominal,
+        local=quota.local,
+        ceiling=quota.ceiling,
+        used=quota.used,
+    )
+
+
+class _Reader:
+    """Reads one pool; every method is one query or two, however many teams and workloads there are."""
+
+    def __init__(self, flavor: ResourceFlavor, capacity_type: str, now: datetime, *, history: bool) -> None:
+        self.flavor = flavor
+        self.capacity_type = capacity_type
+        self.now = now
+        self.settings = PlatformSettings.current()
+        self.half_life = self.settings.fair_share_half_life_hours * 3600
+        self.values: dict[str, Any] = {
+            "flavor": flavor.pk,
+            "capacity": capacity_type,
+            "now": now,
+            "out": list(OUT_OF_LINE),
+            "window": WINDOW,
+            "wide": WINDOW_WITH_USER_LIMIT,
+            "most": OUT_OF_LINE_MAX,
+            "runs": HISTORY_RUNS,
+        }
+        self.permille = self._history() if history else {}
+        self.quota_ids: dict[str, int] = {}
+        self.reasons: dict[str, str] = {}
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, self.values)
+            return cursor.fetchall()
+
+    def _history(self) -> dict[str, int]:
+        return {slug: round(float(ratio) * PERMILLE) for slug, ratio in self.rows(pool_sql.HISTORY)}
+
+    def line(
+        self, *, focus: Workload | None, whole_line: bool
+    ) -> tuple[tuple[Waiter, ...], tuple[Beyond, ...]]:
+        found = [self._waiter(row) for row in self.rows(pool_sql.LINE)]
+        if whole_line:
+            found += [self._waiter(row) for row in self.rows(pool_sql.BESIDE)]
+        widths: dict[tuple[str, int], int] = {}
+        for each in found:
+            key = (each.team, each.priority)
+            widths[key] = widths.get(key, 0) + 1
+        beyond = self._beyond(widths) if any(width >= WINDOW for width in widths.values()) else ()
+        if focus is not None and all(each.sequence != focus.pk for each in found):
+            found.append(self.with_history(waiter_of(focus)))
+            self.reasons[str(focus.public_id)] = focus.reason
+        return tuple(found), beyond
+
+    def _beyond(self, shown: Mapping[tuple[str, int], int]) -> tuple[Beyond, ...]:
+        rows = [
+            (slug, PRIORITY_VALUE[Priority(priority)], count, units)
+            for slug, priority, count, units in self.rows(pool_sql.COUNTS)
+        ]
+        return tuple(
+            Beyond(team=slug, priority=value, count=count - shown.get((slug, value), 0), units=int(units))
+            for slug, value, count, units in sorted(rows)
+            if count > shown.get((slug, value), 0)
+        )
+
+    def _waiter(self, row: Sequence[Any]) -> Waiter:
+        (
+            public_id,
+            slug,
+            owner_id,
+            kind,
+            units,
+            each,
+            pods,
+            priority,
+            queued_at,
+            key,
+            limit,
+            used,
+            soft,
+            why,
+        ) = row
+        self.reasons[str(public_id)] = why
+        left = left_of(limit, used)
+        return self.with_history(
+            Waiter(
+                id=str(public_id),
+                team=slug,
+                owner=str(owner_id),
+                noun=noun_of(kind),
+                units=units,
+                units_each=each,
+                pods=pods,
+                priority=PRIORITY_VALUE[Priority(priority)],
+                queued_at=int(queued_at.timestamp()),
+                sequence=key,
+                seconds=left,
+                expected_seconds=left,
+                preemptible=soft,
+            )
+        )
+
+    def with_history(self, waiter: Waiter) -> Waiter:
+        permille = self.permille.get(waiter.team)
+        if waiter.seconds is None or permille is None:
+            return waiter
+        return replace(waiter, expected_seconds=max(1, waiter.seconds * permille // PERMILLE))
+
+    def supply(self, waiters: tuple[Waiter, ...], beyond: tuple[Beyond, ...]) -> Supply:
+        holders, held = self._holders()
+        accounts, teams = self._accounts(held)
+        rooms = rooms_of(self.flavor, self.capacity_type)
+        facts = self.flavor.facts
+        pool = Pool.objects.filter(flavor=self.flavor, capacity_type=self.capacity_type).first()
+        return Supply(
+            flavor=facts,
+            capacity_type=self.capacity_type,
+            now=int(self.now.timestamp()),
+            revision=pool.revision if pool else 0,
+            accounts=accounts,
+            teams=teams,
+            blocks=tuple(Block(room.node, room.size, room.free) for room in rooms.rooms),
+            largest_block=rooms.largest,
+            exists=what_exists(facts, rooms.nodes),
+            provisionable=Provisionable(rooms.provisionable_block, rooms.provisionable_units),
+            card=self._card(rooms.card),
+            holders=holders,
+            waiters=waiters,
+            beyond=beyond,
+            rules=Rules(self.settings.minimum_run_seconds, self.settings.grace_seconds),
+        )
+
+    def _card(self, room: CardRoom | None) -> CardFacts | None:
+        """What claims of every flavor of the card leave of it; None where this flavor is the card's only one."""
+        if room is None:
+            return None
+        held = Quota.objects.filter(flavor__card=room.card, used__gt=0).values_list(
+            "flavor__fraction_numerator", "flavor__fraction_denominator"
+        )
+        parts = sum(
+            int(Fraction(numerator, denominator) * room.parts) * used
+            for numerator, denominator, used in held.annotate(units=Sum("used"))
+        )
+        free = room.total - room.foreign - parts
+        return CardFacts(room.card, room.parts, room.per_unit, room.total, free)
+
+    def _accounts(self, held: Mapping[str, int]) -> tuple[tuple[Account, ...], tuple[TeamFacts, ...]]:
+        usages = CohortUsage.objects.filter(flavor=self.flavor, capacity_type=self.capacity_type)
+        cohorts = list(usages.select_related("cohort__parent").order_by("cohort_id"))
+        known = {usage.cohort.name for usage in cohorts}
+        accounts = [
+            Account(
+                name=f"cohort:{usage.cohort.name}",
+                parent=_cohort(usage.cohort.parent.name if usage.cohort.parent else "", known),
+                guaranteed=usage.guaranteed,
+                local=usage.local,
+                ceiling=usage.ceiling,
+                used=usage.used,
+            )
+            for usage in cohorts
+        ]
+        teams = []
+        quotas = Quota.objects.filter(flavor=self.flavor, capacity_type=self.capacity_type)
+        for quota in quotas.select_related("team__policy").order_by("team_id"):
+            account = _account(quota, known)
+            accounts.append(account)
+            self.quota_ids[quota.team.slug] = quota.pk
+            teams.append(self._team(quota, account, held.get(quota.team.slug, 0)))
+        return tuple(accounts), tuple(teams)
+
+    def _team(self, quota: Quota, account: Account, held: int) -> TeamFacts:
+        policy = getattr(quota.team, "policy", None)
+        stopped = policy is not None and policy.queue_stopped_at is not None
+        past = 0.0
+        if quota.decayed_at is not None:
+            seconds = max(0.0, (self.now - quota.decayed_at).total_seconds())
+            past = decayed(quota.decayed_use, seconds, self.half_life)
+        fraction = self.flavor.gpu_fraction
+        return TeamFacts(
+            slug=quota.team.slug,
+            account=account.name,
+            use=int((round(past) + held) * fraction),
+            weight=policy.weight if policy else 1,
+            stopped=policy.queue_stop_reason if policy and stopped else "",
+            user_limit=quota.user_limit,
+            max_time_limit_seconds=quota.max_time_limit_seconds,
+            lendable=quota.headroom - quota.lent_headroom,
+        )
+
+    def _holders(self) -> tuple[tuple[Holder, ...], dict[str, int]]:
+        """Who holds units now, and for each team the decayed unit-seconds of what it holds."""
+        holders, held = [], dict[str, float]()
+        for row in self.rows(pool_sql.HOLDERS):
+            found = pool_sql.HeldRow(*row)
+            holders.append(self._holder(found))
+            seconds = max(0.0, (self.now - found.reserved_at).total_seconds())
+            held[found.team] = held.get(found.team, 0.0) + integral(found.units, seconds, self.half_life)
+        return tuple(holders), {slug: round(use) for slug, use in held.items()}
+
+    def _holder(self, found: pool_sql.HeldRow) -> Holder:
+        age = self._since(found.started_at)
+        left = None if found.limit is None else max(0, found.limit - found.used - age)
+        leaving = found.phase == Phase.STOPPING.value
+        placed = tuple(sorted((node, int(units)) for node, units in (found.placed or {}).items() if units))
+        missing = 0 if leaving or not found.units_each else max(0, found.pods - int(found.seen or 0))
+        return Holder(
+            id=str(found.public_id) if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
+            team=found.team,
+            owner=str(found.owner_id),
+            noun=noun_of(found.kind),
+            units=found.units,
+            units_each=found.units_each,
+            priority=PRIORITY_VALUE[Priority(found.priority)],
+            preemptible=found.preemptible,
+            age_seconds=age,
+            lost_seconds=min(age, self._since(found.saved_at)) if found.saved_at else age,
+            ends_in=left,
+            expected_in=self._expected(found, left),
+            leaving=leaving,
+            lent=found.lent,
+            placed=placed if found.purpose == "workload" else (),
+            unplaced_pods=missing if found.purpose == "workload" else 0,
+        )
+
+    def _expected(self, found: pool_sql.HeldRow, left: int | None) -> int | None:
+        """What it says itself while that is fresh, else the share of the limit that its team's runs use."""
+        if left is None:
+            return None
+        if found.remaining is not None and found.reported_at is not None:
+            return min(left, max(0, found.remaining - self._since(found.reported_at)))
+        permille = self.permille.get(found.team)
+        if permille is None or found.limit is None:
+            return left
+        used = found.limit - left
+        return min(left, max(0, found.limit * permille // PERMILLE - used))
+
+    def _since(self, moment: datetime | None) -> int:
+        return 0 if moment is None else max(0, int((self.now - moment).total_seconds()))

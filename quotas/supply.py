@@ -1,0 +1,172 @@
+"""The frozen facts that admission judges: one Supply of a pool, and nothing else.
+
+A pool is a flavor and a capacity type: everybody who wants it shares its nodes, whatever team or cohort they are of.
+Times are whole seconds since the epoch, so that a Supply is plain JSON, has one content hash and replays exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workloads.placement import FlavorFacts
+
+NEW = ""
+"""Id of a waiter that has not been submitted."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """A team's quota, or what a cohort's members lend each other: a node of the borrowing tree (Kueue's arithmetic).
+
+    `guaranteed` is the nominal quota of a team, or the sum of what a cohort's members lend. Of it `local` is never
+    lent. `ceiling` is the most that may ever be used here. `used` above `local` is used of the parent too.
+    """
+
+    name: str
+    parent: str | None
+    guaranteed: int
+    local: int
+    ceiling: int
+    used: int
+
+
+@dataclass(frozen=True)
+class TeamFacts:
+    """A team in this pool. `use` is decayed use in GPU-equivalent seconds, `weight` what it is divided by."""
+
+    slug: str
+    account: str
+    use: int = 0
+    weight: int = 1
+    stopped: str = ""
+    """Why its queue is stopped; empty while it is not."""
+    user_limit: int | None = None
+    max_time_limit_seconds: int | None = None
+    lendable: int = 0
+    """Headroom of its endpoints that no run has borrowed."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A node that may take pods of this flavor now, and how many units of it nobody uses."""
+
+    node: str
+    size: int
+    free: int
+
+
+@dataclass(frozen=True)
+class Provisionable:
+    """Nodes that do not exist yet: at most `units` more, `block` on each."""
+
+    block: int
+    units: int
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """The cards that this flavor is cut from, in parts of a card: `parts` make one, a unit takes `per_unit`.
+
+    `free` is what no claim of any flavor of the card and no foreign pod holds.
+    """
+
+    card: str
+    parts: int
+    per_unit: int
+    total: int
+    free: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A workload that holds units of the pool, from its admission until its last pod is gone."""
+
+    id: str
+    team: str
+    owner: str
+    noun: str
+    units: int
+    units_each: int
+    priority: int
+    preemptible: bool
+    age_seconds: int
+    """Since its pods started; 0 for one whose pods have not."""
+    lost_seconds: int
+    """What stopping it now would lose: since its newest checkpoint, or since it started."""
+    ends_in: int | None
+    """Seconds until its time limit ends it; None for one without end."""
+    expected_in: int | None
+    """Seconds until it ends if it goes on as its reports or its team's history say."""
+    leaving: bool = False
+    """It is being stopped: what it holds is free within the grace period."""
+    lent: bool = False
+    """It lives on lent headroom of its team's endpoints and is not in its account's `used`."""
+    placed: tuple[tuple[str, int], ...] = ()
+    """Units on each node that its pods are bound to."""
+    unplaced_pods: int = 0
+    """Pods of `units_each` that no node has taken yet."""
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A workload in the queue, or one that somebody thinks of submitting."""
+
+    id: str
+    team: str
+    owner: str
+    noun: str
+    units: int
+    """What it claims; of an endpoint at its maximum of replicas."""
+    units_each: int
+    pods: int
+    """Pods that need a place when it starts."""
+    priority: int
+    queued_at: int
+    sequence: int
+    """Breaks ties of `queued_at`; a new one comes last."""
+    seconds: int | None
+    """What is left of its time limit; None for one without end."""
+    expected_seconds: int | None
+    preemptible: bool
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Waiters of a team and priority that are further behind than a Supply shows one by one."""
+
+    team: str
+    priority: int
+    count: int
+    units: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Platform settings that a verdict depends on, in seconds."""
+
+    minimum_run_seconds: int = 300
+    grace_seconds: int = 60
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Everything that a judgement of this pool may look at."""
+
+    flavor: FlavorFacts
+    capacity_type: str
+    now: int
+    revision: int
+    accounts: tuple[Account, ...]
+    teams: tuple[TeamFacts, ...]
+    blocks: tuple[Block, ...]
+    """Of nodes that are ready, schedulable and tolerated; free of what pods use, foreign ones too."""
+    largest_block: int
+    """Of any node ever observed and not gone, or declared: what one pod could ever get."""
+    exists: str
+    """A sentence with what nodes offer, for refusals."""
+    provisionable: Provisionable = Provisionable(0, 0)
+    card: CardFacts | None = None
+    holders: tuple[Holder, ...] = ()
+    waiters: tuple[Waiter, ...] = ()
+    beyond: tuple[Beyond, ...] = ()
+    rules: Rules = field(default_factory=Rules)

@@ -1,0 +1,103 @@
+"""A Supply as canonical JSON and back: what a Decision keeps, named by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from quotas.supply import (
+    Account,
+    Beyond,
+    Block,
+    CardFacts,
+    Holder,
+    Provisionable,
+    Rules,
+    Supply,
+    TeamFacts,
+    Waiter,
+)
+from quotas.verdicts import Evidence, Outcome, PreemptionCause, Verdict, Victim
+from workloads.placement import FlavorFacts, Sharing
+from workloads.states import Reason
+
+
+def dump(supply: Supply) -> bytes:
+    """The same bytes for the same facts."""
+    body = asdict(supply) | {"flavor": _flavor_json(supply.flavor)}
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def load(body: bytes) -> Supply:
+    """The Supply that `dump` wrote."""
+    found = json.loads(body)
+    return Supply(
+        flavor=_flavor(found["flavor"]),
+        capacity_type=found["capacity_type"],
+        now=found["now"],
+        revision=found["revision"],
+        accounts=tuple(Account(**each) for each in found["accounts"]),
+        teams=tuple(TeamFacts(**each) for each in found["teams"]),
+        blocks=tuple(Block(**each) for each in found["blocks"]),
+        largest_block=found["largest_block"],
+        exists=found["exists"],
+        provisionable=Provisionable(**found["provisionable"]),
+        card=CardFacts(**found["card"]) if found["card"] else None,
+        holders=tuple(_holder(each) for each in found["holders"]),
+        waiters=tuple(Waiter(**each) for each in found["waiters"]),
+        beyond=tuple(Beyond(**each) for each in found["beyond"]),
+        rules=Rules(**found["rules"]),
+    )
+
+
+def digest(body: bytes) -> str:
+    """SHA-256 of the canonical bytes, in hex."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def dump_verdict(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as plain JSON values."""
+    return asdict(verdict)
+
+
+def load_verdict(body: Mapping[str, Any]) -> Verdict:
+    """The verdict that `dump_verdict` wrote."""
+    return Verdict(
+        **{
+            **body,
+            "outcome": Outcome(body["outcome"]),
+            "reason": Reason(body["reason"]),
+            "evidence": tuple(Evidence(**each) for each in body["evidence"]),
+            "victims": tuple(
+                Victim(**{**each, "cause": PreemptionCause(each["cause"])}) for each in body["victims"]
+            ),
+        }
+    )
+
+
+def _holder(body: Mapping[str, Any]) -> Holder:
+    return Holder(**{**body, "placed": tuple((node, units) for node, units in body["placed"])})
+
+
+def _flavor_json(flavor: FlavorFacts) -> dict[str, Any]:
+    fraction = flavor.gpu_fraction
+    return {
+        "name": flavor.name,
+        "card": flavor.card,
+        "resource": flavor.resource,
+        "gpu_fraction": f"{fraction.numerator}/{fraction.denominator}",
+        "sharing": flavor.sharing.value,
+        "node_selector": {key: list(values) for key, values in flavor.node_selector.items()},
+        "tolerations": [dict(each) for each in flavor.tolerations],
+        "capacity": {name: dict(offer) for name, offer in flavor.capacity.items()},
+    }
+
+
+def _flavor(body: Mapping[str, Any]) -> FlavorFacts:
+    return FlavorFacts(
+        **{**body, "gpu_fraction": Fraction(body["gpu_fraction"]), "sharing": Sharing(body["sharing"])}
+    )

@@ -1,0 +1,217 @@
+"""Findings in plain sentences with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from quotas.ordering import Line
+from quotas.passes import Finding, hidden_ahead
+from quotas.preemption import victims
+from quotas.room import Pool
+from quotas.supply import Waiter
+from quotas.verdicts import Evidence, PreemptionCause, Verdict
+
+Sentence = Callable[["Words", Line, Waiter, Finding], str]
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {"capacity-type": "capacity", "no-quota": "flavor", "largest-block": "gpus_per_replica"}
+)
+"""The request's field at fault, by rule."""
+
+
+class Words:
+    """Makes verdicts of one pool; the numbers are those of the moment in which each was judged."""
+
+    __slots__ = ("_evidence", "_flavor", "_pool", "_what")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._flavor = pool.supply.flavor.name
+        self._what = f"{self._flavor} ({pool.supply.capacity_type})"
+        self._evidence: dict[tuple[str, int], Evidence] = {}
+
+    def verdict(self, line: Line, waiter: Waiter, finding: Finding, ahead: int) -> Verdict:
+        """The finding with its sentence; `ahead` is how many before it wait."""
+        rule = finding.rule
+        return Verdict(
+            outcome=finding.outcome,
+            reason=finding.reason,
+            message=_SENTENCES[rule](self, line, waiter, finding),
+            rule=rule,
+            evidence=self._numbers(line, waiter, finding, ahead),
+            field=FIELDS.get(rule, ""),
+            victims=victims(self._pool, finding.chosen) if finding.chosen else (),
+            lent=rule == "headroom",
+            backfilled=finding.backfilled,
+        )
+
+    def _numbers(self, line: Line, waiter: Waiter, finding: Finding, ahead: int) -> tuple[Evidence, ...]:
+        room, flavor = self._pool.room, self._flavor
+        numbers = [self._number("requested", waiter.units, flavor)]
+        if line.place >= 0:
+            tree, place = room.tree, line.place
+            numbers += [
+                self._number("guaranteed", tree.guaranteed[place], flavor),
+                self._number("used", tree.used[place], flavor),
+                self._number("borrowed", tree.borrowed_at(place), flavor),
+                self._number("available", tree.available_at(place), flavor),
+            ]
+        blocks = room.blocks
+        numbers += [
+            self._number("free", blocks.free_total, flavor),
+            self._number("largest_free_block", blocks.largest_free, flavor),
+            self._number("ahead", ahead, "workloads"),
+        ]
+        if blocks.unopened:
+            numbers.append(self._number("provisionable", blocks.provisionable, flavor))
+        if finding.rule == "largest-block":
+            numbers.append(self._number("largest_block", self._pool.supply.largest_block, flavor))
+        if finding.longest:
+            numbers.append(self._number("longest_time_limit", finding.longest, "seconds"))
+        return tuple(numbers)
+
+    def _number(self, fact: str, value: int, unit: str) -> Evidence:
+        # A pass has thousands of them and few different ones.
+        key = (fact, value)
+        known = self._evidence.get(key)
+        if known is None:
+            known = self._evidence[key] = Evidence(fact, value, unit)
+        return known
+
+    def no_gpu(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return f"This {waiter.noun} asks for no GPU."
+
+    def capacity_type(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        flavor = self._pool.supply.flavor
+        offered = ", ".join(sorted(flavor.capacity)) or "none"
+        return (
+            f"Flavor {flavor.name} has no capacity type {self._pool.supply.capacity_type}; it has: {offered}."
+        )
+
+    def no_quota(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return f"Team {waiter.team} has no quota for {self._what}."
+
+    def largest_block(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return f"No node can hold {waiter.units_each} {self._what} in one pod. {self._pool.supply.exists}"
+
+    def queue_stopped(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return f"The queue of team {line.slug} is stopped: {line.facts.stopped.rstrip('.')}."
+
+    def max_quota(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        tree = self._pool.room.tree
+        own, most = tree.guaranteed[line.place], tree.ceiling[line.place]
+        return (
+            f"This {waiter.noun} needs {waiter.units} {self._what}; team {line.slug} may use {most} at most: "
+            f"{min(own, most)} of its own and {max(0, most - own)} borrowed. "
+            f"Ask for more quota or for fewer GPUs."
+        )
+
+    def max_of_user(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return (
+            f"This {waiter.noun} needs {waiter.units} {self._what}; one member of team {line.slug} may use "
+            f"{line.facts.user_limit} at most. Ask for fewer GPUs."
+        )
+
+    def max_time_limit(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return (
+            f"This {waiter.noun} may run for {waiter.seconds} s; team {line.slug} allows at most "
+            f"{line.facts.max_time_limit_seconds} s on {self._what}. Ask for a shorter time limit."
+        )
+
+    def user_limit(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        held = self._pool.held_by.get((line.slug, waiter.owner), 0)
+        return (
+            f"Its owner uses {held} of the {line.facts.user_limit} {self._what} that one member of team "
+            f"{line.slug} may use; this {waiter.noun} needs {waiter.units}."
+        )
+
+    def beyond(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        hidden = hidden_ahead(self._pool.supply, waiter)
+        return f"{hidden} of team {line.slug} wait before this {waiter.noun} and behind those looked at now."
+
+    def quota(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        tree, place = self._pool.room.tree, line.place
+        used, own = tree.used[place], tree.guaranteed[place]
+        available, left = tree.available_at(place), max(0, own - used)
+        uses = f"Team {line.slug} uses {used} of {own} {self._what}"
+        needs = f"this {waiter.noun} needs {waiter.units}."
+        if available < left:
+            return (
+                f"{uses}; of the {left} left, other teams have borrowed all but {max(0, available)}; {needs}"
+            )
+        return f"{uses} and may borrow {available - left}; {needs}"
+
+    def cards(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        card, room = self._pool.supply.card, self._pool.room
+        name = card.card if card else ""
+        return (
+            f"The {name} cards that {self._flavor} is cut from have {max(0, room.cards)} parts free; "
+            f"this {waiter.noun} needs {waiter.units * room.per_unit}."
+        )
+
+    def blocks(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        blocks = self._pool.room.blocks
+        shape = "on one node" if waiter.pods == 1 else f"in {waiter.pods} pods of {waiter.units_each} at once"
+        needs = f"This {waiter.noun} needs {waiter.units_each * waiter.pods} {self._what} {shape}"
+        more = f"; new nodes can bring {blocks.provisionable}" if blocks.unopened else ""
+        return f"{needs}; {blocks.free_total} are free, at most {blocks.largest_free} on one node{more}."
+
+    def leaving(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        grace = self._pool.supply.rules.grace_seconds
+        return f"There is room for this {waiter.noun} once those that are leaving have left, in {grace} s at most."
+
+    def preemption(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        lent = sum(cause is PreemptionCause.IN_COHORT_RECLAMATION for _, cause in finding.chosen)
+        lower = len(finding.chosen) - lent
+        parts = []
+        if lent:
+            parts.append(f"{lent} that borrowed what is guaranteed to team {line.slug}")
+        if lower:
+            parts.append(f"{lower} of lower priority in team {line.slug}")
+        grace = self._pool.supply.rules.grace_seconds
+        return f"Room is made for this {waiter.noun} within {grace} s; to leave: {', '.join(parts)}."
+
+    def backfill(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        begin = f"There is room for this {waiter.noun}, but it could delay one that waits ahead of it"
+        if finding.longest:
+            return f"{begin}; to start before that one it may run for {finding.longest} s at most."
+        return f"{begin}, however short its time limit."
+
+    def fits(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        tree, place = self._pool.room.tree, line.place
+        uses = f"Team {line.slug} will use {tree.used[place]} of {tree.guaranteed[place]} {self._what}"
+        borrowed = tree.borrowed_at(place)
+        return f"{uses}, {borrowed} of them borrowed." if borrowed else f"{uses}."
+
+    def headroom(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return (
+            f"This {waiter.noun} takes {waiter.units} {self._what} that endpoints of team {line.slug} keep in "
+            f"reserve, and leaves when they need them."
+        )
+
+
+_SENTENCES: Mapping[str, Sentence] = MappingProxyType(
+    {
+        "no-gpu": Words.no_gpu,
+        "capacity-type": Words.capacity_type,
+        "no-quota": Words.no_quota,
+        "largest-block": Words.largest_block,
+        "queue-stopped": Words.queue_stopped,
+        "max-quota": Words.max_quota,
+        "max-of-user": Words.max_of_user,
+        "max-time-limit": Words.max_time_limit,
+        "beyond": Words.beyond,
+        "user-limit": Words.user_limit,
+        "quota": Words.quota,
+        "cards": Words.cards,
+        "blocks": Words.blocks,
+        "leaving": Words.leaving,
+        "preemption": Words.preemption,
+        "backfill": Words.backfill,
+        "fits": Words.fits,
+        "headroom": Words.headroom,
+    }
+)
+RULES = frozenset(_SENTENCES)
+"""Every step of the policy that can decide."""
