@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measure, print a table, write docs/reference/benchmarks.md; status 1 if a gate is missed."""
+"""`python -m benchmarks [NAME …]`: measure, print tables; status 1 if a gate is missed.
+
+With all of them, in whole and with enough rounds, docs/reference/benchmarks.md is written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import clusters, first_page, memory, submit, watch_to_row
+from benchmarks import clusters, database, first_page, memory, policy, submit, watch_to_row
 from benchmarks.results import Result, document, machine, table
 from portal.settings import env
 from tests.crash.fleet import ROOT, running_fleet
@@ -16,27 +19,39 @@ from tests.crash.raw_cluster import RawCluster
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 ROUNDS_MIN = 5
-NAMES = ("submit", "watch", "memory", "start")
+ON_CLUSTER = ("submit", "watch", "memory")
+# By name, the module that runs in a process inside the portal's settings, with a database to itself.
+INSIDE = {"claims": "claims", "waiting": "waiting_cards", "kueue_day": "kueue_day"}
+NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
 
 
 def main() -> int:
     given = _arguments()
-    with tempfile.TemporaryDirectory(prefix="mlp-bench-") as folder:
-        up = given.cluster_up or Path(env.variable("PORTAL_TEST_CLUSTER_UP") or clusters.DEFAULT_UP)
-        with clusters.cluster(kubeconfig=given.real_kubeconfig, up=up, folder=Path(folder)) as cluster:
-            print(f"{machine()}\n{cluster.words}\n", flush=True)
-            results = []
-            for result in _measure(given, Path(folder), cluster.kubeconfig):
-                print(f"{result.title}\n{table(result.rows)}\n", flush=True)
-                results.append(result)
-            if set(given.only) == set(NAMES) and given.rounds >= ROUNDS_MIN:
-                PAGE.write_text(document(results, cluster=cluster.words), encoding="utf-8")
-                print(f"written: {PAGE.relative_to(ROOT)}")
+    print(f"{machine()}\n", flush=True)
+    results: list[Result] = []
+    words = "none"
+    with tempfile.TemporaryDirectory(prefix="mlp-bench-") as made:
+        folder = Path(made)
+        if set(ON_CLUSTER) & set(given.names):
+            up = given.cluster_up or Path(env.variable("PORTAL_TEST_CLUSTER_UP") or clusters.DEFAULT_UP)
+            with clusters.cluster(kubeconfig=given.real_kubeconfig, up=up, folder=folder) as cluster:
+                words = cluster.words
+                print(f"{words}\n", flush=True)
+                results += _shown(_on_cluster(given, folder, cluster.kubeconfig))
+        # The cluster has ended by now, so that the machine is theirs alone.
+        results += _shown(_by_themselves(given, folder))
+    whole = set(given.names) == set(NAMES) and given.rounds >= ROUNDS_MIN
+    if whole and given.kueue_count is None and given.waiting_count is None:
+        PAGE.write_text(document(results, cluster=words), encoding="utf-8")
+        print(f"written: {PAGE.relative_to(ROOT)}")
     return 1 if any(row.passed is False for result in results for row in result.rows) else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; all unless given"
+    )
     parser.add_argument("--real-kubeconfig", help="an API server that runs already")
     parser.add_argument(
         "--cluster-up",
@@ -44,29 +59,53 @@ def _arguments() -> argparse.Namespace:
         help="script that starts one and prints its kubeconfig's path last (default: PORTAL_TEST_CLUSTER_UP)",
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS_MIN)
+    parser.add_argument("--kueue-count", type=int, help="workloads of Kueue's day, all 15,000 unless given")
     parser.add_argument(
-        "--only", nargs="+", choices=NAMES, default=NAMES, help="the page is then not written"
+        "--waiting-count", type=int, help="workloads that wait before a card, 10,000 unless given"
     )
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.names = given.names or list(NAMES)
+    unknown = set(given.names) - set(NAMES)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    return given
 
 
-def _measure(given: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
-    if {"submit", "watch", "memory"} & set(given.only):
-        with running_fleet(folder / "portal", kubeconfig=kubeconfig, durable=True) as fleet:
-            fresh = memory.look(fleet)
-            try:
-                if "submit" in given.only:
-                    yield submit.measure(fleet, rounds=given.rounds)
-                if "watch" in given.only:
-                    yield watch_to_row.measure(fleet, rounds=given.rounds)
-                if "memory" in given.only:
-                    yield memory.measure(fleet, fresh=fresh)
-            finally:
-                cluster = RawCluster(kubeconfig)
-                cluster.ask("DELETE", f"/api/v1/namespaces/{fleet.namespace}")
-                cluster.close()
-    if "start" in given.only:
+def _shown(found: Iterator[Result]) -> Iterator[Result]:
+    for result in found:
+        print(result.title, table(result.rows), *result.notes, "", sep="\n", flush=True)
+        yield result
+
+
+def _on_cluster(given: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
+    with running_fleet(folder / "portal", kubeconfig=kubeconfig, durable=True) as fleet:
+        fresh = memory.look(fleet)
+        try:
+            if "submit" in given.names:
+                yield submit.measure(fleet, rounds=given.rounds)
+            if "watch" in given.names:
+                yield watch_to_row.measure(fleet, rounds=given.rounds)
+            if "memory" in given.names:
+                yield memory.measure(fleet, fresh=fresh)
+        finally:
+            cluster = RawCluster(kubeconfig)
+            cluster.ask("DELETE", f"/api/v1/namespaces/{fleet.namespace}")
+            cluster.close()
+
+
+def _by_themselves(given: argparse.Namespace, folder: Path) -> Iterator[Result]:
+    if "start" in given.names:
         yield first_page.measure(folder / "first")
+    if "policy" in given.names:
+        yield policy.measure(rounds=given.rounds)
+    for name, module in INSIDE.items():
+        if name in given.names:
+            yield database.measure(module, folder, *_arguments_of(given, name))
+
+
+def _arguments_of(given: argparse.Namespace, name: str) -> list[str]:
+    count = {"kueue_day": given.kueue_count, "waiting": given.waiting_count}.get(name)
+    return [f"--rounds={given.rounds}", *([] if count is None else [f"--count={count}"])]
 
 
 if __name__ == "__main__":

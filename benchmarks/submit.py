@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import psycopg
 
+from benchmarks import statements
 from benchmarks.results import Result, Rounds
 from tests.crash.fleet import Fleet, RestClient
 from tests.crash.raw_cluster import RawCluster
@@ -69,6 +70,8 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
                     _until_quiet(database)
                 found.ours.append(ours)
                 found.limit.append(limit)
+            counted = statements.count(fleet, database, lambda: _ours(fleet, client, arrivals, mark=database))
+            _until_quiet(database)
     finally:
         watch.stop()
         cluster.close()
@@ -83,6 +86,12 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
         limits="One request at a time on a portal that is otherwise idle. Both Jobs are made suspended; the portal then lets its own go, and "
         "the next sample waits until that has ended. Client, portal, databases and cluster share the machine.",
         rows=[found.row("submit → Job in the API server, p50", gate=GATE, goal=GOAL)],
+        notes=[
+            (
+                f"Before the Job is made: {counted.web} SQL statements of web, {counted.worker} of the worker, and {counted.frames} that only begin "
+                "or end a transaction; counted once, in PostgreSQL's log, on an idle portal."
+            )
+        ],
     )
 
 
@@ -97,7 +106,9 @@ def _warm_up(
     return _bare(job)
 
 
-def _ours(fleet: Fleet, client: RestClient, arrivals: Arrivals) -> tuple[float, dict[str, Any]]:
+def _ours(
+    fleet: Fleet, client: RestClient, arrivals: Arrivals, *, mark: psycopg.Connection | None = None
+) -> tuple[float, dict[str, Any]]:
     name = f"ours-{uuid4().hex[:8]}"
     body = {
         "team": fleet.team,
@@ -113,6 +124,8 @@ def _ours(fleet: Fleet, client: RestClient, arrivals: Arrivals) -> tuple[float, 
     payload = json.dumps(body).encode()
     # The server ends a connection that rests for some seconds; the limit's connection is kept, too.
     client.insist("GET", "me/")
+    if mark is not None:
+        mark.execute(statements.MARK)
     begun = time.perf_counter()
     status, _, text = client.once("POST", "training-runs/", payload)
     if status != 201:

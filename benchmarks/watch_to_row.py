@@ -110,7 +110,7 @@ def _listen(listener: psycopg.Connection, stored: Moments) -> None:
 
 
 def _start_run(fleet: Fleet, client: RestClient) -> str:
-    body = {
+    body: dict[str, Any] = {
         "team": fleet.team,
         "name": f"watched-{uuid4().hex[:8]}",
         "kind": "job",

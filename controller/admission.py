@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django.db import connection, transaction
-from django.db.models import F
 
 from controller import preemption, wakeups
 from quotas import decisions, policy, services, snapshots
@@ -66,13 +65,14 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
     Others that the pass admits leave the queue too, and are woken. QuotaExceeded if limits changed under the pass:
     nothing of it is kept then, and it is to be tried again.
     """
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         if workload.flavor is None or not workload.units:
+            hold(workload)
             return _admit_without_gpu(workload, now)
         pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
         _take_mutex(pool)
         # Whoever had the mutex before may have admitted it.
-        reread(workload)
+        reread(workload, hold=True)
         if workload.phase != Phase.QUEUED.value or workload.desired != Desired.RUN.value:
             return None
         plan = _Pass(pool, workload.flavor, now, focus=workload).run()
@@ -80,7 +80,6 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
 
 
 def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
-    hold(workload)
     moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
     decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], supply=None, now=now)
     return NO_GPU
@@ -94,17 +93,17 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
     leased = now + LEASE
     if not Pool.objects.filter(pk=pool.pk, due_at__lte=now).update(due_at=leased):
         return 0
-    admitted = 0
+    admitted, waiting = 0, True
     for _ in range(ROUNDS_MAX):
         with transaction.atomic():
             _take_mutex(pool)
             turn = _Pass(pool, pool.flavor, now, focus=None)
             plan = turn.run()
         admitted += len(plan.admitted)
+        waiting = len(plan.order) > len(plan.admitted)
         # More of those who are further behind than a Supply shows may fit into what is left.
         if not plan.admitted or not turn.snapshot.supply.beyond:
             break
-    waiting = len(plan.order) > len(plan.admitted)
     Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now + AGAIN if waiting else None)
     return admitted
 
@@ -188,12 +187,10 @@ class _Pass:
         verdicts = {
             key: plan.verdicts[each.id] for key, each in self.waiters.items() if self._news(each, plan)
         }
-        if self.focus is not None:
-            hold(self.focus)
-        workloads = lock_queued(workload_ids=verdicts)
-        if self.focus is not None:
-            # The caller's own object is the one that has to show what became of it.
-            workloads = [self.focus if each.pk == self.focus.pk else each for each in workloads]
+        # The caller's own object, whose row it holds, is the one that has to show what became of it.
+        own = [self.focus] if self.focus is not None else []
+        others = verdicts.keys() - {each.pk for each in own}
+        workloads = own + (lock_queued(workload_ids=others) if others else [])
         self._claim(workloads, verdicts)
         moved = _move(workloads, verdicts, focus=self.focus, now=self.now)
         self._keep(moved, verdicts)
@@ -230,8 +227,7 @@ class _Pass:
         decisions.record(receipts=receipts, supply=self.snapshot.supply, now=self.now)
         admitted = [each for each in moved if each.phase == Phase.ADMITTED.value]
         if admitted:
-            decisions.started(workloads=admitted, now=self.now)
-            Pool.objects.filter(pk=self.pool.pk).update(revision=F("revision") + 1, passed_at=self.now)
+            decisions.started(pool_id=self.pool.pk, workloads=admitted, now=self.now)
         for each in admitted:
             if self.focus is None or each.pk != self.focus.pk:
                 transaction.on_commit(partial(wakeups.send, each.public_id))

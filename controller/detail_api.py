@@ -24,7 +24,8 @@ from foundation.http.filters import choice, text, uuid
 from foundation.http.idempotency import idempotent
 from foundation.money import as_json
 from quotas.output import DecisionSerializer
-from quotas.rest import describe_decision, nameable_teams
+from quotas.queries import nameable_teams
+from quotas.rest import describe_decision
 from teams.actors import actor_of
 from teams.permissions import visible_teams
 from teams.rest import PortalView
@@ -178,7 +179,7 @@ class WorkloadWaitingView(OfKind):
     def get(self, request: Any, public_id: UUID) -> Response:
         now = clock.now()
         workload = self.find(request.user, public_id)
-        named = services.named_for(request.user)
+        named = nameable_teams(request.user)
         card = describe_waiting(workload, cost=cost_of(workload, now=now), named=named, now=now)
         return Response(output.WaitingSerializer(card).data)
 

@@ -15,11 +15,11 @@ from costs.pricing import rate_per_hour
 from costs.queries import PriceBook, spans_by_card
 from foundation.errors import NotFound
 from quotas.models import Claim, ClaimState, Quota
-from quotas.queries import nodes
 from teams.models import Membership, Team
 from teams.permissions import has_global_role, visible_teams
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import NodeFacts, matches
+from workloads.queries import nodes
 
 TEAMS_MAX = 200
 

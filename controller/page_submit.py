@@ -4,38 +4,50 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
+from django.urls import reverse
 from django.views import View
 
+from controller.answers import describe_card
+from controller.page_card import CardLook, Page, look_at
 from controller.page_forms import ContainerForm, curl_of
-from controller.page_queries import flavor_cards, submit_teams, teams_of
+from controller.page_queries import find_workload, flavor_cards, submit_teams, teams_of
 from controller.page_views import see_other
 from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalError
 from foundation.models import IdempotencyKey
 from teams.models import Team
+from workloads.models import Workload
 
 BODY_BYTES_MAX = 3 * 2**20
+PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit")
+"""Fields that an address or a lever may fill in; `set` of a POST holds some of them as a query string."""
+PREFILLED_LENGTH_MAX = 253
 _TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class SubmitPage(LoginRequiredMixin, View):
     """Subclass it with a form, its template and the two service calls."""
 
+    kind: ClassVar[str]
     noun: ClassVar[str]
     form_class: ClassVar[type[ContainerForm]]
     template: ClassVar[str]
     api_path: ClassVar[str]
     body_bytes_max = BODY_BYTES_MAX
+    earlier: Workload | None = None
+    """What the form was filled in from."""
 
     def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams = submit_teams(request)
@@ -47,18 +59,19 @@ class SubmitPage(LoginRequiredMixin, View):
                 f"You may not submit a {self.noun} in any team. A team lead can make you a member."
             )
         chosen = next((team for team in teams if team.slug == wanted), teams[0])
-        initial = {"team": chosen.slug, **self.initial(request)}
+        initial = {"team": chosen.slug, **self.initial(request), **_prefilled(request.GET)}
+        chosen = next((team for team in teams if team.slug == initial["team"]), chosen)
         form = self.form_class(initial=initial, teams=teams)
         return self._page(request, form, chosen)
 
     def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams = submit_teams(request)
+        lever = request.POST.get("set", "")
+        data = _with_lever(request.POST, lever) if lever else request.POST
         # Who is a viewer chose a team that the form does not offer: the permissions say so, not the form.
-        form = self.form_class(
-            request.POST, teams=teams_of(request), files_sent=request.FILES.getlist("upload")
-        )
-        team = form.teams.get(request.POST.get("team", ""))
-        checks = request.POST.get("action") == "check"
+        form = self.form_class(data, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
+        team = form.teams.get(data.get("team", ""))
+        checks = bool(lever) or data.get("action") == "check"
         found = self._try(request, form, team, checks=checks)
         if isinstance(found, HttpResponse):
             return found
@@ -73,6 +86,17 @@ class SubmitPage(LoginRequiredMixin, View):
         """What the form begins with."""
         return {}
 
+    def filled_from(self, request: HttpRequest) -> Workload | None:
+        """The workload that `?from=` names; NotFound where it is not one of the reader's."""
+        if not (given := request.GET.get("from")):
+            return None
+        try:
+            public_id = UUID(given)
+        except ValueError as error:
+            raise NotFound(f"There is no such {self.noun}, or it is not yours.") from error
+        self.earlier = find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
+        return self.earlier
+
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         raise NotImplementedError
 
@@ -82,18 +106,23 @@ class SubmitPage(LoginRequiredMixin, View):
 
     def _try(
         self, request: HttpRequest, form: ContainerForm, team: Team | None, *, checks: bool
-    ) -> Card | HttpResponse | None:
+    ) -> CardLook | HttpResponse | None:
         if not form.is_valid() or team is None:
             return None
         try:
             if checks:
-                return self.preview(form, team, request)
+                return self._look(self.preview(form, team, request), form, team)
             url = once(request, form.posted_token, lambda: self.submit(form, team, request))
         except (Invalid, Conflict, NotAllowed) as error:
             form.add_portal_error(error)
             return None
         messages.success(request, f"{form.body['name']} is submitted.")
         return see_other(url)
+
+    def _look(self, card: Card, form: ContainerForm, team: Team) -> CardLook:
+        quota = reverse("portal:team-quota", args=[team.slug])
+        page = Page(noun=self.noun, current=form.body, form=True, quota=quota)
+        return look_at(describe_card(card), page=page, submitted=False)
 
     def _page(
         self,
@@ -103,16 +132,14 @@ class SubmitPage(LoginRequiredMixin, View):
         *,
         fragment: str = "",
         status: int = 200,
-        preview: Any = None,
+        preview: CardLook | None = None,
     ) -> HttpResponse:
         now = clock.now()
         context: dict[str, Any] = {
             "form": form,
             "team": team,
             "preview": preview,
-            "asked": preview.quota_after["used"] - preview.quota_before["used"]
-            if preview and preview.quota_before
-            else 0,
+            "earlier": self.earlier,
             "noun": self.noun,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
         }
@@ -121,6 +148,23 @@ class SubmitPage(LoginRequiredMixin, View):
             chosen = form["flavor"].value() or ""
             context["chosen_flavor"] = chosen
         return render(request, f"{self.template}{fragment}", context, status=status)
+
+
+def _prefilled(given: Mapping[str, str]) -> dict[str, str]:
+    """The form's values that an address brings."""
+    return {
+        name: str(given[name])[:PREFILLED_LENGTH_MAX].replace("\x00", "")
+        for name in PREFILLED
+        if name in given
+    }
+
+
+def _with_lever(posted: QueryDict, lever: str) -> QueryDict:
+    """What was typed, changed as the lever that was pressed says."""
+    data = posted.copy()
+    for name, value in _prefilled(dict(parse_qsl(lever[:BODY_BYTES_MAX]))).items():
+        data[name] = value
+    return data
 
 
 def once(request: HttpRequest, token: str, make: Callable[[], str]) -> str:

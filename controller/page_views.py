@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -18,22 +19,25 @@ from django.views import View
 from controller import page_panels
 from controller.answers import RESOURCE_PATH, describe_waiting
 from controller.logs import LINES_MAX
+from controller.page_card import CardLook, Page, current_of, look_at
 from controller.page_panels import Asked, Panel
 from controller.page_queries import find_workload
 from controller.page_words import NEXT_STEP
-from controller.services import named_for
 from controller.timeline import timeline
 from costs.queries import Cost, cost_of
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
+from quotas.queries import nameable_teams
 from teams.actors import Actor, actor_of
-from teams.models import Membership, User
+from teams.models import Membership
 from teams.permissions import check_can_submit, role_in
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase
 
 LIVE_EVENTS_MAX = 500
 """Moves that the timeline is drawn from."""
+NAME_STEM_MAX = 38
+"""Of a name that is taken, what leaves room to tell another one apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ class WorkloadDetailPage(WorkloadPage):
     tabs: ClassVar[tuple[Tab, ...]]
     panels: ClassVar[Mapping[str, Panel]] = page_panels.SHARED_PANELS
     fragments: ClassVar[frozenset[str]] = frozenset({"live", "tabs", "panel", "log-more"})
+    limit_name: ClassVar[str] = ""
+    """Name of the URL that takes a new time limit by POST; empty for a kind without one."""
 
     def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         return self.page(request, self.find(request, public_id))
@@ -90,7 +96,7 @@ class WorkloadDetailPage(WorkloadPage):
         fragment = target if target in self.fragments else ""
         context = self._common(request, workload, now, tab=tab)
         if fragment in {"", "live"}:
-            context |= self._head(request, workload, now)
+            context |= self._head(request, workload, now, may=context["may_steer"])
         if fragment != "live":
             panel = self.panels.get(context["tab"], page_panels.no_facts)
             context |= panel(Asked(request, workload, now))
@@ -124,7 +130,7 @@ class WorkloadDetailPage(WorkloadPage):
             "api_logs": f"/api/v1/{RESOURCE_PATH[self.kind]}/{workload.public_id}/logs/?tail={LINES_MAX}",
         }
 
-    def _head(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    def _head(self, request: HttpRequest, workload: Workload, now: datetime, *, may: bool) -> dict[str, Any]:
         cost = cost_of(workload, now=now)
         events = list(workload.events.order_by("-id")[:LIVE_EVENTS_MAX])[::-1]
         return {
@@ -133,16 +139,32 @@ class WorkloadDetailPage(WorkloadPage):
             "next_step": NEXT_STEP.get(workload.reason, ""),
             "timeline": timeline(events, now=now),
             "attempts": list(workload.attempts.order_by("number")),
-            "waiting": _waiting(request, workload, cost, now),
+            "waiting": self._waiting(request, workload, cost, now, may=may),
             "took": (workload.finished_at or now) - workload.started_at if workload.started_at else None,
         }
 
+    def _waiting(
+        self, request: HttpRequest, workload: Workload, cost: Cost, now: datetime, *, may: bool
+    ) -> CardLook | None:
+        if workload.phase != Phase.QUEUED:
+            return None
+        named = nameable_teams(request.user)
+        card = describe_waiting(workload, cost=cost, named=named, now=now)
+        return look_at(card, page=self._card_page(workload, may=may), submitted=True)
 
-def _waiting(request: HttpRequest, workload: Workload, cost: Cost, now: datetime) -> dict[str, Any] | None:
-    if workload.phase != Phase.QUEUED:
-        return None
-    named = named_for(cast("User", request.user))
-    return describe_waiting(workload, cost=cost, named=named, now=now)
+    def _card_page(self, workload: Workload, *, may: bool) -> Page:
+        """What can be pressed on the card: nothing by a viewer."""
+        current = current_of(workload)
+        if not may:
+            return Page(noun=self.noun, current=current)
+        query = urlencode({"from": workload.public_id, "name": f"{workload.name[:NAME_STEM_MAX]}-2"})
+        return Page(
+            noun=self.noun,
+            current=current,
+            new=f"{reverse(f'{self.app}:{self.noun}-new')}?{query}",
+            limit=self.url(self.limit_name, workload) if self.limit_name else "",
+            quota=reverse("portal:team-quota", args=[workload.team.slug]),
+        )
 
 
 def refusal(workload: Workload) -> str:

@@ -7,9 +7,9 @@ from django.conf import settings
 from cluster.labels import workload_labels
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from foundation.models import PlatformSettings
-from quotas.queries import nodes
 from workloads.models import Workload
 from workloads.placement import Placement, node_terms, tolerations
+from workloads.queries import nodes
 
 TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
 

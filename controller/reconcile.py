@@ -154,7 +154,7 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
         interruptions=workload.interruptions,
         used_seconds=workload.used_seconds,
         time_limit_seconds=workload.time_limit_seconds,
-        leave=_leave(workload),
+        leave=_leave(workload, attempt),
         limits=Limits(
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),
@@ -164,9 +164,10 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
     )
 
 
-def _leave(workload: Workload) -> Leave | None:
+def _leave(workload: Workload, attempt: Attempt | None) -> Leave | None:
     """Whether somebody has asked for what it holds."""
-    if not workload.preemptible or workload.attempt_number == 0 or Phase(workload.phase) not in LIVE:
+    made = attempt is not None and bool(attempt.object_uid)
+    if not workload.preemptible or not made or Phase(workload.phase) not in LIVE:
         return None
     request = preemption.open_request(workload)
     if request is None:

@@ -15,13 +15,13 @@ from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
 from foundation.http.etag import check_version
 from quotas.models import TeamPolicy
-from quotas.queries import policy_of
+from quotas.queries import nameable_teams, policy_of
 from quotas.verdicts import Outcome
 from quotas.waiters import new_waiter
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Membership, Team, User
-from teams.permissions import check_can_submit, has_global_role, role_in, visible_teams
+from teams.permissions import check_can_submit, has_global_role, role_in
 from workloads.models import ResourceFlavor, Workload
 from workloads.services import change_generation, clear_up, create_workload, set_desired
 from workloads.states import Desired, Phase, Priority
@@ -54,7 +54,7 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     """
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
-    return card_for(_asked(submission, team, user, now), named=named_for(user), now=now)
+    return card_for(_asked(submission, team, user, now), named=nameable_teams(user), now=now)
 
 
 def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:
@@ -232,12 +232,6 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         waiter=waiter,
         time_limit_seconds=submission.time_limit_seconds,
     )
-
-
-def named_for(user: User) -> frozenset[str]:
-    """Teams that a reader of cards sees by name: those he may see anyway, and those that show theirs to all."""
-    shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)
-    return frozenset([*shown, *visible_teams(user).values_list("slug", flat=True)])
 
 
 def check_priority(priority: Priority, team: Team, user: User) -> None:

@@ -11,12 +11,14 @@ from uuid import UUID
 
 from cluster.client import get_client
 from cluster.errors import ClusterUnavailable
-from controller import admission, garbage, logs, preemption
+from controller import admission, fences, forecasts, garbage, logs, preemption
 from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, send, send_pool, wake_now
 from costs.services import settle_due
 from foundation import clock, leases
+from foundation.models import PlatformSettings
 from foundation.tasks import task
+from quotas import decisions
 from quotas.errors import QuotaExceeded
 from quotas.models import Pool
 from workloads.models import Workload
@@ -67,6 +69,22 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
         logger.info("pass.put_off", exc_info=True, extra={"pool": str(pool)})
 
 
+@task(name="controller.estimate_starts")
+def estimate_starts(**_future: Any) -> None:
+    """Write down when those who wait will start, to see later how good that was."""
+    now = clock.now()
+    if _fenced("estimates", seconds=30, now=now):
+        forecasts.estimate_starts(now=now)
+
+
+@task(name="controller.keep_fences")
+def keep_fences(**_future: Any) -> None:
+    """Keep every team's ResourceQuota at what its quotas derive."""
+    now = clock.now()
+    if _fenced("fences", seconds=30, now=now):
+        fences.keep_in_step(get_client(), now=now)
+
+
 @task(name="controller.settle_usage")
 def settle_usage(**_future: Any) -> None:
     """Post usage that has come up to the ledger."""
@@ -82,6 +100,7 @@ def collect_garbage(**_future: Any) -> None:
     if _fenced("garbage", seconds=30, now=now):
         garbage.delete_ended(get_client(), now=now)
         logs.expire(now=now)
+        decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))
 
 
 def _fenced(name: str, *, seconds: int, now: datetime) -> bool:

@@ -170,7 +170,7 @@ def _card(
     place = policy.position(supply, waiter.id, given=plan) if waits else None
     facts = next((each for each in supply.teams if each.slug == waiter.team), None)
     account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
-    offers = _offers(asked, supply, verdict, now) if with_levers and not verdict.admitted else ()
+    offers = _offers(asked, supply, now) if with_levers and not verdict.admitted else ()
     return Card(
         verdict=verdict,
         noun=waiter.noun,
@@ -201,7 +201,7 @@ def _ahead(supply: Supply, ids: Sequence[str], team: str, named: frozenset[str])
     return tuple(found)
 
 
-def _offers(asked: Asked, supply: Supply, verdict: Verdict, now: datetime) -> tuple[LeverOffer, ...]:
+def _offers(asked: Asked, supply: Supply, now: datetime) -> tuple[LeverOffer, ...]:
     others = _alternatives(asked, now)
     found = levers(
         supply,

@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 BACKOFF_SECONDS_MAX = 30.0
 CURSOR_EVERY_SECONDS = 5
 HEARTBEAT_SECONDS = 10
+WATCH_SECONDS = 240
 UNSERVED_SECONDS = 60.0
 """How long a kind that the API server does not serve is left alone."""
 
@@ -280,6 +281,7 @@ class KindWatcher(threading.Thread):
             resource_version=self.resource_version,
             label_selector=self.scope.label_selector,
             field_selector=self.scope.field_selector,
+            timeout_seconds=WATCH_SECONDS,
         ):
             if self.stopping.is_set():
                 return

@@ -87,8 +87,9 @@ class EndpointListPage(WorkloadListPage):
 
 
 class EndpointNewPage(SubmitPage):
-    """The form of a new endpoint."""
+    """The form of a new endpoint; `?from=` fills it in as another one."""
 
+    kind = KIND
     noun = NOUN
     form_class = EndpointForm
     template = "inference/endpoint_new.html"
@@ -96,7 +97,10 @@ class EndpointNewPage(SubmitPage):
 
     @override
     def initial(self, request: HttpRequest) -> dict[str, Any]:
-        return dict(EXAMPLE)
+        if (workload := self.filled_from(request)) is None:
+            return dict(EXAMPLE)
+        spec = Endpoint.objects.get(workload=workload).current.spec
+        return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": workload.name}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:

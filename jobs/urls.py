@@ -18,6 +18,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_PAGE}suspend/", views.RunSuspendPage.as_view(), name="run-suspend"),
     path(f"{_PAGE}resume/", views.RunResumePage.as_view(), name="run-resume"),
     path(f"{_PAGE}retry/", views.RunRetryPage.as_view(), name="run-retry"),
+    path(f"{_PAGE}time-limit/", views.RunTimeLimitPage.as_view(), name="run-time-limit"),
 ]
 
 _RUN = "training-runs/<uuid:public_id>/"

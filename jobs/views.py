@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
-from uuid import UUID
 
 from django.http import HttpRequest
 from django.urls import reverse
 from typing_extensions import override
 
 from controller import services
-from controller.page_forms import ContainerForm
+from controller.page_forms import ContainerForm, whole
 from controller.page_lists import WorkloadListPage
-from controller.page_queries import find_workload
 from controller.page_submit import SubmitPage
 from controller.page_views import (
     Command,
@@ -29,13 +27,14 @@ from controller.page_views import (
 from controller.page_words import limit_words
 from controller.waiting import Card
 from foundation import clock
-from foundation.errors import NotFound
+from foundation.errors import Invalid
+from foundation.http.problems import flatten
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.forms import TrainingRunForm, values_of
 from jobs.models import TrainingRun
-from jobs.serializers import TrainingRunSerializer
-from jobs.services import preview_training_run, submit_training_run
+from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
+from jobs.services import preview_training_run, submit_training_run, update_training_run
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor, actor_of
 from teams.models import Team, User
@@ -75,6 +74,7 @@ class RunListPage(WorkloadListPage):
 class RunNewPage(SubmitPage):
     """The form of a new run; `?from=` fills it in as an earlier one."""
 
+    kind = KIND
     noun = NOUN
     form_class = TrainingRunForm
     template = "jobs/run_new.html"
@@ -84,13 +84,8 @@ class RunNewPage(SubmitPage):
     def initial(self, request: HttpRequest) -> dict[str, Any]:
         limit = limit_words(PlatformSettings.current().default_time_limit_seconds)
         given: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
-        if not (earlier := request.GET.get("from")):
+        if (workload := self.filled_from(request)) is None:
             return given
-        try:
-            public_id = UUID(earlier)
-        except ValueError as error:
-            raise NotFound("There is no such run, or it is not yours.") from error
-        workload = find_workload(request.user, public_id, kind=KIND, noun=NOUN)
         spec = TrainingRun.objects.get(workload=workload).spec
         return {**given, **values_of(spec), "team": workload.team.slug, "name": workload.name}
 
@@ -115,6 +110,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
 
     template = "jobs/run_detail.html"
     tabs = TABS
+    limit_name = "run-time-limit"
 
     @override
     def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
@@ -181,6 +177,28 @@ class RunResumePage(OfRuns, CommandPage):
 
     command = services.resume
     done = "{name} is in the queue again."
+
+
+class RunTimeLimitPage(OfRuns, CommandPage):
+    """Another time limit, in seconds as `seconds`; one that waits may start sooner with a shorter one."""
+
+    done = "{name} has another time limit now."
+
+    @override
+    def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
+        seconds = whole(self.request.POST.get("seconds", ""))
+        change = TrainingRunPatchSerializer(data={"time_limit_seconds": seconds})
+        if not change.is_valid():
+            problem = next(flatten(change.errors))
+            raise Invalid.of_field("time_limit_seconds", f"No time limit: {problem.message}", code="invalid")
+        update_training_run(
+            run=TrainingRun.objects.select_related("workload__team").get(workload=workload),
+            priority=None,
+            time_limit_seconds=change.validated_data.get("time_limit_seconds"),
+            actor=actor,
+            now=now,
+        )
+        return workload
 
 
 class RunRetryPage(OfRuns, CommandPage):

@@ -123,7 +123,7 @@ def _cohort(item: Any, now: datetime) -> bool:
 
 def _team(item: Any, now: datetime) -> bool:
     values = _read(_TeamSerializer, item)
-    facts = {name: values[name] for name in ("name", "pod_security") if name in values}
+    facts: dict[str, Any] = {name: values[name] for name in ("name", "pod_security") if name in values}
     if "cohort" in values:
         facts["cohort_name"] = values["cohort"] or ""
     team = Team.objects.filter(slug=values["slug"]).first()

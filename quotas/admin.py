@@ -29,7 +29,10 @@ from teams.admin import ReadOnlyAdmin, ServiceAdmin
 from teams.permissions import has_global_role
 
 # Django's class takes a type parameter in the stubs alone.
-_Inline = admin.TabularInline[Any, Any] if TYPE_CHECKING else admin.TabularInline
+if TYPE_CHECKING:
+    _Inline = admin.TabularInline[Any, Any]
+else:
+    _Inline = admin.TabularInline
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg] # as above

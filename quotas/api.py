@@ -118,6 +118,7 @@ class TeamPolicyView(PortalView):
         responses=PolicyAnswerSerializer,
     )
     def patch(self, request: Any, slug: str) -> Response:
+        """Change a team's rules; what is left out stays as it is."""
         team = team_for(request.user, slug)
         check_global_role(request.user, "quota-manager")
         changes = self.read(PolicySerializer, partial=True)
@@ -200,6 +201,7 @@ class CohortListView(PortalView):
     )
     @idempotent()
     def post(self, request: Any) -> Response:
+        """Make a cohort; teams join it by their own `cohort`."""
         check_global_role(request.user, "quota-manager")
         values = self.read(CohortCreateSerializer)
         cohort = limits.create_cohort(
@@ -210,6 +212,8 @@ class CohortListView(PortalView):
 
 
 class CohortView(PortalView):
+    """One cohort, with those of its members that the caller may know of."""
+
     queryset = Cohort.objects.none()
     serializer_class = CohortSerializer
     write_scope = ApiToken.Scope.MANAGE

@@ -10,4 +10,4 @@ class QuotasConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        from quotas import receivers  # noqa: F401 (importing connects them)
+        from quotas import metrics, receivers  # noqa: F401 (importing connects them)

@@ -101,11 +101,10 @@ class Tree:
 
     def change_at(self, place: int, units: int) -> None:
         while units and place >= 0:
-            before = self.used[place]
-            after = before + units
-            self.used[place] = after
-            local = self.local[place]
-            units = max(0, after - local) - max(0, before - local)
+            over = self.used[place] - self.local[place]
+            self.used[place] += units
+            if over < 0 or over + units < 0:
+                units = max(0, over + units) - max(0, over)
             place = self.parent[place]
 
     def borrowed(self, name: str) -> int:

@@ -3,27 +3,57 @@
 A protected waiter has a shadow: the first time at which there is room for it, if everybody runs to the full time
 limit. Who ends before that, or leaves it room even then, does no harm. Where no time is known because somebody
 holds what is missing without end, there is nothing to protect.
+
+Who has waited long is protected from all who came later, even where a smaller share gives those their turn first:
+shares that meet would take turns for ever, and leave a gang of whole nodes no node.
+
+The first waiter is protected from its own team in one more way: while its team uses so much that it would borrow, other teams have
+their turns first; its own must not keep it there past the time at which their guaranteed quota could take it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from quotas.ordering import Line
 from quotas.room import Holding, Pool, Room
 from quotas.supply import Waiter
-from quotas.timeline import End, Fits, Timeline
+from quotas.timeline import End, Protected, Timeline, beside
+
+PATIENCE_SECONDS = 1_800
+"""Who waits longer than that may become the elder of a pass."""
 
 
-@dataclass(slots=True, eq=False)
-class Protected:
-    """The first blocked waiter of a team. `room` is what is free at its shadow, before it starts."""
+@dataclass(slots=True)
+class OwnQuota:
+    """At `free_at` a team uses so little that `spare` is left of its guaranteed quota beside its first waiter."""
 
-    line: Line
-    waiter: Waiter
-    shadow: int
-    room: Room
+    free_at: int
+    spare: int
+
+    def harmed_by(self, holding: Holding) -> bool:
+        return self._reached_by(holding) and holding.units > self.spare
+
+    def take(self, holding: Holding, *, back: bool = False) -> None:
+        if self._reached_by(holding):
+            self.spare += holding.units if back else -holding.units
+
+    def _reached_by(self, holding: Holding) -> bool:
+        return not holding.lent and (holding.ends is None or holding.ends > self.free_at)
+
+
+def own_quota(pool: Pool, after: Room, line: Line, waiter: Waiter) -> OwnQuota | None:
+    """When the guaranteed quota could take the waiter; None where it never could, or could now."""
+    spare = after.tree.guaranteed[line.place] - waiter.units
+    used = after.tree.used[line.place]
+    if spare < 0 or used <= spare:
+        return None
+    for ends_at, _, holding in pool.ends:
+        if holding.line is line and not holding.lent and not holding.leaving:
+            used -= holding.units
+            if used <= spare:
+                return OwnQuota(ends_at, spare - used)
+    return None
 
 
 @dataclass(frozen=True)
@@ -38,8 +68,11 @@ class Guard:
     """What one pass has promised to those ahead."""
 
     __slots__ = (
+        "_elder",
         "_extra",
+        "_first",
         "_grace",
+        "_own",
         "_pool",
         "_protected",
         "_reserved",
@@ -53,9 +86,13 @@ class Guard:
         self._pool = pool
         self._grace = pool.now + pool.supply.rules.grace_seconds
         self._protected: list[Protected] = []
-        self._unknown: list[tuple[Line, Waiter, Protected | None]] = []
+        self._unknown: list[tuple[Line, Waiter, Protected | None, bool]] = []
+        self._elder: Waiter | None = None
         self._reserved: list[Holding] = []
         self._extra: list[End] = []
+        self._own: dict[int, OwnQuota | None] = {}
+        """Of lines whose first blocked waiter waits for their guaranteed quota; None where that has no end."""
+        self._first: dict[int, Waiter] = {}
         self._timeline: Timeline | None = None
         """None since something was started or reserved."""
         self.waiting: set[int] = set()
@@ -72,22 +109,33 @@ class Guard:
             self.after = self._pool.room.copy()
         self.after.release(holding)
         for each in self._protected:
-            if holding.ends is None or holding.ends > each.shadow:
-                each.room.release(holding)
+            if each.reached_by(holding):
+                each.release(holding)
 
     def keep(self, holding: Holding) -> None:
         """Undo `let_go`."""
         self._timeline = None
         self.after.take(holding)
         for each in self._protected:
-            if holding.ends is None or holding.ends > each.shadow:
-                each.room.take(holding)
+            if each.reached_by(holding):
+                each.take(holding)
 
     def protect(self, line: Line, waiter: Waiter, behind: Protected | None) -> None:
         """Somebody waits: the first of each line must not be delayed by those behind it."""
-        if line.index not in self.waiting:
-            self.waiting.add(line.index)
-            self._unknown.append((line, waiter, behind))
+        if line.index in self.waiting:
+            return
+        self.waiting.add(line.index)
+        self._first[line.index] = waiter
+        if waiter is self._elder:
+            for each in self._protected:
+                each.elder = each.elder and each.waiter is not waiter
+        else:
+            self._unknown.append((line, waiter, behind, False))
+
+    def honour(self, line: Line, waiter: Waiter) -> None:
+        """That one has waited longest: it is protected before anybody has a turn."""
+        self._elder = waiter
+        self._unknown.append((line, waiter, None, True))
 
     def start(self, holding: Holding) -> Denial | None:
         """Count one that starts now, or say why it must not. Its places are taken in the pool's room already."""
@@ -95,7 +143,12 @@ class Guard:
         if denial is not None:
             return denial
         if self.after is not self._pool.room and not self._share(holding):
-            self._withdraw(holding, self._protected)
+            for each in self._protected:
+                if each.reached_by(holding):
+                    each.release(holding)
+            own = self._own_quota(holding.line)
+            if own is not None:
+                own.take(holding, back=True)
             return Denial(0, None)
         self._timeline = None
         return None
@@ -113,30 +166,38 @@ class Guard:
 
     def _spare(self, holding: Holding) -> Denial | None:
         """Take of what is free at every shadow that it reaches, unless one of the protected would not fit then."""
-        for number, each in enumerate(self._protected):
-            if holding.ends is not None and holding.ends <= each.shadow:
-                continue
-            each.room.take(holding)
-            if each.room.lack(each.line.place, each.waiter):
-                self._withdraw(holding, self._protected[: number + 1])
-                return Denial(self._longest(holding, each.shadow), each)
+        own = self._own_quota(holding.line)
+        if own is not None and own.harmed_by(holding):
+            return Denial(max(0, own.free_at - holding.since), None)
+        waiter = holding.waiter
+        reached = [each for each in self._protected if each.reached_by(holding) and each.waiter is not waiter]
+        bound = [each for each in reached if each.binds(waiter)]
+        for each in bound:
+            if each.harmed_by(holding):
+                shadows = [other.shadow for other in bound if other.harmed_by(holding)]
+                return Denial(max(0, min(shadows) - holding.since), each)
+        for each in reached:
+            each.take(holding)
+        if own is not None:
+            own.take(holding)
+        if self._elder is not None:
+            self._settle_elder(self._elder, waiter)
         return None
 
-    def _longest(self, holding: Holding, shadow: int) -> int:
-        """Seconds after which it would be in the way of somebody."""
+    def _settle_elder(self, elder: Waiter, started: Waiter | None) -> None:
+        """It is served, or somebody went first who may, so that its start has to be looked for again."""
         for each in self._protected:
-            if each.shadow < shadow:
-                each.room.take(holding)
-                if each.room.lack(each.line.place, each.waiter):
-                    shadow = each.shadow
-                each.room.release(holding)
-        return max(0, shadow - holding.since)
+            if each.waiter is elder and (started is elder or not each.fits):
+                self._protected.remove(each)
+                if started is not elder:
+                    self._unknown.append((each.line, elder, None, each.elder))
+                return
 
-    @staticmethod
-    def _withdraw(holding: Holding, protected: Iterable[Protected]) -> None:
-        for each in protected:
-            if holding.ends is None or holding.ends > each.shadow:
-                each.room.release(holding)
+    def _own_quota(self, line: Line) -> OwnQuota | None:
+        waiter = self._first.pop(line.index, None)
+        if waiter is not None:
+            self._own[line.index] = own_quota(self._pool, self.after, line, waiter)
+        return self._own.get(line.index)
 
     def _share(self, holding: Holding) -> bool:
         """Take of `after` too, moving what is reserved to other nodes where need be."""
@@ -169,10 +230,10 @@ class Guard:
     def look_ahead(self) -> None:
         """Find the shadows not known yet; before anything is taken for the one that may start."""
         wanted, self._unknown = self._unknown, []
-        for line, waiter, behind in wanted:
-            found = self._now_or_later().first(_beside(self._pool, line, waiter, behind))
+        for line, waiter, behind, elder in wanted:
+            found = self._now_or_later().first(beside(self._pool, line, waiter, behind))
             if found is not None:
-                self._protected.append(Protected(line, waiter, *found))
+                self._protected.append(Protected(line, waiter, *found, elder=elder))
 
     def _now_or_later(self) -> Timeline:
         if self._timeline is None:
@@ -182,31 +243,6 @@ class Guard:
                 ends = sorted(ends + self._extra, key=_by_end)
             self._timeline = Timeline(self.after, self._pool.now if nobody_leaves else self._grace, ends)
         return self._timeline
-
-
-def _beside(pool: Pool, line: Line, waiter: Waiter, behind: Protected | None) -> Fits:
-    """Whether there is room for the waiter; from the shadow on of the one it must not delay, beside that one."""
-    place = line.place
-    if behind is None:
-        return lambda room, time: not room.lack(place, waiter)
-    first, since = behind, behind.shadow
-    ends = None if first.waiter.seconds is None else since + first.waiter.seconds
-
-    def fits(room: Room, time: int) -> bool:
-        if time < since:
-            return False
-        if ends is not None and time >= ends:
-            return not room.lack(place, waiter)
-        if room.lack(place, waiter):
-            return False
-        both = room.copy()
-        places = both.blocks.place(first.waiter.units_each, first.waiter.pods)
-        if places is None:
-            return False
-        both.count(pool.holding_of(first.line, first.waiter, (), start=since, lent=False), first.waiter.units)
-        return not both.lack(place, waiter)
-
-    return fits
 
 
 def _by_end(entry: End) -> tuple[int, str]:

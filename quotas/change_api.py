@@ -203,6 +203,8 @@ class QuotaRequestListView(PortalView):
 
 
 class QuotaRequestView(PortalView):
+    """What a member asked for, until when, and what became of it."""
+
     queryset = QuotaRequest.objects.none()
     serializer_class = QuotaRequestSerializer
 

@@ -14,7 +14,8 @@ from foundation.http.query import check_query_parameters, one, refuse
 from quotas.decisions import readable_supply, replay
 from quotas.models import Decision
 from quotas.output import DecisionSerializer, ReplaySerializer
-from quotas.rest import decision_for, describe_decision, describe_verdict, nameable_teams
+from quotas.queries import nameable_teams
+from quotas.rest import decision_for, describe_decision, describe_verdict
 from quotas.supply_json import dump
 from teams.rest import PortalView
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Case, When
+from django.db import connection
 
-from quotas.models import Decision, StartEstimate, SupplyRecord
+from foundation.ids import new_public_id
+from quotas.models import Decision, SupplyRecord
 from quotas.policy import POLICY, judge
 from quotas.supply import Supply
 from quotas.supply_json import digest, dump, dump_verdict, load, load_verdict
@@ -37,33 +40,42 @@ class Replay:
     unknown_because: str = ""
 
 
+_RECORD = """
+WITH kept AS (
+    INSERT INTO quotas_supplyrecord (digest, body, created_at)
+    SELECT %(digest)s, %(body)s, %(now)s WHERE %(digest)s::text IS NOT NULL
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO quotas_decision
+    (public_id, workload_id, at, policy, verdict, reason, rule, outcome, supply_id, revision)
+SELECT public_id, workload_id, %(now)s, %(policy)s, verdict, reason, rule, outcome, %(digest)s, %(revision)s
+FROM unnest(%(ids)s::uuid[], %(workloads)s::bigint[], %(verdicts)s::text[], %(reasons)s::text[], %(rules)s::text[],
+            %(outcomes)s::jsonb[])
+    AS r (public_id, workload_id, verdict, reason, rule, outcome)
+"""
+
+
 def record(*, receipts: Iterable[Receipt], supply: Supply | None, now: datetime) -> None:
-    """Keep the verdicts and, once for all of them, the supply that they were decided on."""
+    """Keep the verdicts and, once for all of them, the supply that they were decided on; one statement."""
     kept = list(receipts)
     if not kept:
         return
-    digest_of = None
-    if supply is not None:
-        body = dump(supply)
-        digest_of = digest(body)
-        SupplyRecord.objects.bulk_create(
-            [SupplyRecord(digest=digest_of, body=zlib.compress(body, 1), created_at=now)],
-            ignore_conflicts=True,
-        )
-    Decision.objects.bulk_create(
-        Decision(
-            workload=each.workload,
-            at=now,
-            policy=POLICY,
-            verdict=each.verdict.outcome.value,
-            reason=each.verdict.reason.value,
-            rule=each.verdict.rule,
-            outcome=dump_verdict(each.verdict),
-            supply_id=digest_of,
-            revision=supply.revision if supply else 0,
-        )
-        for each in kept
-    )
+    body = dump(supply) if supply is not None else b""
+    values: dict[str, Any] = {
+        "digest": digest(body) if supply is not None else None,
+        "body": zlib.compress(body, 1),
+        "now": now,
+        "policy": POLICY,
+        "revision": supply.revision if supply is not None else 0,
+        "ids": [new_public_id() for _ in kept],
+        "workloads": [each.workload.pk for each in kept],
+        "verdicts": [each.verdict.outcome.value for each in kept],
+        "reasons": [each.verdict.reason.value for each in kept],
+        "rules": [each.verdict.rule for each in kept],
+        "outcomes": [json.dumps(dump_verdict(each.verdict)) for each in kept],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_RECORD, values)
 
 
 def replay(decision: Decision) -> Replay:
@@ -116,11 +128,20 @@ def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> 
     )
 
 
-def started(*, workloads: Iterable[Workload], now: datetime) -> None:
-    """These were admitted now: their open estimates are scored."""
-    rows = StartEstimate.objects.filter(workload__in=[each.pk for each in workloads], started_at__isnull=True)
-    hit = Case(When(p90__isnull=True, then=None), When(p90__gte=now, then=True), default=False)
-    rows.update(started_at=now, hit=hit)
+_STARTED = """
+WITH scored AS (
+    UPDATE quotas_startestimate SET started_at = %(now)s, hit = %(now)s <= p90
+    WHERE workload_id = ANY(%(workloads)s) AND started_at IS NULL
+)
+UPDATE quotas_pool SET revision = revision + 1, passed_at = %(now)s WHERE id = %(pool)s
+"""
+
+
+def started(*, pool_id: int, workloads: Iterable[Workload], now: datetime) -> None:
+    """These were admitted now: the pool has a new revision, and their open estimates are scored."""
+    values: dict[str, Any] = {"now": now, "pool": pool_id, "workloads": [each.pk for each in workloads]}
+    with connection.cursor() as cursor:
+        cursor.execute(_STARTED, values)
 
 
 def expire(*, now: datetime, keep: timedelta) -> int:

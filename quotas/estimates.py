@@ -14,7 +14,7 @@ from quotas.passes import Finding, Pass, hidden_ahead
 from quotas.policy import plan, position
 from quotas.room import Holding, Pool
 from quotas.supply import Supply, Waiter
-from quotas.verdicts import Outcome, PassPlan
+from quotas.verdicts import Outcome, PassPlan, Verdict
 
 SIMULATED_MAX = 2_000
 """Waiters ahead of one that is estimated; the queue behind more is not run forward."""
@@ -62,53 +62,82 @@ def simulate(supply: Supply, *, expected: bool, horizon: int | None = None) -> d
 def estimate(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> Estimate:
     """The start of one waiter of the Supply; `given` is the plan of this very Supply, for callers who have it."""
     known = given or plan(supply)
-    verdict = known.verdicts[waiter_id]
+    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    place = position(supply, waiter_id, given=known)
+    certain = _without_running(supply, waiter, known.verdicts[waiter_id], place)
+    return certain or _of_runs(supply, waiter, _both_runs(supply, waiter_id))
+
+
+def estimate_all(supply: Supply) -> dict[str, Estimate]:
+    """The start of every waiter of the Supply, by id; each as `estimate` answers it."""
+    known = plan(supply)
+    waiters = {each.id: each for each in supply.waiters}
+    runs = _both_runs(supply, None)
+    answers = {}
+    for place, each in enumerate(known.order, start=1):
+        verdict = known.verdicts[each]
+        certain = _without_running(supply, waiters[each], verdict, place)
+        answers[each] = certain or _of_runs(supply, waiters[each], runs)
+    return answers
+
+
+def _without_running(supply: Supply, waiter: Waiter, verdict: Verdict, place: int) -> Estimate | None:
+    """What is known without running the queue forward."""
     if verdict.admitted:
         return Estimate(supply.now, supply.now, FREE_NOW)
     if verdict.rule in _OUT_OF_LINE:
         return _unknown(f"It cannot start as things are. {verdict.message}")
-    crowd = _crowd(supply, waiter_id, known)
-    if crowd:
-        return _unknown(crowd)
-    full = _Forward(supply, expected=False)
-    full.run(until=waiter_id)
-    usual = _Forward(supply, expected=True)
-    usual.run(until=waiter_id)
-    late, early = full.starts.get(waiter_id), usual.starts.get(waiter_id)
+    if hidden_ahead(supply, waiter) or _last_shown(supply, waiter):
+        return _unknown("More of its own team may wait ahead of it than are looked at.")
+    if place > SIMULATED_MAX:
+        return _unknown(f"More than {SIMULATED_MAX} wait ahead of it.")
+    return None
+
+
+def _last_shown(supply: Supply, waiter: Waiter) -> bool:
+    """Whether its team has more of its priority than the Supply shows, and all that are shown are ahead of it."""
+    if not any((each.team, each.priority) == (waiter.team, waiter.priority) for each in supply.beyond):
+        return False
+    place = (waiter.queued_at, waiter.sequence)
+    return all(
+        (each.queued_at, each.sequence) <= place
+        for each in supply.waiters
+        if (each.team, each.priority) == (waiter.team, waiter.priority)
+    )
+
+
+def _both_runs(supply: Supply, until: str | None) -> tuple[_Forward, _Forward]:
+    full, usual = _Forward(supply, expected=False), _Forward(supply, expected=True)
+    for forward in (full, usual):
+        forward.run(until=until)
+    return full, usual
+
+
+def _of_runs(supply: Supply, waiter: Waiter, runs: tuple[_Forward, _Forward]) -> Estimate:
+    late, early = (forward.starts.get(waiter.id) for forward in runs)
     if late is None or early is None:
         return _unknown("Something that it waits for is held by a workload without end.")
-    if any(forward.outrun(supply, waiter_id) for forward in (full, usual)):
-        return _unknown("Others whose waiters are not all looked at may go first by then.")
+    for each in supply.beyond:
+        if each.team != waiter.team and any(forward.ran_out(each.team, waiter.id) for forward in runs):
+            return _unknown("Others that are not looked at one by one may go first by then.")
     # Who ends sooner may let somebody else in who ends later: the later answer is the careful one.
-    return _of_waits(supply.now, early, max(early, late))
-
-
-def _of_waits(now: int, early: int, late: int) -> Estimate:
+    late = max(early, late)
     if late > FAR_APART * early and late - early > FAR_APART_SECONDS:
         return _unknown(
-            f"Those ahead may be done after {early} s or take {late} s; that is too far apart for a promise."
+            f"It may start in {early} s or only in {late} s, which is too far apart for a promise."
         )
-    return Estimate(now + early, now + late, RUN_FORWARD)
+    return Estimate(supply.now + early, supply.now + late, RUN_FORWARD)
 
 
 def _unknown(because: str) -> Estimate:
     return Estimate(None, None, NOT_ESTIMATED, because)
 
 
-def _crowd(supply: Supply, waiter_id: str, known: PassPlan) -> str:
-    """Why there are too many ahead to run the queue forward; empty where there are not."""
-    waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    if hidden_ahead(supply, waiter):
-        return "More of its own team wait ahead of it than are looked at."
-    if position(supply, waiter_id, given=known) > SIMULATED_MAX:
-        return f"More than {SIMULATED_MAX} wait ahead of it."
-    return ""
-
-
 class _Forward:
     """Time goes from event to event; at each the same pass is made over those who are left."""
 
     __slots__ = (
+        "_emptied",
         "_events",
         "_evicted",
         "_expected",
@@ -136,6 +165,9 @@ class _Forward:
         self._until: dict[str, int] = {}
         """When each ends by itself."""
         self._evicted: set[str] = set()
+        shown = {each.team for each in supply.waiters}
+        self._emptied = {line.slug: 0 for line in self._pool.lines.lines if line.slug not in shown}
+        """When the last waiter of a team had started."""
         for holder in supply.holders:
             holding = self._pool.holdings[holder.id]
             self._count(holding, holding.units)
@@ -156,15 +188,16 @@ class _Forward:
             if horizon is not None and time > horizon:
                 return
             self._advance(time)
+            changed = False
             while self._events and self._events[0][0] <= time:
-                self._happen(*heappop(self._events)[2:])
-            self._pass()
+                changed |= self._happen(*heappop(self._events)[2:])
+            if changed:
+                self._pass()
 
-    def outrun(self, supply: Supply, waiter_id: str) -> bool:
-        """Whether a team of which the Supply counts more than it shows had none left before this waiter."""
-        left = {line.slug for line in self._pool.lines.lines if line.waiters}
-        own = next(each.team for each in supply.waiters if each.id == waiter_id)
-        return any(each.team != own and each.team not in left for each in supply.beyond)
+    def ran_out(self, team: str, waiter_id: str) -> bool:
+        """Whether all whom the Supply shows of a team had started before this waiter did."""
+        last = self._emptied.get(team)
+        return last is not None and last <= self.starts[waiter_id]
 
     def _advance(self, time: int) -> None:
         seconds = time - self._pool.now
@@ -172,18 +205,29 @@ class _Forward:
             self._pool.lines.lines[index].use += units * seconds * self._pool.lines.unit_use
         self._pool.now = time
 
-    def _happen(self, kind: int, holding: Holding) -> None:
+    def _happen(self, kind: int, holding: Holding) -> bool:
+        """Whether somebody could start, or make somebody leave, because of it."""
         pool, name = self._pool, holding.id
-        if kind == _LOOK or pool.holdings.get(name) is not holding:
-            return
+        if pool.holdings.get(name) is not holding:
+            return False
+        if kind == _LOOK:
+            return self._wanted(holding)
         pool.remove(holding)
         self._count(holding, -holding.units)
         until = self._until.pop(name, None)
-        if kind != _GONE or not holding.preemptible or (holding.ends or pool.now + 1) <= pool.now:
-            return
+        unfinished = kind == _GONE and (holding.ends is None or holding.ends > pool.now)
         # The Supply does not say why somebody was leaving already: the careful answer lets that one come back.
-        if name in self._evicted or not self._expected:
+        if unfinished and holding.preemptible and (name in self._evicted or not self._expected):
             holding.line.join(self._rest(holding, until))
+        return True
+
+    def _wanted(self, holding: Holding) -> bool:
+        line, tree = holding.line, self._pool.room.tree
+        if holding.leaving:
+            return False
+        if line.waiters and -line.waiters[0][0] > holding.priority:
+            return True
+        return line.place >= 0 and tree.borrowed_at(line.place) > 0
 
     def _rest(self, holding: Holding, until: int | None) -> Waiter:
         """One that was made to leave, back in its place with what is left of its time."""
@@ -211,10 +255,13 @@ class _Forward:
 
     def _pass(self) -> None:
         self._started.clear()
-        Pass(self._pool).run_for_starts(self._note)
+        walk = Pass(self._pool)
+        (walk.run_for_starts if self._pool.now else walk.run)(self._note)
         lines = self._pool.lines.lines
         for index, gone in self._started.items():
             lines[index].drop(gone)
+            if not lines[index].waiters:
+                self._emptied.setdefault(lines[index].slug, self._pool.now)
         for holding in self._stopped:
             self._pool.stop(holding)
             self._evicted.add(holding.id)

@@ -24,7 +24,19 @@ InLine = tuple[int, int, int, str, Waiter]
 class Line:
     """A team's waiters in order, and its share as an exact whole number that compares with every other team's."""
 
-    __slots__ = ("_least", "factor", "facts", "index", "lendable", "next", "place", "slug", "use", "waiters")
+    __slots__ = (
+        "_least",
+        "_next",
+        "_turns",
+        "factor",
+        "facts",
+        "index",
+        "lendable",
+        "place",
+        "slug",
+        "use",
+        "waiters",
+    )
 
     def __init__(self, index: int, facts: TeamFacts, place: int) -> None:
         self.index, self.facts, self.slug = index, facts, facts.slug
@@ -34,12 +46,28 @@ class Line:
         self.use = 0
         self.factor = 1
         self.waiters: list[InLine] = []
-        self.next = 0
+        self._turns: Sequence[InLine] = ()
+        self._next = 0
         self._least: tuple[int, int] | None = None
+
+    def begin(self, turns: Sequence[InLine] | None = None) -> bool:
+        """From the start, with everybody or only some of its waiters; whether there is anybody."""
+        self._turns = self.waiters if turns is None else turns
+        self._next = 0
+        return bool(self._turns)
+
+    @property
+    def more(self) -> bool:
+        """Whether somebody has not had a turn."""
+        return self._next < len(self._turns)
+
+    def turn(self) -> Waiter:
+        self._next += 1
+        return self._turns[self._next - 1][4]
 
     def key(self, within: Callable[[Line, Waiter], bool]) -> Key:
         """Of its head: the smallest key has its turn."""
-        rank, queued_at, sequence, _, head = self.waiters[self.next]
+        rank, queued_at, sequence, _, head = self._turns[self._next]
         return (not within(self, head), rank, self.use * self.factor, queued_at, sequence, self.slug)
 
     def join(self, waiter: Waiter) -> None:
@@ -99,30 +127,21 @@ class Turns:
     __slots__ = ("_heap", "_last", "_within")
 
     def __init__(self, lines: Iterable[Line], within: Callable[[Line, Waiter], bool]) -> None:
+        """Of lines that have begun."""
         self._within = within
         self._last: Line | None = None
-        self._heap: list[tuple[Key, Line]] = []
-        for line in lines:
-            line.next = 0
-            if line.waiters:
-                self._heap.append((line.key(within), line))
+        self._heap = [(line.key(within), line) for line in lines if line.more]
         heapify(self._heap)
 
     def next(self) -> tuple[Line, Waiter] | None:
         """Whose turn it is now, given what happened since; None when everybody had one."""
         last = self._last
-        if last is not None and last.next < len(last.waiters):
+        if last is not None and last.more:
             heappush(self._heap, (last.key(self._within), last))
         if not self._heap:
             return None
-        _, line = heappop(self._heap)
-        self._last = line
-        line.next += 1
-        return line, line.waiters[line.next - 1][4]
-
-    def leave_out(self, line: Line) -> None:
-        """Give a line no further turn."""
-        line.next = len(line.waiters)
+        _, self._last = heappop(self._heap)
+        return self._last, self._last.turn()
 
 
 def in_line(waiter: Waiter) -> InLine:

@@ -22,13 +22,9 @@ class FenceSerializer(serializers.Serializer[Any]):
     checked_at = serializers.DateTimeField()
 
 
-class QuotaSerializer(serializers.Serializer[Any]):
-    """A team's quota of a flavor and capacity type, in units of the flavor."""
+class FiguresSerializer(serializers.Serializer[Any]):
+    """Limits and counters of a quota, in units of the flavor."""
 
-    id = serializers.UUIDField(source="quota.public_id")
-    team = serializers.CharField(source="quota.team.slug")
-    flavor = serializers.CharField(source="quota.flavor.name")
-    capacity = serializers.CharField(source="quota.capacity_type")
     nominal = serializers.IntegerField(source="quota.nominal", help_text="Guaranteed to the team.")
     borrowing_limit = serializers.IntegerField(
         source="quota.borrowing_limit",
@@ -48,11 +44,13 @@ class QuotaSerializer(serializers.Serializer[Any]):
     )
     used = serializers.IntegerField(source="quota.used", help_text="What open claims hold.")
     borrowed = serializers.IntegerField(help_text="Of what is used, what others of the cohort lend.")
-    lent = serializers.IntegerField(help_text="What others of the cohort use of nominal.")
+    lent = serializers.IntegerField(
+        help_text="Of nominal, what others of the cohort use: each lender's part in proportion to what it leaves idle."
+    )
     pending = serializers.IntegerField(help_text="Units that the team's queue waits for.")
     ceiling = serializers.IntegerField(help_text="The most that may ever be used, borrowing included.")
     available = serializers.IntegerField(
-        help_text="What may still be claimed; negative after a cut below use."
+        help_text="What may still be claimed, borrowing included; negative after a cut below use."
     )
     over_use = serializers.IntegerField(help_text="Units used above the ceiling, after a cut.")
     headroom = serializers.IntegerField(
@@ -61,10 +59,20 @@ class QuotaSerializer(serializers.Serializer[Any]):
     lent_headroom = serializers.IntegerField(
         source="quota.lent_headroom", help_text="Of headroom: what preemptible runs of the team live on."
     )
+
+
+class QuotaSerializer(FiguresSerializer):
+    """A team's quota of a flavor and capacity type."""
+
+    id = serializers.UUIDField(source="quota.public_id")
+    team = serializers.CharField(source="quota.team.slug")
+    flavor = serializers.CharField(source="quota.flavor.name")
+    capacity = serializers.CharField(source="quota.capacity_type")
     cohort = serializers.CharField(allow_blank=True, help_text="Empty for a team that is in none.")
     fence = serializers.SerializerMethodField()
 
-    def get_fence(self, figures: Any) -> FenceSerializer | None:
+    @extend_schema_field(FenceSerializer(allow_null=True))
+    def get_fence(self, figures: Any) -> Any:
         """The team's fence in the cluster, of this flavor's resource name."""
         fence = self.context.get("fence")
         if fence is None:
@@ -78,7 +86,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
             "in_step": fence.observed is None or observed == derived,
             "checked_at": fence.checked_at,
         }
-        return FenceSerializer(shown).data  # type: ignore[return-value] # the annotation is for OpenAPI
+        return FenceSerializer(shown).data
 
 
 class UsageSerializer(serializers.Serializer[Any]):
@@ -129,7 +137,8 @@ class CohortSerializer(serializers.Serializer[Any]):
 
     id = serializers.UUIDField(source="public_id")
     name = serializers.CharField()
-    parent = serializers.CharField(source="parent.name", allow_null=True, default=None)
+    # The metaclass takes declared fields off the class, so DRF's own attribute of this name stays what it is.
+    parent = serializers.CharField(source="parent.name", allow_null=True, default=None)  # type: ignore[assignment]
     teams = serializers.SerializerMethodField()
 
     def get_teams(self, cohort: Any) -> list[str]:
@@ -221,6 +230,54 @@ class ChangeSetSerializer(serializers.Serializer[Any]):
         """Those of teams that the caller may know of."""
         rows = change_set.changes.filter(team_slug__in=self.context["slugs"]).select_related("change_set")
         return QuotaChangeSerializer(rows.order_by("pk"), many=True).data
+
+
+class ChangedQuotaSerializer(serializers.Serializer[Any]):
+    team = serializers.CharField(source="change.team.slug")
+    flavor = serializers.CharField(source="change.flavor.name")
+    capacity = serializers.CharField(source="change.capacity_type")
+    before = FiguresSerializer(allow_null=True, help_text="Null where there is no quota yet.")
+    after = FiguresSerializer()
+
+
+class _OfWorkload(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="workload.public_id")
+    kind = serializers.CharField(source="workload.kind")
+    name = serializers.CharField(source="workload.name")
+    team = serializers.CharField(source="workload.team.slug")
+    owner = serializers.CharField(source="workload.owner.username")
+    units = serializers.IntegerField(source="workload.units")
+
+
+class MovedWorkloadSerializer(_OfWorkload):
+    reason = serializers.CharField(help_text="What it would be told.")
+    message = serializers.CharField()
+
+
+class EvictedWorkloadSerializer(_OfWorkload):
+    lost_seconds = serializers.IntegerField(help_text="Work since its last checkpoint.")
+
+
+class PromisedSerializer(serializers.Serializer[Any]):
+    """All nominal quotas of a flavor and capacity type together, beside the units that there are."""
+
+    flavor = serializers.CharField(source="flavor.name")
+    capacity = serializers.CharField(source="capacity_type")
+    before = serializers.IntegerField()
+    after = serializers.IntegerField()
+    exist = serializers.IntegerField(help_text="What nodes offer, or may still bring.")
+    over = serializers.BooleanField(help_text="Whether more would be promised than exists.")
+    revision = serializers.IntegerField(help_text="Of the pool: another one means that this is old.")
+
+
+class ChangePreviewSerializer(serializers.Serializer[Any]):
+    """What applying the changes would do now."""
+
+    changes = ChangedQuotaSerializer(many=True, source="rows")
+    waits = MovedWorkloadSerializer(many=True, help_text="Would be admitted now, and not after.")
+    starts = MovedWorkloadSerializer(many=True, help_text="Would be admitted after, and not now.")
+    evicted = EvictedWorkloadSerializer(many=True, help_text="Would have to leave; empty unless asked for.")
+    promised = PromisedSerializer(many=True)
 
 
 # --- decisions

@@ -100,18 +100,28 @@ class Blocks:
         return all(self.free.get(node, 0) >= units for node, units in places)
 
     def take(self, places: Iterable[tuple[str, int]]) -> None:
+        """Take these places; a node that is not known yet is one that another copy has taken to be made."""
         for node, units in places:
+            if node not in self.free:
+                self._make(node)
             self._change(node, -units)
 
     def release(self, places: Iterable[tuple[str, int]]) -> None:
         """Give places back; those on nodes that take no pods now stay out."""
         for node, units in places:
-            self._change(node, units)
+            if node in self.free:
+                self._change(node, units)
+
+    def pods(self, units_each: int) -> int:
+        """How many pods of that size have a place."""
+        here = self.unopened * (self.block // units_each)
+        for free, count in self.counts.items():
+            if free >= units_each:
+                here += free // units_each * count
+        return here
 
     def _change(self, node: str, units: int) -> None:
-        before = self.free.get(node)
-        if before is None:
-            return
+        before = self.free[node]
         after = before + units
         self.free[node] = after
         counts = self.counts
@@ -120,7 +130,10 @@ class Blocks:
         else:
             counts[before] -= 1
         counts[after] = counts.get(after, 0) + 1
-        self.free_total += max(0, after) - max(0, before)
+        if before >= 0 and after >= 0:
+            self.free_total += units
+        else:
+            self.free_total += max(0, after) - max(0, before)
 
     def _candidates(self, units_each: int) -> list[tuple[bool, int, str]]:
         new = self.new
@@ -133,12 +146,15 @@ class Blocks:
         while f"new-{number}" in self.free:
             number += 1
         node = f"new-{number}"
+        self._make(node)
+        return node
+
+    def _make(self, node: str) -> None:
         self.new |= {node}
         self.unopened -= 1
         self.free[node] = self.block
         self.counts[self.block] = self.counts.get(self.block, 0) + 1
         self.free_total += self.block
-        return node
 
 
 def cards_fit(card: CardFacts | None, units: int) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quotas.backfill import Guard
-from quotas.ordering import Line, Turns
-from quotas.preemption import Chosen, choose, may_make_room
+from quotas.backfill import PATIENCE_SECONDS, Guard
+from quotas.ordering import InLine, Line, Turns
+from quotas.preemption import Chosen, choose, room_to_make
 from quotas.room import BLOCKS, CARDS, QUOTA, Pool
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome
@@ -71,51 +71,112 @@ class Pass:
         """How many were judged so far that wait in line."""
 
     def run(self, sink: Sink) -> None:
-        """Everybody's turn; `sink` is told each finding while the pool stands as that turn left it."""
-        pool = self._pool
-        turns = Turns(pool.lines.lines, pool.within_guaranteed)
+        """Everybody's turn; `sink` is told each finding while the pool stands as that turn left it.
+
+        Those whom nothing could start come last, so that no standing of theirs keeps a team from its turns.
+        """
+        aside = []
+        for line in sorted(self._pool.lines.lines, key=_by_slug):
+            turns = []
+            for entry in line.waiters:
+                finding = self._out_of_line(line, entry[4]) if entry[4].units else None
+                if finding is None:
+                    turns.append(entry)
+                else:
+                    aside.append((line, entry[4], finding))
+            line.begin(turns)
+        self._take_turns(sink)
+        for each in aside:
+            sink(*each)
+
+    def run_for_starts(self, sink: Sink) -> None:
+        """The same admissions and reservations, without a finding for those who surely wait.
+
+        Room only shrinks during a pass: who does not fit at its beginning is left out, unless its standing decides
+        about somebody's turn or it may have to be protected.
+        """
+        lines = self._pool.lines.lines
+        able = [self._able(line) for line in lines]
+        if not any(able):
+            return
+        for line, entries in zip(lines, able, strict=True):
+            line.begin(self._with_first(line, entries))
+        self._take_turns(sink)
+
+    def _take_turns(self, sink: Sink) -> None:
+        self._honour_elder()
+        turns = Turns(self._pool.lines.lines, self._pool.within_guaranteed)
         while (turn := turns.next()) is not None:
             finding = self._judge(*turn)
             sink(*turn, finding)
             if finding.outcome is Outcome.WAIT and finding.holds_up:
                 self.waiting += 1
 
-    def run_for_starts(self, sink: Sink) -> None:
-        """The same admissions and reservations, without a finding for those whose whole line is out of luck."""
-        turns = Turns(self._pool.lines.lines, self._pool.within_guaranteed)
-        while (turn := turns.next()) is not None:
-            line, waiter = turn
-            if self._line_must_wait(line):
-                self._protect_first(line)
-                turns.leave_out(line)
-            else:
-                sink(line, waiter, self._judge(line, waiter))
+    def _able(self, line: Line) -> list[InLine]:
+        """Who may fit now or once others have left, or for whom others may be made to leave."""
+        if line.place < 0 or not line.waiters:
+            return []
+        after, tree = self._guard.after, self._guard.after.tree
+        units = max(line.lendable, tree.available_at(line.place))
+        each = max(after.blocks.largest_free, after.blocks.largest_new)
+        least = line.least()
+        reclaimable, above = room_to_make(self._pool, after, line)
+        if reclaimable < least[0] and above >= -line.waiters[0][0] and (units < least[0] or each < least[1]):
+            return []
+        own = self._pool.room.tree.guaranteed[line.place] - self._pool.room.tree.used[line.place]
+        found: list[InLine] = []
+        borrows = None
+        for entry in line.waiters:
+            waiter = entry[4]
+            asked = waiter.units
+            if not (
+                (asked <= units and waiter.units_each <= each) or asked <= reclaimable or above < -entry[0]
+            ):
+                borrows = entry if asked > own else borrows
+            elif line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+                # One that would borrow has its turn late, and those behind it in the line not before it.
+                found += [entry] if borrows is None else [borrows, entry]
+                borrows = None
+                own -= asked
+        return found
 
-    def _line_must_wait(self, line: Line) -> bool:
-        """Whether nobody in the line can start or make room now, by its smallest claim and pod."""
-        pool, guard = self._pool, self._guard
-        if line.place < 0 or guard.after is not pool.room:
-            return False
-        units, units_each = line.least()
-        available, blocks = pool.room.tree.available_at(line.place), pool.room.blocks
-        short = units > max(available, line.lendable, 0)
-        if not short and units_each <= max(blocks.largest_free, blocks.largest_new):
-            return False
-        return not may_make_room(pool, guard.after, line, units, -line.waiters[0][0])
+    def _with_first(self, line: Line, able: list[InLine]) -> list[InLine]:
+        """And the first who waits in line, so that it is protected in its turn."""
+        for entry in line.waiters:
+            if able and entry is able[0]:
+                return able
+            if line.place >= 0 and self._out_of_line(line, entry[4]) is None:
+                return [entry, *able]
+        return able
 
-    def _protect_first(self, line: Line) -> None:
-        """As if all who have not had their turn had been judged: the first who waits in line is protected."""
-        if line.index in self._guard.waiting:
-            return
-        for entry in line.waiters[line.next - 1 :]:
-            if self._out_of_line(line, entry[4]) is None:
-                self._guard.protect(line, entry[4], None)
-                return
+    def _honour_elder(self) -> None:
+        """Of those who have waited long for what their team's guaranteed quota covers: the highest priority first,
+        then who came first.
+        """
+        found = [each for line in self._pool.lines.lines if (each := self._longest_waiting(line)) is not None]
+        if found:
+            _, _, _, line, waiter = min(found, key=_by_age)
+            self._guard.honour(line, waiter)
+
+    def _longest_waiting(self, line: Line) -> tuple[int, int, int, Line, Waiter] | None:
+        pool = self._pool
+        since = pool.supply.now + pool.now - PATIENCE_SECONDS
+        for rank, queued_at, sequence, _, waiter in line.waiters:
+            if queued_at > since or line.place < 0:
+                continue
+            own = 0 < waiter.units <= pool.room.tree.guaranteed[line.place]
+            if own and pool.room.lack(line.place, waiter) and self._out_of_line(line, waiter) is None:
+                return rank, queued_at, sequence, line, waiter
+        return None
 
     def _judge(self, line: Line, waiter: Waiter) -> Finding:
         if not waiter.units:
             return NO_GPU
-        return self._out_of_line(line, waiter) or self._in_line(line, waiter)
+        if line.facts.user_limit is not None:
+            finding = self._too_much(line, waiter)
+            if finding is not None:
+                return finding
+        return self._in_line(line, waiter)
 
     def _out_of_line(self, line: Line, waiter: Waiter) -> Finding | None:
         """What keeps it from starting however much is free; those behind it are not held up."""
@@ -227,6 +288,15 @@ def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
         for each in supply.beyond
         if each.team == waiter.team and each.priority + last > waiter.priority
     )
+
+
+def _by_slug(line: Line) -> str:
+    return line.slug
+
+
+def _by_age(found: tuple[int, int, int, Line, Waiter]) -> tuple[int, int, int, str]:
+    rank, queued_at, sequence, line, _ = found
+    return rank, queued_at, sequence, line.slug
 
 
 def _denied(longest: int) -> Finding:

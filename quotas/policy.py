@@ -49,7 +49,7 @@ def ahead(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> t
     user at the own limit. `given` is the plan of this very Supply, for callers who have it.
     """
     known = given or plan(supply)
-    before = []
+    before: list[str] = []
     for each in known.order:
         if each == waiter_id:
             return tuple(before)

@@ -78,6 +78,50 @@ GROUP BY t.slug
 """
 
 
+BOOKS = """
+SELECT
+    (SELECT json_build_array(p.id, p.revision) FROM quotas_pool AS p
+     WHERE p.flavor_id = %(flavor)s AND p.capacity_type = %(capacity)s),
+    (SELECT json_build_array(s.minimum_run_seconds, s.grace_seconds, s.fair_share_half_life_hours)
+     FROM foundation_platformsettings AS s WHERE s.id = 1),
+    (SELECT json_agg(json_build_array(c.name, coalesce(a.name, ''), u.guaranteed, u.local, u.ceiling, u.used)
+                     ORDER BY c.id)
+     FROM quotas_cohortusage AS u
+     JOIN quotas_cohort AS c ON c.id = u.cohort_id
+     LEFT JOIN quotas_cohort AS a ON a.id = c.parent_id
+     WHERE u.flavor_id = %(flavor)s AND u.capacity_type = %(capacity)s),
+    (SELECT json_agg(json_build_array(
+         q.id, t.slug, t.cohort_name, q.nominal, q.local, q.ceiling, q.used, q.headroom - q.lent_headroom,
+         q.user_limit, q.max_time_limit_seconds, q.decayed_use, extract(epoch FROM q.decayed_at),
+         coalesce(p.weight, 1), CASE WHEN p.queue_stopped_at IS NULL THEN '' ELSE p.queue_stop_reason END
+     ) ORDER BY t.id)
+     FROM quotas_quota AS q
+     JOIN teams_team AS t ON t.id = q.team_id
+     LEFT JOIN quotas_teampolicy AS p ON p.team_id = t.id
+     WHERE q.flavor_id = %(flavor)s AND q.capacity_type = %(capacity)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """One quota of BOOKS."""
+
+    id: int
+    team: str
+    cohort: str
+    nominal: int
+    local: int
+    ceiling: int
+    used: int
+    lendable: int
+    user_limit: int | None
+    max_time_limit_seconds: int | None
+    decayed_use: float
+    decayed_at: float | None
+    weight: int
+    stopped: str
+
+
 @dataclass(frozen=True, slots=True)
 class HeldRow:
     """One row of HOLDERS."""

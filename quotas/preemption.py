@@ -15,6 +15,8 @@ from quotas.supply import Holder, Supply, Waiter
 from quotas.verdicts import PreemptionCause, Victim
 
 Chosen = tuple[Holding, PreemptionCause]
+_NOBODY = 1 << 62
+"""A priority that no waiter is above."""
 
 
 def choose(pool: Pool, after: Room, line: Line, waiter: Waiter) -> list[Chosen] | None:
@@ -23,7 +25,10 @@ def choose(pool: Pool, after: Room, line: Line, waiter: Waiter) -> list[Chosen] 
 
     `after` is the room once everybody who is leaving already has left; it stays as it is.
     """
-    if line.place < 0 or not may_make_room(pool, after, line, waiter.units, waiter.priority):
+    if line.place < 0:
+        return None
+    reclaimable, above = room_to_make(pool, after, line)
+    if waiter.units > reclaimable and waiter.priority <= above:
         return None
     room = after.copy()
     chosen: list[Chosen] = []
@@ -89,12 +94,15 @@ def victims(pool: Pool, chosen: Iterable[Chosen]) -> tuple[Victim, ...]:
     return tuple(Victim(each.id, each.line.slug, pool.now - each.lost_since, cause) for each, cause in chosen)
 
 
-def may_make_room(pool: Pool, after: Room, line: Line, units: int, priority: int) -> bool:
-    """Whether a claim of that size and priority has a candidate at all; cheap, because most have none."""
+def room_to_make(pool: Pool, after: Room, line: Line) -> tuple[int, int]:
+    """Others may be made to leave for a claim of up to so many units, or of more than such a priority.
+
+    Cheap and generous: most have nobody to make leave.
+    """
     own = pool.victims.get(line.index)
-    if own and own[0].priority < priority:
-        return True
-    return after.tree.within_guaranteed(line.place, units) and any(True for _ in _lenders(pool, after, line))
+    above = own[0].priority if own else _NOBODY
+    left = after.tree.guaranteed[line.place] - after.tree.used[line.place]
+    return (left if left > 0 and any(True for _ in _lenders(pool, after, line)) else 0), above
 
 
 def _lenders(pool: Pool, room: Room, line: Line) -> Iterator[Line]:

@@ -14,21 +14,22 @@ from quotas.arithmetic import Tree
 from quotas.models import Claim, ClaimPurpose, ClaimState, CohortUsage, Quota, StartEstimate, TeamPolicy
 from quotas.supply import Account
 from teams.models import Team
-from workloads.models import NodeRecord, Workload
-from workloads.placement import NodeFacts
+from teams.permissions import visible_teams
+from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase
 
 HIT_RATE_DAYS = 30
 
 
-def nodes() -> list[NodeFacts]:
-    """Every node that was last observed to exist."""
-    return [record.facts for record in NodeRecord.objects.filter(gone_at__isnull=True)]
-
-
 def policy_of(team: Team) -> TeamPolicy:
     """The team's rules; the defaults, unsaved, where nobody has changed any."""
     return TeamPolicy.objects.filter(team=team).first() or TeamPolicy(team=team)
+
+
+def nameable_teams(user: Any) -> frozenset[str]:
+    """Slugs that may be told to the user: of teams that they may see, and of teams that show their name to all."""
+    shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)
+    return frozenset(visible_teams(user).values_list("slug", flat=True)) | frozenset(shown)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
     mine = list(Quota.objects.filter(team=team).select_related("team", "flavor"))
     pending = _pending(team)
     found = []
-    quotas, usages = _members(team)
+    quotas, usages = _members(mine)
     for quota in mine:
         pool = (quota.flavor_id, quota.capacity_type)
         members = {each.pk: each for each in (*quotas.get(pool, []), quota)}
@@ -88,14 +89,16 @@ def _pending(team: Team) -> dict[tuple[int, str], int]:
     return {(flavor_id, capacity_type): units for flavor_id, capacity_type, units in rows.order_by()}
 
 
-def _members(team: Team) -> tuple[dict[Any, list[Quota]], dict[Any, list[CohortUsage]]]:
-    """By pool: quotas of teams in cohorts, and what cohorts count; none for a team that is in no cohort."""
+def _members(mine: Sequence[Quota]) -> tuple[dict[Any, list[Quota]], dict[Any, list[CohortUsage]]]:
+    """By pool: quotas of teams in cohorts, and what cohorts count; nothing for a team that is in no cohort."""
     quotas: dict[Any, list[Quota]] = {}
     usages: dict[Any, list[CohortUsage]] = {}
-    if team.cohort_name:
-        for quota in Quota.objects.exclude(team__cohort_name="").select_related("team"):
+    if mine and mine[0].team.cohort_name:
+        flavors = {each.flavor_id for each in mine}
+        others = Quota.objects.filter(flavor__in=flavors).exclude(team__cohort_name="")
+        for quota in others.select_related("team"):
             quotas.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
-        for usage in CohortUsage.objects.select_related("cohort"):
+        for usage in CohortUsage.objects.filter(flavor__in=flavors).select_related("cohort"):
             usages.setdefault((usage.flavor_id, usage.capacity_type), []).append(usage)
     return quotas, usages
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, QuerySet, Sum
 
-from foundation.errors import FieldProblem, Invalid, NotFound, PortalError
+from foundation.errors import Invalid, NotFound
 from quotas.decisions import ANOTHER_TEAM
-from quotas.models import Cohort, Decision, QuotaChangeSet, QuotaRequest, TeamPolicy
+from quotas.models import Cohort, Decision, QuotaChangeSet, QuotaRequest
 from quotas.queries import policy_of
 from quotas.supply_json import load_verdict
 from quotas.verdicts import Verdict
@@ -89,12 +88,6 @@ def decision_for(user: Any, public_id: UUID) -> Decision:
     return found
 
 
-def nameable_teams(user: Any) -> frozenset[str]:
-    """Slugs that may be told to the user: of teams they know of, and of teams that show their name to all."""
-    shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)
-    return frozenset(visible_teams(user).values_list("slug", flat=True)) | frozenset(shown)
-
-
 def describe_decision(decision: Decision, *, named: frozenset[str]) -> dict[str, Any]:
     """A stored verdict for somebody who may be told of the teams in `named`."""
     return describe_verdict(load_verdict(decision.outcome), named=named) | {
@@ -156,12 +149,3 @@ def queue_of(team: Team) -> dict[str, Any]:
             for row in waiting
         ],
     }
-
-
-def with_dotted_fields(error: PortalError) -> PortalError:
-    """The same error with its fields written as REST writes them: `changes[3].nominal` is `changes.3.nominal`."""
-    errors = tuple(
-        FieldProblem(field=re.sub(r"\[(\d+)\]", r".\1", each.field), code=each.code, message=each.message)
-        for each in error.errors
-    )
-    return type(error)(error.message, code=error.code, errors=errors)

@@ -76,12 +76,15 @@ class ReasonSerializer(StrictSerializer):
 
 class CohortCreateSerializer(StrictSerializer):
     name = serializers.CharField(max_length=63)
-    parent = serializers.CharField(max_length=63, required=False, allow_null=True)
+    # The metaclass takes declared fields off the class, so DRF's own attribute of this name stays what it is.
+    parent = serializers.CharField(  # type: ignore[assignment]
+        max_length=63, required=False, allow_null=True
+    )
 
 
 class CohortUpdateSerializer(StrictSerializer):
     name = serializers.CharField(read_only=True)
-    parent = serializers.CharField(
+    parent = serializers.CharField(  # type: ignore[assignment] # as above
         max_length=63, allow_null=True, required=False, help_text="Null for a cohort of its own."
     )
 
@@ -120,7 +123,9 @@ class LimitChangeSerializer(LimitsSerializer):
 
 
 class ChangeSetPreviewSerializer(StrictSerializer):
-    changes = LimitChangeSerializer(many=True, allow_empty=False, max_length=CHANGES_MAX)
+    changes: serializers.ListSerializer[Any] = serializers.ListSerializer(
+        child=LimitChangeSerializer(), allow_empty=False, max_length=CHANGES_MAX
+    )
     reason = serializers.CharField(max_length=1000, required=False)
     evicts = serializers.BooleanField(
         default=False, help_text="Whether preemptible runs above the new limits have to leave."

@@ -14,7 +14,7 @@ from django.db.models import Sum
 from foundation.models import PlatformSettings
 from quotas import pool_sql
 from quotas.decay import decayed, integral
-from quotas.models import CohortUsage, Pool, Quota
+from quotas.models import Pool, Quota
 from quotas.packing import what_exists
 from quotas.supply import (
     Account,
@@ -112,15 +112,9 @@ def _cohort(name: str, known: set[str]) -> str | None:
     return f"cohort:{name}" if name in known else None
 
 
-def _account(quota: Quota, known: set[str]) -> Account:
-    return Account(
-        name=f"team:{quota.team.slug}",
-        parent=_cohort(quota.team.cohort_name, known),
-        guaranteed=quota.nominal,
-        local=quota.local,
-        ceiling=quota.ceiling,
-        used=quota.used,
-    )
+def _default_settings() -> tuple[int, int, int]:
+    settings = PlatformSettings()
+    return settings.minimum_run_seconds, settings.grace_seconds, settings.fair_share_half_life_hours
 
 
 class _Reader:
@@ -130,8 +124,6 @@ class _Reader:
         self.flavor = flavor
         self.capacity_type = capacity_type
         self.now = now
-        self.settings = PlatformSettings.current()
-        self.half_life = self.settings.fair_share_half_life_hours * 3600
         self.values: dict[str, Any] = {
             "flavor": flavor.pk,
             "capacity": capacity_type,
@@ -143,13 +135,20 @@ class _Reader:
             "runs": HISTORY_RUNS,
         }
         self.permille = self._history() if history else {}
-        self.quota_ids: dict[str, int] = {}
         self.reasons: dict[str, str] = {}
+        pool, settings, cohorts, quotas = self.rows(pool_sql.BOOKS)[0]
+        self.revision: int = pool[1] if pool else 0
+        minimum, grace, hours = settings or _default_settings()
+        self.rules = Rules(minimum_run_seconds=minimum, grace_seconds=grace)
+        self.half_life = hours * 3600
+        self.cohorts: list[tuple[str, str, int, int, int, int]] = cohorts or []
+        self.quotas = [pool_sql.QuotaRow(*row) for row in quotas or []]
+        self.quota_ids = {quota.team: quota.id for quota in self.quotas}
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(sql, self.values)
-            return cursor.fetchall()
+            return list(cursor.fetchall())
 
     def _history(self) -> dict[str, int]:
         return {slug: round(float(ratio) * PERMILLE) for slug, ratio in self.rows(pool_sql.HISTORY)}
@@ -229,12 +228,11 @@ class _Reader:
         accounts, teams = self._accounts(held)
         rooms = rooms_of(self.flavor, self.capacity_type)
         facts = self.flavor.facts
-        pool = Pool.objects.filter(flavor=self.flavor, capacity_type=self.capacity_type).first()
         return Supply(
             flavor=facts,
             capacity_type=self.capacity_type,
             now=int(self.now.timestamp()),
-            revision=pool.revision if pool else 0,
+            revision=self.revision,
             accounts=accounts,
             teams=teams,
             blocks=tuple(Block(room.node, room.size, room.free) for room in rooms.rooms),
@@ -245,7 +243,7 @@ class _Reader:
             holders=holders,
             waiters=waiters,
             beyond=beyond,
-            rules=Rules(self.settings.minimum_run_seconds, self.settings.grace_seconds),
+            rules=self.rules,
         )
 
     def _card(self, room: CardRoom | None) -> CardFacts | None:
@@ -263,46 +261,39 @@ class _Reader:
         return CardFacts(room.card, room.parts, room.per_unit, room.total, free)
 
     def _accounts(self, held: Mapping[str, int]) -> tuple[tuple[Account, ...], tuple[TeamFacts, ...]]:
-        usages = CohortUsage.objects.filter(flavor=self.flavor, capacity_type=self.capacity_type)
-        cohorts = list(usages.select_related("cohort__parent").order_by("cohort_id"))
-        known = {usage.cohort.name for usage in cohorts}
+        known = {name for name, *_ in self.cohorts}
         accounts = [
-            Account(
-                name=f"cohort:{usage.cohort.name}",
-                parent=_cohort(usage.cohort.parent.name if usage.cohort.parent else "", known),
-                guaranteed=usage.guaranteed,
-                local=usage.local,
-                ceiling=usage.ceiling,
-                used=usage.used,
-            )
-            for usage in cohorts
+            Account(f"cohort:{name}", _cohort(parent, known), guaranteed, local, ceiling, used)
+            for name, parent, guaranteed, local, ceiling, used in self.cohorts
         ]
         teams = []
-        quotas = Quota.objects.filter(flavor=self.flavor, capacity_type=self.capacity_type)
-        for quota in quotas.select_related("team__policy").order_by("team_id"):
-            account = _account(quota, known)
+        for quota in self.quotas:
+            account = Account(
+                name=f"team:{quota.team}",
+                parent=_cohort(quota.cohort, known),
+                guaranteed=quota.nominal,
+                local=quota.local,
+                ceiling=quota.ceiling,
+                used=quota.used,
+            )
             accounts.append(account)
-            self.quota_ids[quota.team.slug] = quota.pk
-            teams.append(self._team(quota, account, held.get(quota.team.slug, 0)))
+            teams.append(self._team(quota, account, held.get(quota.team, 0)))
         return tuple(accounts), tuple(teams)
 
-    def _team(self, quota: Quota, account: Account, held: int) -> TeamFacts:
-        policy = getattr(quota.team, "policy", None)
-        stopped = policy is not None and policy.queue_stopped_at is not None
+    def _team(self, quota: pool_sql.QuotaRow, account: Account, held: int) -> TeamFacts:
         past = 0.0
         if quota.decayed_at is not None:
-            seconds = max(0.0, (self.now - quota.decayed_at).total_seconds())
+            seconds = max(0.0, self.now.timestamp() - quota.decayed_at)
             past = decayed(quota.decayed_use, seconds, self.half_life)
-        fraction = self.flavor.gpu_fraction
         return TeamFacts(
-            slug=quota.team.slug,
+            slug=quota.team,
             account=account.name,
-            use=int((round(past) + held) * fraction),
-            weight=policy.weight if policy else 1,
-            stopped=policy.queue_stop_reason if policy and stopped else "",
+            use=int((round(past) + held) * self.flavor.gpu_fraction),
+            weight=quota.weight,
+            stopped=quota.stopped,
             user_limit=quota.user_limit,
             max_time_limit_seconds=quota.max_time_limit_seconds,
-            lendable=quota.headroom - quota.lent_headroom,
+            lendable=quota.lendable,
         )
 
     def _holders(self) -> tuple[tuple[Holder, ...], dict[str, int]]:

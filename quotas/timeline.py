@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from quotas.room import Holding, Room
+from quotas.ordering import Line
+from quotas.room import Holding, Pool, Room
+from quotas.supply import Waiter
 
 _STEP = 8
 """Ends between two rooms that are kept."""
@@ -79,3 +81,102 @@ class Timeline:
                 room.release(holding)
             done += 1
         return done
+
+
+class Protected:
+    """Somebody who waits and must not be delayed. `room` is what is free at its shadow, before it starts.
+
+    `elder`: it has waited longest, and is protected from all who came later, whatever their share.
+    """
+
+    __slots__ = ("_spare_cards", "_spare_pods", "_spare_units", "elder", "line", "room", "shadow", "waiter")
+
+    def __init__(self, line: Line, waiter: Waiter, shadow: int, room: Room, *, elder: bool = False) -> None:
+        self.line, self.waiter, self.shadow, self.room = line, waiter, shadow, room
+        self.elder = elder
+        self._measure()
+
+    def _measure(self) -> None:
+        room, waiter = self.room, self.waiter
+        self._spare_units = room.tree.available_at(self.line.place) - waiter.units
+        self._spare_cards = room.cards - waiter.units * room.per_unit
+        self._spare_pods = room.blocks.pods(waiter.units_each) - waiter.pods if waiter.units_each else 0
+
+    def binds(self, waiter: Waiter | None) -> bool:
+        """Whether that one must not delay it: always, where it has its turn later; an elder those of no higher
+        priority who came later.
+        """
+        own = self.waiter
+        if not self.elder or waiter is None:
+            return True
+        later = (own.queued_at, own.sequence) < (waiter.queued_at, waiter.sequence)
+        return later and waiter.priority <= own.priority
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is still room for it at its shadow."""
+        return min(self._spare_cards, self._spare_pods, self._spare_units) >= 0
+
+    def reached_by(self, holding: Holding) -> bool:
+        """Whether it still holds its units at the shadow."""
+        return holding.ends is None or holding.ends > self.shadow
+
+    def harmed_by(self, holding: Holding) -> bool:
+        """Whether there is no room any more if it holds its units then."""
+        if self.waiter.units_each and self._lost_pods(holding) > self._spare_pods:
+            return True
+        if holding.lent:
+            return False
+        if holding.units * self.room.per_unit > self._spare_cards:
+            return True
+        tree, place, other = self.room.tree, self.line.place, holding.line.place
+        if holding.units <= self._spare_units or tree.root[place] != tree.root[other]:
+            return False
+        tree.change_at(other, holding.units)
+        short = tree.available_at(place) < self.waiter.units
+        tree.change_at(other, -holding.units)
+        return short
+
+    def _lost_pods(self, holding: Holding) -> int:
+        each, free, lost = self.waiter.units_each, self.room.blocks.free, 0
+        for node, units in holding.places:
+            before = free.get(node)
+            if before is None:
+                before = self.room.blocks.block
+            if before >= each:
+                after = before - units
+                lost += before // each - (after // each if after > 0 else 0)
+        return lost
+
+    def take(self, holding: Holding) -> None:
+        self.room.take(holding)
+        self._measure()
+
+    def release(self, holding: Holding) -> None:
+        self.room.release(holding)
+        self._measure()
+
+
+def beside(pool: Pool, line: Line, waiter: Waiter, behind: Protected | None) -> Fits:
+    """Whether there is room for the waiter; from the shadow on of the one it must not delay, beside that one."""
+    place = line.place
+    if behind is None:
+        return lambda room, _: not room.lack(place, waiter)
+    first, since = behind, behind.shadow
+    ends = None if first.waiter.seconds is None else since + first.waiter.seconds
+
+    def fits(room: Room, time: int) -> bool:
+        if time < since:
+            return False
+        if ends is not None and time >= ends:
+            return not room.lack(place, waiter)
+        if room.lack(place, waiter):
+            return False
+        both = room.copy()
+        places = both.blocks.place(first.waiter.units_each, first.waiter.pods)
+        if places is None:
+            return False
+        both.count(pool.holding_of(first.line, first.waiter, (), start=since, lent=False), first.waiter.units)
+        return not both.lack(place, waiter)
+
+    return fits

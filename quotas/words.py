@@ -173,7 +173,7 @@ class Words:
         return f"Room is made for this {waiter.noun} within {grace} s; to leave: {', '.join(parts)}."
 
     def backfill(self, line: Line, waiter: Waiter, finding: Finding) -> str:
-        begin = f"There is room for this {waiter.noun}, but it could delay one that waits ahead of it"
+        begin = f"There is room for this {waiter.noun}, but it could delay one that comes before it"
         if finding.longest:
             return f"{begin}; to start before that one it may run for {finding.longest} s at most."
         return f"{begin}, however short its time limit."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any
 from django.db import connection
 
 from workloads.errors import InvalidTransition
-from workloads.models import Workload, WorkloadEvent
+from workloads.models import Workload
 from workloads.services import NOTIFY_CHANNEL, note_of
 from workloads.states import REASONS, Desired, Phase, Reason, can_move
 
@@ -38,14 +39,23 @@ def lock_queued(*, workload_ids: Iterable[int]) -> list[Workload]:
 
 
 _MOVE_MANY = """
-UPDATE workloads_workload AS w
-SET phase = m.phase, reason = m.reason, message = m.message,
-    since = CASE WHEN w.phase = m.phase AND w.reason = m.reason THEN w.since ELSE %(now)s END,
-    admitted_at = CASE WHEN m.phase = 'Admitted' THEN %(now)s ELSE w.admitted_at END,
-    next_reconcile_at = CASE WHEN m.phase = 'Admitted' AND m.wake THEN %(now)s ELSE w.next_reconcile_at END
-FROM unnest(%(ids)s::bigint[], %(phases)s::text[], %(reasons)s::text[], %(messages)s::text[], %(wakes)s::bool[])
-    AS m (id, phase, reason, message, wake)
-WHERE w.id = m.id
+WITH m AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(phases)s::text[], %(reasons)s::text[], %(messages)s::text[],
+                         %(wakes)s::bool[], %(news)s::bool[], %(attempts)s::int[], %(notes)s::text[])
+        AS m (id, phase, reason, message, wake, news, attempt, note)
+), moved AS (
+    UPDATE workloads_workload AS w
+    SET phase = m.phase, reason = m.reason, message = m.message,
+        since = CASE WHEN m.news THEN %(now)s ELSE w.since END,
+        admitted_at = CASE WHEN m.phase = 'Admitted' THEN %(now)s ELSE w.admitted_at END,
+        next_reconcile_at = CASE WHEN m.phase = 'Admitted' AND m.wake THEN %(now)s ELSE w.next_reconcile_at END
+    FROM m WHERE w.id = m.id
+), told AS (
+    INSERT INTO workloads_workloadevent
+        (workload_id, at, from_phase, to_phase, reason, message, actor, source, attempt)
+    SELECT id, %(now)s, 'Queued', phase, reason, message, %(actor)s, '', attempt FROM m WHERE news
+)
+SELECT pg_notify(%(channel)s, note) FROM m
 """
 
 
@@ -55,41 +65,28 @@ def move_queued(*, workloads: Sequence[Workload], moves: Sequence[Move], actor: 
     for move in moves:
         if move.reason not in REASONS[move.to] or not can_move(Phase.QUEUED, move.to):
             raise InvalidTransition(f"{move.reason} is no reason for a queued workload to be {move.to}.")
-    values: dict[str, Any] = {
-        "now": now,
-        "ids": [move.workload_id for move in moves],
-        "phases": [move.to.value for move in moves],
-        "reasons": [move.reason.value for move in moves],
-        "messages": [move.message for move in moves],
-        "wakes": [move.wake for move in moves],
-    }
-    events = []
+    columns: dict[str, list[Any]] = defaultdict(list)
     for move in moves:
         workload = known[move.workload_id]
-        if (workload.phase, workload.reason) != (move.to.value, move.reason.value):
-            events.append(
-                WorkloadEvent(
-                    workload=workload,
-                    at=now,
-                    from_phase=workload.phase,
-                    to_phase=move.to.value,
-                    reason=move.reason.value,
-                    message=move.message,
-                    actor=actor,
-                    attempt=workload.attempt_number,
-                )
-            )
-            workload.since = now
-            logger.info(
-                "workload.moved", extra={"workload_id": str(workload.public_id), "phase": move.to.value}
-            )
-        workload.phase, workload.reason, workload.message = move.to.value, move.reason.value, move.message
-        if move.to is Phase.ADMITTED:
-            workload.admitted_at = now
+        news = (workload.phase, workload.reason) != (move.to.value, move.reason.value)
+        _show(workload, move, news=news, now=now)
+        columns["ids"].append(workload.pk)
+        columns["phases"].append(move.to.value)
+        columns["reasons"].append(move.reason.value)
+        columns["messages"].append(move.message)
+        columns["wakes"].append(move.wake)
+        columns["news"].append(news)
+        columns["attempts"].append(workload.attempt_number)
+        columns["notes"].append(note_of(workload))
     with connection.cursor() as cursor:
-        cursor.execute(_MOVE_MANY, values)
-        WorkloadEvent.objects.bulk_create(events)
-        notes = [note_of(known[move.workload_id]) for move in moves]
-        cursor.execute(
-            "SELECT pg_notify(%s, note) FROM unnest(%s::text[]) AS n (note)", [NOTIFY_CHANNEL, notes]
-        )
+        cursor.execute(_MOVE_MANY, {**columns, "now": now, "actor": actor, "channel": NOTIFY_CHANNEL})
+
+
+def _show(workload: Workload, move: Move, *, news: bool, now: datetime) -> None:
+    """What the row becomes, in the object that the caller goes on with."""
+    workload.phase, workload.reason, workload.message = move.to.value, move.reason.value, move.message
+    if move.to is Phase.ADMITTED:
+        workload.admitted_at = now
+    if news:
+        workload.since = now
+        logger.info("workload.moved", extra={"workload_id": str(workload.public_id), "phase": workload.phase})

@@ -215,10 +215,12 @@ def _term(key: str, operator: str, values: Sequence[str] = ()) -> dict[str, Any]
 
 def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """What the scheduler makes of an expression of `node_terms`."""
-    key, operator = term["key"], term["operator"]
+    key: str = term["key"]
+    operator: str = term["operator"]
     if operator in {"Exists", "DoesNotExist"}:
         return (key in labels) == (operator == "Exists")
-    return (labels.get(key) in term["values"]) == (operator == "In")
+    values: Sequence[str] = term["values"]
+    return (labels.get(key) in values) == (operator == "In")
 
 
 def largest_block(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeFacts]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 from workloads.placement import PRODUCT_LABEL, FlavorFacts, NodeFacts, Sharing, tolerated
 
+POOL_LABEL = "karpenter.sh/nodepool"
 GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count"
 UNLIMITED = 1_000_000
 """Units that a NodePool without a limit of the resource counts for."""
@@ -19,6 +21,7 @@ WELL_KNOWN = (
     "node.kubernetes.io/",
     "topology.kubernetes.io/",
 )
+_COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": gt, "Gte": ge, "Lt": lt, "Lte": le}
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,9 @@ def _names(pool: NodePoolFacts, resource: str) -> bool:
 
 
 def _may_have(pool: NodePoolFacts, key: str, values: Sequence[str]) -> bool:
-    if key in pool.labels:
-        return pool.labels[key] in values
+    labels = {POOL_LABEL: pool.name, **pool.labels}
+    if key in labels:
+        return labels[key] in values
     terms = [each for each in pool.requirements if each["key"] == key]
     # A label that neither the pool nor Karpenter defines is one that no new node will have.
     return any(all(_allows(term, value) for term in terms) for value in values) and (
@@ -90,12 +94,10 @@ def _may_have(pool: NodePoolFacts, key: str, values: Sequence[str]) -> bool:
 
 
 def _allows(term: Mapping[str, Any], value: str) -> bool:
-    operator, named = term.get("operator"), term.get("values") or []
-    if operator in {"Gt", "Lt"}:
-        bound = int(named[0]) if named and str(named[0]).isdecimal() else None
-        if bound is None or not value.isdecimal():
-            return False
-        return int(value) > bound if operator == "Gt" else int(value) < bound
+    operator, named = str(term.get("operator")), term.get("values") or []
+    if operator in _COMPARED:
+        bound = str(named[0]) if named else ""
+        return bound.isdecimal() and value.isdecimal() and _COMPARED[operator](int(value), int(bound))
     if operator == "NotIn":
         return value not in named
     return operator == "Exists" or (operator == "In" and value in named)

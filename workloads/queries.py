@@ -7,13 +7,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from math import lcm
 
-from django.db.models import F, Sum
+from django.contrib.postgres.aggregates import JSONBAgg
+from django.db import connection
+from django.db.models.functions import JSONObject
 
-from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, PodRecord, ResourceFlavor
-from workloads.placement import PRODUCT_LABEL, FlavorFacts, NodeFacts, matching_nodes, takes_pods
+from workloads.models import NodePoolRecord, NodeRecord, ResourceFlavor
+from workloads.placement import (
+    PRODUCT_LABEL,
+    FlavorFacts,
+    NodeFacts,
+    Sharing,
+    matching_nodes,
+    takes_pods,
+)
 from workloads.provisioning import NodePoolFacts, brings, remaining
 
 COUNT_LABEL = "nvidia.com/gpu.count"
@@ -69,7 +79,7 @@ class Rooms:
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of the cluster at one moment, read in five queries for any number of pools."""
+    """What is known of the cluster at one moment, read in one statement for any number of pools."""
 
     nodes: list[NodeFacts]
     used: Units
@@ -80,7 +90,11 @@ class Observed:
 
 def nodes() -> list[NodeFacts]:
     """Every node that was last observed to exist, by name."""
-    return [record.facts for record in NodeRecord.objects.filter(gone_at__isnull=True)]
+    # One JSON document: thousands of rows with dozens of labels cost several times more as objects.
+    columns = JSONObject(**{each.name: each.name for each in fields(NodeFacts)})
+    there = NodeRecord.objects.filter(gone_at__isnull=True)
+    found = there.aggregate(nodes=JSONBAgg(columns, default=[], order_by="name"))
+    return [NodeFacts(**node) for node in found["nodes"]]
 
 
 def node_pools() -> list[NodePoolFacts]:
@@ -124,14 +138,52 @@ def _with_cards(touched: Callable[[FlavorFacts, str], bool]) -> set[tuple[int, s
     return found | {(pk, kind) for pk, facts in flavors if facts.card in cards for kind in facts.capacity}
 
 
+# JSON documents of one statement: thousands of rows with dozens of labels cost several times more as objects.
+_OBSERVE = """
+SELECT
+    (SELECT json_agg(json_build_array(name, labels, allocatable, ready, unschedulable, taints) ORDER BY name)
+     FROM workloads_noderecord WHERE gone_at IS NULL),
+    -- What pods of the portal hold of nodes; of whatever flavor, as several may share a resource name.
+    (SELECT json_agg(json_build_array(node_name, resource, held))
+     FROM (SELECT p.node_name, f.resource, sum(p.units) AS held
+           FROM workloads_podrecord AS p
+           JOIN workloads_workload AS w ON w.id = p.workload_id
+           JOIN workloads_resourceflavor AS f ON f.id = w.flavor_id
+           WHERE p.gone_at IS NULL AND p.finished_at IS NULL AND p.units > 0 AND p.node_name <> ''
+           GROUP BY 1, 2) AS own),
+    (SELECT json_agg(json_build_array(node_name, resource, held))
+     FROM (SELECT p.node_name, r.key AS resource, sum(r.value::int) AS held
+           FROM workloads_foreignpod AS p, jsonb_each_text(p.requests) AS r
+           GROUP BY 1, 2) AS others),
+    (SELECT json_agg(json_build_array(name, labels, requirements, taints, limits, in_use) ORDER BY name)
+     FROM workloads_nodepoolrecord),
+    (SELECT json_agg(json_build_array(name, resource, fraction_numerator, fraction_denominator, sharing, node_selector,
+                                      tolerations, capacity, card) ORDER BY name)
+     FROM workloads_resourceflavor)
+"""
+
+
 def observe() -> Observed:
     """The rows of nodes, pods, node pools and flavors as they are now."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OBSERVE)
+        there, own, others, pools, flavors = (found or [] for found in cursor.fetchone())
     return Observed(
-        nodes=nodes(),
-        used=_used(),
-        foreign=_foreign(),
-        pools=node_pools(),
-        flavors=[flavor.facts for flavor in ResourceFlavor.objects.all()],
+        nodes=[NodeFacts(*row) for row in there],
+        used={(node, resource): held for node, resource, held in own},
+        foreign={(node, resource): held for node, resource, held in others},
+        pools=[
+            NodePoolFacts(
+                name=name, labels=labels, requirements=needs, taints=taints, limits=limits, in_use=in_use
+            )
+            for name, labels, needs, taints, limits, in_use in pools
+        ],
+        flavors=[
+            FlavorFacts(
+                name, resource, Fraction(parts, of), Sharing(sharing), selector, tolerations, capacity, card
+            )
+            for name, resource, parts, of, sharing, selector, tolerations, capacity, card in flavors
+        ],
     )
 
 
@@ -158,26 +210,6 @@ def _room(node: NodeFacts, resource: str, seen: Observed) -> Room:
     size, foreign = node.allocatable[resource], seen.foreign.get((node.name, resource), 0)
     used = seen.used.get((node.name, resource), 0)
     return Room(node=node.name, size=size, free=size - used - foreign, foreign=foreign)
-
-
-def _used() -> dict[tuple[str, str], int]:
-    """What pods of the portal hold of nodes; of whatever flavor, as several may share a resource name."""
-    holding = PodRecord.objects.filter(gone_at__isnull=True, finished_at__isnull=True, units__gt=0)
-    sums = (
-        holding.exclude(node_name="")
-        .order_by()
-        .values("node_name", resource=F("workload__flavor__resource"))
-        .annotate(held=Sum("units"))
-    )
-    return {(row["node_name"], row["resource"]): row["held"] for row in sums}
-
-
-def _foreign() -> dict[tuple[str, str], int]:
-    held: dict[tuple[str, str], int] = defaultdict(int)
-    for node, requests in ForeignPod.objects.values_list("node_name", "requests"):
-        for resource, units in requests.items():
-            held[node, resource] += int(units)
-    return dict(held)
 
 
 def _card_room(facts: FlavorFacts, seen: Observed) -> CardRoom | None:

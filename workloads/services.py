@@ -228,11 +228,15 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
     return Workload.objects.select_related("team", "owner", "flavor").get(public_id=public_id)
 
 
-def reread(workload: Workload) -> None:
-    """Read the row anew under the same lock; StaleWorkload if that was taken over meanwhile."""
+def reread(workload: Workload, *, hold: bool = False) -> None:
+    """Read the row anew under the same lock; StaleWorkload if that was taken over meanwhile.
+
+    With `hold` the row stays locked until the transaction ends, as `hold` alone does it.
+    """
     token = workload.lock_token
     never_change = {name: getattr(workload, name) for name in ("team", "owner", "flavor")}
-    workload.refresh_from_db()
+    rows = Workload.objects.select_for_update(no_key=True) if hold else None
+    workload.refresh_from_db(from_queryset=rows)
     for name, related in never_change.items():
         setattr(workload, name, related)
     if workload.lock_token != token:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from controller.page_words import PHASES, duration_words
+from controller.page_words import PHASES, duration_words, span_words
 from foundation import clock
 from foundation.money import format_usd
 
@@ -48,6 +49,13 @@ def at(moment: datetime | None) -> SafeString | str:
     return "–" if moment is None else _time(moment, f"{moment:%Y-%m-%d %H:%M:%S}")
 
 
+@register.filter(name="clock")
+def clock_time(moment: datetime, now: datetime) -> SafeString:
+    """`14:50`, with the day where it is another one; in UTC, exact in the title."""
+    same = moment.date() == now.date()
+    return _time(moment, f"{moment:%H:%M}" if same else f"{moment:%a %d %b %H:%M}")
+
+
 def _time(moment: datetime, text: str) -> SafeString:
     return format_html(
         '<time datetime="{}" title="{} UTC">{}</time>',
@@ -71,9 +79,39 @@ def duration(value: timedelta | float | None) -> str:
 
 
 @register.filter
+def span(seconds: float) -> str:
+    """`45 s`, `20 min`, `1 h 30 min`: an amount of time in a sentence."""
+    return span_words(seconds)
+
+
+@register.filter
+def gpu_hours(seconds: int) -> str:
+    """GPU-equivalent seconds as hours with one decimal."""
+    return f"{seconds / 3600:,.1f}"
+
+
+@register.filter
+def subtract(value: int, other: int) -> int:
+    """The difference of two counts."""
+    return value - other
+
+
+@register.filter
 def usd(micro: int | None, places: int = 2) -> str:
     """`$1,234.50`, or the words that there is no price."""
     return "no price" if micro is None else format_usd(micro, places=places)
+
+
+@register.filter
+def signed(number: int) -> str:
+    """A whole number, with the minus sign that has the width of a digit."""
+    return str(number) if number >= 0 else f"\N{MINUS SIGN}{-number}"
+
+
+@register.filter
+def above(number: int, limit: int) -> int:
+    """By how much the number is above the limit; 0 where it is not."""
+    return max(0, number - limit)
 
 
 @register.filter
@@ -127,3 +165,32 @@ def meter(used: int, whole: int, label: str, asked: int = 0) -> SafeString:
             '<rect class="limit" x="{}%" width="2" y="0" height="100%"></rect>', f"{whole * scale:.2f}"
         )
     return format_html('<svg class="meter" role="img" aria-label="{}">{}</svg>', label, rects)
+
+
+@register.simple_tag
+def claim_bar(before: Mapping[str, int], after: Mapping[str, int]) -> SafeString:
+    """A team's quota with what is asked for on top: the thick mark is the guaranteed part, the other the limit."""
+    used, wanted = before["used"], after["used"]
+    nominal, limit = before["nominal"], before["limit"]
+    scale = 100 / max(limit, wanted, nominal, 1)
+    parts = (
+        ("used", 0, min(used, nominal)),
+        ("borrowed", nominal, used - nominal),
+        ("asked", used, wanted - used),
+    )
+    bars = [(name, f"{at * scale:.2f}", f"{units * scale:.2f}") for name, at, units in parts if units > 0]
+    drawn = format_html_join("", '<rect class="{}" x="{}%" width="{}%" y="4" height="12"></rect>', bars)
+    # A mark at the very end would be cut in half.
+    marks = [
+        (name, f"{min(at * scale, 99.6):.2f}")
+        for name, at in (("limit", limit), ("nominal", nominal))
+        if name == "nominal" or limit > nominal
+    ]
+    drawn += format_html_join("", '<rect class="mark {}" x="{}%" width="2" y="0" height="20"></rect>', marks)
+    label = f"{used} of {nominal} guaranteed units in use, {wanted} with this; at most {limit}"
+    return format_html(
+        '<svg class="claim-bar" role="img" aria-label="{}"><rect class="ground" width="100%" y="4" height="12" rx="3">'
+        "</rect>{}</svg>",
+        label,
+        drawn,
+    )

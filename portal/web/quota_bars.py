@@ -18,11 +18,6 @@ class Figure:
     part: str = ""
     pattern: str = ""
 
-    @property
-    def shown(self) -> str:
-        """With the minus sign that has the width of a digit."""
-        return f"{self.units}" if self.units >= 0 else f"\N{MINUS SIGN}{-self.units}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -115,37 +110,12 @@ class Bar:
         shown = [
             Figure(name="Guaranteed", units=facts.nominal, help="The team's own quota."),
             _figure("Used", self.firm, "used", "Held by runs and endpoints, within the team's own quota."),
-            _figure(
-                "Reserved, unused",
-                self.idle,
-                "idle",
-                "Held by endpoints for replicas that they do not run now; preemptible runs of the team may use it.",
-            ),
-            _figure(
-                "Borrowed",
-                self.borrowed,
-                "borrowed",
-                "Used above the team's own quota. The owners may take it back.",
-            ),
-            _figure(
-                "Lent out", self.lent, "lent", "Used by other teams of the cohort; the team may take it back."
-            ),
-            _figure(
-                "Waiting",
-                facts.pending,
-                "pending",
-                "Asked for by what is queued. It holds nothing until it starts.",
-            ),
-            Figure(
-                name="Available",
-                units=facts.available,
-                help="What may still be taken, borrowing included. Below zero after a cut below what is in use.",
-            ),
-            Figure(
-                name="Limit",
-                units=facts.ceiling,
-                help="The most that can be held with all that may be borrowed.",
-            ),
+            _figure("Borrowed", self.borrowed, "borrowed", "Used above the team's own quota."),
+            Figure(name="Available", units=facts.available, help="What may still be taken now."),
+            Figure(name="Limit", units=facts.ceiling, help="The most that the team can hold."),
+            _figure("Reserved, unused", self.idle, "idle", "Held by endpoints for replicas to come."),
+            _figure("Lent out", self.lent, "lent", "Used by other teams of the cohort."),
+            _figure("Waiting", facts.pending, "pending", "Asked for by what is queued."),
         ]
         if self.over:
             shown.append(_figure("Over the limit", self.over, "over", "Still held since the quota was cut."))

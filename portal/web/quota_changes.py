@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from quotas.changes import undo_changes
 
 from controller.page_lists import PageOfRows
 from controller.page_views import see_other
@@ -18,6 +17,7 @@ from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from portal.web.quota_draft import LIMITS, text_of
 from portal.web.quotas import REASON_LENGTH_MAX, ManagersOnly
+from quotas.changes import undo_changes
 from quotas.models import QuotaChange, QuotaChangeSet
 from teams.actors import actor_of
 

@@ -32,6 +32,7 @@ LIMITS: Final[Mapping[str, str]] = {
 SESSION_KEY: Final = "quota-draft"
 EDITS_MAX: Final = 500
 _TEXT_MAX: Final = 20
+_KEY_MAX: Final = 200
 _WHOLE: Final = re.compile(r"[0-9]{1,9}\Z", re.ASCII)
 WHOLE_WANTED: Final = "Write a whole number, 0 or more."
 TIME_WANTED: Final = "Write it as 90m, 12h or 2d."
@@ -51,7 +52,8 @@ class Key(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Self | None:
         parts = text.split("~")
-        return cls(*parts) if len(parts) == 3 and all(parts) else None
+        known = len(parts) == 3 and all(parts) and len(text) <= _KEY_MAX and text.isprintable()
+        return cls(*parts) if known else None
 
 
 def key_of(quota: Quota) -> Key:
@@ -186,13 +188,13 @@ def _shown(text: str) -> dict[Key, dict[str, str]]:
     """What a form said that its cells showed; nothing where it says nonsense."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     shown: dict[Key, dict[str, str]] = {}
     for name, limits in found.items() if isinstance(found, dict) else ():
         key = Key.of(name)
         if key is not None and isinstance(limits, dict):
-            shown[key] = {limit: str(value) for limit, value in limits.items() if limit in LIMITS}
+            shown[key] = {limit: str(value)[:_TEXT_MAX] for limit, value in limits.items() if limit in LIMITS}
     return shown
 
 

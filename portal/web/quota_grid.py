@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from django.db.models import Q, Sum
+from django.db.models import Q, QuerySet, Sum
 from django.http import HttpRequest
 
 from foundation.http.query import refuse
-from portal.web.quota_draft import LIMITS, Draft, Key, key_of, shown_json, texts_of
+from portal.web.quota_draft import LIMITS, Key, Row, key_of, shown_json, text_of
 from quotas.models import Cohort, Quota
-from quotas.queries import nodes
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
-from workloads.placement import matches
+from workloads.queries import observe, rooms_of
 from workloads.states import Phase
 
 CELLS_MAX: Final = 240
@@ -40,7 +39,7 @@ _EMPTY: Final = {"nominal": "none", "lending_limit": "all"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A column. `promised` is the sum of all teams' quotas, `exists` what ready nodes offer."""
+    """A column. `promised` is the sum of all teams' quotas, `exists` what nodes offer or may still bring."""
 
     flavor: ResourceFlavor
     capacity_type: str
@@ -56,12 +55,13 @@ class Pool:
 class Field:
     """An input. `was` is the limit as it stands, `text` what is to be shown: the draft's where it has one."""
 
+    limit: str
     name: str
-    id: str
     label: str
     was: str
     text: str
     empty: str
+    error: str
 
     @property
     def changed(self) -> bool:
@@ -70,6 +70,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
+    key: Key
     quota: Quota | None
     fields: list[Field]
     waiting: int
@@ -149,9 +150,12 @@ class Filters:
         return bool(self.team or self.cohort or self.flavor)
 
 
-def grid_of(filters: Filters, draft: Draft) -> Grid:
-    """The page of the grid that the filters ask for, with the draft's texts in it; nine queries however large."""
-    flavors = list(ResourceFlavor.objects.filter(enabled=True))
+def grid_of(filters: Filters, rows: Iterable[Row]) -> Grid:
+    """The page of the grid that the filters ask for, with the edits so far in it and what is wrong with them.
+
+    A constant number of queries, however large it is.
+    """
+    flavors = ResourceFlavor.objects.filter(enabled=True)
     every = [
         (flavor, kind)
         for flavor in flavors
@@ -163,27 +167,16 @@ def grid_of(filters: Filters, draft: Draft) -> Grid:
     found = _teams(filters)
     first = (filters.page - 1) * size
     teams = list(found[first : first + size + 1])
-    quotas = {key_of(each): each for each in _quotas(teams[:size])}
-    waiting = _waiting(teams[:size])
-    names = VIEWS[filters.view]
-    lines = [
-        Line(
-            team,
-            [
-                _cell(Key(team.slug, flavor.name, kind), quotas, waiting, names, draft)
-                for flavor, kind in pools
-            ],
-        )
-        for team in teams[:size]
-    ]
+    cells = _Cells(teams[:size], rows, VIEWS[filters.view])
+    lines = [Line(team, [cells.of(team, flavor, kind) for flavor, kind in pools]) for team in teams[:size]]
     return Grid(
         pools=_columns(pools),
         lines=lines,
-        heads=[_SHORT[name] for name in names],
+        heads=[_SHORT[name] for name in cells.names],
         shown=shown_json(
-            (Key(line.team.slug, flavor.name, kind), {field.name: field.was for field in cell.fields})
+            (cell.key, {each.limit: each.was for each in cell.fields})
             for line in lines
-            for (flavor, kind), cell in zip(pools, line.cells, strict=True)
+            for cell in line.cells
         ),
         page=filters.page,
         more=len(teams) > size,
@@ -192,7 +185,7 @@ def grid_of(filters: Filters, draft: Draft) -> Grid:
     )
 
 
-def _teams(filters: Filters) -> Any:
+def _teams(filters: Filters) -> QuerySet[Team]:
     found = Team.objects.all()
     if filters.team:
         found = found.filter(Q(slug__icontains=filters.team) | Q(name__icontains=filters.team))
@@ -201,62 +194,54 @@ def _teams(filters: Filters) -> Any:
     return found
 
 
-def _quotas(teams: list[Team]) -> Any:
-    return Quota.objects.filter(team__in=teams).select_related("team", "flavor")
-
-
-def _waiting(teams: list[Team]) -> dict[Key, int]:
-    queued = Workload.objects.filter(team__in=teams, phase=Phase.QUEUED.value, flavor__isnull=False)
-    rows = (
-        queued.values_list("team__slug", "flavor__name", "capacity_type")
-        .order_by()
-        .annotate(total=Sum("units"))
-    )
-    return {Key(team, flavor, kind): total for team, flavor, kind, total in rows}
-
-
-def _columns(pools: list[tuple[ResourceFlavor, str]]) -> list[Pool]:
+def _columns(pools: Iterable[tuple[ResourceFlavor, str]]) -> list[Pool]:
     sums = Quota.objects.values_list("flavor_id", "capacity_type").order_by().annotate(total=Sum("nominal"))
     promised = {(flavor, kind): total for flavor, kind, total in sums}
-    usable = [node for node in nodes() if node.ready and not node.unschedulable]
-    return [
-        Pool(
-            flavor=flavor,
-            capacity_type=kind,
-            promised=promised.get((flavor.pk, kind), 0),
-            exists=sum(
-                node.allocatable.get(flavor.resource, 0)
-                for node in usable
-                if matches(flavor.facts, kind, node)
-            ),
+    known = observe()
+    columns = []
+    for flavor, kind in pools:
+        there = rooms_of(flavor, kind, known=known)
+        exists = sum(room.size for room in there.rooms) + there.provisionable_units
+        total = promised.get((flavor.pk, kind), 0)
+        columns.append(Pool(flavor=flavor, capacity_type=kind, promised=total, exists=exists))
+    return columns
+
+
+class _Cells:
+    """What the cells of some teams are made of, read once."""
+
+    def __init__(self, teams: list[Team], rows: Iterable[Row], names: tuple[str, ...]) -> None:
+        self.names = names
+        held = Quota.objects.filter(team__in=teams).select_related("team", "flavor")
+        self.quotas = {key_of(each): each for each in held}
+        self.edits = {row.key: row for row in rows}
+        queued = Workload.objects.filter(team__in=teams, phase=Phase.QUEUED.value, flavor__isnull=False)
+        waits = queued.values_list("team__slug", "flavor__name", "capacity_type").order_by()
+        self.waiting = {
+            Key(team, flavor, kind): total for team, flavor, kind, total in waits.annotate(total=Sum("units"))
+        }
+
+    def of(self, team: Team, flavor: ResourceFlavor, kind: str) -> Cell:
+        key = Key(team.slug, flavor.name, kind)
+        return Cell(
+            key=key,
+            quota=self.quotas.get(key),
+            waiting=self.waiting.get(key, 0),
+            fields=[self._field(key, name) for name in self.names],
         )
-        for flavor, kind in pools
-    ]
 
-
-def _cell(
-    key: Key, quotas: Mapping[Key, Quota], waiting: Mapping[Key, int], names: tuple[str, ...], draft: Draft
-) -> Cell:
-    quota = quotas.get(key)
-    now = texts_of(quota)
-    edit = draft.edits.get(key)
-    drafted = edit.after if edit else {}
-    where = f"{key.team}, {key.flavor} {key.capacity_type}"
-    return Cell(
-        quota=quota,
-        waiting=waiting.get(key, 0),
-        fields=[
-            Field(
-                name=f"{name}~{key.text}",
-                id=f"{name}~{key.text}",
-                label=f"{LIMITS[name]}: {where}",
-                was=now[name],
-                text=drafted.get(name, now[name]),
-                empty=_EMPTY.get(name, "any") if quota or name == "nominal" else "",
-            )
-            for name in names
-        ],
-    )
+    def _field(self, key: Key, name: str) -> Field:
+        quota, row = self.quotas.get(key), self.edits.get(key)
+        was = text_of(name, getattr(quota, name, None))
+        return Field(
+            limit=name,
+            name=f"{name}~{key.text}",
+            label=f"{LIMITS[name]}: {key.team}, {key.flavor} {key.capacity_type}",
+            was=was,
+            text=row.edit.after.get(name, was) if row else was,
+            empty=_EMPTY.get(name, "any") if quota or name == "nominal" else "",
+            error=row.errors.get(name, "") if row else "",
+        )
 
 
 def cohort_names() -> list[str]:

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from quotas.requests import approve_request, deny_request
 
 from controller.page_lists import PageOfRows
 from controller.page_views import see_other
@@ -17,6 +16,7 @@ from foundation.errors import Conflict, Invalid, NotFound
 from foundation.http.query import refuse
 from portal.web.quotas import REASON_LENGTH_MAX, ManagersOnly
 from quotas.models import Quota, QuotaRequest
+from quotas.requests import approve_request, deny_request
 from teams.actors import actor_of
 
 _DONE: Final = {

@@ -12,7 +12,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
-from quotas.changes import ChangePreview, LimitChange, apply_changes, preview_changes
 from typing_extensions import override
 
 from controller.page_views import see_other
@@ -20,12 +19,13 @@ from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from portal.web.quota_draft import Draft, Row, place_errors, rows_of, shown_json
 from portal.web.quota_grid import Filters, cohort_names, grid_of
+from quotas.changes import ChangePreview, LimitChange, apply_changes, preview_changes
 from quotas.models import QuotaRequest
 from teams.actors import actor_of
 from teams.permissions import check_global_role
 from workloads.models import ResourceFlavor
 
-REASON_LENGTH_MAX: Final = 2000
+REASON_LENGTH_MAX: Final = 1000
 SHOWN_MAX: Final = 50
 """Workloads of one kind of effect that the preview lists; the rest are counted."""
 
@@ -69,12 +69,13 @@ class ConsolePage(ManagersOnly):
         return see_other(f"{request.get_full_path()}#change-set")
 
     def _grid(self, request: HttpRequest, filters: Filters, draft: Draft) -> HttpResponse:
+        edits = _edits(draft)
         context = {
-            "grid": grid_of(filters, draft),
+            "grid": grid_of(filters, edits["rows"]),
             "filters": filters,
             "cohorts": cohort_names(),
             "flavors": list(ResourceFlavor.objects.filter(enabled=True).values_list("name", flat=True)),
-            **_edits(draft),
+            **edits,
         }
         return self.page(request, "portal/quota_console.html", context)
 
@@ -141,7 +142,7 @@ class DraftPage(ManagersOnly):
             "wrong_reason": wrong_reason,
             "preview": preview,
             "now": clock.now(),
-            "most": SHOWN_MAX,
+            "slice": f":{SHOWN_MAX}",
         }
         return self.page(request, f"portal/quota_draft.html{fragment}", context, status=status)
 

@@ -14,10 +14,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
-from quotas.requests import request_quota, withdraw_request
 
 from controller.page_queries import Offer, flavor_cards, teams_of
 from controller.page_views import see_other
+from controller.page_words import limit_words
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from foundation.models import PlatformSettings
@@ -27,8 +27,9 @@ from portal.web.quota_cohorts import by_field
 from portal.web.quota_draft import WHOLE_WANTED
 from quotas.decay import decayed, integral
 from quotas.limits import start_queue, stop_queue
-from quotas.models import Claim, ClaimState, Fence, QuotaChange, QuotaRequest, TeamPolicy
+from quotas.models import Claim, ClaimState, Fence, QuotaChange, QuotaRequest
 from quotas.queries import QuotaFigures, policy_of, team_quotas
+from quotas.requests import request_quota, withdraw_request
 from teams.actors import actor_of
 from teams.models import Membership, Team
 from teams.permissions import check_can_manage, check_can_submit, has_global_role, role_in
@@ -36,26 +37,29 @@ from workloads.models import ResourceFlavor
 
 CHANGES_MAX: Final = 20
 REQUESTS_MAX: Final = 20
-REASON_LENGTH_MAX: Final = 2000
+REASON_LENGTH_MAX: Final = 1000
 HOUR: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLine:
-    """One quota as its team sees it. `free` units are nobody's; `use` is decayed, in GPU-equivalent hours."""
+    """One quota as its team sees it. `free` units are nobody's; `use` is decayed, in GPU-equivalent hours, and
+    `weighted` what fair share compares.
+    """
 
     figures: QuotaFigures
     bar: Bar
     offer: Offer | None
     free: int | None
     use: float
+    weighted: float
 
     @property
     def over(self) -> int:
         return self.bar.over
 
 
-def pool_lines(team: Team, *, now: datetime) -> list[PoolLine]:
+def pool_lines(team: Team, *, weight: int, now: datetime) -> list[PoolLine]:
     """The team's quotas with all their numbers; a constant number of queries."""
     found = team_quotas(team)
     cards = {card.flavor.pk: card for card in flavor_cards(team=team, now=now)}
@@ -82,6 +86,7 @@ def pool_lines(team: Team, *, now: datetime) -> list[PoolLine]:
                 offer=offers.get(quota.capacity_type),
                 free=card.free if card else None,
                 use=held.get(quota.pk, 0.0),
+                weighted=held.get(quota.pk, 0.0) / weight,
             )
         )
     return lines
@@ -152,23 +157,20 @@ class TeamQuotaPage(LoginRequiredMixin, View):
             "may_ask": role in {Membership.Role.MEMBER, Membership.Role.LEAD},
             "choices": _choices(),
             "earliest": (now + timedelta(days=1)).date(),
-            "half_life_hours": PlatformSettings.current().fair_share_half_life_hours,
         }
 
 
 def pools_context(request: HttpRequest, team: Team, *, now: datetime) -> dict[str, Any]:
     """What the part with the bars shows, here and on the team's page."""
-    lines = pool_lines(team, now=now)
     policy = policy_of(team)
+    lines = pool_lines(team, weight=policy.weight, now=now)
     fence = Fence.objects.filter(team=team).first()
     manager = has_global_role(request.user, "quota-manager")
-    use = sum(line.use for line in lines)
     return {
         "team": team,
         "lines": lines,
         "policy": policy,
-        "use": use,
-        "weighted": use / policy.weight,
+        "half_life": limit_words(PlatformSettings.current().fair_share_half_life_hours * HOUR),
         "fence": fence,
         "fence_lines": _fence_lines(fence),
         "may_set_quota": manager,
@@ -269,8 +271,3 @@ def _fence_lines(fence: Fence | None) -> list[FenceLine]:
         FenceLine(name, fence.derived.get(name), observed.get(name))
         for name in sorted({*fence.derived, *observed})
     ]
-
-
-def stopped(policy: TeamPolicy) -> bool:
-    """Whether nothing more of the team is admitted."""
-    return policy.queue_stopped_at is not None

@@ -1,5 +1,7 @@
 """Rows of quotas; each half explains itself."""
 
+from __future__ import annotations
+
 from quotas.models.changes import QuotaChange, QuotaChangeSet, QuotaRequest
 from quotas.models.claims import Claim, ClaimPurpose, ClaimState, Preemption
 from quotas.models.decisions import Decision, Fence, Pool, StartEstimate, SupplyRecord

@@ -96,7 +96,7 @@ class StartEstimate(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.workload_id}: {self.p50} – {self.p90}"
+        return f"{self.workload_id}: {self.p50} to {self.p90}"
 
 
 class Fence(models.Model):

@@ -3,6 +3,7 @@
 (() => {
   const FOLLOW_SLACK_PX = 40;
   const DOM_LINES_MAX = 5000;
+  const FILLED_MS = 1600;
 
   // Copy buttons are hidden until there is a script that can copy.
   const wake = (root) => {
@@ -56,6 +57,39 @@
     for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = !navigator.clipboard;
   };
 
+  // What a reader opened stays open when its part of the page comes anew.
+  let opened = [];
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    opened = [...event.detail.target.querySelectorAll("details[id][open]")].map((each) => each.id);
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const id of opened) {
+      const details = document.getElementById(id);
+      if (details) details.open = true;
+    }
+  });
+
+  // A lever fills in fields of the form that it stands in. Without this it is sent with the form, and the server does it.
+  const fill = (form, name, value) => {
+    const control = form.elements.namedItem(name);
+    if (!control) return;
+    control.value = value;
+    const input = control instanceof RadioNodeList ? [...control].find((each) => each.checked) : control;
+    if (!input) return;
+    const field = input.closest("label.flavor, .field");
+    field.classList.add("just-filled");
+    setTimeout(() => field.classList.remove("just-filled"), FILLED_MS);
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  document.addEventListener("click", (event) => {
+    const lever = event.target.closest("button[data-set]");
+    if (!lever) return;
+    event.preventDefault();
+    // The lever goes away with the answer; the title above it stays.
+    document.getElementById("preview-title").focus({ preventScroll: true });
+    for (const [name, value] of new URLSearchParams(lever.dataset.set)) fill(lever.form, name, value);
+  });
+
   // The chosen flavor's price depends on the team, which the server knows: only menus close themselves here.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((menu) => (menu.open = false));
@@ -69,7 +103,17 @@
   // A cell of the quota grid shows that it differs from what stands; the server says the same on the next page.
   const mark = (input) => input.classList.toggle("changed", input.value.trim() !== input.dataset.was);
   document.addEventListener("input", (event) => event.target.matches?.("input[data-was]") && mark(event.target));
-  document.addEventListener("reset", () => setTimeout(() => document.querySelectorAll("input[data-was]").forEach(mark)));
+  // What the server finds wrong with it stands in the change set, which is swapped while the cell keeps the focus.
+  document.addEventListener("htmx:afterSwap", () => {
+    if (!document.getElementById("change-set")) return;
+    for (const input of document.querySelectorAll(".grid input[data-was]")) {
+      const wrong = document.getElementById(`wrong~${input.id}`);
+      for (const [name, value] of [["aria-invalid", "true"], ["aria-describedby", wrong?.id]]) {
+        if (wrong) input.setAttribute(name, value);
+        else input.removeAttribute(name);
+      }
+    }
+  });
 
   wake(document);
 })();

@@ -131,8 +131,9 @@ def test_a_wrong_cohort_is_refused_by_name(bench, manager):
 
 @pytest.mark.usefixtures("cohorts")
 def test_only_managers_change_cohorts_and_who_is_in_them(bench, manager):
+    clients = [bench.client, api_client(bench.lead)]
     with Unchanged():
-        for client in (bench.client, api_client(bench.lead)):
+        for client in clients:
             problem(client.post(COHORTS, {"name": "new"}), 403, code="role_missing")
             problem(client.patch(f"{COHORTS}language/", {"parent": None}), 403, code="role_missing")
             problem(client.delete(f"{COHORTS}language/"), 403, code="role_missing")

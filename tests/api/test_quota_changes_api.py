@@ -7,8 +7,9 @@ import pytest
 from foundation import clock
 from quotas import services
 from quotas.models import Quota, QuotaChange, QuotaChangeSet
+from teams.platform import update_settings
 from tests.api.bench import Unchanged, problem
-from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.catalogue import SETUP, make_flavor, make_quota
 from tests.factories.submitted import make_run, move
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from workloads.states import Phase
@@ -105,8 +106,9 @@ def test_a_body_that_is_no_set_of_changes_is_refused_by_name(bench, manager, spe
 
 def test_only_managers_preview_apply_and_undo(bench, manager, speech):
     made = manager.post(CHANGES, body(change("vision", 4))).json()
+    clients = [bench.client, api_client(bench.lead)]
     with Unchanged():
-        for client in (bench.client, api_client(bench.lead)):
+        for client in clients:
             problem(client.post(CHANGES, body(change("vision", 99))), 403, code="role_missing")
             problem(client.post(PREVIEW, body(change("vision", 99))), 403, code="role_missing")
             problem(client.post(f"{CHANGES}{made['id']}/undo/", {"reason": "x"}), 403, code="role_missing")
@@ -185,6 +187,7 @@ def test_a_preview_makes_nothing_and_says_what_would_be(bench, manager, speech):
 
 
 def test_a_preview_names_who_would_be_evicted_and_applying_asks_them_to_leave(bench, manager, speech):
+    update_settings(actor=SETUP, changes={"minimum_run_seconds": 0}, now=clock.now())
     owner = make_member(team=speech).user
     run = make_run(speech, owner, flavor=bench.flavor, gpus_per_replica=4, name="leaves")
     services.claim(workload=run, quota=Quota.objects.get(team=speech), units=4, now=clock.now())

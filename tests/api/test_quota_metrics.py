@@ -10,7 +10,7 @@ from django.test import Client
 from foundation import clock
 from quotas import services
 from quotas.models import Claim, Fence, Quota
-from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run, move
 from tests.factories.teams import make_member
 from workloads.states import Phase
@@ -33,6 +33,7 @@ def figures():
 @pytest.fixture
 def running():
     member, flavor = make_member(), make_flavor()
+    make_node()
     quota = make_quota(member.team, flavor)
     run = make_run(member.team, member.user, flavor=flavor)
     services.claim(workload=run, quota=quota, units=run.units, now=clock.now())

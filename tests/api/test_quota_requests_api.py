@@ -83,24 +83,27 @@ def test_a_denied_request_changes_no_quota(bench, manager, asked):
 
 
 def test_who_asked_takes_it_back_and_nobody_else(bench, asked):
+    lead = api_client(bench.lead)
     with Unchanged():
-        problem(api_client(bench.lead).post(f"{REQUESTS}{asked['id']}/withdraw/"), 403)
+        problem(lead.post(f"{REQUESTS}{asked['id']}/withdraw/"), 403)
     taken = bench.client.post(f"{REQUESTS}{asked['id']}/withdraw/")
     assert (taken.status_code, taken.json()["state"]) == (200, "withdrawn")
 
 
 def test_only_managers_decide(bench, asked):
+    clients = [bench.client, api_client(bench.lead)]
     with Unchanged():
-        for client in (bench.client, api_client(bench.lead)):
+        for client in clients:
             for verb in ("approve", "deny"):
                 problem(client.post(f"{REQUESTS}{asked['id']}/{verb}/", {}), 403, code="role_missing")
 
 
 def test_viewers_and_strangers_do_not_ask(bench, good):
     viewer = api_client(make_member("viewer", team=bench.team).user)
+    stranger = api_client(make_user())
     with Unchanged():
         problem(viewer.post(REQUESTS, good), 403, code="viewer_only")
-        problem(api_client(make_user()).post(REQUESTS, good), 404, "team")
+        problem(stranger.post(REQUESTS, good), 404, "team")
         problem(bench.client.post(REQUESTS, good | {"team": "nope"}), 404, "team")
 
 

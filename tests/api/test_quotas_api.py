@@ -241,9 +241,9 @@ def test_a_wrong_rule_is_refused_by_name(bench, manager, field, value):
 
 
 def test_only_managers_change_the_rules_and_strangers_see_none(bench):
-    stranger = api_client(make_user())
+    stranger, clients = api_client(make_user()), [bench.client, api_client(bench.lead)]
     with Unchanged():
-        for client in (bench.client, api_client(bench.lead)):
+        for client in clients:
             problem(client.patch(POLICY, {"weight": 2}), 403, code="role_missing")
         problem(stranger.patch(POLICY, {"weight": 2}), 404)
         problem(stranger.get(POLICY), 404)

@@ -11,7 +11,7 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 POSITIONAL_MAX = 6
 COMPLEXITY_MAX = 10
-MOVES_THE_PHASE = "workloads/services.py"
+MOVES_THE_PHASE = ("workloads/services.py", "workloads/moves.py")
 
 
 def test_no_file_is_longer_than_its_budget():
@@ -64,7 +64,7 @@ def test_only_transition_moves_a_phase():
     assigned = [
         where
         for where, node in nodes(ast.Assign)
-        if isinstance(node, ast.Assign) and not where.startswith((MOVES_THE_PHASE, "devcluster/"))
+        if isinstance(node, ast.Assign) and not where.startswith((*MOVES_THE_PHASE, "devcluster/"))
         for target in node.targets
         for part in (target.elts if isinstance(target, ast.Tuple) else [target])
         if isinstance(part, ast.Attribute) and part.attr == "phase"

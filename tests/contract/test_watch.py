@@ -7,7 +7,7 @@ import pytest
 from kubernetes import watch
 from kubernetes.client.exceptions import ApiException
 
-from .kube import MERGE, config_map, pod, unique, until
+from .kube import MERGE, config_map, on_node, pod, unique, until
 
 
 @pytest.fixture
@@ -160,6 +160,37 @@ def test_a_watch_over_all_namespaces_sees_a_new_pod(kube, ns):
         if phases[-1] == "Running":
             stream.stop()
     assert (phases[0], phases[-1]) == ("Pending", "Running")
+
+
+def test_a_pod_enters_a_watch_of_what_holds_nodes_when_it_is_bound_and_leaves_it_when_it_ends(
+    kube, ns, own_node
+):
+    """By a negated label and negated fields, as whoever counts the use of others watches."""
+    chosen = {
+        "label_selector": "mine!=yes",
+        "field_selector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+    }
+    version = kube.core.list_namespaced_pod(ns, **chosen).metadata.resource_version
+    unbound = pod("unbound")
+    unbound["spec"]["nodeSelector"] = {"nowhere": "true"}
+    mine = pod("mine", {"BED_RUN_SECONDS": "0"}, **on_node(own_node))
+    mine["metadata"]["labels"] = {"mine": "yes"}
+    for body in (unbound, mine, pod("ends", {"BED_RUN_SECONDS": "1"}, **on_node(own_node))):
+        kube.core.create_namespaced_pod(ns, body)
+    stream = watch.Watch()
+    events = []
+    for event in stream.stream(
+        kube.core.list_namespaced_pod, ns, resource_version=version, timeout_seconds=30, **chosen
+    ):
+        events.append((event["type"], event["object"].metadata.name))
+        if event["type"] == "DELETED":
+            stream.stop()
+    assert events[0] == ("ADDED", "ends")
+    assert events[-1] == ("DELETED", "ends")
+    assert {kind for kind, _ in events[1:-1]} <= {"MODIFIED"}
+    assert {name for _, name in events} == {"ends"}
+    # It ended, and is still there.
+    assert kube.core.read_namespaced_pod("ends", ns).status.phase == "Succeeded"
 
 
 def test_a_watch_from_before_the_history_is_gone(kube):

@@ -4,11 +4,14 @@ import pytest
 
 from cluster import kinds
 from cluster.kinds import ObjectRef
-from controller.tenancy import ensure_namespace, forget_namespace, gpu_limits
+from controller.tenancy import ensure_namespace, forget_namespace, gpu_limits, gpu_limits_of
 from foundation import clock
-from quotas.models import Quota
+from quotas.cohorts import create_cohort
+from quotas.limits import set_limits
 from quotas.services import claim
-from tests.factories.catalogue import make_flavor, make_quota
+from teams.services import update_team
+from tests.factories.catalogue import SETUP, make_flavor, make_quota
+from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,6 +33,31 @@ def test_flavors_of_different_names_are_fenced_apart(bench):
     assert gpu_limits(bench.team) == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 3}
 
 
+def test_what_the_team_has_no_quota_of_is_fenced_off(bench):
+    """Else whoever may make pods in the namespace could take it past the portal."""
+    make_flavor("mig", resource="nvidia.com/mig-1g.10gb", product=None, sharing="mig")
+    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 0}
+    other = make_team()
+    assert gpu_limits_of([bench.team, other]) == {
+        bench.team.pk: gpu_limits(bench.team),
+        other.pk: {"nvidia.com/gpu": 0, "nvidia.com/mig-1g.10gb": 0},
+    }
+
+
+def test_the_fence_leaves_room_for_what_the_team_may_borrow(bench):
+    create_cohort(name="research", parent=None, actor=SETUP, now=clock.now())
+    lender = make_team(cohort_name="research")
+    make_quota(lender, bench.flavor, 6)
+    update_team(team=bench.team, changes={"cohort_name": "research"}, actor=SETUP, now=clock.now())
+    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 14}
+    limits = {"nominal": 8, "borrowing_limit": 2}
+    set_limits(
+        team=bench.team, flavor=bench.flavor, capacity_type="on-demand", limits=limits,
+        reason="test", actor=SETUP, now=clock.now(),
+    )  # fmt: skip
+    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 10}
+
+
 def hard(bench):
     ref = ObjectRef("v1", "ResourceQuota", bench.team.namespace_name, "mlportal-gpus")
     return bench.client.get(ref)["spec"]["hard"]
@@ -47,7 +75,7 @@ def test_the_namespace_is_made_once_and_again_when_it_should_differ(bench, monke
     calls.clear()
     ensure_namespace(bench.client, bench.team)
     assert calls == []
-    Quota.objects.update(nominal=12)
+    make_quota(bench.team, bench.flavor, 12)
     ensure_namespace(bench.client, bench.team)
     assert hard(bench) == {"requests.nvidia.com/gpu": "12"}
     calls.clear()

@@ -8,8 +8,8 @@ from fractions import Fraction
 from costs.models import Price
 from costs.services import set_price
 from foundation import clock
-from quotas.models import Quota
 from quotas.limits import set_nominal
+from quotas.models import Quota
 from teams.actors import Actor
 from teams.models import Team
 from workloads.models import NodeRecord, ResourceFlavor

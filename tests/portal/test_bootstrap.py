@@ -30,7 +30,16 @@ FILE = {
     "teams": [{"slug": "vision", "name": "Vision"}],
     "users": [{"username": "ana"}, {"username": "qm", "roles": ["quota-manager"]}],
     "memberships": [{"team": "vision", "user": "ana", "role": "member"}],
-    "flavors": [{"name": "a100", "card": "a100", "gpu_fraction": "1/7", "capacity": {"on-demand": {}}}],
+    "flavors": [
+        {
+            "name": "a100",
+            "card": "a100",
+            "gpu_fraction": "1/7",
+            "sharing": "mig",
+            "resource": "nvidia.com/mig-1g.10gb",
+            "capacity": {"on-demand": {}},
+        }
+    ],
     "quotas": [{"team": "vision", "flavor": "a100", "nominal": 8}],
     "prices": [{"card": "a100", "micro_usd_per_card_hour": 2_744_705, "from": "2026-01-01T00:00:00Z"}],
 }

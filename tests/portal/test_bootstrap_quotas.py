@@ -143,5 +143,5 @@ def test_a_wrong_file_is_refused_with_the_place_and_nothing_of_it_is_done(sectio
 
 def test_cohorts_that_exist_make_no_cycle_either():
     load(text(), now=NOW)
-    with pytest.raises(BootstrapError, match=r"cohorts\[0\]\.parent: .*below itself"):
+    with pytest.raises(BootstrapError, match=r"cohorts\[0\]\.parent: .*a cycle"):
         load(yaml.safe_dump({"cohorts": [{"name": "research", "parent": "language"}]}), now=LATER)

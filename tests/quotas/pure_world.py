@@ -6,10 +6,8 @@ import random as stdlib_random
 from dataclasses import replace
 from fractions import Fraction
 
-from hypothesis import strategies as st
-
-from quotas.arithmetic import LimitNode, derive
-from quotas.supply import Account, Block, Holder, Provisionable, Rules, Supply, TeamFacts, Waiter
+from quotas.arithmetic import LimitNode, Tree, derive
+from quotas.supply import Account, Block, Holder, Supply, TeamFacts, Waiter
 from workloads.placement import FlavorFacts, Sharing
 
 NOW = 1_800_000_000
@@ -28,10 +26,10 @@ def flavor(name="a100-40gb", fraction=Fraction(1)):
     )
 
 
-def waiter(id="w", team="vision", units=8, pods=1, **changes):
+def waiter(name="w", team="vision", units=8, pods=1, **changes):
     """A run of `units` in `pods` pods of equal size that waits for an hour's run."""
     facts = {
-        "id": id,
+        "id": name,
         "team": team,
         "owner": f"{team}-member",
         "noun": "run",
@@ -48,9 +46,9 @@ def waiter(id="w", team="vision", units=8, pods=1, **changes):
     return Waiter(**(facts | changes))
 
 
-def holder(id="h", team="vision", units=8, **changes):
+def holder(name="h", team="vision", units=8, **changes):
     facts = {
-        "id": id,
+        "id": name,
         "team": team,
         "owner": f"{team}-member",
         "noun": "run",
@@ -72,9 +70,7 @@ def accounts_of(nodes, holders=()):
     for each in holders:
         if not each.lent:
             held[each.team] = held.get(each.team, 0) + each.units
-    nodes = [
-        node if node.nominal is None else replace(node, held=held.get(node.name, 0)) for node in nodes
-    ]
+    nodes = [node if node.nominal is None else replace(node, held=held.get(node.name, 0)) for node in nodes]
     derived = derive(nodes)
     return tuple(
         Account(node.name, node.parent, d.guaranteed, d.local, d.ceiling, d.used)
@@ -101,14 +97,18 @@ def supply(limits=None, *, nodes=None, holders=(), waiters=(), teams=(), **chang
     free = dict(sizes)
     placed = []
     for each in holders:
-        if not each.placed and each.units_each:
-            each = replace(each, placed=_first_fit(free, each))
+        where = each.placed
+        if not where and each.units_each:
+            where = _first_fit(free, each)
         else:
-            for node, units in each.placed:
+            for node, units in where:
                 free[node] -= units
-        placed.append(each)
+        placed.append(replace(each, placed=where))
     known = {facts.slug for facts in teams}
-    teams = (*teams, *(TeamFacts(n.name, n.name) for n in limits if n.nominal is not None and n.name not in known))
+    teams = (
+        *teams,
+        *(TeamFacts(n.name, n.name) for n in limits if n.nominal is not None and n.name not in known),
+    )
     facts = {
         "flavor": flavor(),
         "capacity_type": "on-demand",
@@ -136,8 +136,14 @@ def _first_fit(free, each):
     return tuple(places)
 
 
-def random_supply(seed, *, teams=6, nodes=8, holders=30, waiters=30, cohorts=2, preemptible=0.4, endless=0.0):
-    """A generated pool with lending teams; the same for the same arguments."""
+def random_supply(seed, **shape):
+    return random_world(seed, **shape)[2]
+
+
+def random_world(seed, *, teams=6, nodes=8, holders=30, waiters=30, cohorts=2, preemptible=0.4, endless=0.0):
+    """Limits, sizes of nodes and the Supply of a generated pool with lending teams; always the same for the same
+    arguments.
+    """
     random = stdlib_random.Random(seed)
     limits = [cohort(f"c{number}") for number in range(cohorts)]
     for number in range(teams):
@@ -154,34 +160,37 @@ def random_supply(seed, *, teams=6, nodes=8, holders=30, waiters=30, cohorts=2, 
     sizes = {f"n{number:03}": random.choice([4, 8, 8, 8]) for number in range(nodes)}
     free = dict(sizes)
     accounts = accounts_of(limits)
-    from quotas.arithmetic import Tree  # noqa: PLC0415
-
     tree = Tree(accounts)
     held = []
     for number in range(holders):
         slug = f"t{random.randrange(teams):02}"
         one = random_holder(random, f"h{number:04}", slug, preemptible, endless)
-        node = next((name for name in sorted(free, key=lambda n: (free[n], n)) if free[name] >= one.units), None)
+        node = next(
+            (name for name in sorted(free, key=lambda n: (free[n], n)) if free[name] >= one.units), None
+        )
         if node is None or tree.available(slug) < one.units:
             continue
         tree.take(slug, one.units)
         free[node] -= one.units
         held.append(replace(one, placed=((node, one.units),)))
-    waiting = [random_waiter(random, number, f"t{random.randrange(teams):02}", preemptible) for number in range(waiters)]
+    waiting = [
+        random_waiter(random, number, f"t{random.randrange(teams):02}", preemptible)
+        for number in range(waiters)
+    ]
     facts = [
         TeamFacts(f"t{n:02}", f"t{n:02}", use=random.randrange(10**6), weight=random.choice([1, 1, 2, 3]))
         for n in range(teams)
     ]
-    return supply(limits, nodes=sizes, holders=held, waiters=waiting, teams=facts)
+    return limits, sizes, supply(limits, nodes=sizes, holders=held, waiters=waiting, teams=facts)
 
 
-def random_holder(random, id, slug, preemptible=0.4, endless=0.0):
+def random_holder(random, name, slug, preemptible=0.4, endless=0.0):
     units = random.choice([1, 1, 2, 4, 8])
     age = random.randrange(0, 4 * HOUR)
     left = random.randrange(60, 8 * HOUR)
     without_end = random.random() < endless
     return holder(
-        id, slug, units, age_seconds=age, lost_seconds=random.randrange(0, age + 1),
+        name, slug, units, age_seconds=age, lost_seconds=random.randrange(0, age + 1),
         ends_in=None if without_end else left, expected_in=None if without_end else random.randrange(1, left + 1),
         priority=random.choice([100, 500, 500, 1000]), preemptible=random.random() < preemptible,
         owner=f"{slug}-{random.randrange(3)}",

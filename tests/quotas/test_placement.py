@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.policy import what_exists
+from quotas.packing import what_exists
 from tests.quotas import node_sets as sets
-from workloads.placement import Sharing, largest_block, matches, node_terms, tolerations
+from workloads.placement import (
+    Sharing,
+    largest_block,
+    matches,
+    node_terms,
+    tolerated,
+    tolerations,
+    usable,
+)
 
 
 def names(flavor, capacity_type="on-demand", nodes=sets.NODES):
@@ -27,6 +37,8 @@ WHOLE = {f"a100-{index}" for index in range(4)} | {f"t4-{index}" for index in ra
         (sets.T4_RENAMED, "on-demand", {"t4-shared-0"}, 4),
         (sets.T4_UNRENAMED, "on-demand", {"t4-unrenamed-0"}, 4),
         (sets.MIG_MIXED, "on-demand", {"a100-mig-0"}, 28),
+        (sets.MPS, "on-demand", set(), 0),
+        (sets.ANY_SLICED, "on-demand", {"t4-unrenamed-0"}, 4),
         (sets.MIG_SINGLE, "on-demand", {"a100-mig-single-0"}, 56),
         (sets.ANY_GPU, "on-demand", WHOLE | {"a100-spot-0", "a100-spot-1", "h100-0"}, 8),
     ],
@@ -53,32 +65,113 @@ def affinity_takes(terms, node):
             return False
         if term["operator"] == "Exists" and value is None:
             return False
+        if term["operator"] == "DoesNotExist" and value is not None:
+            return False
     return True
 
 
-ALL = [
-    (sets.A100_40GB, "on-demand"),
-    (sets.A100_40GB, "spot"),
-    *[
-        (each, "on-demand")
-        for each in (sets.T4, sets.T4_RENAMED, sets.T4_UNRENAMED, sets.MIG_MIXED, sets.ANY_GPU)
+ALL = [(flavor, capacity_type) for flavor in sets.FLAVORS for capacity_type in flavor.capacity]
+LATE = {node.name for node in sets.LATE}
+
+
+@pytest.mark.parametrize(
+    ("flavor", "expected"),
+    [
+        (sets.ANY_GPU, {"l4-whole"}),
+        (sets.A100_40GB, set()),
+        (sets.T4, set()),
+        (sets.T4_RENAMED, set()),
+        (sets.T4_UNRENAMED, set()),
+        (sets.MIG_MIXED, set()),
+        (sets.MIG_SINGLE, {"a30-mig"}),
+        (sets.MPS, {"t4-mps"}),
+        (sets.MPS_RENAMED, {"t4-mps-renamed"}),
+        (sets.ANY_SLICED, {"l4-sliced", "a30-mig-sliced"}),
+        (sets.MIG_SLICED, {"a100-mig-mixed-sliced"}),
     ],
-    (sets.MIG_SINGLE, "on-demand"),
-]
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_of_other_kinds_of_nodes_too_a_flavor_takes_only_its_own(flavor, expected):
+    assert names(flavor, nodes=sets.LATE) == expected
 
 
 @pytest.mark.parametrize(("flavor", "capacity_type"), ALL, ids=lambda value: getattr(value, "name", value))
 def test_what_is_judged_and_what_the_scheduler_is_told_are_the_same_nodes(flavor, capacity_type):
+    """For nodes that were not there yet when the pod was made too."""
     terms = node_terms(flavor, capacity_type, sets.NODES)
-    for node in sets.NODES:
+    for node in [*sets.NODES, *sets.LATE]:
         offers = node.allocatable.get(flavor.resource, 0) > 0
         assert (offers and affinity_takes(terms, node)) == matches(flavor, capacity_type, node), node.name
 
 
-def test_a_time_sliced_node_that_comes_later_is_excluded_by_its_label_already():
-    terms = node_terms(sets.ANY_GPU, "on-demand", [])
-    sliced = next(node for node in sets.NODES if node.name == "t4-unrenamed-0")
-    assert not affinity_takes(terms, sliced)
+@given(st.sets(st.sampled_from(sorted(LATE))), st.sampled_from(sets.FLAVORS))
+def test_no_flavor_lands_on_units_of_another_kind_whatever_was_seen_before(seen, flavor):
+    terms = node_terms(flavor, "on-demand", [node for node in sets.LATE if node.name in seen])
+    for node in sets.LATE:
+        offers = node.allocatable.get(flavor.resource, 0) > 0
+        assert not (offers and affinity_takes(terms, node)) or matches(flavor, "on-demand", node), node.name
+
+
+def test_one_shared_node_of_a_product_does_not_shut_out_the_whole_gpus_of_that_product():
+    """Where MPS is renamed, the product keeps its name, and only the label tells."""
+    plain = [node for node in sets.NODES if node.name == "t4-0"]
+    renamed = [node for node in sets.LATE if node.name == "t4-mps-renamed"]
+    assert affinity_takes(node_terms(sets.ANY_GPU, "on-demand", [*plain, *renamed]), plain[0])
+
+
+def test_slices_that_no_node_offers_yet_are_looked_for_by_their_label():
+    careless = sets.flavor("careless", sharing=Sharing.MIG)
+    (mig,) = [node for node in sets.LATE if node.name == "a30-mig"]
+    whole = [node for node in sets.LATE if node.name == "l4-whole"]
+    terms = node_terms(careless, "on-demand", whole)
+    assert affinity_takes(terms, mig)
+    assert not affinity_takes(terms, whole[0])
+
+
+EFFECTS = ["NoSchedule", "NoExecute"]
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "value": "yes"}, True),
+        ({"key": "gpu", "operator": "Equal", "value": "yes"}, True),
+        ({"key": "gpu", "operator": "Equal", "value": "no"}, False),
+        ({"key": "gpu"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"operator": "Equal", "value": "yes"}, False),
+        ({}, False),
+        ({"key": "gpu", "operator": "Exists", "effect": "PreferNoSchedule"}, False),
+    ],
+)
+def test_a_taint_is_tolerated_as_kubernetes_says(toleration, tolerates, effect):
+    taint = {"key": "gpu", "value": "yes", "effect": effect}
+    assert tolerated(taint, [toleration]) is tolerates
+    other = next(each for each in EFFECTS if each != effect)
+    assert tolerated(taint, [{**toleration, "effect": effect}]) is (
+        tolerates or toleration.get("effect") == "PreferNoSchedule"
+    )
+    assert not tolerated(taint, [{**toleration, "effect": other}])
+    assert not tolerated(taint, [])
+
+
+def test_a_taint_without_a_value_and_one_that_only_prefers():
+    assert tolerated({"key": "gpu", "effect": "NoSchedule"}, [{"key": "gpu"}])
+    assert tolerated({"key": "gpu", "effect": "PreferNoSchedule"}, [])
+
+
+def test_a_node_is_usable_when_it_is_ready_schedulable_and_tolerated():
+    node = next(node for node in sets.NODES if node.name == "a100-0")
+    assert usable(sets.A100_40GB, "on-demand", node)
+    assert not usable(sets.A100_40GB, "spot", node)
+    assert not usable(sets.A100_40GB, "on-demand", replace(node, ready=False))
+    assert not usable(sets.A100_40GB, "on-demand", replace(node, unschedulable=True))
+    disrupted = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    assert not usable(sets.A100_40GB, "on-demand", replace(node, taints=[*node.taints, disrupted]))
+    assert not usable(replace(sets.A100_40GB, tolerations=[]), "on-demand", node)
 
 
 @given(st.permutations(sets.NODES))

@@ -1,105 +1,437 @@
 from __future__ import annotations
 
+import random as stdlib_random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.policy import Demand, Outcome, QuotaFacts, Supply, Waiter, judge
-from tests.quotas import node_sets as sets
+from quotas.arithmetic import Tree
+from quotas.packing import Blocks
+from quotas.policy import ahead, judge, plan, position
+from quotas.supply import NEW, Beyond, CardFacts, Provisionable, TeamFacts
+from quotas.verdicts import Outcome
+from quotas.words import RULES
+from tests.quotas.pure_world import NOW, cohort, holder, random_supply, supply, team, waiter
 from workloads.states import REASONS, Phase, Reason
 
-DEMAND = Demand(team="vision", flavor=sets.A100_40GB, capacity_type="on-demand", units_each=8, replicas=1)
+POOL = "a100-40gb (on-demand)"
 
 
-def supply(nominal=32, used=0, ahead=(), nodes=sets.NODES):
-    waiters = [Waiter(str(index), units) for index, units in enumerate(ahead)]
-    return Supply(quota=QuotaFacts(nominal, used), nodes=nodes, ahead=waiters)
+def one(changes=None, **facts):
+    return judge(supply(waiters=[waiter(**(changes or {}))], **facts), "w")
+
+
+FULL = tuple(holder(f"h{number}", units=8) for number in range(4))
+STOPPED = TeamFacts("vision", "vision", stopped="budget is used up")
+CAPPED = TeamFacts("vision", "vision", user_limit=8)
+CARD = CardFacts("a100", parts=7, per_unit=3, total=28, free=5)
 
 
 @pytest.mark.parametrize(
-    ("demand", "given_supply", "outcome", "reason", "says"),
+    ("changes", "facts", "rule", "reason", "says"),
     [
-        (DEMAND, supply(), "admit", Reason.CREATING, "will use 8 of 32 a100-40gb (on-demand)"),
-        (DEMAND, supply(32, 24), "admit", Reason.CREATING, "will use 32 of 32"),
-        (DEMAND, supply(32, 25), "wait", Reason.WAITING_FOR_QUOTA, "uses 25 of 32 a100-40gb (on-demand); this run needs 8."),
-        (DEMAND, supply(4, 12), "wait", Reason.EXCEEDS_MAX_QUOTA, "needs 8 a100-40gb (on-demand); the quota of team vision is 4."),
-        (DEMAND, supply(8, 12), "wait", Reason.WAITING_FOR_QUOTA, "uses 12 of 8"),
-        (DEMAND, supply(0), "wait", Reason.EXCEEDS_MAX_QUOTA, "is 0."),
-        (DEMAND, supply(32, 0, [8, 16]), "wait", Reason.WAITING_FOR_QUOTA, "uses 0 of 32 a100-40gb (on-demand); 2 before this run in the queue need 24."),
-        (replace(DEMAND, replicas=5), supply(), "wait", Reason.EXCEEDS_MAX_QUOTA, "needs 40"),
-        (replace(DEMAND, units_each=9), supply(), "never", Reason.NO_MATCHING_FLAVOR, "No node can hold 9 a100-40gb (on-demand) in one pod. Nodes that exist: 4 with 8"),
-        (DEMAND, supply(nodes=[]), "never", Reason.NO_MATCHING_FLAVOR, "No node offers a100-40gb."),
-        (replace(DEMAND, capacity_type="reserved"), supply(), "never", Reason.NO_MATCHING_FLAVOR, "has no capacity type reserved; it has: on-demand, spot."),
-        (DEMAND, replace(supply(), quota=None), "never", Reason.NO_MATCHING_FLAVOR, "Team vision has no quota for a100-40gb (on-demand)."),
-        (replace(DEMAND, units_each=0), replace(supply(), quota=None, nodes=()), "admit", Reason.CREATING, "asks for no GPU"),
-        (replace(DEMAND, flavor=None), replace(supply(), quota=None, nodes=()), "admit", Reason.CREATING, "asks for no GPU"),
+        ({}, {}, "fits", Reason.CREATING, f"Team vision will use 8 of 32 {POOL}."),
+        ({"units": 0, "team": "nobody"}, {}, "no-gpu", Reason.CREATING, "This run asks for no GPU."),
+        ({}, {"capacity_type": "reserved"}, "capacity-type", Reason.NO_MATCHING_FLAVOR, "has no capacity type reserved; it has: on-demand, spot."),
+        ({"team": "nobody"}, {}, "no-quota", Reason.NO_MATCHING_FLAVOR, f"Team nobody has no quota for {POOL}."),
+        ({"units": 9}, {}, "largest-block", Reason.NO_MATCHING_FLAVOR, f"No node can hold 9 {POOL} in one pod. Nodes that exist: some."),
+        ({}, {"teams": [STOPPED]}, "queue-stopped", Reason.QUEUE_STOPPED, "The queue of team vision is stopped: budget is used up."),
+        ({"units": 40, "pods": 5}, {}, "max-quota", Reason.EXCEEDS_MAX_QUOTA, f"needs 40 {POOL}; team vision may use 32 at most: 32 of its own and 0 borrowed."),
+        ({"units": 16, "pods": 2}, {"teams": [CAPPED]}, "max-of-user", Reason.EXCEEDS_MAX_QUOTA, "one member of team vision may use 8 at most"),
+        ({}, {"teams": [replace(CAPPED, user_limit=None, max_time_limit_seconds=60)]}, "max-time-limit", Reason.EXCEEDS_MAX_QUOTA, "may run for 3600 s; team vision allows at most 60 s"),
+        ({}, {"teams": [CAPPED], "holders": [holder(units=1)]}, "user-limit", Reason.WAITING_FOR_QUOTA, f"Its owner uses 1 of the 8 {POOL} that one member of team vision may use; this run needs 8."),
+        ({}, {"limits": [team("vision", 10)], "holders": [holder(units=8)]}, "quota", Reason.WAITING_FOR_QUOTA, f"Team vision uses 8 of 10 {POOL} and may borrow 0; this run needs 8."),
+        ({}, {"nodes": {"a": 8, "b": 8}, "holders": [holder(units=2, placed=(("a", 2),)), holder("i", units=2, placed=(("b", 2),))]}, "blocks", Reason.TOPOLOGY_PLACEMENT_FAILED, f"needs 8 {POOL} on one node; 12 are free, at most 6 on one node."),
+        ({"units": 16, "pods": 2}, {"nodes": {"a": 8}, "provisionable": Provisionable(4, 8)}, "blocks", Reason.TOPOLOGY_PLACEMENT_FAILED, "needs 16 a100-40gb (on-demand) in 2 pods of 8 at once; 8 are free, at most 8 on one node; new nodes can bring 8."),
+        ({"units": 2}, {"card": CARD}, "cards", Reason.TOPOLOGY_PLACEMENT_FAILED, "The a100 cards that a100-40gb is cut from have 5 parts free; this run needs 6."),
+        ({}, {"holders": (*FULL[:3], replace(FULL[3], leaving=True)), "limits": [team("vision", 40)]}, "leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "There is room for this run once those that are leaving have left, in 60 s at most."),
+        ({"priority": 1000}, {"holders": (*FULL[:3], replace(FULL[3], preemptible=True))}, "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "Room is made for this run within 60 s; to leave: 1 of lower priority in team vision."),
+        ({"id": NEW}, {"beyond": [Beyond("vision", 500, 7, 56)]}, "beyond", Reason.WAITING_FOR_QUOTA, "7 of team vision wait before this run and behind those looked at now."),
     ],
 )  # fmt: skip
-def test_each_judgement_with_its_reason_and_its_numbers(demand, given_supply, outcome, reason, says):
-    judgement = judge(demand, given_supply)
-    assert (judgement.outcome.value, judgement.reason) == (outcome, reason)
-    assert says in judgement.message
+def test_each_step_with_its_reason_and_its_numbers(changes, facts, rule, reason, says):
+    asked = waiter(**{key: value for key, value in changes.items() if key != "id"})
+    verdict = judge(
+        supply(waiters=[replace(asked, id=changes.get("id", "w"))], **facts), changes.get("id", "w")
+    )
+    assert (verdict.rule, verdict.reason) == (rule, reason)
+    assert says in verdict.message
 
 
 @pytest.mark.parametrize(
-    ("demand", "given_supply", "field"),
+    ("changes", "facts", "field"),
     [
-        (replace(DEMAND, capacity_type="reserved"), supply(), "capacity"),
-        (DEMAND, replace(supply(), quota=None), "flavor"),
-        (replace(DEMAND, units_each=9), supply(), "gpus_per_replica"),
+        ({}, {"capacity_type": "reserved"}, "capacity"),
+        ({"team": "nobody"}, {}, "flavor"),
+        ({"units": 9}, {}, "gpus_per_replica"),
     ],
 )
-def test_a_refusal_names_the_field_to_change(demand, given_supply, field):
-    assert judge(demand, given_supply).field == field
+def test_a_refusal_names_the_field_to_change(changes, facts, field):
+    verdict = one(changes, **facts)
+    assert (verdict.outcome, verdict.field) == (Outcome.NEVER, field)
 
 
-def test_a_gang_larger_than_a_node_is_fine_while_each_pod_fits():
-    assert judge(replace(DEMAND, replicas=4), supply()).admitted
+def test_what_others_borrowed_of_the_own_quota_is_said():
+    limits = [cohort("c"), team("vision", 16, "c"), team("speech", 8, "c")]
+    facts = supply(
+        limits,
+        holders=[holder("b", "speech", 8), holder("c", "speech", 8)],
+        waiters=[waiter(units=16, pods=2)],
+    )
+    assert (
+        f"uses 0 of 16 {POOL}; of the 16 left, other teams have borrowed all but 8"
+        in judge(facts, "w").message
+    )
 
 
-demands = st.builds(
-    Demand,
-    team=st.just("vision"),
-    flavor=st.sampled_from([None, sets.A100_40GB, sets.T4, sets.MIG_MIXED, sets.MIG_SINGLE]),
-    capacity_type=st.sampled_from(["on-demand", "spot"]),
-    units_each=st.integers(0, 60),
-    replicas=st.integers(1, 10),
-)
-supplies = st.builds(
-    Supply,
-    quota=st.none() | st.builds(QuotaFacts, nominal=st.integers(0, 64), used=st.integers(0, 64)),
-    nodes=st.lists(st.sampled_from(sets.NODES), unique_by=lambda node: node.name),
-    ahead=st.lists(st.builds(Waiter, public_id=st.uuids().map(str), units=st.integers(1, 9)), max_size=3),
-)
+def test_evidence_carries_the_numbers_of_the_moment():
+    limits = [cohort("c"), team("vision", 8, "c"), team("speech", 8, "c")]
+    verdict = judge(supply(limits, holders=[holder(units=8)], waiters=[waiter(units=4)]), "w")
+    numbers = {each.fact: each.value for each in verdict.evidence}
+    assert numbers == {
+        "requested": 4, "guaranteed": 8, "used": 12, "borrowed": 4, "available": 4, "free": 20,
+        "largest_free_block": 8, "ahead": 0,
+    }  # fmt: skip
+    assert verdict.message == f"Team vision will use 12 of 8 {POOL}, 4 of them borrowed."
 
 
-@given(demands, supplies)
-def test_nothing_is_ever_admitted_beyond_its_quota_its_turn_or_its_nodes(demand, given_supply):
-    judgement = judge(demand, given_supply)
-    phase = Phase.ADMITTED if judgement.admitted else Phase.QUEUED
-    assert judgement.reason in REASONS[phase]
-    assert judgement == judge(demand, given_supply)
-    assert judgement.message.endswith(".")
-    assert (judgement.outcome is Outcome.NEVER) == bool(judgement.field)
-    if judgement.admitted and demand.units and demand.flavor:
-        assert given_supply.quota is not None
-        assert given_supply.quota.used + demand.units <= given_supply.quota.nominal
-        assert not given_supply.ahead
+def test_headroom_of_the_teams_endpoints_is_lent_to_what_can_be_made_to_leave():
+    facts = {
+        "limits": [team("vision", 8)],
+        "teams": [TeamFacts("vision", "vision", lendable=4)],
+        "holders": [holder("e", units=8, noun="endpoint", units_each=1, placed=(("n1", 4),), ends_in=None)],
+    }
+    assert one({"units": 4, "preemptible": True}, **facts).lent
+    assert one({"units": 4}, **facts).rule == "quota"
+    assert one({"units": 5, "preemptible": True}, **facts).rule == "quota"
+    both = supply(
+        waiters=[waiter("a", units=3, preemptible=True), waiter("b", units=3, preemptible=True, sequence=1)],
+        **facts,
+    )
+    assert [plan(both).verdicts[each].rule for each in "ab"] == ["headroom", "quota"]
 
 
-@given(demands, supplies, st.randoms())
-def test_the_order_of_nodes_changes_no_word(demand, given_supply, random):
-    nodes = list(given_supply.nodes)
-    random.shuffle(nodes)
-    assert judge(demand, given_supply) == judge(demand, replace(given_supply, nodes=nodes))
+def test_unbound_pods_of_those_who_hold_units_take_their_places_first():
+    holders = [holder(units=16, units_each=8, unplaced_pods=1, placed=(("n1", 8),))]
+    facts = supply(nodes={"n1": 8, "n2": 8}, holders=holders, waiters=[waiter(units=1)])
+    assert judge(facts, "w").rule == "blocks"
 
 
-@given(demands, supplies)
-def test_more_quota_never_makes_it_worse(demand, given_supply):
-    if given_supply.quota is None:
+def order_of(*waiters, **facts):
+    return plan(supply(waiters=waiters, **facts)).order
+
+
+TWO = [team("vision", 16), team("speech", 16)]
+
+
+def test_own_guaranteed_quota_goes_before_borrowing_then_priority_share_and_time():
+    limits = [cohort("c"), team("vision", 8, "c"), team("speech", 16, "c"), team("audio", 8)]
+    teams = [TeamFacts("audio", "audio", use=10, weight=2), TeamFacts("speech", "speech", use=9)]
+    assert order_of(
+        waiter("late", "audio", 1, queued_at=NOW),
+        waiter("early", "audio", 1, queued_at=NOW - 9),
+        waiter("heavy", "speech", 1, queued_at=NOW - 99),
+        waiter("urgent", "speech", 1, priority=1000),
+        waiter("borrows", "vision", 16, 2, priority=1000),
+        limits=limits, teams=teams,
+    ) == ("urgent", "early", "late", "heavy", "borrows")  # fmt: skip
+
+
+def test_a_burst_cannot_win_before_its_use_is_measured():
+    burst = [waiter(f"v{number}", "vision", 4, queued_at=NOW - 50) for number in range(3)]
+    others = [waiter(f"s{number}", "speech", 4, queued_at=NOW - 10) for number in range(3)]
+    assert order_of(*burst, *others, limits=TWO) == ("v0", "s0", "v1", "s1", "v2", "s2")
+
+
+def test_shares_compare_exactly():
+    huge = 10**17
+    teams = [
+        TeamFacts("vision", "vision", use=huge + 1, weight=3),
+        TeamFacts("speech", "speech", use=huge, weight=3),
+    ]
+    assert order_of(waiter("a", "vision", 1), waiter("b", "speech", 1), limits=TWO, teams=teams) == ("b", "a")
+
+
+def blocked_world(*more, **facts):
+    """Three of four nodes are taken, the last to leave in an hour; `big` needs two whole nodes."""
+    holders = [holder(f"h{number}", units=8, ends_in=(number + 1) * 1200) for number in range(3)]
+    big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
+    return supply(holders=holders, waiters=[big, *more], **facts)
+
+
+def test_a_short_run_goes_past_one_that_waits_and_a_long_one_does_not():
+    short = waiter("short", units=8, seconds=1200)
+    long = waiter("long", units=8, seconds=1201, expected_seconds=1)
+    assert judge(blocked_world(short), "short").backfilled
+    verdict = judge(blocked_world(long), "long")
+    assert (verdict.rule, verdict.reason) == ("backfill", Reason.WAITING_FOR_QUOTA)
+    assert verdict.message.endswith("to start before that one it may run for 1200 s at most.")
+
+
+def test_who_leaves_room_even_then_may_be_long():
+    holders = [
+        holder("h0", units=8, ends_in=1200),
+        holder("h1", units=8, ends_in=1200),
+        holder("h2", units=4),
+    ]
+    big = waiter("big", units=24, pods=3, queued_at=NOW - 500)
+    facts = supply(
+        [team("vision", 48)],
+        holders=holders,
+        waiters=[big, waiter("long", units=4, seconds=10**6), waiter("wide", units=8, seconds=10**6)],
+    )
+    verdicts = plan(facts).verdicts
+    assert verdicts["big"].rule == "blocks"
+    assert verdicts["long"].backfilled
+    assert verdicts["wide"].rule == "backfill"
+
+
+def test_nothing_is_kept_free_for_one_whose_start_nobody_knows():
+    endless = [holder(f"h{number}", units=8, ends_in=None, expected_in=None) for number in range(3)]
+    big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
+    assert judge(supply(holders=endless, waiters=[big, waiter("long", seconds=10**6)]), "long").admitted
+
+
+@pytest.mark.parametrize("rule", ["max-quota", "largest-block", "user-limit", "queue-stopped"])
+def test_who_cannot_start_however_much_is_free_holds_up_nobody(rule):
+    first = waiter("first", "speech", 8, queued_at=NOW - 500, owner="ann")
+    limits = [team("speech", 16), team("vision", 32)]
+    facts = {"limits": limits, "holders": [holder("s", "speech", 4, owner="ann"), *FULL[:2]]}
+    if rule == "max-quota":
+        first = replace(first, units=40, pods=5)
+    elif rule == "largest-block":
+        first = replace(first, units=9, units_each=9)
+    else:
+        limit, stopped = (8, "") if rule == "user-limit" else (None, "maintenance")
+        facts["teams"] = [TeamFacts("speech", "speech", user_limit=limit, stopped=stopped)]
+    answer = plan(supply(waiters=[first, waiter("long", seconds=10**7)], **facts))
+    assert answer.verdicts["first"].rule == rule
+    assert answer.verdicts["long"].admitted
+    assert not answer.verdicts["long"].backfilled
+    assert ahead(supply(waiters=[first, waiter("long", seconds=10**7)], **facts), "long") == ()
+
+
+def test_what_is_freed_by_those_who_leave_is_kept_for_who_waits_for_it():
+    holders = [*FULL[:3], replace(FULL[3], leaving=True)]
+    first = waiter("first", units=8, queued_at=NOW - 500)
+    second = waiter("second", units=8)
+    verdicts = plan(supply([team("vision", 40)], holders=holders, waiters=[first, second])).verdicts
+    assert (verdicts["first"].rule, verdicts["second"].rule) == ("leaving", "blocks")
+
+
+def test_room_that_waits_for_somebody_is_not_given_to_those_behind():
+    """n4 is half free; when its other half has left, `first` takes the whole of it."""
+    holders = [*FULL[:3], holder("h", units=4, leaving=True)]
+    first = waiter("first", units=8, queued_at=NOW - 500)
+    verdicts = plan(supply(holders=holders, waiters=[first, waiter("second", units=4)])).verdicts
+    assert (verdicts["first"].rule, verdicts["second"].rule) == ("leaving", "backfill")
+
+
+def test_who_has_waited_long_is_not_delayed_by_who_came_later_with_a_smaller_share():
+    limits = [team("vision", 32), team("speech", 32)]
+    holders = [holder(f"h{number}", units=8, ends_in=1200) for number in range(2)]
+    gang = waiter("gang", units=32, pods=4, queued_at=NOW - 1800, seconds=600)
+    facts = supply(
+        limits,
+        holders=holders,
+        waiters=[
+            gang,
+            *(
+                waiter(f"s{n}", "speech", 1, seconds=length, sequence=n)
+                for n, length in enumerate((1200, 1201))
+            ),
+        ],
+        teams=[TeamFacts("vision", "vision", use=10**6)],
+    )
+    assert plan(facts).order == ("s0", "s1", "gang")
+    assert [plan(facts).verdicts[each].rule for each in ("s0", "s1")] == ["fits", "backfill"]
+    younger = replace(facts, waiters=(replace(gang, queued_at=NOW - 1799), *facts.waiters[1:]))
+    assert plan(younger).verdicts["s1"].admitted
+    urgent = replace(
+        facts,
+        waiters=tuple(replace(each, priority=each.priority + (each.id == "s1")) for each in facts.waiters),
+    )
+    assert plan(urgent).verdicts["s1"].admitted
+
+
+def test_place_in_line_counts_those_who_wait_ahead():
+    waiters = [
+        waiter("big", units=16, pods=2, queued_at=NOW - 500),
+        waiter("long", units=8, seconds=9999),
+        waiter("last", units=8, seconds=9999, queued_at=NOW),
+    ]
+    facts = blocked_world(*waiters[1:], beyond=[Beyond("vision", 1000, 3, 3), Beyond("vision", 500, 2, 2)])
+    # Those of higher priority that are only counted keep all shown ones waiting.
+    assert {verdict.rule for verdict in plan(facts).verdicts.values()} == {"beyond"}
+    plain = replace(facts, beyond=(Beyond("vision", 100, 3, 3),))
+    assert [position(plain, each.id) for each in waiters] == [1, 2, 3]
+    assert ahead(plain, "last") == ("big", "long")
+    assert position(facts, "last") == 6
+    new = replace(
+        plain,
+        waiters=(*plain.waiters, waiter(NEW, units=1, sequence=9, queued_at=NOW)),
+        beyond=(Beyond("vision", 500, 2, 2),),
+    )
+    assert position(new, NEW) == 6
+
+
+def test_nobody_is_not_in_the_plan():
+    with pytest.raises(KeyError):
+        judge(supply(), "w")
+    with pytest.raises(KeyError):
+        ahead(supply(), "w")
+
+
+seeds = st.integers(0, 10**6)
+
+
+def applied(facts, answer):
+    """What is used when everybody admitted has started, by Trees and Blocks of their own."""
+    tree, blocks = Tree(facts.accounts), Blocks(facts.blocks, facts.provisionable)
+    accounts = {each.slug: each.account for each in facts.teams}
+    for each in facts.waiters:
+        if answer.verdicts[each.id].admitted:
+            assert tree.available(accounts[each.team]) >= each.units
+            tree.take(accounts[each.team], each.units)
+    return tree, blocks
+
+
+@given(seeds, st.integers(1, 40))
+@settings(derandomize=True, max_examples=300, deadline=None)
+def test_nothing_is_ever_admitted_beyond_a_ceiling_a_block_or_a_card(seed, free_parts):
+    card = CardFacts("a100", 7, 2, 200, free_parts)
+    facts = replace(random_supply(seed, holders=12), card=card)
+    answer = plan(facts)
+    tree, blocks = applied(facts, answer)
+    assert all(
+        used <= max(ceiling, before.used)
+        for used, ceiling, before in zip(tree.used, tree.ceiling, facts.accounts, strict=True)
+    )
+    admitted = [each for each in facts.waiters if answer.verdicts[each.id].admitted]
+    assert sum(each.units for each in admitted) * card.per_unit <= free_parts
+    # All gangs have their places at once, in the order of the pass and so in some order.
+    for name in answer.admitted:
+        each = next(w for w in admitted if w.id == name)
+        assert blocks.place(each.units_each, each.pods) is not None
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=200, deadline=None)
+def test_every_verdict_is_whole(seed):
+    facts = random_supply(seed)
+    answer = plan(facts)
+    assert set(answer.order) == set(answer.verdicts) == {each.id for each in facts.waiters}
+    for verdict in answer.verdicts.values():
+        phase = Phase.ADMITTED if verdict.admitted else Phase.QUEUED
+        assert verdict.reason in REASONS[phase]
+        assert verdict.rule in RULES
+        assert verdict.message.endswith(".")
+        assert (verdict.outcome is Outcome.NEVER) == bool(verdict.field)
+        assert bool(verdict.victims) == (verdict.rule == "preemption")
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=100, deadline=None)
+def test_the_same_supply_gives_the_same_plan_in_whatever_order_its_facts_come(seed):
+    facts = random_supply(seed)
+    random = stdlib_random.Random(seed)
+
+    def shuffled(values):
+        return tuple(random.sample(values, len(values)))
+
+    mixed = replace(
+        facts, accounts=shuffled(facts.accounts), teams=shuffled(facts.teams), blocks=shuffled(facts.blocks),
+        holders=shuffled(facts.holders), waiters=shuffled(facts.waiters),
+    )  # fmt: skip
+    assert plan(facts) == plan(mixed)
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=50, deadline=None)
+def test_one_judgement_is_that_of_the_whole_plan(seed):
+    facts = random_supply(seed, waiters=10)
+    answer = plan(facts)
+    for each in facts.waiters:
+        assert judge(facts, each.id) == answer.verdicts[each.id]
+        assert position(facts, each.id, given=answer) == 1 + len(ahead(facts, each.id))
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=200, deadline=None)
+def test_more_nodes_never_make_it_worse_for_the_first_in_line(seed):
+    facts = random_supply(seed, preemptible=0)
+    answer = plan(facts)
+    first = next((each for each in answer.order if not answer.verdicts[each].field), None)
+    if first is None:
         return
-    order = [Outcome.NEVER, Outcome.WAIT, Outcome.ADMIT]
-    more = replace(given_supply, quota=replace(given_supply.quota, nominal=given_supply.quota.nominal + 10))
-    assert order.index(judge(demand, more).outcome) >= order.index(judge(demand, given_supply).outcome)
+    more = replace(facts, blocks=(*facts.blocks, replace(facts.blocks[0], node="zz", size=8, free=8)))
+    assert plan(more).verdicts[first].admitted >= answer.verdicts[first].admitted
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=200, deadline=None)
+def test_who_is_first_is_judged_as_if_alone_while_nobody_has_waited_long(seed):
+    facts = random_supply(seed)
+    facts = replace(facts, waiters=tuple(replace(each, queued_at=NOW - 60) for each in facts.waiters))
+    answer = plan(facts)
+    first = answer.order[0]
+    alone = replace(facts, waiters=tuple(each for each in facts.waiters if each.id == first))
+    assert judge(alone, first).outcome == answer.verdicts[first].outcome
+    assert judge(alone, first).victims == answer.verdicts[first].victims
+
+
+def earliest(facts, name):
+    """When there is room for a waiter as everybody ends at the full limit; a slow walk of its own."""
+    wanted = next(each for each in facts.waiters if each.id == name)
+    tree, blocks = Tree(facts.accounts), Blocks(facts.blocks, facts.provisionable)
+    accounts = {each.slug: each.account for each in facts.teams}
+    ends = sorted((each.ends_in, each.id, each) for each in facts.holders if each.ends_in is not None)
+    for time, _, each in [(0, "", None), *ends]:
+        if each is not None:
+            tree.give(accounts[each.team], each.units)
+            blocks.release(each.placed)
+        if tree.available(accounts[wanted.team]) >= wanted.units and blocks.fits(
+            wanted.units_each, wanted.pods
+        ):
+            return time
+    return None
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=400, deadline=None)
+def test_backfill_never_delays_the_first_who_waits_past_its_earliest_start(seed):
+    facts = random_supply(seed, preemptible=0, nodes=6, holders=14)
+    answer = plan(facts)
+    first = next((name for name in answer.order if answer.verdicts[name].rule in {"quota", "blocks"}), None)
+    if first is None:
+        return
+    # The state in which it was judged: everybody before it has started.
+    before = answer.order[: answer.order.index(first)]
+    then = started(facts, [name for name in before if answer.verdicts[name].admitted])
+    promised = earliest(then, first)
+    if promised is None:
+        return
+    after = started(facts, answer.admitted)
+    found = earliest(after, first)
+    assert found is not None
+    assert found <= max(promised, 0)
+
+
+def started(facts, names):
+    """The Supply once these have started, placed as a pass places them."""
+    blocks, tree = Blocks(facts.blocks, facts.provisionable), Tree(facts.accounts)
+    accounts = {each.slug: each.account for each in facts.teams}
+    waiting = {each.id: each for each in facts.waiters}
+    holders = list(facts.holders)
+    for name in names:
+        each = waiting[name]
+        tree.take(accounts[each.team], each.units)
+        places = blocks.place(each.units_each, each.pods)
+        holders.append(holder(name, each.team, each.units, placed=places, ends_in=each.seconds))
+    return replace(
+        facts, holders=tuple(holders),
+        blocks=tuple(replace(each, free=blocks.free[each.node]) for each in facts.blocks),
+        accounts=tuple(replace(each, used=tree.used[tree.place(each.name)]) for each in facts.accounts),
+    )  # fmt: skip

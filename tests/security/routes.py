@@ -113,6 +113,8 @@ FORM = shown(_one(200, 403), FORBIDDEN)
 TEAM_FORM = shown(UNKNOWN, FORBIDDEN)
 # Refused in the fragments that show what is wrong with what was typed (200) as in the page.
 SENT_FORM = shown(_one(200, 403, 404, 422), _one(200, 403, 422), DONE, body="form")
+LEADS_BUTTON = need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, nobodies=_SIGN_IN)
+CONSOLE = shown(FORBIDDEN, FORBIDDEN, FORBIDDEN)
 PUBLIC = Row(kind="public")
 
 ROUTES: dict[str, Row] = {
@@ -221,6 +223,19 @@ ROUTES: dict[str, Row] = {
     "portal:theme": Row(kind="function"),
     "portal:team-list": page(GET=PAGE_LIST),
     "portal:team-detail": page("team", GET=PAGE),
+    "portal:team-quota": page("team", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "portal:team-queue": page("team", POST=LEADS_BUTTON),
+    "portal:team-quota-withdraw": page("team-request", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "portal:quota-console": page(GET=CONSOLE, POST=CONSOLE),
+    "portal:quota-draft": page(GET=CONSOLE, POST=CONSOLE),
+    "portal:quota-changes": page(GET=CONSOLE),
+    "portal:quota-change-set": page("change-set", GET=CONSOLE, POST=CONSOLE),
+    "portal:quota-requests": page(GET=CONSOLE),
+    "portal:quota-request-decide": page("quota-request", POST=CONSOLE),
+    "portal:quota-cohorts": page(GET=CONSOLE, POST=CONSOLE),
+    "portal:quota-cohort": page("cohort-id", GET=CONSOLE, POST=CONSOLE),
+    "portal:quota-teams": page(GET=CONSOLE),
+    "portal:quota-team": page("team", GET=CONSOLE, POST=CONSOLE),
     "portal:endpoint-try": page("endpoint", GET=PAGE, POST=PAGE),
     "jobs:run-list": page(GET=PAGE_LIST),
     "jobs:run-new": page(GET=FORM, POST=SENT_FORM),
@@ -230,7 +245,9 @@ ROUTES: dict[str, Row] = {
     "jobs:run-cancel": page("run", POST=BUTTON),
     "jobs:run-suspend": page("run", POST=BUTTON),
     "jobs:run-resume": page("run", POST=BUTTON),
+    "jobs:run-time-limit": page("run", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "jobs:run-retry": page("run", POST=BUTTON),
+    "jobs:run-time-limit": page("run", POST=BUTTON),
     "inference:endpoint-list": page(GET=PAGE_LIST),
     "inference:endpoint-new": page(GET=FORM, POST=SENT_FORM),
     "inference:team-endpoint-list": page("team", GET=PAGE),

@@ -13,13 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from django.test import Client
-from quotas.changes import LimitChange, apply_changes
-from quotas.requests import request_quota
 
 from costs.models import LedgerEntry
 from foundation import clock
 from quotas import limits
+from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import Receipt, record
+from quotas.requests import request_quota
 from quotas.snapshots import supply_of
 from quotas.verdicts import Outcome, Verdict
 from teams import services as people
@@ -163,6 +163,11 @@ class World:
             "token": ({"token_id": self.own_token.public_id}, {"token_id": UNKNOWN_ID}),
             "flavor": ({"name": self.flavor.name}, {"name": "no-such-flavor"}),
             "cohort": ({"name": self.cohort.name}, {"name": "no-such-cohort"}),
+            "cohort-id": ({"public_id": self.cohort.public_id}, {"public_id": UNKNOWN_ID}),
+            "team-request": (
+                {"slug": TEAM, "public_id": self.request.public_id},
+                {"slug": "no-such-team", "public_id": UNKNOWN_ID},
+            ),
             "change-set": ({"public_id": self.change_set.public_id}, {"public_id": UNKNOWN_ID}),
             "quota-request": ({"public_id": self.request.public_id}, {"public_id": UNKNOWN_ID}),
             "decision": ({"public_id": self.decision.public_id}, {"public_id": UNKNOWN_ID}),

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from foundation import clock
+from quotas.limits import create_cohort
 from teams import services
 from teams.models import AuditEvent, Membership, Team
 from tests.factories.teams import ACTOR, PASSWORD, api_client, make_member, make_team, make_user
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def vision() -> Team:
+    for name in ("research", "other"):
+        create_cohort(name=name, parent=None, actor=ACTOR, now=clock.now())
     return make_team("vision", cohort_name="research")
 
 

@@ -60,10 +60,11 @@ class QuotaWorld(World):
         ).workload
 
     def hold(self, team: Team, units: int, name: str) -> Workload:
-        """A run of the team that holds units of the A100s."""
+        """A run of the team that holds units of the A100s, since more than three hours."""
         run = self.queue(team, units, name)
         with transaction.atomic():
             self.start(run)
+        run.attempts.update(started_at=run.started_at)
         return run
 
     def ask(self, *, units: int = 4, days: int = 14, who: User | None = None, reason: str = "A paper."):

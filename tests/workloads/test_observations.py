@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from tests.factories.catalogue import make_flavor
 from tests.factories.workloads import make_workload
-from workloads.models import NodeRecord, ObjectRecord, PodRecord
-from workloads.observations import mark_pods_gone, record_node, record_object, record_pod, workload_of
+from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord
+from workloads.observations import (
+    gpus_of_pod,
+    mark_pods_gone,
+    record_foreign_pod,
+    record_node,
+    record_node_pool,
+    record_object,
+    record_pod,
+    workload_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -259,3 +268,81 @@ def test_an_object_that_was_deleted_is_not_there_again_because_an_older_event_co
     record_object(manifest, workload=run, now=at(2), gone=True)
     record_object(manifest, workload=run, now=at(3))
     assert ObjectRecord.objects.get().gone_at == at(2)
+
+
+def asks(units, resource="nvidia.com/gpu", **values):
+    return {"name": "c", "resources": {"limits": {resource: str(units), "cpu": "2"}}, **values}
+
+
+SIDECAR = {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [asks(2), asks(3)]}, 5),
+        ({"containers": [asks(2)], "initContainers": [asks(4), asks(1)]}, 4),
+        ({"containers": [asks(3), asks(2)], "initContainers": [asks(4)]}, 5),
+        ({"containers": [asks(2)], "initContainers": [asks(1, **SIDECAR), asks(2)]}, 3),
+        ({"containers": [asks(1)], "initContainers": [asks(1, **SIDECAR), asks(4)]}, 5),
+        ({"containers": [asks(1)], "initContainers": [asks(4), asks(1, **SIDECAR)]}, 4),
+        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}, 2),
+        ({"containers": [asks(0), {}, {"resources": None}]}, 0),
+        ({}, 0),
+    ],
+)
+def test_a_pod_holds_what_its_containers_ask_for_together_or_one_init_container_alone(spec, expected):
+    assert gpus_of_pod(spec) == ({"nvidia.com/gpu": expected} if expected else {})
+
+
+def test_of_each_resource_the_largest_moment_counts():
+    slices = "nvidia.com/mig-1g.10gb"
+    spec = {"containers": [asks(2), asks(1, slices)], "initContainers": [asks(3), asks(4, slices)]}
+    assert gpus_of_pod(spec) == {"nvidia.com/gpu": 3, slices: 4}
+    assert gpus_of_pod({"containers": [asks(1, "vpc.amazonaws.com/efa")]}) == {}
+
+
+def other(phase="Running", node="a100-0", units=2):
+    return pod(phase=phase, spec={"nodeName": node, "containers": [asks(units)]})
+
+
+def test_a_pod_of_others_is_known_while_it_holds_gpus_of_a_node():
+    assert record_foreign_pod(other("Pending", node=""), now=at(1)) == set()
+    assert not ForeignPod.objects.exists()
+    assert record_foreign_pod(other("Pending"), now=at(2)) == {"a100-0"}
+    assert record_foreign_pod(other(), now=at(3)) == set(), "nothing that anybody waits for"
+    found = ForeignPod.objects.get()
+    assert (found.requests, found.node_name, found.seen_at) == ({"nvidia.com/gpu": 2}, "a100-0", at(2))
+    # Only after it was made anew under the same identity, which no API server does.
+    assert record_foreign_pod(other(node="a100-1", units=4), now=at(4)) == {"a100-0", "a100-1"}
+    assert record_foreign_pod(other("Succeeded", node="a100-1"), now=at(5)) == {"a100-1"}
+    assert record_foreign_pod(other("Succeeded", node="a100-1"), now=at(6)) == set()
+    assert not ForeignPod.objects.exists()
+
+
+@pytest.mark.parametrize("end", [{"gone": True}, {}])
+def test_a_pod_of_others_that_goes_is_forgotten(end):
+    record_foreign_pod(other(), now=at(1))
+    assert record_foreign_pod(other("Running" if end else "Failed"), now=at(2), **end) == {"a100-0"}
+    assert not ForeignPod.objects.exists()
+
+
+def test_a_node_pool_is_described_by_what_its_nodes_may_be_and_whole_gpus():
+    manifest = {
+        "metadata": {"uid": "p1", "name": "gpus"},
+        "spec": {
+            "limits": {"cpu": "1k", "memory": "1Ti", "nvidia.com/gpu": "1k"},
+            "template": {
+                "metadata": {"labels": {"team": "x"}},
+                "spec": {"requirements": [{"key": "a", "operator": "Exists"}], "taints": [{"key": "b"}]},
+            },
+        },
+        "status": {"resources": {"nvidia.com/gpu": "16", "pods": "100"}},
+    }
+    record = record_node_pool(manifest, now=at(1))
+    assert (record.limits, record.in_use) == ({"nvidia.com/gpu": 1000}, {"nvidia.com/gpu": 16})
+    assert (record.labels, record.taints) == ({"team": "x"}, [{"key": "b"}])
+    assert record.requirements == [{"key": "a", "operator": "Exists"}]
+    bare = record_node_pool({"metadata": {"uid": "p1", "name": "gpus"}}, now=at(2))
+    assert (bare.limits, bare.in_use, bare.requirements, bare.observed_at) == ({}, {}, [], at(2))
+    assert NodePoolRecord.objects.count() == 1

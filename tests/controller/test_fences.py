@@ -1,0 +1,180 @@
+"""The second fence stands where the quotas say, whoever moves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster import kinds
+from cluster.client import connect
+from cluster.errors import ClusterRejected, ClusterUnavailable, ObjectNotFound
+from cluster.kinds import ObjectRef
+from controller.fences import drift, keep_in_step
+from controller.tenancy import ensure_namespace
+from foundation import clock
+from quotas.models import Fence
+from quotas.services import claim
+from tests.controller.clusters import Relay, until
+from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.teams import make_team
+from tests.factories.workloads import make_workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GPU = "nvidia.com/gpu"
+
+
+def fence_of(bench):
+    return ObjectRef("v1", "ResourceQuota", bench.team.namespace_name, "mlportal-gpus")
+
+
+def hard(bench):
+    return bench.client.get(fence_of(bench))["spec"]["hard"]
+
+
+def row(bench):
+    return Fence.objects.get(team=bench.team)
+
+
+def look(bench):
+    return keep_in_step(bench.client, now=clock.now())
+
+
+def test_a_changed_quota_moves_the_fence_of_a_namespace_that_exists(bench):
+    ensure_namespace(bench.client, bench.team)
+    assert look(bench) == 0
+    assert (row(bench).derived, row(bench).observed) == ({GPU: 8}, {GPU: 8})
+    make_quota(bench.team, bench.flavor, 12)
+    assert look(bench) == 0, "nobody has touched it"
+    assert hard(bench) == {f"requests.{GPU}": "12"}
+    assert row(bench).in_step
+    assert drift() == 0
+
+
+def test_after_a_cut_the_fence_follows_what_is_held_down(bench):
+    run = make_workload(team=bench.team, owner=bench.member, flavor=bench.flavor, units=8)
+    claim(workload=run, quota=bench.quota, units=8, now=clock.now())
+    ensure_namespace(bench.client, bench.team)
+    make_quota(bench.team, bench.flavor, 2)
+    look(bench)
+    assert hard(bench) == {f"requests.{GPU}": "8"}, "what runs must be able to be made anew"
+
+
+@pytest.mark.parametrize("touched", [{GPU: "100"}, {GPU: "8", "nvidia.com/other": "4"}])
+def test_a_fence_that_somebody_moves_is_set_back_and_the_drift_is_counted(bench, caplog, touched):
+    ensure_namespace(bench.client, bench.team)
+    look(bench)
+    spec = {"hard": {f"requests.{name}": units for name, units in touched.items()}}
+    # In the portal's own name, or what is added stays another's.
+    bench.client.apply({
+        "apiVersion": "v1", "kind": "ResourceQuota", "spec": spec,
+        "metadata": {"name": "mlportal-gpus", "namespace": bench.team.namespace_name,
+                     "labels": {"app.kubernetes.io/managed-by": "ml-portal"}},
+    })  # fmt: skip
+    with caplog.at_level("WARNING", logger="controller.fences"):
+        assert look(bench) == 1
+    assert [record.message for record in caplog.records] == ["fence.drift"]
+    assert hard(bench) == {f"requests.{GPU}": "8"}
+    assert row(bench).observed == {name: int(units) for name, units in touched.items()}
+    assert drift() == 1
+    assert look(bench) == 0
+    assert drift() == 0
+
+
+def test_a_fence_that_somebody_removes_is_put_up_again(bench):
+    ensure_namespace(bench.client, bench.team)
+    look(bench)
+    uid = bench.client.get(fence_of(bench))["metadata"]["uid"]
+    bench.client.delete(fence_of(bench), uid=uid)
+    assert look(bench) == 1
+    assert hard(bench) == {f"requests.{GPU}": "8"}
+
+
+def test_what_others_fence_in_the_same_object_is_theirs(bench):
+    """CPU and memory are none of the portal's business, and no drift."""
+    ensure_namespace(bench.client, bench.team)
+    look(bench)
+    bench.client.patch_merge(fence_of(bench), {"spec": {"hard": {"requests.cpu": "64", "pods": "100"}}})
+    assert look(bench) == 0
+    assert hard(bench)["requests.cpu"] == "64"
+    assert drift() == 0
+
+
+def test_a_team_without_a_namespace_gets_none(bench):
+    other = make_team()
+    make_quota(other, bench.flavor, 4)
+    look(bench)
+    found = Fence.objects.get(team=other)
+    assert (found.derived, found.observed, found.in_step) == ({GPU: 4}, None, True)
+    listed = {item["metadata"]["name"] for item in bench.client.list(kinds.NAMESPACE).items}
+    assert other.namespace_name not in listed
+    assert drift() == 0
+
+
+def test_the_fence_holds_against_who_goes_past_the_portal(bench):
+    mig = make_flavor("mig", resource="nvidia.com/mig-1g.10gb", product=None, sharing="mig")
+    ensure_namespace(bench.client, bench.team)
+    make_quota(bench.team, bench.flavor, 2)
+    look(bench)
+
+    def pod(resource, units):
+        container = {"name": "main", "image": "x", "resources": {"limits": {resource: str(units)}}}
+        metadata = {"name": f"past-{units}", "namespace": bench.team.namespace_name}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def account_is_there():
+        ref = ObjectRef("v1", "ServiceAccount", bench.team.namespace_name, "default")
+        return bench.client.get(ref)
+
+    until(lambda: _found(account_is_there))
+    until(lambda: "used" in (bench.client.get(fence_of(bench)).get("status") or {}))
+    for resource, units in ((GPU, 3), (mig.resource, 1)):
+        with pytest.raises(ClusterRejected, match="exceeded quota"):
+            bench.client.create(pod(resource, units))
+    assert bench.client.create(pod(GPU, 2))["metadata"]["uid"]
+
+
+def _found(ask):
+    try:
+        return ask()
+    except ObjectNotFound:
+        return None
+
+
+@pytest.fixture
+def relay(devcluster, tmp_path):
+    relay = Relay(tmp_path, devcluster)
+    yield relay
+    relay.close()
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_a_fence_that_cannot_be_set_is_noted_and_the_others_are_kept(bench, relay):
+    other = make_team()
+    make_quota(other, bench.flavor, 4)
+    for team in (bench.team, other):
+        ensure_namespace(bench.client, team)
+    look(bench)
+    make_quota(bench.team, bench.flavor, 1)
+    make_quota(other, bench.flavor, 1)
+    relay.refuse("PATCH", f"/{bench.team.namespace_name}/resourcequotas/", 403, "Forbidden", "not you")
+    client = connect(relay.kubeconfig)
+    try:
+        for _ in range(2):
+            keep_in_step(client, now=clock.now())
+            assert row(bench).observed == {GPU: 8}
+            assert Fence.objects.get(team=other).observed == {GPU: 1}
+            assert drift() == 1
+        relay.rules.clear()
+        keep_in_step(client, now=clock.now())
+        keep_in_step(client, now=clock.now())
+        assert drift() == 0
+        relay.away = True
+        before = row(bench).checked_at
+        with pytest.raises(ClusterUnavailable):
+            keep_in_step(client, now=clock.now())
+        assert row(bench).checked_at == before, "what was not seen is not noted"
+    finally:
+        client.close()
+        namespace = ObjectRef("v1", "Namespace", "", other.namespace_name)
+        bench.client.delete(namespace, uid=bench.client.get(namespace)["metadata"]["uid"])

@@ -1,0 +1,210 @@
+"""The quota pages in Chromium: accessible, quiet, within the screen, and working with and without JavaScript."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from quotas.changes import LimitChange, apply_changes
+from quotas.models import Quota
+from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.teams import make_team
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.quota_world import QuotaWorld, make_quota_world, populate_quotas
+from tests.web.test_browser import findings
+
+pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
+
+QUOTA = "Quota: vision, a100-40gb on-demand"
+
+
+@pytest.fixture
+def world(db) -> QuotaWorld:
+    world = make_quota_world()
+    populate_quotas(world)
+    return world
+
+
+def addresses(world: QuotaWorld) -> list[str]:
+    made = apply_changes(
+        changes=[LimitChange(world.team, world.a100, "on-demand", {"nominal": 20})],
+        reason="Two more nodes.",
+        evicts=False,
+        actor=world.by_manager,
+        now=world.now,
+    )
+    return [
+        "/teams/vision/",
+        "/teams/vision/quota/",
+        "/teams/speech/quota/",
+        "/teams/robotics/quota/",
+        "/quotas/",
+        "/quotas/?show=people",
+        "/quotas/?team=zzz",
+        "/quotas/draft/",
+        "/quotas/changes/",
+        f"/quotas/changes/{made.public_id}/",
+        "/quotas/requests/?state=all",
+        "/quotas/cohorts/",
+        f"/quotas/cohorts/{world.research.public_id}/",
+        "/quotas/teams/",
+        "/quotas/teams/vision/",
+    ]
+
+
+def edit(page, label: str, text: str) -> None:
+    """Write into a cell and leave it; without scripts that alone does nothing."""
+    page.get_by_label(label).fill(text)
+    page.keyboard.press("Tab")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_every_quota_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, width, theme):
+    session, wanted = session_of(world.admin), addresses(world)
+    found: list[str] = []
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        page.goto("/quotas/")
+        edit(page, QUOTA, "4")
+        edit(page, "Borrows at most: speech, a100-40gb on-demand", "-1")
+        page.get_by_text("2 changes in 2 teams").wait_for()
+        for address in wanted:
+            page.goto(address)
+            found += findings(page)
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found.append(f"{address} is wider than the screen")
+        assert found == []
+        assert complaints == []
+
+
+def test_no_quota_page_is_wider_than_the_screen_at_widths_between(live_server, world):
+    session, wanted = session_of(world.manager), addresses(world)
+    with chromium() as browser:
+        page, _ = open_page(browser, live_server.url, session, width=780)
+        wide = []
+        for address in wanted:
+            page.goto(address)
+            for width in (780, 1030, 1200):
+                page.set_viewport_size({"width": width, "height": 800})
+                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                    wide.append(f"{address} at {width}")
+        assert wide == []
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_cut_is_written_previewed_applied_and_taken_back(live_server, world, script):
+    session = session_of(world.manager)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, script=script)
+        page.goto("/")
+        page.get_by_role("link", name="Quotas").click()
+        edit(page, QUOTA, "7")
+        if script:
+            page.get_by_text("1 change in 1 team").wait_for()
+        page.get_by_role("button", name="Preview").click()
+        page.get_by_role("heading", name="What it would do").wait_for()
+        page.get_by_label("Why").fill("The nodes move to another cluster.")
+        page.get_by_role("button", name="Apply all").click()
+        page.get_by_text("1 quota changed.").wait_for()
+        page.get_by_role("textbox", name="Why").fill("They stay.")
+        page.get_by_role("button", name="Undo the change set").click()
+        page.get_by_text("The change set was taken back.").wait_for()
+        assert complaints == []
+    assert Quota.objects.get(team=world.team, flavor=world.a100).nominal == 18
+
+
+def test_edits_show_up_while_one_goes_on_writing(live_server, world):
+    session = session_of(world.manager)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto("/quotas/")
+        page.evaluate("window.kept = true")
+        edit(page, QUOTA, "x")
+        cell = page.get_by_label(QUOTA)
+        page.get_by_text("Write a whole number, 0 or more.").wait_for()
+        page.wait_for_function("document.querySelector('.grid [aria-invalid]')")
+        assert "changed" in cell.get_attribute("class")
+        assert page.evaluate("document.activeElement.name").startswith("borrowing_limit~vision")
+        edit(page, QUOTA, "18")
+        page.get_by_text("Nothing changed yet").wait_for()
+        page.wait_for_function("!document.querySelector('.grid [aria-invalid]')")
+        assert "changed" not in (cell.get_attribute("class") or "")
+        assert page.evaluate("window.kept")
+        assert complaints == []
+
+
+def test_the_preview_follows_what_is_typed(live_server, world):
+    session = session_of(world.manager)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto("/quotas/")
+        edit(page, QUOTA, "12")
+        page.get_by_text("1 change in 1 team").wait_for()
+        page.get_by_role("button", name="Preview").click()
+        page.evaluate("window.kept = true")
+        edit(page, QUOTA, "40")
+        page.locator("#effects").get_by_text("40").first.wait_for()
+        page.get_by_label("What runs above the new limits").check()
+        page.get_by_text("What runs goes on, also above the new limits.").wait_for(state="detached")
+        assert page.evaluate("window.kept")
+        assert complaints == []
+
+
+def test_head_and_first_column_stay_and_never_cover_the_focus(live_server, world):
+    for index in range(24):
+        make_quota(make_team(f"many-{index:02}"), world.a100, 1)
+    for index in range(7):
+        make_flavor(f"flavor-{index}")
+    session = session_of(world.manager)
+    with chromium() as browser:
+        page, _ = open_page(browser, live_server.url, session)
+        page.goto("/quotas/")
+        names = page.locator(".grid input").evaluate_all("inputs => inputs.map(each => each.id)")
+        last, first = names[-1], names[0]
+        for name in names[:24:3]:
+            page.evaluate("id => document.getElementById(id).focus()", name)
+            page.keyboard.type("7")
+        page.keyboard.press("Tab")
+        page.get_by_text("8 changes in").wait_for()
+        page.evaluate("id => document.getElementById(id).focus()", last)
+        assert page.locator(".grid-scroll").evaluate("node => node.scrollLeft > 0 && node.scrollTop > 0")
+        covered = """id => {
+            const box = document.getElementById(id).getBoundingClientRect();
+            const at = (x, y) => document.elementFromPoint(x, y)?.id === id;
+            return !(at(box.left + 2, box.top + 2) && at(box.right - 2, box.bottom - 2));
+        }"""
+        head = page.locator(".grid thead th").first.bounding_box()
+        row = page.locator(".grid tbody th").last.bounding_box()
+        scroller = page.locator(".grid-scroll").bounding_box()
+        assert abs(head["y"] - scroller["y"]) < 2
+        assert abs(row["x"] - scroller["x"]) < 2
+        assert not page.evaluate(covered, last)
+        for name in (names[-40], names[len(names) // 2], names[len(names) // 3], first):
+            page.evaluate("id => document.getElementById(id).focus()", name)
+            assert not page.evaluate(covered, name), name
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_member_asks_for_more_and_a_manager_approves(live_server, world, script):
+    member, manager = session_of(world.ana), session_of(world.manager)
+    until = f"{world.now + timedelta(days=20):%Y-%m-%d}"
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, member, script=script)
+        page.goto("/teams/vision/")
+        page.get_by_role("link", name="All about the quota").click()
+        page.get_by_role("link", name="Ask for more").click()
+        page.get_by_label("Units more").fill("3")
+        page.get_by_label("Until").fill(until)
+        page.get_by_label("Why", exact=True).fill("A workshop.")
+        page.get_by_role("button", name="Ask").click()
+        asked = page.get_by_text("Asked. A quota manager decides").or_(page.locator(".field-error"))
+        asked.first.wait_for()
+        assert page.locator(".field-error").count() == 0
+        page, _ = open_page(browser, live_server.url, manager, script=script)
+        page.goto("/quotas/requests/")
+        page.get_by_role("button", name="Approve 3 a100-40gb for Vision").click()
+        page.get_by_text("3 more a100-40gb for Vision").wait_for()
+        assert complaints == []
+    assert Quota.objects.get(team=world.team, flavor=world.a100).nominal == 21

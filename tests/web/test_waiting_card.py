@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from controller.page_card import Page, look_at
+from controller.page_words import change_words, held_words, readable, span_words, start_words
+from foundation import clock
+from foundation.money import format_usd
+from quotas.limits import set_policy
+from tests.factories.catalogue import SETUP
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.conftest import signed_in
+from tests.web.queue_world import make_queue
+from tests.web.test_browser import findings
+from workloads.models import Workload
+from workloads.states import Phase, Reason
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def queue(world):
+    return make_queue(world)
+
+
+def text_of(client, workload) -> str:
+    """The words of the card alone."""
+    html = client.get(f"/runs/{workload.public_id}/").content.decode()
+    card = re.search(r'<section class="card callout[^>]*>(.*?)</section>', html, re.DOTALL)[1]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", card)).split())
+
+
+def html_of(client, workload) -> str:
+    return client.get(f"/runs/{workload.public_id}/").content.decode()
+
+
+def rest(client, workload) -> dict:
+    return client.get(f"/api/v1/training-runs/{workload.public_id}/waiting/").json()
+
+
+# --- the card on the page of a run
+
+
+def test_the_card_says_what_rest_says(ana, queue):
+    card, said = rest(ana, queue["bert-large"]), text_of(ana, queue["bert-large"])
+    assert card["verdict"] == "wait"
+    before, after = card["quota"]["before"], card["quota"]["after"]
+    for fact in (
+        "Waits",
+        card["message"],
+        f"revision {card['revision']}",
+        "nodes seen",
+        f"Place in queue {card['position']} {card['ahead_count']} ahead",
+        f"{before['used']} → {after['used']} of {before['nominal']} guaranteed",
+        f"at most {before['limit']}",
+        card["start"]["basis"],
+        "9 of 10 past estimates held",
+        "$21.96",
+        "at worst",
+        f"Decided by the rule {card['rule']}",
+    ):
+        assert fact in said, fact
+
+
+def test_the_card_says_when_it_starts_with_the_exact_time_beside_it(ana, queue):
+    card, html = rest(ana, queue["vit-huge"]), html_of(ana, queue["vit-huge"])
+    ends = [datetime.fromisoformat(card["start"][name]) for name in ("p50", "p90")]
+    said = re.search(r'<dd class="figure">in ([0-9]+) to ([0-9]+) min</dd>', html).groups()
+    for minutes, end in zip(said, ends, strict=True):
+        assert abs(int(minutes) - (end - clock.now()).total_seconds() / 60) <= 1.5
+        assert (
+            f'<time datetime="{end.isoformat()}" title="{end:%Y-%m-%d %H:%M:%S} UTC">{end:%H:%M}</time>'
+            in html
+        )
+
+
+def test_every_number_behind_the_verdict_has_its_age(ana, queue):
+    html = html_of(ana, queue["bert-large"])
+    table = re.search(r'<table class="mini numbers">(.*?)</table>', html, re.DOTALL)[1]
+    rows = re.findall(r"<tr><th scope=\"row\">([^<]+)</th>.*?</tr>", table, re.DOTALL)
+    assert {"Asked for", "Guaranteed to the team", "Free on nodes", "Waiting ahead"} <= set(rows)
+    assert table.count("<time ") == len(rows) == len(rest(ana, queue["bert-large"])["evidence"])
+
+
+def test_runs_of_the_own_team_are_links_and_those_of_others_have_no_name(ana, queue):
+    html = html_of(ana, queue["bert-large"])
+    assert f'<a href="/runs/{queue["vit-huge"].public_id}/" id="next-2">vit-huge</a> (8)' in html
+    assert "another team (8)" in html
+    for hidden in ("slam", "conformer", "wav2vec", "grasp", "speech", "robotics", "Robotics"):
+        assert hidden not in html, hidden
+
+
+def test_a_team_that_shows_its_name_is_named(ana, queue, world):
+    set_policy(team=queue["slam"].team, changes={"shows_name": True}, actor=SETUP, now=world.now)
+    html = html_of(ana, queue["bert-large"])
+    assert "team robotics (8)" in html
+    assert "slam" not in html
+
+
+def test_several_of_other_teams_in_a_row_are_one_line(world, queue):
+    said = text_of(signed_in(world.stranger), queue["conformer"])
+    ahead = rest(signed_in(world.stranger), queue["conformer"])["ahead"]
+    assert [each["id"] for each in ahead] == [None] * len(ahead)
+    assert f"Ahead of it: {len(ahead)} of other teams ({sum(each['units'] for each in ahead)})" in said
+
+
+def test_who_had_to_leave_is_told_by_whose_need_and_what_it_lost(ana, queue):
+    said = text_of(ana, queue["vit-huge"])
+    assert "takes back quota that was lent to this team (InCohortReclamation)" in said
+    assert "It lost 5 min 40 s of work" in said
+    assert "It had to stop" not in text_of(ana, queue["bert-large"])
+
+
+def test_what_runs_has_no_such_card(ana, queue):
+    assert "Why it waits" not in html_of(ana, queue["resnet50"])
+
+
+def test_a_viewer_reads_the_card_and_can_press_nothing(viewer, queue):
+    html = html_of(viewer, queue["bert-large"])
+    assert "Why it waits" in html
+    card = re.search(r'<section class="card callout[^>]*>(.*?)</section>', html, re.DOTALL)[1]
+    assert "button" not in card
+
+
+def test_the_card_asks_as_many_queries_however_long_the_queue_is(
+    ana, queue, world, django_assert_num_queries
+):
+    def count() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            html_of(ana, queue["detr"])
+        return len(asked)
+
+    count()
+    before = count()
+    for number in range(12):
+        world.run(f"more-{number}", minutes_ago=7 + number, gpus_per_replica=4)
+    assert count() == before
+
+
+def test_the_levers_of_the_card_are_those_of_rest_and_can_be_taken(ana, queue):
+    run = queue["detr"]
+    levers = {next(iter(each["change"].items())): each for each in rest(ana, run)["levers"]}
+    said, html = text_of(ana, run), html_of(ana, run)
+    cost = levers[("flavor", "a100-80gb")]["cost_at_time_limit"]["amount_micro_usd"]
+    assert f"a100-80gb instead of a100-40gb starts now $7.35/h, {format_usd(cost)} at its limit" in said
+    assert f'href="/runs/new/?from={run.public_id}&amp;name=detr-2&amp;flavor=a100-80gb"' in html
+    seconds = re.search(r'name="seconds" value="(\d+)"', html)[1]
+    longest = next(value for name, value in levers if name == "time_limit_seconds")
+    assert longest - 90 < int(seconds) <= longest
+    ana.post(f"/runs/{run.public_id}/time-limit/", {"seconds": seconds})
+    assert rest(ana, run)["verdict"] == "admit"
+
+
+# --- another time limit
+
+
+def test_another_time_limit_is_one_click(ana, queue):
+    run = queue["detr"]
+    response = ana.post(f"/runs/{run.public_id}/time-limit/", {"seconds": "1500"}, follow=True)
+    assert response.redirect_chain == [(f"/runs/{run.public_id}/", 303)]
+    assert "detr has another time limit now." in response.content.decode()
+    run.refresh_from_db()
+    assert run.time_limit_seconds == run.training_run.spec["time_limit_seconds"] == 1500
+
+
+@pytest.mark.parametrize("sent", ["", "-5", "1.5", "0", "soon", "9" * 30, "1500\x00"])
+def test_a_time_limit_that_makes_no_sense_is_refused(ana, queue, sent):
+    run = queue["detr"]
+    response = ana.post(f"/runs/{run.public_id}/time-limit/", {"seconds": sent}, follow=True)
+    assert "No time limit:" in response.content.decode()
+    assert Workload.objects.get(pk=run.pk).time_limit_seconds == 24 * 3600
+
+
+def test_a_viewer_and_a_stranger_cannot_set_a_time_limit(viewer, stranger, queue):
+    url = f"/runs/{queue['detr'].public_id}/time-limit/"
+    assert viewer.post(url, {"seconds": "1500"}).status_code == 403
+    assert stranger.post(url, {"seconds": "1500"}).status_code == 404
+    assert Workload.objects.get(pk=queue["detr"].pk).time_limit_seconds == 24 * 3600
+
+
+# --- what a card becomes
+
+
+def card(**values) -> dict:
+    facts = {
+        "verdict": "wait",
+        "reason": "WaitingForQuota",
+        "message": "Team vision uses 16 of 16 a100-40gb; this run needs 4.",
+        "rule": "quota",
+        "evidence": [],
+        "position": 1,
+        "ahead_count": 0,
+        "ahead": [],
+        "start": {"p50": None, "p90": None, "basis": None, "unknown_because": None, "past_hit_rate": None},
+        "cost": {"rate_per_hour": None, "at_time_limit": None},
+        "quota": {"before": {}, "after": {}},
+        "fair_share": None,
+        "victims": [],
+        "levers": [],
+        "revision": 7,
+        "as_of": NOW,
+        "decision": None,
+        "since": None,
+        "preempted": None,
+    }
+    return facts | values
+
+
+def lever(verdict="wait", start=None, **change) -> dict:
+    p50, p90 = start or (None, None)
+    return {
+        "change": change,
+        "verdict": verdict,
+        "reason": "x",
+        "start_p50": p50,
+        "start_p90": p90,
+        "rate_per_hour": {"amount_micro_usd": 2_000_000, "usd": "2.000000"},
+        "cost_at_time_limit": None,
+    }
+
+
+CURRENT = {"gpus_per_replica": 8, "flavor": "a100", "capacity": "on-demand", "time_limit_seconds": 86400}
+ON_THE_RUN = Page(
+    noun="run", current=CURRENT, new="/runs/new/?from=1", limit="/runs/1/time-limit/", quota="/q/"
+)
+ON_THE_FORM = Page(noun="run", current=CURRENT, form=True, quota="/q/")
+NOWHERE = Page(noun="run", current=CURRENT)
+
+
+def levers_of(page, *given):
+    return look_at(card(levers=list(given)), page=page, submitted=True).levers
+
+
+def test_a_lever_of_the_form_fills_its_fields():
+    (found,) = levers_of(ON_THE_FORM, lever(gpus_per_replica=4, time_limit_seconds=5400))
+    assert (found.fields, found.url, found.post) == ("gpus=4&time_limit=90m", "", "")
+    assert found.words == "4 GPUs instead of 8 and a time limit of 1 h 30 min instead of 1 d"
+
+
+def test_a_lever_of_a_run_leads_to_the_form_or_sets_the_limit():
+    fewer, shorter = levers_of(ON_THE_RUN, lever(gpus_per_replica=4), lever(time_limit_seconds=7200))
+    assert (fewer.url, fewer.post) == ("/runs/new/?from=1&gpus=4", "")
+    assert (shorter.url, shorter.post, shorter.seconds) == ("", "/runs/1/time-limit/", 7200)
+
+
+@pytest.mark.parametrize("page", [ON_THE_RUN, ON_THE_FORM])
+def test_more_quota_is_asked_for_on_the_page_of_the_team(page):
+    (found,) = levers_of(page, lever(verdict="admit", ask_for_quota=4))
+    assert found.url == "/q/?pool=a100~on-demand&units=4#ask"
+    assert (found.words, found.outcome) == ("4 more units of quota", "starts once it is given")
+
+
+def test_what_the_form_has_no_field_for_is_said_and_cannot_be_pressed():
+    (pods,) = levers_of(ON_THE_FORM, lever(replicas=2))
+    assert (pods.words, pods.fields, pods.url, pods.post) == ("2 pods", "", "", "")
+    assert not any(found.label for found in levers_of(NOWHERE, lever(flavor="t4"), lever(ask_for_quota=1)))
+
+
+def test_a_time_limit_is_offered_in_whole_minutes():
+    (found,) = levers_of(ON_THE_RUN, lever(time_limit_seconds=5399))
+    assert (found.words, found.seconds) == ("A time limit of 1 h 29 min instead of 1 d", 5340)
+    assert levers_of(ON_THE_FORM, lever(time_limit_seconds=5399))[0].fields == "time_limit=89m"
+    assert levers_of(ON_THE_RUN, lever(time_limit_seconds=90))[0].seconds == 90
+
+
+def test_a_lever_says_when_it_would_start():
+    half, hour = NOW + timedelta(minutes=30), NOW + timedelta(minutes=60)
+    said = levers_of(
+        NOWHERE, lever("admit", flavor="t4"), lever("wait", (half, hour), flavor="t4"), lever(flavor="x")
+    )
+    assert [each.outcome for each in said] == ["starts now", "starts in 30 min to 1 h", "start unknown"]
+
+
+def test_an_unknown_start_does_not_say_the_reason_twice():
+    message = "No node can hold 64."
+    start = card()["start"] | {"unknown_because": f"It cannot start as things are. {message}"}
+    look = look_at(card(message=message, start=start), page=NOWHERE, submitted=False)
+    assert (look.start, look.unknown) == ("", "It cannot start as things are.")
+
+
+def test_victims_of_the_own_team_are_named_and_the_others_are_counted(queue):
+    own = {"id": str(queue["resnet50"].public_id), "lost_seconds": 60}
+    others = [{"id": None, "lost_seconds": 30}, {"id": None, "lost_seconds": 15}]
+    look = look_at(card(victims=[own, *others]), page=ON_THE_FORM, submitted=False)
+    assert [(each.name, each.url) for each in look.victims] == [("resnet50", f"/runs/{own['id']}/")]
+    assert (look.others.count, look.others.lost_seconds, look.victim_count) == (2, 45, 3)
+    assert look.stops == "Would stop"
+
+
+# --- words
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "words"),
+    [
+        (0, 0, "now"),
+        (-30, -10, "now"),
+        (0, 40, "within 40 s"),
+        (31, 33, "in about 35 s"),
+        (30, 94, "in 30 s to 1 min 35 s"),
+        (1200, 2700, "in 20 to 45 min"),
+        (1230, 2675, "in 20 to 45 min"),
+        (1200, 1210, "in about 20 min"),
+        (7140, 7195, "in about 2 h"),
+        (3000, 7800, "in 50 min to 2 h 10 min"),
+        (7200, 14400, "in 2 to 4 h"),
+        (50, 1500, "within 25 min"),
+        (100_000, 300_000, "in 1 d 3 h to 3 d 12 h"),
+    ],
+)
+def test_a_start_is_a_range_that_holds_the_estimate(early, late, words):
+    p50, p90 = NOW + timedelta(seconds=early), NOW + timedelta(seconds=late)
+    assert start_words(p50, p90, now=NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "1 min 30 s"), (5400, "1 h 30 min"), (183_600, "2 d 3 h")],
+)
+def test_a_span_has_two_units_at_most(seconds, words):
+    assert span_words(seconds) == words
+
+
+def test_a_sentence_says_long_times_in_hours():
+    said = "This run may run for 172800 s; team vision allows at most 3600 s on a100 (spot), not 7 sheep."
+    assert (
+        readable(said)
+        == "This run may run for 2 d; team vision allows at most 1 h on a100 (spot), not 7 sheep."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [
+        (0.9, "9 of 10 past estimates held"),
+        (0.3, "3 of 10 past estimates held"),
+        (0.0, "0 of 10 past estimates held"),
+        (0.939, "93 % of past estimates held"),
+        (0.9999, "99 % of past estimates held"),
+        (1.0, "all past estimates held"),
+    ],
+)
+def test_the_hit_rate_is_never_said_better_than_it_was(rate, words):
+    assert held_words(rate) == words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gpus_per_replica": 1}, "1 GPU instead of 8"),
+        ({"flavor": "t4-shared"}, "t4-shared instead of a100"),
+        ({"flavor": "t4", "capacity": "spot"}, "t4 instead of a100 and spot instead of on-demand"),
+        ({"time_limit_seconds": 3600}, "A time limit of 1 h instead of 1 d"),
+        ({"max_replicas": 1}, "At most 1 replica"),
+        ({"ask_for_quota": 1}, "1 more unit of quota"),
+    ],
+)
+def test_a_change_is_said_beside_what_is_asked_for_now(change, words):
+    assert change_words(change, CURRENT) == words
+
+
+# --- in a browser
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
+def test_what_a_reader_opened_stays_open_and_keeps_the_focus_while_the_card_is_refreshed(
+    live_server, world, width, theme
+):
+    queue = make_queue(world)
+    session, address = session_of(world.ana), f"/runs/{queue['bert-large'].public_id}/"
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        page.goto(address)
+        summary = page.locator("#why-numbers-summary")
+        summary.focus()
+        page.keyboard.press("Enter")
+        page.locator("#why-numbers table").wait_for()
+        with page.expect_response(lambda response: response.url.endswith(address) and response.ok):
+            page.evaluate("document.querySelector('#live').stays = true")
+        page.wait_for_function("!document.querySelector('#live').stays")
+        assert page.locator("#why-numbers").get_attribute("open") is not None
+        assert page.evaluate("document.activeElement.id") == "why-numbers-summary"
+        assert findings(page) == []
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert complaints == []
+
+
+def test_a_run_that_is_admitted_any_moment_says_so(ana, queue, world):
+    run = world.run("small", minutes_ago=1, gpus_per_replica=1, time_limit_seconds=300)
+    world.move(run, Phase.QUEUED, Reason.WAITING_FOR_QUOTA, "It waits.", at=world.now)
+    said = text_of(ana, run)
+    assert rest(ana, run)["verdict"] == "admit"
+    assert "Starts any moment" in said
