@@ -11,7 +11,7 @@ from pathlib import Path
 
 _HEAD = (
     "Written by `make bench`. Each number stands beside the limit that was measured in the same run, in turn with it; "
-    "only the ratio is a claim, absolute times are landmarks of one machine."
+    "only the ratio is a claim, absolute times are landmarks of one machine. `python -m benchmarks NAME …` measures some of them alone."
 )
 
 

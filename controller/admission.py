@@ -21,7 +21,7 @@ from quotas.counters import mark_due
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
 from quotas.services import Wanted
-from quotas.supply import Waiter
+from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
 from workloads.models import ResourceFlavor, Workload
 from workloads.moves import Move, lock_queued, move_queued
@@ -101,11 +101,16 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
             plan = turn.run()
         admitted += len(plan.admitted)
         waiting = len(plan.order) > len(plan.admitted)
-        # More of those who are further behind than a Supply shows may fit into what is left.
-        if not plan.admitted or not turn.snapshot.supply.beyond:
+        if not _more_may_fit(turn.snapshot.supply, plan):
             break
     Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now + AGAIN if waiting else None)
     return admitted
+
+
+def _more_may_fit(supply: Supply, plan: PassPlan) -> bool:
+    """Whether a team's whole window was admitted while more of it wait behind than the Supply shows."""
+    waiting = {each.team for each in supply.waiters if not plan.verdicts[each.id].admitted}
+    return bool(plan.admitted) and any(each.team not in waiting for each in supply.beyond)
 
 
 def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:

@@ -139,6 +139,8 @@ class SubmitPage(LoginRequiredMixin, View):
             "form": form,
             "team": team,
             "preview": preview,
+            # Said aloud where it comes while somebody types; a whole page is read anyway.
+            "aloud": bool(fragment),
             "earlier": self.earlier,
             "noun": self.noun,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from quotas.ordering import Line
 from quotas.room import Holding, Pool, Room
 from quotas.supply import Waiter
-from quotas.timeline import End, Protected, Timeline, beside
+from quotas.timeline import End, Protected, Timeline
 
 PATIENCE_SECONDS = 1_800
 """Who waits longer than that may become the elder of a pass."""
@@ -61,7 +61,8 @@ class Denial:
     """`longest`: how many seconds it may run at most to start now; 0 where no limit would be short enough."""
 
     longest: int
-    behind: Protected | None
+    pods_until: int | None = None
+    """Where its pods alone are in the way of somebody behind whom all are: until when, at their places."""
 
 
 class Guard:
@@ -72,6 +73,7 @@ class Guard:
         "_extra",
         "_first",
         "_grace",
+        "_most",
         "_own",
         "_pool",
         "_protected",
@@ -82,11 +84,13 @@ class Guard:
         "waiting",
     )
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, *, most: int | None = None) -> None:
+        """`most`: of how many lines the first waiter is protected; None for all of them."""
         self._pool = pool
+        self._most = most
         self._grace = pool.now + pool.supply.rules.grace_seconds
         self._protected: list[Protected] = []
-        self._unknown: list[tuple[Line, Waiter, Protected | None, bool]] = []
+        self._unknown: list[tuple[Line, Waiter, bool]] = []
         self._elder: Waiter | None = None
         self._reserved: list[Holding] = []
         self._extra: list[End] = []
@@ -120,7 +124,7 @@ class Guard:
             if each.reached_by(holding):
                 each.take(holding)
 
-    def protect(self, line: Line, waiter: Waiter, behind: Protected | None) -> None:
+    def protect(self, line: Line, waiter: Waiter) -> None:
         """Somebody waits: the first of each line must not be delayed by those behind it."""
         if line.index in self.waiting:
             return
@@ -129,13 +133,13 @@ class Guard:
         if waiter is self._elder:
             for each in self._protected:
                 each.elder = each.elder and each.waiter is not waiter
-        else:
-            self._unknown.append((line, waiter, behind, False))
+        elif self._most is None or len(self.waiting) <= self._most:
+            self._unknown.append((line, waiter, False))
 
     def honour(self, line: Line, waiter: Waiter) -> None:
         """That one has waited longest: it is protected before anybody has a turn."""
         self._elder = waiter
-        self._unknown.append((line, waiter, None, True))
+        self._unknown.append((line, waiter, True))
 
     def start(self, holding: Holding) -> Denial | None:
         """Count one that starts now, or say why it must not. Its places are taken in the pool's room already."""
@@ -144,12 +148,12 @@ class Guard:
             return denial
         if self.after is not self._pool.room and not self._share(holding):
             for each in self._protected:
-                if each.reached_by(holding):
+                if each.reached_by(holding) and each.waiter is not holding.waiter:
                     each.release(holding)
             own = self._own_quota(holding.line)
             if own is not None:
                 own.take(holding, back=True)
-            return Denial(0, None)
+            return Denial(0)
         self._timeline = None
         return None
 
@@ -168,14 +172,13 @@ class Guard:
         """Take of what is free at every shadow that it reaches, unless one of the protected would not fit then."""
         own = self._own_quota(holding.line)
         if own is not None and own.harmed_by(holding):
-            return Denial(max(0, own.free_at - holding.since), None)
+            return Denial(max(0, own.free_at - holding.since))
         waiter = holding.waiter
         reached = [each for each in self._protected if each.reached_by(holding) and each.waiter is not waiter]
-        bound = [each for each in reached if each.binds(waiter)]
-        for each in bound:
-            if each.harmed_by(holding):
-                shadows = [other.shadow for other in bound if other.harmed_by(holding)]
-                return Denial(max(0, min(shadows) - holding.since), each)
+        for each in reached:
+            if each.harmed_by(holding) and each.binds(waiter):
+                pods = each.shadow if each.loses_pods(holding) and not each.elder else None
+                return Denial(max(0, self._first_harm(reached, holding) - holding.since), pods)
         for each in reached:
             each.take(holding)
         if own is not None:
@@ -184,13 +187,17 @@ class Guard:
             self._settle_elder(self._elder, waiter)
         return None
 
+    @staticmethod
+    def _first_harm(reached: list[Protected], holding: Holding) -> int:
+        return min(each.shadow for each in reached if each.harmed_by(holding) and each.binds(holding.waiter))
+
     def _settle_elder(self, elder: Waiter, started: Waiter | None) -> None:
         """It is served, or somebody went first who may, so that its start has to be looked for again."""
         for each in self._protected:
             if each.waiter is elder and (started is elder or not each.fits):
                 self._protected.remove(each)
                 if started is not elder:
-                    self._unknown.append((each.line, elder, None, each.elder))
+                    self._unknown.append((each.line, elder, each.elder))
                 return
 
     def _own_quota(self, line: Line) -> OwnQuota | None:
@@ -230,8 +237,8 @@ class Guard:
     def look_ahead(self) -> None:
         """Find the shadows not known yet; before anything is taken for the one that may start."""
         wanted, self._unknown = self._unknown, []
-        for line, waiter, behind, elder in wanted:
-            found = self._now_or_later().first(beside(self._pool, line, waiter, behind))
+        for line, waiter, elder in wanted:
+            found = self._now_or_later().first(line.place, waiter)
             if found is not None:
                 self._protected.append(Protected(line, waiter, *found, elder=elder))
 

@@ -255,7 +255,7 @@ class _Forward:
 
     def _pass(self) -> None:
         self._started.clear()
-        walk = Pass(self._pool)
+        walk = Pass(self._pool, quick=True)
         (walk.run_for_starts if self._pool.now else walk.run)(self._note)
         lines = self._pool.lines.lines
         for index, gone in self._started.items():
@@ -281,8 +281,9 @@ class _Forward:
     def _start(self, line: Line, waiter: Waiter) -> None:
         pool = self._pool
         self._started.setdefault(line.index, set()).add(waiter.id)
-        self.starts.setdefault(waiter.id, pool.now)
-        self._waiting.discard(waiter.id)
+        if waiter.id in self._waiting:
+            self._waiting.discard(waiter.id)
+            self.starts[waiter.id] = pool.now
         holding = pool.holdings.get(waiter.id)
         if holding is None:
             return

@@ -52,17 +52,28 @@ LACKS = {
 }
 LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 
+QUICK_PROTECTED = 4
+"""Lines whose first waiter a quick pass protects; a start that depends on more of them is rare."""
+QUICK_TRIES = 2
+"""Waiters of a line for whom a quick pass looks for somebody to leave."""
+
 Sink = Callable[[Line, Waiter, Finding], None]
 
 
 class Pass:
     """Judges everybody once; who is admitted holds its units in the pool from then on."""
 
-    __slots__ = ("_denied", "_guard", "_hopeless", "_offered", "_pool", "waiting")
+    __slots__ = ("_denied", "_guard", "_hopeless", "_in_the_way", "_offered", "_pool", "_quick", "waiting")
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, *, quick: bool = False) -> None:
+        """`quick` protects the first waiters of a few lines only, and does not say how long one may run at most:
+        for running the queue forward.
+        """
         self._pool = pool
-        self._guard = Guard(pool)
+        self._guard = Guard(pool, most=QUICK_PROTECTED if quick else None)
+        self._quick = quick
+        self._in_the_way: dict[tuple[int, int], int] = {}
+        """Shapes of pods that have no harmless place now, and until when."""
         flavor, capacity_type = pool.supply.flavor, pool.supply.capacity_type
         self._offered = capacity_type in flavor.capacity
         self._hopeless: dict[int, list[Waiter]] = {}
@@ -100,7 +111,7 @@ class Pass:
         if not any(able):
             return
         for line, entries in zip(lines, able, strict=True):
-            line.begin(self._with_first(line, entries))
+            line.begin(entries or self._first(line))
         self._take_turns(sink)
 
     def _take_turns(self, sink: Sink) -> None:
@@ -125,29 +136,31 @@ class Pass:
             return []
         own = self._pool.room.tree.guaranteed[line.place] - self._pool.room.tree.used[line.place]
         found: list[InLine] = []
-        borrows = None
+        borrows, tries, blocked = None, QUICK_TRIES, False
         for entry in line.waiters:
             waiter = entry[4]
             asked = waiter.units
-            if not (
-                (asked <= units and waiter.units_each <= each) or asked <= reclaimable or above < -entry[0]
-            ):
-                borrows = entry if asked > own else borrows
-            elif line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+            if asked > units or waiter.units_each > each:
+                if tries and (asked <= reclaimable or above < -entry[0]):
+                    tries -= 1
+                elif blocked:
+                    borrows = entry if asked > own else borrows
+                    continue
+                blocked = True
+            if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
                 # One that would borrow has its turn late, and those behind it in the line not before it.
                 found += [entry] if borrows is None else [borrows, entry]
                 borrows = None
                 own -= asked
         return found
 
-    def _with_first(self, line: Line, able: list[InLine]) -> list[InLine]:
-        """And the first who waits in line, so that it is protected in its turn."""
-        for entry in line.waiters:
-            if able and entry is able[0]:
-                return able
-            if line.place >= 0 and self._out_of_line(line, entry[4]) is None:
-                return [entry, *able]
-        return able
+    def _first(self, line: Line) -> list[InLine]:
+        """Of a line in which nobody can start: who has to be protected."""
+        if line.place >= 0:
+            for entry in line.waiters:
+                if self._out_of_line(line, entry[4]) is None:
+                    return [entry]
+        return []
 
     def _honour_elder(self) -> None:
         """Of those who have waited long for what their team's guaranteed quota covers: the highest priority first,
@@ -224,18 +237,23 @@ class Pass:
         longest = self._denied.get(shape)
         if longest is not None and (waiter.seconds is None or waiter.seconds > longest):
             return _denied(longest)
+        until = self._in_the_way.get((waiter.units_each, waiter.pods))
+        if until is not None and (waiter.seconds is None or pool.now + waiter.seconds > until):
+            return _denied(0)
         self._guard.look_ahead()
         blocks = pool.room.blocks
         places = blocks.place(waiter.units_each, waiter.pods) or ()
         holding = pool.holding_of(line, waiter, places, start=pool.now, lent=lent)
         denial = self._guard.start(holding)
         if denial is None:
+            self._in_the_way.clear()
             pool.admit(holding)
             rule = "headroom" if lent else "fits"
             return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
         blocks.release(places)
         self._denied[shape] = denial.longest
-        self._guard.protect(line, waiter, denial.behind)
+        if self._quick and denial.pods_until is not None:
+            self._in_the_way[waiter.units_each, waiter.pods] = denial.pods_until
         return _denied(denial.longest)
 
     def _make_room(self, line: Line, waiter: Waiter, lack: str) -> Finding:
@@ -249,7 +267,7 @@ class Pass:
             chosen = choose(self._pool, after, line, waiter)
         if chosen is None:
             hopeless.append(waiter)
-            guard.protect(line, waiter, None)
+            guard.protect(line, waiter)
             return LACKS[lack]
         return self._reserve(line, waiter, chosen)
 
@@ -265,6 +283,7 @@ class Pass:
         start = pool.now + pool.supply.rules.grace_seconds
         denial = guard.reserve(pool.holding_of(line, waiter, places, start=start, lent=False))
         if denial is None:
+            self._in_the_way.clear()
             if not chosen:
                 return LEAVING
             rule, reason = "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS
@@ -273,21 +292,22 @@ class Pass:
         for holding, _ in chosen:
             guard.keep(holding)
             holding.leaving = False
-        guard.protect(line, waiter, denial.behind)
         return _denied(denial.longest)
 
 
 def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
     """How many of its own team are ahead of it that this Supply does not show one by one.
 
-    Those of higher priority; of equal priority too where the waiter is not submitted yet and so would come last.
+    Those of higher priority; of equal priority those that the Supply counts before it, which is all of them where the
+    waiter is not submitted yet and so would come last.
     """
     last = 0 if waiter.id else 1
-    return sum(
+    higher = sum(
         each.count
         for each in supply.beyond
         if each.team == waiter.team and each.priority + last > waiter.priority
     )
+    return higher + (supply.before_far if waiter.id and waiter.id == supply.far else 0)
 
 
 def _by_slug(line: Line) -> str:

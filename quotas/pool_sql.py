@@ -8,7 +8,8 @@ from datetime import datetime
 from uuid import UUID
 
 LINE = """
-SELECT w.public_id, t.slug, w.owner_id, w.kind, w.units, w.units_each, w.pod_count, w.priority, w.queued_at, w.id,
+SELECT w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
+       floor(extract(epoch FROM w.queued_at))::bigint, w.id,
        w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason
 FROM (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(wide)s END AS width
       FROM quotas_quota WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s) AS q
@@ -24,7 +25,8 @@ CROSS JOIN LATERAL (
 """
 
 BESIDE = """
-SELECT w.public_id, t.slug, w.owner_id, w.kind, w.units, w.units_each, w.pod_count, w.priority, w.queued_at, w.id,
+SELECT w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
+       floor(extract(epoch FROM w.queued_at))::bigint, w.id,
        w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason
 FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
 WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
@@ -38,6 +40,14 @@ FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
 WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
   AND w.reason <> ALL (%(out)s)
 GROUP BY t.slug, w.priority
+"""
+
+BEFORE = """
+SELECT count(*)
+FROM workloads_workload AS w
+WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
+  AND w.reason <> ALL (%(out)s) AND NOT (w.reason = 'BackoffWaiting' AND w.next_reconcile_at > %(now)s)
+  AND w.team_id = %(team)s AND w.priority = %(priority)s AND (w.queued_at, w.id) < (%(queued_at)s, %(id)s)
 """
 
 HOLDERS = """

@@ -31,7 +31,7 @@ from quotas.supply import (
 from quotas.waiters import left_of, noun_of, waiter_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.queries import CardRoom, rooms_of
-from workloads.states import PRIORITY_VALUE, Phase, Priority, Reason
+from workloads.states import PRIORITY_VALUE, Phase, Reason
 
 WINDOW = 32
 """Waiters of a team that a Supply shows one by one; those behind them are counted."""
@@ -41,6 +41,7 @@ OUT_OF_LINE_MAX = 200
 OUT_OF_LINE = (Reason.EXCEEDS_MAX_QUOTA.value, Reason.NO_MATCHING_FLAVOR.value)
 """Waiters that keep nobody behind them waiting; they are looked at beside the line."""
 PERMILLE = 1000
+_VALUE = {priority.value: value for priority, value in PRIORITY_VALUE.items()}
 HISTORY_RUNS = 50
 
 
@@ -136,6 +137,7 @@ class _Reader:
         }
         self.permille = self._history() if history else {}
         self.reasons: dict[str, str] = {}
+        self.far, self.before_far = "", 0
         pool, settings, cohorts, quotas = self.rows(pool_sql.BOOKS)[0]
         self.revision: int = pool[1] if pool else 0
         minimum, grace, hours = settings or _default_settings()
@@ -145,9 +147,9 @@ class _Reader:
         self.quotas = [pool_sql.QuotaRow(*row) for row in quotas or []]
         self.quota_ids = {quota.team: quota.id for quota in self.quotas}
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, more: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql, self.values)
+            cursor.execute(sql, {**self.values, **(more or {})})
             return list(cursor.fetchall())
 
     def _history(self) -> dict[str, int]:
@@ -166,12 +168,26 @@ class _Reader:
         beyond = self._beyond(widths) if any(width >= WINDOW for width in widths.values()) else ()
         if focus is not None and all(each.sequence != focus.pk for each in found):
             found.append(self.with_history(waiter_of(focus)))
+            self.far, self.before_far = str(focus.public_id), self._before(focus, widths)
             self.reasons[str(focus.public_id)] = focus.reason
         return tuple(found), beyond
 
+    def _before(self, focus: Workload, widths: Mapping[tuple[str, int], int]) -> int:
+        """How many of its own team and priority stand before one that its team's window does not reach."""
+        shown = widths.get((focus.team.slug, _VALUE[focus.priority]), 0)
+        if not shown or focus.reason in OUT_OF_LINE:
+            return 0
+        place = {
+            "team": focus.team_id,
+            "priority": focus.priority,
+            "queued_at": focus.queued_at,
+            "id": focus.pk,
+        }
+        return max(0, self.rows(pool_sql.BEFORE, place)[0][0] - shown)
+
     def _beyond(self, shown: Mapping[tuple[str, int], int]) -> tuple[Beyond, ...]:
         rows = [
-            (slug, PRIORITY_VALUE[Priority(priority)], count, units)
+            (slug, _VALUE[priority], count, units)
             for slug, priority, count, units in self.rows(pool_sql.COUNTS)
         ]
         return tuple(
@@ -184,7 +200,7 @@ class _Reader:
         (
             public_id,
             slug,
-            owner_id,
+            owner,
             kind,
             units,
             each,
@@ -197,19 +213,19 @@ class _Reader:
             soft,
             why,
         ) = row
-        self.reasons[str(public_id)] = why
+        self.reasons[public_id] = why
         left = left_of(limit, used)
         return self.with_history(
             Waiter(
-                id=str(public_id),
+                id=public_id,
                 team=slug,
-                owner=str(owner_id),
+                owner=owner,
                 noun=noun_of(kind),
                 units=units,
                 units_each=each,
                 pods=pods,
-                priority=PRIORITY_VALUE[Priority(priority)],
-                queued_at=int(queued_at.timestamp()),
+                priority=_VALUE[priority],
+                queued_at=queued_at,
                 sequence=key,
                 seconds=left,
                 expected_seconds=left,
@@ -243,6 +259,8 @@ class _Reader:
             holders=holders,
             waiters=waiters,
             beyond=beyond,
+            far=self.far,
+            before_far=self.before_far,
             rules=self.rules,
         )
 
@@ -319,7 +337,7 @@ class _Reader:
             noun=noun_of(found.kind),
             units=found.units,
             units_each=found.units_each,
-            priority=PRIORITY_VALUE[Priority(found.priority)],
+            priority=_VALUE[found.priority],
             preemptible=found.preemptible,
             age_seconds=age,
             lost_seconds=min(age, self._since(found.saved_at)) if found.saved_at else age,

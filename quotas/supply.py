@@ -169,4 +169,8 @@ class Supply:
     holders: tuple[Holder, ...] = ()
     waiters: tuple[Waiter, ...] = ()
     beyond: tuple[Beyond, ...] = ()
+    far: str = ""
+    """Id of a waiter that is shown although it stands further behind than its team's others; empty for none."""
+    before_far: int = 0
+    """How many of its own team and priority stand before it that are not shown."""
     rules: Rules = field(default_factory=Rules)

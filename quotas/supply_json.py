@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -28,7 +27,16 @@ from workloads.states import Reason
 
 def dump(supply: Supply) -> bytes:
     """The same bytes for the same facts."""
-    body = asdict(supply) | {"flavor": _flavor_json(supply.flavor)}
+    # The facts' own dictionaries, not copies of them: a pass writes thousands.
+    body = dict(vars(supply))
+    for name in ("accounts", "teams", "blocks", "holders", "waiters", "beyond"):
+        body[name] = [vars(each) for each in body[name]]
+    body |= {
+        "flavor": _flavor_json(supply.flavor),
+        "provisionable": vars(supply.provisionable),
+        "card": vars(supply.card) if supply.card else None,
+        "rules": vars(supply.rules),
+    }
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -50,6 +58,8 @@ def load(body: bytes) -> Supply:
         holders=tuple(_holder(each) for each in found["holders"]),
         waiters=tuple(Waiter(**each) for each in found["waiters"]),
         beyond=tuple(Beyond(**each) for each in found["beyond"]),
+        far=found["far"],
+        before_far=found["before_far"],
         rules=Rules(**found["rules"]),
     )
 
@@ -61,7 +71,8 @@ def digest(body: bytes) -> str:
 
 def dump_verdict(verdict: Verdict) -> dict[str, Any]:
     """A verdict as plain JSON values."""
-    return asdict(verdict)
+    lists = {name: [vars(each) for each in getattr(verdict, name)] for name in ("evidence", "victims")}
+    return {**vars(verdict), **lists}
 
 
 def load_verdict(body: Mapping[str, Any]) -> Verdict:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from quotas.ordering import Line
-from quotas.room import Holding, Pool, Room
+from quotas.room import Holding, Room
 from quotas.supply import Waiter
 
 _STEP = 8
 """Ends between two rooms that are kept."""
 
 End = tuple[int, str, Holding]
-Fits = Callable[[Room, int], bool]
 
 
 class Timeline:
@@ -31,13 +30,13 @@ class Timeline:
         self._kept: list[tuple[int, Room]] = [(done, first)]
         self._times = [start]
 
-    def first(self, fits: Fits) -> tuple[int, Room] | None:
-        """The first time for which `fits` says yes, as it then says for every later one, and a room of its own as
-        of then; None where it never does.
+    def first(self, place: int, waiter: Waiter) -> tuple[int, Room] | None:
+        """The first time with room for a waiter of the account at `place`, and a room of its own as of then; None
+        where there never is.
         """
         low = high = 0
         step = 1
-        while not fits(self._kept[high][1], self._times[high]):
+        while self._kept[high][1].lack(place, waiter):
             low = high
             high = self._extend(high + step)
             step *= 2
@@ -45,17 +44,17 @@ class Timeline:
                 return None
         while high - low > 1:
             middle = (low + high) // 2
-            if fits(self._kept[middle][1], self._times[middle]):
-                high = middle
-            else:
+            if self._kept[middle][1].lack(place, waiter):
                 low = middle
-        return self._between(low, fits)
+            else:
+                high = middle
+        return self._between(low, place, waiter)
 
-    def _between(self, place: int, fits: Fits) -> tuple[int, Room]:
+    def _between(self, number: int, place: int, waiter: Waiter) -> tuple[int, Room]:
         """From one kept room on, end by end; somewhere on the way it fits."""
-        done, kept = self._kept[place]
-        time, room = self._times[place], kept.copy()
-        while not fits(room, time):
+        done, kept = self._kept[number]
+        time, room = self._times[number], kept.copy()
+        while room.lack(place, waiter):
             time = self._ends[done][0]
             done = self._release(room, done, time)
         return time, room
@@ -123,7 +122,7 @@ class Protected:
 
     def harmed_by(self, holding: Holding) -> bool:
         """Whether there is no room any more if it holds its units then."""
-        if self.waiter.units_each and self._lost_pods(holding) > self._spare_pods:
+        if self.loses_pods(holding):
             return True
         if holding.lent:
             return False
@@ -137,8 +136,11 @@ class Protected:
         tree.change_at(other, -holding.units)
         return short
 
-    def _lost_pods(self, holding: Holding) -> int:
+    def loses_pods(self, holding: Holding) -> bool:
+        """Whether the places of that one are needed for its own pods."""
         each, free, lost = self.waiter.units_each, self.room.blocks.free, 0
+        if not each:
+            return False
         for node, units in holding.places:
             before = free.get(node)
             if before is None:
@@ -146,7 +148,7 @@ class Protected:
             if before >= each:
                 after = before - units
                 lost += before // each - (after // each if after > 0 else 0)
-        return lost
+        return lost > self._spare_pods
 
     def take(self, holding: Holding) -> None:
         self.room.take(holding)
@@ -155,28 +157,3 @@ class Protected:
     def release(self, holding: Holding) -> None:
         self.room.release(holding)
         self._measure()
-
-
-def beside(pool: Pool, line: Line, waiter: Waiter, behind: Protected | None) -> Fits:
-    """Whether there is room for the waiter; from the shadow on of the one it must not delay, beside that one."""
-    place = line.place
-    if behind is None:
-        return lambda room, _: not room.lack(place, waiter)
-    first, since = behind, behind.shadow
-    ends = None if first.waiter.seconds is None else since + first.waiter.seconds
-
-    def fits(room: Room, time: int) -> bool:
-        if time < since:
-            return False
-        if ends is not None and time >= ends:
-            return not room.lack(place, waiter)
-        if room.lack(place, waiter):
-            return False
-        both = room.copy()
-        places = both.blocks.place(first.waiter.units_each, first.waiter.pods)
-        if places is None:
-            return False
-        both.count(pool.holding_of(first.line, first.waiter, (), start=since, lent=False), first.waiter.units)
-        return not both.lack(place, waiter)
-
-    return fits

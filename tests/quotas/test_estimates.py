@@ -92,15 +92,13 @@ def test_far_apart_by_less_than_ten_minutes_is_still_an_answer():
     assert estimate(supply(holders=held, waiters=[waiter()]), "w").p90 == NOW + 650
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0, 0.5]))
+@given(st.integers(0, 10**6))
 @settings(derandomize=True, max_examples=100, deadline=None)
-def test_the_simulation_is_the_plan_made_again_and_again(seed, preemptible):
-    limits, sizes, facts = random_world(
-        seed, teams=4, nodes=5, holders=12, waiters=15, preemptible=preemptible
-    )
+def test_the_simulation_is_the_plan_made_again_and_again(seed):
+    limits, sizes, facts = random_world(seed, teams=4, nodes=5, holders=12, waiters=15, preemptible=0)
     world = forward(limits, sizes, facts, lambda run: getattr(run, "seconds", None) or run.ends_in)
     starts = simulate(facts, expected=False)
-    assert {name: start - facts.now for name, start in starts.items()} == world.started
+    assert starts == {name: facts.now + start for name, start in world.started.items()}
 
 
 def forward(limits, sizes, facts, lasts):

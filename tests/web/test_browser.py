@@ -127,7 +127,7 @@ def test_a_run_is_checked_submitted_and_cancelled(live_server, world, script):
         fill_in(page)
         if not script:
             page.get_by_role("button", name="Check").click()
-        page.get_by_text("Starts now").wait_for()
+        page.locator("#preview .verdict").get_by_text("Starts now").wait_for()
         assert page.get_by_label("Command").input_value() == "python\ntrain.py"
         page.get_by_role("button", name="Submit run").click()
         page.get_by_text("from-a-browser is submitted.").wait_for()

@@ -1,0 +1,232 @@
+"""What the preview says is what admission does, and of many who want the last unit exactly one gets it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection
+
+from controller import admission, preemption
+from controller.waiting import Asked, card_for
+from foundation import clock
+from foundation.errors import Invalid
+from foundation.models import PlatformSettings
+from jobs.services import submit_training_run
+from jobs.specs import TrainingRunSpec
+from quotas.cohorts import create_cohort
+from quotas.limits import set_limits
+from quotas.models import Claim, Pool, Preemption, Quota
+from quotas.queries import leaks
+from quotas.waiters import new_waiter
+from teams.actors import Actor
+from tests.factories.catalogue import SETUP, make_flavor, make_node
+from tests.factories.teams import make_member, make_team
+from workloads import services
+from workloads.models import Workload
+from workloads.states import HOLDS_CLAIM, Desired, Phase, Priority, Reason
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CASES = 1_000
+SEED = 20_261_121
+
+
+class Hall:
+    """Three teams, two of them in a cohort, on four nodes; nothing runs, but everything is admitted in earnest."""
+
+    def __init__(self, now):
+        self.now = now
+        self.random = random.Random(SEED)
+        PlatformSettings.objects.update_or_create(pk=1, defaults={"minimum_run_seconds": 0})
+        create_cohort(name="research", parent=None, actor=SETUP, now=now)
+        self.teams = [
+            make_team("vision", cohort_name="research"),
+            make_team("speech", cohort_name="research"),
+            make_team("alone"),
+        ]
+        self.users = {team.pk: [make_member("lead", team=team).user for _ in range(2)] for team in self.teams}
+        self.flavors = [make_flavor(), make_flavor("t4", product="Tesla-T4")]
+        for number in range(3):
+            make_node(f"a100-{number}", units=8)
+        make_node("t4-0", units=4, product="Tesla-T4")
+        for team, nominal in zip(self.teams, (8, 12, 4), strict=True):
+            self.limit(team, self.flavors[0], nominal=nominal, user_limit=14)
+        self.limit(self.teams[0], self.flavors[1], nominal=3, max_time_limit_seconds=7200)
+
+    def limit(self, team, flavor, **limits):
+        set_limits(
+            team=team,
+            flavor=flavor,
+            capacity_type="on-demand",
+            limits=limits,
+            reason="test",
+            actor=SETUP,
+            now=self.now,
+        )
+
+    def wish(self, number):
+        chance = self.random
+        team = chance.choice(self.teams)
+        body = {
+            "name": f"run-{number}",
+            "image": "example.org/train:1",
+            "command": ["train"],
+            "flavor": chance.choice(self.flavors).name,
+            "gpus_per_replica": chance.choice([1, 1, 2, 4, 8, 9]),
+            "cpu": "1",
+            "memory": "1Gi",
+            "priority": chance.choice(["low", "normal", "normal", "high"]),
+            "time_limit_seconds": chance.choice([600, 3600, 9000]),
+        }
+        return team, chance.choice(self.users[team.pk]), TrainingRunSpec.from_json(body)
+
+    def preview(self, team, user, spec):
+        flavor = next(each for each in self.flavors if each.name == spec.flavor)
+        waiter = new_waiter(
+            team=team.slug,
+            owner_id=user.pk,
+            noun="run",
+            units=spec.gpus_per_replica,
+            units_each=spec.gpus_per_replica,
+            pods=1,
+            priority=Priority(spec.priority),
+            seconds=spec.time_limit_seconds,
+            preemptible=True,
+            now=self.now,
+        )
+        asked = Asked(
+            team=team,
+            flavor=flavor,
+            capacity_type="on-demand",
+            waiter=waiter,
+            time_limit_seconds=spec.time_limit_seconds,
+        )
+        return card_for(asked, named=frozenset(), now=self.now, with_levers=False)
+
+    def admit(self, workload):
+        locked = services.lock(public_id=workload.public_id, now=self.now)
+        verdict = admission.admit(locked, now=self.now)
+        services.unlock(locked, next_at=None, failed=False)
+        return verdict
+
+    def end_somebody(self):
+        """Somebody finishes, or who has to leave has left; then the pools are passed over."""
+        held = Workload.objects.filter(phase__in=HOLDS_CLAIM).select_related("team", "flavor").order_by("pk")
+        asked = [row for row in held if preemption.open_request(row)]
+        for row in asked:
+            self.move(
+                row, (Phase.STOPPING, Reason.PREEMPTING, Phase.QUEUED), (Phase.QUEUED, Reason.PREEMPTED, None)
+            )
+        left = [row for row in held if row not in asked]
+        for row in self.random.sample(left, min(len(left), self.random.choice([0, 1, 3]))):
+            self.move(row, (Phase.SUCCEEDED, Reason.COMPLETED, None))
+        for pool in Pool.objects.filter(due_at__lte=self.now).select_related("flavor"):
+            admission.pass_over(pool, now=self.now)
+
+    def move(self, row, *steps):
+        for to, reason, after in steps:
+            services.transition(
+                row, to=to, reason=reason, message="test", actor="test", now=self.now, stopping_to=after
+            )
+        preemption.has_left(row, now=self.now)
+        admission.release(row, now=self.now)
+
+    def clear_queue(self):
+        for row in Workload.objects.filter(phase=Phase.QUEUED.value).order_by("pk")[:5]:
+            services.transition(
+                row,
+                to=Phase.CANCELLED,
+                reason=Reason.USER_REQUESTED,
+                message="test",
+                actor="test",
+                now=self.now,
+            )
+
+
+def told(verdict):
+    return (verdict.outcome, verdict.reason, verdict.message, verdict.rule, verdict.lent, verdict.victims)
+
+
+def test_a_submission_gets_what_its_preview_said_in_a_thousand_random_cases():
+    now = clock.now().replace(microsecond=0)
+    seen = Counter()
+    with clock.freeze(now):
+        hall = Hall(now)
+        for number in range(CASES):
+            team, user, spec = hall.wish(number)
+            card = hall.preview(team, user, spec)
+            seen[card.verdict.rule] += 1
+            seen["victims"] += bool(card.verdict.victims)
+            actor = Actor.of_user(user)
+            if card.verdict.outcome == "never":
+                with pytest.raises(Invalid, match=re.escape(card.verdict.message)):
+                    submit_training_run(spec=spec, team=team, actor=actor, now=now)
+            else:
+                workload = submit_training_run(spec=spec, team=team, actor=actor, now=now).workload
+                assert told(hall.admit(workload)) == told(card.verdict), number
+            hall.end_somebody()
+            if Workload.objects.filter(phase=Phase.QUEUED.value).count() > 25:
+                hall.clear_queue()
+    assert len(seen) >= 8, f"the cases are of too few kinds: {seen}"
+    assert seen["victims"] > 10, seen
+    found = leaks()
+    assert (found.claims_without_workload, found.workloads_without_claim, found.counters_off) == (0, 0, 0)
+
+
+def test_of_two_hundred_at_once_exactly_one_gets_the_last_unit():
+    now = clock.now()
+    team = make_team("vision")
+    user = make_member(team=team).user
+    flavor = make_flavor()
+    make_node("a100-0", units=8)
+    set_limits(
+        team=team,
+        flavor=flavor,
+        capacity_type="on-demand",
+        limits={"nominal": 1},
+        reason="test",
+        actor=SETUP,
+        now=now,
+    )
+    rows = [
+        services.create_workload(
+            kind="training-run",
+            team=team,
+            owner=user,
+            name=f"run-{number}",
+            priority=Priority.NORMAL,
+            flavor=flavor,
+            capacity_type="on-demand",
+            units=1,
+            units_each=1,
+            pod_count=1,
+            preemptible=True,
+            time_limit_seconds=600,
+            max_retries=0,
+            labels={},
+            actor="test",
+            simulated=True,
+            now=now,
+        )
+        for number in range(200)
+    ]
+
+    def admit(row):
+        try:
+            locked = services.lock(public_id=row.public_id, now=clock.now())
+            verdict = admission.admit(locked, now=clock.now())
+            return verdict is None or verdict.admitted
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(admit, rows))
+    assert Workload.objects.filter(phase=Phase.ADMITTED.value).count() == 1
+    assert Claim.objects.exclude(state="released").count() == 1
+    assert Quota.objects.get().used == 1
+    assert not Preemption.objects.exists()
+    assert Workload.objects.filter(desired=Desired.RUN.value, phase=Phase.QUEUED.value).count() == 199
