@@ -136,7 +136,10 @@ def describe_card(card: Card) -> dict[str, Any]:
         "quota": {"before": card.quota_before, "after": card.quota_after},
         "fair_share": _fair_share(card),
         "victims": [
-            {"id": each.id if card.team and each.team == card.team.slug else None, "lost_seconds": each.lost_seconds}
+            {
+                "id": each.id if card.team and each.team == card.team.slug else None,
+                "lost_seconds": each.lost_seconds,
+            }
             for each in verdict.victims
         ],
         "levers": [_lever(offer, card.noun) for offer in card.offers],

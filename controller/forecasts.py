@@ -25,9 +25,13 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
     keys = [each.sequence for each in supply.waiters]
     known = set(
-        StartEstimate.objects.filter(workload__in=keys, started_at__isnull=True).values_list("workload", flat=True)
+        StartEstimate.objects.filter(workload__in=keys, started_at__isnull=True).values_list(
+            "workload", flat=True
+        )
     )
-    rows = {each.pk: each for each in Workload.objects.filter(pk__in=[key for key in keys if key not in known])}
+    rows = {
+        each.pk: each for each in Workload.objects.filter(pk__in=[key for key in keys if key not in known])
+    }
     if not rows:
         return 0
     guesses = estimate_all(supply)

@@ -103,7 +103,8 @@ class StartSerializer(serializers.Serializer[Any]):
     basis = serializers.CharField(allow_null=True)
     unknown_because = serializers.CharField(allow_null=True)
     past_hit_rate = serializers.FloatField(
-        allow_null=True, help_text="Share of past estimates that started by their p90; null before any was scored."
+        allow_null=True,
+        help_text="Share of past estimates that started by their p90; null before any was scored.",
     )
 
 
@@ -169,7 +170,9 @@ class WaitingSerializer(serializers.Serializer[Any]):
     levers = LeverSerializer(many=True)
     revision = serializers.IntegerField(help_text="Of the pool when this was computed.")
     as_of = serializers.DateTimeField()
-    decision = serializers.UUIDField(allow_null=True, help_text="The receipt of the last verdict that was stored.")
+    decision = serializers.UUIDField(
+        allow_null=True, help_text="The receipt of the last verdict that was stored."
+    )
     since = serializers.DateTimeField(allow_null=True)
     preempted = PreemptedSerializer(allow_null=True)
 

@@ -146,8 +146,8 @@ class Pass:
                 elif blocked:
                     borrows = entry if asked > own else borrows
                     continue
-                blocked = True
             if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+                blocked = blocked or asked > units or waiter.units_each > each
                 # One that would borrow has its turn late, and those behind it in the line not before it.
                 found += [entry] if borrows is None else [borrows, entry]
                 borrows = None

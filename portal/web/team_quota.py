@@ -38,6 +38,7 @@ from workloads.models import ResourceFlavor
 CHANGES_MAX: Final = 20
 REQUESTS_MAX: Final = 20
 REASON_LENGTH_MAX: Final = 1000
+FILLED_LENGTH_MAX: Final = 100
 HOUR: Final = 3600
 
 
@@ -124,7 +125,9 @@ class TeamQuotaPage(LoginRequiredMixin, View):
     """GET is the page, with `HX-Target: pools` the part that refreshes; POST asks for more."""
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
-        return self._page(request, team_of(request, slug))
+        # A waiting card that advises to ask for more says of what and how many.
+        asked = {name: request.GET.get(name, "")[:FILLED_LENGTH_MAX] for name in ("pool", "units")}
+        return self._page(request, team_of(request, slug), typed=asked)
 
     def post(self, request: HttpRequest, slug: str) -> HttpResponse:
         team = team_of(request, slug)

@@ -42,7 +42,9 @@ class Neighbours:
         update_team(actor=SETUP, team=self.borrower, changes={"cohort_name": name}, now=now)
         self.borrower.refresh_from_db()
         self.limit(self.owner, nominal=8)
-        PlatformSettings.objects.update_or_create(pk=1, defaults={"minimum_run_seconds": 0, "grace_seconds": 2})
+        PlatformSettings.objects.update_or_create(
+            pk=1, defaults={"minimum_run_seconds": 0, "grace_seconds": 2}
+        )
 
     def limit(self, team, **limits):
         return set_limits(
@@ -108,7 +110,10 @@ def test_lent_quota_comes_back_to_its_owner_and_the_borrower_waits_at_its_old_pl
     request.refresh_from_db()
     assert request.ended_at is not None
     assert victim.events.filter(to_phase="Queued", reason="Preempted").exists()
-    assert (victim.queued_at, victim.retries_used) == (queued_at if victim is borrowing else victim.queued_at, retries)
+    assert (victim.queued_at, victim.retries_used) == (
+        queued_at if victim is borrowing else victim.queued_at,
+        retries,
+    )
     bench.until(needy, lambda run: run.is_final)
     assert needy.phase == "Succeeded"
     bench.until(victim, lambda run: run.phase == "Running")

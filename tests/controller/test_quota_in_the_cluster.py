@@ -21,7 +21,9 @@ from workloads.observations import record_node
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-REAL_ONLY = pytest.mark.parametrize("client", [pytest.param("real", marks=pytest.mark.cluster)], indirect=True)
+REAL_ONLY = pytest.mark.parametrize(
+    "client", [pytest.param("real", marks=pytest.mark.cluster)], indirect=True
+)
 
 
 def pod(namespace, units):

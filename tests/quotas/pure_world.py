@@ -140,7 +140,18 @@ def random_supply(seed, **shape):
     return random_world(seed, **shape)[2]
 
 
-def random_world(seed, *, teams=6, nodes=8, holders=30, waiters=30, cohorts=2, preemptible=0.4, endless=0.0):
+def random_world(
+    seed,
+    *,
+    teams=6,
+    nodes=8,
+    holders=30,
+    waiters=30,
+    cohorts=2,
+    preemptible=0.4,
+    endless=0.0,
+    user_limits=(None,),
+):
     """Limits, sizes of nodes and the Supply of a generated pool with lending teams; always the same for the same
     arguments.
     """
@@ -178,7 +189,13 @@ def random_world(seed, *, teams=6, nodes=8, holders=30, waiters=30, cohorts=2, p
         for number in range(waiters)
     ]
     facts = [
-        TeamFacts(f"t{n:02}", f"t{n:02}", use=random.randrange(10**6), weight=random.choice([1, 1, 2, 3]))
+        TeamFacts(
+            f"t{n:02}",
+            f"t{n:02}",
+            use=random.randrange(10**6),
+            weight=random.choice([1, 1, 2, 3]),
+            user_limit=random.choice(user_limits),
+        )
         for n in range(teams)
     ]
     return limits, sizes, supply(limits, nodes=sizes, holders=held, waiters=waiting, teams=facts)

@@ -95,7 +95,9 @@ def test_far_apart_by_less_than_ten_minutes_is_still_an_answer():
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, max_examples=100, deadline=None)
 def test_the_simulation_is_the_plan_made_again_and_again(seed):
-    limits, sizes, facts = random_world(seed, teams=4, nodes=5, holders=12, waiters=15, preemptible=0)
+    limits, sizes, facts = random_world(
+        seed, teams=4, nodes=5, holders=12, waiters=15, preemptible=0, user_limits=(None, 8)
+    )
     world = forward(limits, sizes, facts, lambda run: getattr(run, "seconds", None) or run.ends_in)
     starts = simulate(facts, expected=False)
     assert starts == {name: facts.now + start for name, start in world.started.items()}
@@ -124,7 +126,7 @@ def heavy(random):
     return min(1.0, 0.03 * random.paretovariate(0.8))
 
 
-@pytest.mark.parametrize(("tail", "median"), [(light, 0.65), (heavy, 0.07)])
+@pytest.mark.parametrize(("tail", "median"), [(light, 0.65), (heavy, 0.3), (heavy, 0.07)])
 @pytest.mark.parametrize("preemptible", [0.0, 0.4])
 def test_real_starts_are_within_p90_in_nine_of_ten_answers(tail, median, preemptible):
     hits = answers = unknown = waits = 0
@@ -154,7 +156,8 @@ def test_real_starts_are_within_p90_in_nine_of_ten_answers(tail, median, preempt
         f"{tail.__name__}, preemptible {preemptible}: {waits} waited, {answers} answers, {hits / answers:.1%} within p90, {unknown / waits:.1%} unknown"
     )
     assert hits >= 0.9 * answers
-    assert answers >= 100
+    # Where the history says a fourteenth of the limit, hardly anybody gets a number: that is the rule.
+    assert answers >= (500 if median > 0.25 else 20)
 
 
 def with_history(facts, median):

@@ -328,3 +328,9 @@ def test_no_text_of_people_acts(full):
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in response.content.decode()
     typed = signed_in(full.ana).post(QUOTA, dict.fromkeys(("pool", "units", "until", "reason"), text))
     assert harm_in(typed) == []
+
+
+def test_a_card_that_advises_to_ask_fills_in_what_and_how_many(world):
+    page = signed_in(world.ana).get(QUOTA, {"pool": "a100-40gb~on-demand", "units": "6"}).content.decode()
+    assert 'name="units" value="6"' in page
+    assert '<option value="a100-40gb~on-demand" selected>' in page
