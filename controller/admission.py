@@ -8,15 +8,17 @@ pool; a victim's row is never touched here, because its own reconcile takes the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from controller import preemption, wakeups
 from quotas import decisions, policy, services, snapshots
+from quotas.arithmetic import Tree
 from quotas.counters import mark_due
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
@@ -31,6 +33,8 @@ from workloads.states import Desired, Phase, Reason
 ADMISSION = "admission"
 MUTEX = 20_406
 """First key of the advisory locks of pools; the second is the pool's own."""
+CARD_MUTEX = MUTEX + 1
+"""First key of the advisory locks of cards; the second is the hash of the card's name."""
 LEASE = timedelta(seconds=30)
 AGAIN = timedelta(seconds=60)
 """A pool in which somebody waits is passed over this often: victims come of age, and reports come in."""
@@ -79,6 +83,17 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
         return plan.verdicts[str(workload.public_id)]
 
 
+def look_again(workload: Workload, *, now: datetime) -> None:
+    """What somebody who waits with a verdict does at its own turn: see that its pool is passed over.
+
+    However many wait, a pass looks at all of them; a look of its own for each would be a pass for each.
+    """
+    if workload.flavor is None:
+        return
+    pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
+    pass_over(pool, now=now)
+
+
 def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
     moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
     decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], supply=None, now=now)
@@ -93,24 +108,56 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
     leased = now + LEASE
     if not Pool.objects.filter(pk=pool.pk, due_at__lte=now).update(due_at=leased):
         return 0
-    admitted, waiting = 0, True
-    for _ in range(ROUNDS_MAX):
-        with transaction.atomic():
-            _take_mutex(pool)
-            turn = _Pass(pool, pool.flavor, now, focus=None)
-            plan = turn.run()
-        admitted += len(plan.admitted)
-        waiting = len(plan.order) > len(plan.admitted)
-        if not _more_may_fit(turn.snapshot.supply, plan):
-            break
+    try:
+        admitted, waiting = _rounds(pool, now)
+    except (QuotaExceeded, OperationalError):
+        # The limits were changed under the pass, or it met somebody in a deadlock: nothing of it is kept.
+        Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now)
+        raise
     Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now + AGAIN if waiting else None)
     return admitted
 
 
-def _more_may_fit(supply: Supply, plan: PassPlan) -> bool:
-    """Whether a team's whole window was admitted while more of it wait behind than the Supply shows."""
-    waiting = {each.team for each in supply.waiters if not plan.verdicts[each.id].admitted}
-    return bool(plan.admitted) and any(each.team not in waiting for each in supply.beyond)
+def _rounds(pool: Pool, now: datetime) -> tuple[int, bool]:
+    """How many were admitted, and whether somebody waits on."""
+    admitted, waiting, turn = 0, False, 0
+    for _ in range(ROUNDS_MAX):
+        with transaction.atomic():
+            _take_mutex(pool)
+            one = _Pass(pool, pool.flavor, now, focus=None, turn=turn)
+            plan = one.run()
+        admitted += len(plan.admitted)
+        waiting = waiting or len(plan.order) > len(plan.admitted)
+        supply = one.snapshot.supply
+        if not supply.beyond or not _room_left(supply, plan):
+            break
+        # Where a window was emptied, those behind have moved up; else the next ones are looked at.
+        turn = turn if plan.admitted else turn + 1
+        if turn and not _anybody_behind(supply):
+            break
+    return admitted, waiting
+
+
+def _anybody_behind(supply: Supply) -> bool:
+    """Whether the Supply of a later turn shows more of any line than the first few that every turn shows."""
+    shown = Counter((each.team, each.priority) for each in supply.waiters)
+    return max(shown.values(), default=0) > snapshots.HEAD
+
+
+def _room_left(supply: Supply, plan: PassPlan) -> bool:
+    """Whether a team that waits further behind than the Supply shows may still take a unit, and a node has one."""
+    known = {each.id: each for each in supply.waiters}
+    account_of = {each.slug: each.account for each in supply.teams}
+    tree = Tree(supply.accounts)
+    free = sum(max(0, each.free) for each in supply.blocks) + supply.provisionable.units
+    for identity in plan.admitted:
+        waiter = known[identity]
+        free -= waiter.units_each * waiter.pods
+        if not plan.verdicts[identity].lent:
+            tree.take(account_of[waiter.team], waiter.units)
+    behind = {each.team for each in supply.beyond}
+    lendable = any(each.lendable and each.slug in behind for each in supply.teams)
+    return free > 0 and (lendable or any(tree.available(account_of[slug]) > 0 for slug in behind))
 
 
 def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
@@ -119,10 +166,10 @@ def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
         return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
     what = f"{units} more {workload.flavor.name} ({workload.capacity_type})"
     with transaction.atomic():
+        hold(workload)
         quota = services.lock_quota(
             team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type
         )
-        hold(workload)
         if quota is None:
             message = f"The new revision waits: there is no quota for {what}."
             return Verdict(Outcome.WAIT, Reason.UPDATING, message, rule="surge")
@@ -165,8 +212,13 @@ def _hint(workload: Workload) -> None:
 
 
 def _take_mutex(pool: Pool) -> None:
+    """Of the pool, and of the card that it is cut from: slices and whole GPUs of one card are promised in turn."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [MUTEX, pool.pk])
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(%s, hashtext(card)) FROM workloads_resourceflavor WHERE id = %s",
+            [CARD_MUTEX, pool.flavor_id],
+        )
 
 
 @dataclass
@@ -177,6 +229,7 @@ class _Pass:
     flavor: ResourceFlavor
     now: datetime
     focus: Workload | None
+    turn: int = 0
 
     def run(self) -> PassPlan:
         self.snapshot = snapshots.snapshot_of(
@@ -184,7 +237,8 @@ class _Pass:
             capacity_type=self.pool.capacity_type,
             now=self.now,
             focus=self.focus,
-            whole_line=self.focus is None,
+            whole_line=self.focus is None and self.turn == 0,
+            turn=self.turn,
         )
         supply = self.snapshot.supply
         plan = policy.plan(supply)
@@ -199,18 +253,17 @@ class _Pass:
         self._claim(workloads, verdicts)
         moved = _move(workloads, verdicts, focus=self.focus, now=self.now)
         self._keep(moved, verdicts)
-        self._preempt(plan)
+        self._preempt(plan, workloads)
         return plan
 
     def _news(self, waiter: Waiter, plan: PassPlan) -> bool:
-        """Whether to write its verdict down: who was never looked at gets its own look in a moment."""
+        """Whether to write its verdict down."""
         verdict = plan.verdicts[waiter.id]
         if self.focus is not None and waiter.sequence == self.focus.pk:
             return True
         if verdict.admitted:
             return True
-        said = self.snapshot.reasons[waiter.id]
-        return said not in {_reason(verdict).value, Reason.PENDING_EVALUATION.value}
+        return self.snapshot.reasons[waiter.id] != _reason(verdict).value
 
     def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:
         wanted = [
@@ -237,11 +290,16 @@ class _Pass:
             if self.focus is None or each.pk != self.focus.pk:
                 transaction.on_commit(partial(wakeups.send, each.public_id))
 
-    def _preempt(self, plan: PassPlan) -> None:
-        for identity in plan.order:
-            victims = plan.verdicts[identity].victims
-            if victims:
-                preemption.ask_to_leave(victims=victims, preemptor=identity, now=self.now)
+    def _preempt(self, plan: PassPlan, locked: Iterable[Workload]) -> None:
+        """Ask victims to leave, for those alone who still wait: their rows are locked."""
+        needy = [each for each in self.waiters.values() if plan.verdicts[each.id].victims]
+        still = {each.pk for each in locked}
+        still |= {each.pk for each in lock_queued(workload_ids=[each.sequence for each in needy])}
+        for each in needy:
+            if each.sequence in still:
+                preemption.ask_to_leave(
+                    victims=plan.verdicts[each.id].victims, preemptor=each.id, now=self.now
+                )
 
 
 def _move(

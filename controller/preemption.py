@@ -11,10 +11,11 @@ from datetime import datetime
 from functools import partial
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from controller import wakeups
 from quotas import services, snapshots
-from quotas.models import Preemption
+from quotas.models import Claim, ClaimState, Preemption
 from quotas.preemption import reclaim_headroom
 from quotas.queries import policy_of
 from quotas.verdicts import PreemptionCause, Victim
@@ -32,9 +33,13 @@ NEEDS = {
 
 def ask_to_leave(*, victims: Iterable[Victim], preemptor: str, now: datetime) -> None:
     """Open a request for each victim that has none, and wake it once this is committed."""
-    chosen = {each.id: each for each in victims}
+    # A second claim of a workload stands for itself in a Supply, but the workload leaves as a whole.
+    chosen = {each.id.partition("/")[0]: each for each in victims}
     needy = Workload.objects.select_related("team").filter(public_id=preemptor).first()
-    rows = Workload.objects.select_related("team").filter(public_id__in=chosen).order_by("pk")
+    holding = Claim.objects.filter(workload=OuterRef("pk")).exclude(state=ClaimState.RELEASED)
+    rows = (
+        Workload.objects.select_related("team").filter(Exists(holding), public_id__in=chosen).order_by("pk")
+    )
     requests = [
         Preemption(
             workload=each,

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from cluster import kinds
 from cluster.client import ClusterClient
@@ -48,6 +48,17 @@ ANSWER_FRESH_SECONDS = 5
 ADMISSION_RETRY_SECONDS = 1
 RECONCILER = "reconciler"
 LEFT_FOR_OTHERS = frozenset({Reason.PREEMPTED, Reason.QUOTA_REDUCED})
+JUDGED = frozenset(
+    {
+        Reason.WAITING_FOR_QUOTA,
+        Reason.EXCEEDS_MAX_QUOTA,
+        Reason.NO_MATCHING_FLAVOR,
+        Reason.TOPOLOGY_PLACEMENT_FAILED,
+        Reason.WAITING_FOR_PREEMPTED_WORKLOADS,
+        Reason.QUEUE_STOPPED,
+    }
+)
+"""Verdicts that every pass over the pool brings up to date."""
 LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
@@ -120,17 +131,29 @@ def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | 
     """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody."""
     if not client.answered_within(ANSWER_FRESH_SECONDS):
         client.version()
+    if Reason(workload.reason) in JUDGED and workload.flavor is not None:
+        return _look_again(workload, now)
     try:
         with transaction.atomic():
             verdict = admission.admit(workload, now=now)
             if verdict is not None and verdict.admitted:
                 objects.open_attempt(workload, adapter_for(workload.kind), now=now)
-    except QuotaExceeded:
+    except (QuotaExceeded, OperationalError):
         # The limits were changed under the pass, which is nobody's fault and nobody's news.
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
         return ADMISSION_RETRY_SECONDS
     crash_point("admitted")
     return 0 if verdict is None or verdict.admitted else RESYNC_SECONDS
+
+
+def _look_again(workload: Workload, now: datetime) -> float:
+    try:
+        admission.look_again(workload, now=now)
+    except (QuotaExceeded, OperationalError):
+        logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
+        return ADMISSION_RETRY_SECONDS
+    services.reread(workload)
+    return RESYNC_SECONDS if workload.phase == Phase.QUEUED.value else 0
 
 
 def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None) -> Snapshot:
@@ -256,8 +279,8 @@ def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) ->
         _record_attempt(attempt, plan, observation, now)
         message = plan.message
         if Action.RELEASE in plan.actions:
-            message = _has_left(workload, plan, now)
             admission.release(workload, now=now)
+            message = _has_left(workload, plan, now)
         elif plan.to in {Phase.STARTING, Phase.RUNNING}:
             quota_services.activate(workload=workload, now=now)
             if _rolled_out(plan, observation):
@@ -289,7 +312,7 @@ def _may_lend(workload: Workload, plan: Plan) -> bool:
 
 def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:
     """The message of a workload that gives its claim back: of one that had to, with what it lost by that."""
-    if not workload.preemptible or workload.attempt_number == 0:
+    if not workload.preemptible:
         return plan.message
     request = preemption.has_left(workload, now=now)
     if request is None or plan.reason not in LEFT_FOR_OTHERS:

@@ -14,7 +14,8 @@ from controller.waiting import Asked, Card, card_for, judge_new
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
 from foundation.http.etag import check_version
-from quotas.models import TeamPolicy
+from quotas.counters import mark_due
+from quotas.models import Quota, TeamPolicy
 from quotas.queries import nameable_teams, policy_of
 from quotas.verdicts import Outcome
 from quotas.waiters import new_waiter
@@ -155,6 +156,7 @@ def change(
             check_priority(priority, workload.team, actor.user)
         fresh.priority = priority.value
     if time_limit_seconds is not None:
+        _check_time_limit(fresh, time_limit_seconds)
         fresh.time_limit_seconds = time_limit_seconds
     fresh.save(update_fields=["priority", "time_limit_seconds"])
     after = {"priority": fresh.priority, "time_limit_seconds": fresh.time_limit_seconds}
@@ -171,7 +173,23 @@ def change(
         now=now,
     )
     change_generation(workload, now=now)
+    if fresh.flavor_id is not None:
+        # Who waits does so for the end of this one, or behind it.
+        mark_due(flavor_id=fresh.flavor_id, capacity_type=fresh.capacity_type, now=now)
     wakeups.wake_workload(workload, now=now)
+
+
+def _check_time_limit(workload: Workload, seconds: int) -> None:
+    """Invalid above the quota's longest limit: what waits may ask for it in vain, what runs may not take it."""
+    if workload.phase == Phase.QUEUED.value or workload.flavor_id is None:
+        return
+    quota = Quota.objects.filter(
+        team=workload.team_id, flavor=workload.flavor_id, capacity_type=workload.capacity_type
+    ).first()
+    longest = quota.max_time_limit_seconds if quota else None
+    if longest is not None and seconds > max(longest, workload.time_limit_seconds or 0):
+        message = f"The quota allows at most {longest} seconds."
+        raise Invalid.of_field("time_limit_seconds", message, code="too_long")
 
 
 def _steer(workload: Workload, desired: Desired, action: str, actor: Actor, now: datetime) -> None:

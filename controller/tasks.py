@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import OperationalError
+
 from cluster.client import get_client
 from cluster.errors import ClusterUnavailable
 from controller import admission, fences, forecasts, garbage, logs, preemption
@@ -65,7 +67,7 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
         if not client.answered_within(ANSWER_FRESH_SECONDS):
             client.version()
         admission.pass_over(pool, now=clock.now())
-    except (ClusterUnavailable, QuotaExceeded):
+    except (ClusterUnavailable, QuotaExceeded, OperationalError):
         logger.info("pass.put_off", exc_info=True, extra={"pool": str(pool)})
 
 

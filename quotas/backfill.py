@@ -13,6 +13,7 @@ their turns first; its own must not keep it there past the time at which their g
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from quotas.ordering import Line
@@ -70,6 +71,7 @@ class Guard:
 
     __slots__ = (
         "_elder",
+        "_eldest",
         "_extra",
         "_first",
         "_grace",
@@ -92,6 +94,7 @@ class Guard:
         self._protected: list[Protected] = []
         self._unknown: list[tuple[Line, Waiter, bool]] = []
         self._elder: Waiter | None = None
+        self._eldest: list[tuple[Line, Waiter]] = []
         self._reserved: list[Holding] = []
         self._extra: list[End] = []
         self._own: dict[int, OwnQuota | None] = {}
@@ -131,15 +134,23 @@ class Guard:
         self.waiting.add(line.index)
         self._first[line.index] = waiter
         if waiter is self._elder:
+            # From here on it is protected from everybody, as every first waiter is.
+            self._unknown = [(at, who, elder and who is not waiter) for at, who, elder in self._unknown]
             for each in self._protected:
                 each.elder = each.elder and each.waiter is not waiter
         elif self._most is None or len(self.waiting) <= self._most:
             self._unknown.append((line, waiter, False))
 
-    def honour(self, line: Line, waiter: Waiter) -> None:
-        """That one has waited longest: it is protected before anybody has a turn."""
-        self._elder = waiter
-        self._unknown.append((line, waiter, True))
+    def honour(self, eldest: Iterable[tuple[Line, Waiter]]) -> None:
+        """Those have waited longest: the first of them that can ever start is the elder."""
+        self._eldest = list(eldest)
+        self._next_elder()
+
+    def _next_elder(self) -> None:
+        self._elder = None
+        if self._eldest:
+            line, self._elder = self._eldest.pop(0)
+            self._unknown.append((line, self._elder, True))
 
     def start(self, holding: Holding) -> Denial | None:
         """Count one that starts now, or say why it must not. Its places are taken in the pool's room already."""
@@ -236,11 +247,13 @@ class Guard:
 
     def look_ahead(self) -> None:
         """Find the shadows not known yet; before anything is taken for the one that may start."""
-        wanted, self._unknown = self._unknown, []
-        for line, waiter, elder in wanted:
+        while self._unknown:
+            line, waiter, elder = self._unknown.pop(0)
             found = self._now_or_later().first(line.place, waiter)
             if found is not None:
                 self._protected.append(Protected(line, waiter, *found, elder=elder))
+            elif waiter is self._elder:
+                self._next_elder()
 
     def _now_or_later(self) -> Timeline:
         if self._timeline is None:

@@ -11,6 +11,7 @@ from django.db.models import Sum
 
 from foundation.errors import Conflict, Invalid, PortalError
 from quotas.checks import check_manager, check_reason
+from quotas.counters import lock_pools
 from quotas.forest import PoolKey, lock_forest, one_at_a_time
 from quotas.limits import remove_quota, set_limits
 from quotas.models import Preemption, Quota, QuotaChange, QuotaChangeSet
@@ -184,7 +185,9 @@ def _hold(changes: Sequence[LimitChange]) -> None:
         if key in keys[:place]:
             raise Invalid.of_field(f"changes.{place}", "This quota is changed twice.", code="duplicate")
     one_at_a_time()
-    lock_forest(team_ids={change.team.pk for change in changes}, pools={change.pool for change in changes})
+    pools = sorted({change.pool for change in changes})
+    lock_forest(team_ids={change.team.pk for change in changes}, pools=set(pools))
+    lock_pools(pools)
 
 
 def _set_all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -105,6 +105,13 @@ _ADD_DUE = """
 INSERT INTO quotas_pool (flavor_id, capacity_type, revision, due_at) VALUES (%(flavor)s, %(capacity)s, 0, %(now)s)
 ON CONFLICT (flavor_id, capacity_type) DO NOTHING RETURNING id
 """
+_ADD = """
+INSERT INTO quotas_pool (flavor_id, capacity_type, revision) VALUES (%(flavor)s, %(capacity)s, 0)
+ON CONFLICT (flavor_id, capacity_type) DO NOTHING
+"""
+_HOLD = """
+SELECT id FROM quotas_pool WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s FOR NO KEY UPDATE
+"""
 _BUMP = """
 INSERT INTO quotas_pool (flavor_id, capacity_type, revision) VALUES (%(flavor)s, %(capacity)s, 1)
 ON CONFLICT (flavor_id, capacity_type) DO UPDATE SET revision = quotas_pool.revision + 1
@@ -114,6 +121,14 @@ INSERT INTO quotas_pool (flavor_id, capacity_type, revision, due_at) VALUES (%(f
 ON CONFLICT (flavor_id, capacity_type)
 DO UPDATE SET revision = quotas_pool.revision + 1, due_at = least(coalesce(quotas_pool.due_at, excluded.due_at), excluded.due_at)
 """
+
+
+def lock_pools(pools: Iterable[tuple[int, str]]) -> None:
+    """Hold several pools until the transaction ends, in the order in which everybody who needs several takes them."""
+    for flavor_id, capacity_type in sorted(pools):
+        values = {"flavor": flavor_id, "capacity": capacity_type}
+        rows(_ADD, values)
+        rows(_HOLD, values)
 
 
 def mark_due(*, flavor_id: int, capacity_type: str, now: datetime) -> None:

@@ -14,7 +14,7 @@ from django.db import connection
 from foundation.ids import new_public_id
 from quotas.models import Decision, SupplyRecord
 from quotas.policy import POLICY, judge
-from quotas.supply import Supply
+from quotas.supply import Supply, TeamFacts
 from quotas.supply_json import digest, dump, dump_verdict, load, load_verdict
 from quotas.verdicts import Verdict
 from workloads.models import Workload
@@ -113,7 +113,8 @@ def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> 
     return replace(
         supply,
         teams=tuple(
-            replace(each, slug=called(each.slug), account=account(each.account)) for each in supply.teams
+            each if each.slug in known else _anonymous(each, called(each.slug), account(each.account))
+            for each in supply.teams
         ),
         accounts=tuple(replace(each, name=account(each.name)) for each in supply.accounts),
         holders=tuple(
@@ -121,10 +122,24 @@ def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> 
             for each in supply.holders
         ),
         waiters=tuple(
-            each if each.team == team else replace(each, id="", owner="", team=called(each.team))
-            for each in supply.waiters
+            each
+            if each.team == team
+            else replace(each, id="", owner="", team=called(each.team), sequence=place)
+            for place, each in enumerate(supply.waiters)
         ),
         beyond=tuple(replace(each, team=called(each.team)) for each in supply.beyond),
+    )
+
+
+def _anonymous(facts: TeamFacts, slug: str, account: str) -> TeamFacts:
+    """What the verdict needs of another team, without what only that team's people know."""
+    return TeamFacts(
+        slug=slug,
+        account=account,
+        use=facts.use,
+        weight=facts.weight,
+        stopped="stopped" if facts.stopped else "",
+        lendable=facts.lendable,
     )
 
 

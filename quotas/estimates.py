@@ -11,13 +11,18 @@ from heapq import heappop, heappush
 
 from quotas.ordering import Line
 from quotas.passes import Finding, Pass, hidden_ahead
-from quotas.policy import plan, position
+from quotas.policy import judge, plan, position
 from quotas.room import Holding, Pool
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
 
 SIMULATED_MAX = 2_000
 """Waiters ahead of one that is estimated; the queue behind more is not run forward."""
+EXACT_MOST = 64
+COARSE_PART = 32
+COARSE_SECONDS = 900
+"""With more waiters than that, ends that are closer together than a small part of the wait so far, and than a quarter
+of an hour, are followed by one pass: it costs a tenth and moves the typical start by a few percent."""
 FAR_APART = 4
 FAR_APART_SECONDS = 600
 FREE_NOW = "free now"
@@ -59,20 +64,32 @@ def simulate(supply: Supply, *, expected: bool, horizon: int | None = None) -> d
     return {waiter: supply.now + start for waiter, start in forward.starts.items()}
 
 
-def estimate(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> Estimate:
-    """The start of one waiter of the Supply; `given` is the plan of this very Supply, for callers who have it."""
-    known = given or plan(supply)
+def estimate_now(supply: Supply) -> Estimate:
+    """Of what is admitted."""
+    return Estimate(supply.now, supply.now, FREE_NOW)
+
+
+def estimate(
+    supply: Supply, waiter_id: str, *, given: PassPlan | None = None, horizon: int | None = None
+) -> Estimate:
+    """The start of one waiter of the Supply.
+
+    `given` is the plan of this very Supply, for callers who have it. `horizon`: seconds from now after which a start
+    is of no interest and counts as unknown.
+    """
+    verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
     waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    place = position(supply, waiter_id, given=known)
-    certain = _without_running(supply, waiter, known.verdicts[waiter_id], place)
-    return certain or _of_runs(supply, waiter, _both_runs(supply, waiter_id))
+    crowded = len(supply.waiters) > SIMULATED_MAX
+    place = position(supply, waiter_id, given=given) if crowded else 0
+    certain = _without_running(supply, waiter, verdict, place)
+    return certain or _of_runs(supply, waiter, _both_runs(supply, waiter_id, horizon))
 
 
 def estimate_all(supply: Supply) -> dict[str, Estimate]:
     """The start of every waiter of the Supply, by id; each as `estimate` answers it."""
     known = plan(supply)
     waiters = {each.id: each for each in supply.waiters}
-    runs = _both_runs(supply, None)
+    runs = _both_runs(supply, None, None)
     answers = {}
     for place, each in enumerate(known.order, start=1):
         verdict = known.verdicts[each]
@@ -84,7 +101,7 @@ def estimate_all(supply: Supply) -> dict[str, Estimate]:
 def _without_running(supply: Supply, waiter: Waiter, verdict: Verdict, place: int) -> Estimate | None:
     """What is known without running the queue forward."""
     if verdict.admitted:
-        return Estimate(supply.now, supply.now, FREE_NOW)
+        return estimate_now(supply)
     if verdict.rule in _OUT_OF_LINE:
         return _unknown(f"It cannot start as things are. {verdict.message}")
     if hidden_ahead(supply, waiter) or _last_shown(supply, waiter):
@@ -106,10 +123,10 @@ def _last_shown(supply: Supply, waiter: Waiter) -> bool:
     )
 
 
-def _both_runs(supply: Supply, until: str | None) -> tuple[_Forward, _Forward]:
+def _both_runs(supply: Supply, until: str | None, horizon: int | None) -> tuple[_Forward, _Forward]:
     full, usual = _Forward(supply, expected=False), _Forward(supply, expected=True)
     for forward in (full, usual):
-        forward.run(until=until)
+        forward.run(until=until, horizon=horizon)
     return full, usual
 
 
@@ -137,6 +154,7 @@ class _Forward:
     """Time goes from event to event; at each the same pass is made over those who are left."""
 
     __slots__ = (
+        "_coarse",
         "_emptied",
         "_events",
         "_evicted",
@@ -154,6 +172,7 @@ class _Forward:
     def __init__(self, supply: Supply, *, expected: bool) -> None:
         self._pool = Pool(supply)
         self._expected = expected
+        self._coarse = len(supply.waiters) > EXACT_MOST
         self._waiting = {each.id for each in supply.waiters}
         self.starts: dict[str, int] = {}
         """Seconds from now until the first start of each."""
@@ -184,13 +203,15 @@ class _Forward:
     def run(self, *, horizon: int | None = None, until: str | None = None) -> None:
         self._pass()
         while self._waiting and self._events and (until is None or until in self._waiting):
-            time = self._events[0][0]
-            if horizon is not None and time > horizon:
+            first = self._events[0][0]
+            if horizon is not None and first > horizon:
                 return
-            self._advance(time)
+            last = first + min(first // COARSE_PART, COARSE_SECONDS) if self._coarse else first
             changed = False
-            while self._events and self._events[0][0] <= time:
-                changed |= self._happen(*heappop(self._events)[2:])
+            while self._events and self._events[0][0] <= last:
+                time, _, kind, holding = heappop(self._events)
+                self._advance(time)
+                changed |= self._happen(kind, holding)
             if changed:
                 self._pass()
 
@@ -201,6 +222,8 @@ class _Forward:
 
     def _advance(self, time: int) -> None:
         seconds = time - self._pool.now
+        if not seconds:
+            return
         for index, units in self._held.items():
             self._pool.lines.lines[index].use += units * seconds * self._pool.lines.unit_use
         self._pool.now = time

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from quotas.arithmetic import Tree
-from quotas.estimates import Estimate, estimate
-from quotas.policy import plan
+from quotas.estimates import Estimate, estimate, estimate_now
+from quotas.policy import judge
 from quotas.supply import NEW, Account, Supply, Waiter
-from quotas.verdicts import Verdict
+from quotas.verdicts import Outcome, Verdict
 
 MOST = 6
+RUNS_MOST = 3
+"""Changes that do not start it now for which the queue is run forward."""
 SHORTEST_TIME_LIMIT = 60
 """Seconds; nobody is advised to ask for less."""
 
@@ -43,25 +45,45 @@ def levers(
     alternatives: Sequence[Alternative] = (),
     *,
     time_limit_seconds: int | None = None,
+    base: Estimate | None = None,
 ) -> tuple[Lever, ...]:
     """At most six changes, each of which starts it now or at an earlier p90 than it has.
 
     `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
+    `base` is the estimate of this very Supply, for callers who have it.
     """
-    known = plan(supply)
-    verdict = known.verdicts[waiter_id]
+    verdict = judge(supply, waiter_id)
     if verdict.admitted:
         return ()
     waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    base = estimate(supply, waiter_id, given=known)
-    found: list[Lever] = []
-    for change, changed in _changes(supply, waiter, verdict, alternatives, time_limit_seconds):
-        if len(found) == MOST:
-            break
-        lever = _judged(change, changed, waiter_id if "time_limit_seconds" in change else NEW, base)
-        if lever is not None and not any(_same_field(lever, each) for each in found):
-            found.append(lever)
-    return tuple(found)
+    changes = list(_changes(supply, waiter, verdict, alternatives, time_limit_seconds))
+    found: dict[str, Lever] = {}
+    later: list[tuple[Change, Verdict]] = []
+    for change in changes:
+        answer = judge(change.supply, change.waiter_id)
+        if answer.admitted and change.field not in found:
+            found[change.field] = Lever(change.fields, answer, estimate_now(change.supply))
+        elif answer.outcome is Outcome.WAIT:
+            later.append((change, answer))
+    known = base or estimate(supply, waiter_id)
+    runs = 0
+    for change, answer in later:
+        if change.field in found or runs == RUNS_MOST:
+            continue
+        runs += 1
+        sooner = _sooner(change, known)
+        if sooner is not None:
+            found[change.field] = Lever(change.fields, answer, sooner)
+    return tuple(found[field] for field in dict.fromkeys(each.field for each in changes) if field in found)[
+        :MOST
+    ]
+
+
+def _sooner(change: Change, base: Estimate) -> Estimate | None:
+    """The estimate after the change, where it is strictly better than waiting as it is."""
+    horizon = None if base.p90 is None else base.p90 - change.supply.now - 1
+    found = estimate(change.supply, change.waiter_id, horizon=horizon)
+    return found if found.p90 is not None and (base.p90 is None or found.p90 < base.p90) else None
 
 
 def with_quota(supply: Supply, waiter: Waiter, more: int, *, lend: bool) -> Supply:
@@ -75,19 +97,34 @@ def with_quota(supply: Supply, waiter: Waiter, more: int, *, lend: bool) -> Supp
     while parent is not None:
         grown.add(parent)
         parent = names[parent].parent
-    accounts = tuple(
-        replace(
-            each,
-            guaranteed=each.guaranteed + more,
-            ceiling=each.ceiling + more,
-            # What a root has is local by definition.
-            local=each.local + (more if each.parent is None else 0),
-        )
-        if each.name in grown
-        else each
-        for each in supply.accounts
+    ceilings: dict[str, int] = {}
+    return replace(
+        supply,
+        accounts=tuple(
+            replace(
+                each,
+                guaranteed=each.guaranteed + (more if each.name in grown else 0),
+                # What a root has is local by definition.
+                local=each.local + (more if each.name in grown and each.parent is None else 0),
+                ceiling=_raised(each, names, grown, more, ceilings),
+            )
+            for each in supply.accounts
+        ),
     )
-    return replace(supply, accounts=accounts)
+
+
+def _raised(
+    account: Account, names: Mapping[str, Account], grown: set[str], more: int, known: dict[str, int]
+) -> int:
+    """The ceiling of an account when those on the way up have more; of others too, where only lending limits it."""
+    if account.name not in known:
+        above = 0
+        if account.parent is not None:
+            parent = names[account.parent]
+            free = account.ceiling == account.local + parent.ceiling
+            above = _raised(parent, names, grown, more, known) - parent.ceiling if free else 0
+        known[account.name] = account.ceiling + (more if account.name in grown else above)
+    return known[account.name]
 
 
 def _kept(accounts: tuple[Account, ...], account: Account, more: int) -> tuple[Account, ...]:
@@ -113,7 +150,19 @@ def _kept(accounts: tuple[Account, ...], account: Account, more: int) -> tuple[A
     return tuple(grown)
 
 
-Change = tuple[Mapping[str, int | str], Supply]
+@dataclass(frozen=True)
+class Change:
+    """The Supply as it is after a change of the request, and who the waiter is then."""
+
+    fields: Mapping[str, int | str]
+    supply: Supply
+    waiter_id: str = NEW
+
+    @property
+    def field(self) -> str:
+        """What one lever is enough for: a field, or a pool."""
+        pool = [f"{name} {value}" for name, value in self.fields.items() if name in {"flavor", "capacity"}]
+        return ", ".join(pool or self.fields)
 
 
 def _changes(
@@ -127,7 +176,7 @@ def _changes(
     yield from _shorter(supply, waiter, verdict, time_limit_seconds)
     yield from _fewer(supply, waiter)
     for each in alternatives:
-        yield dict(each.change), _instead(each.supply, waiter.id, waiter)
+        yield Change(dict(each.change), _instead(each.supply, waiter.id, waiter))
     yield from _quota(supply, waiter)
 
 
@@ -143,7 +192,8 @@ def _shorter(
     expected = None if waiter.expected_seconds is None else min(waiter.expected_seconds, longest[0])
     shorter = replace(waiter, seconds=longest[0], expected_seconds=expected)
     waiters = tuple(shorter if each.id == waiter.id else each for each in supply.waiters)
-    yield {"time_limit_seconds": used_up + longest[0]}, replace(supply, waiters=waiters)
+    limit = {"time_limit_seconds": used_up + longest[0]}
+    yield Change(limit, replace(supply, waiters=waiters), waiter.id)
 
 
 def _fewer(supply: Supply, waiter: Waiter) -> Iterator[Change]:
@@ -155,12 +205,12 @@ def _fewer(supply: Supply, waiter: Waiter) -> Iterator[Change]:
     fewer = each // 2
     while fewer:
         changed = replace(waiter, units=replicas * fewer, units_each=fewer)
-        yield {"gpus_per_replica": fewer}, _instead(supply, waiter.id, changed)
+        yield Change({"gpus_per_replica": fewer}, _instead(supply, waiter.id, changed))
         fewer //= 2
     less = replicas // 2 if replicas == waiter.pods else 0
     while less:
         changed = replace(waiter, units=less * each, pods=less)
-        yield {"replicas": less}, _instead(supply, waiter.id, changed)
+        yield Change({"replicas": less}, _instead(supply, waiter.id, changed))
         less //= 2
 
 
@@ -179,8 +229,9 @@ def _quota(supply: Supply, waiter: Waiter) -> Iterator[Change]:
         lent, kept = (
             _instead(with_quota(supply, waiter, more, lend=lend), waiter.id, waiter) for lend in (True, False)
         )
-        if plan(lent).verdicts[NEW].admitted and plan(kept).verdicts[NEW].admitted:
-            yield {"ask_for_quota": more}, kept
+        if judge(lent, NEW).admitted and judge(kept, NEW).admitted:
+            yield Change({"ask_for_quota": more}, kept)
+            return
 
 
 def _instead(supply: Supply, waiter_id: str, changed: Waiter) -> Supply:
@@ -189,18 +240,3 @@ def _instead(supply: Supply, waiter_id: str, changed: Waiter) -> Supply:
     last = max((each.sequence for each in others), default=0) + 1
     new = replace(changed, id=NEW, queued_at=supply.now, sequence=last)
     return replace(supply, waiters=(*others, new))
-
-
-def _judged(change: Mapping[str, int | str], changed: Supply, waiter_id: str, base: Estimate) -> Lever | None:
-    """The lever, where it is strictly better than waiting as it is."""
-    known = plan(changed)
-    verdict = known.verdicts[waiter_id]
-    found = estimate(changed, waiter_id, given=known)
-    better = found.p90 is not None and (base.p90 is None or found.p90 < base.p90)
-    return Lever(change, verdict, found) if verdict.admitted or better else None
-
-
-def _same_field(lever: Lever, other: Lever) -> bool:
-    if set(lever.change) & {"flavor", "capacity"}:
-        return lever.change == other.change
-    return set(lever.change) == set(other.change)

@@ -71,6 +71,9 @@ class Blocks:
         if not self.fits(units_each, pods):
             return None
         left, places = pods, []
+        if pods == 1 and not self.new and (node := self._fullest(units_each)):
+            self._change(node, -units_each)
+            return ((node, units_each),)
         for _, _, node in self._candidates(units_each):
             here = min(left, self.free[node] // units_each)
             places.append((node, here * units_each))
@@ -134,6 +137,11 @@ class Blocks:
             self.free_total += units
         else:
             self.free_total += max(0, after) - max(0, before)
+
+    def _fullest(self, units_each: int) -> str:
+        """The first of the candidates for one pod; empty where only a node to be made would take it."""
+        free = min((each for each in self.counts if each >= units_each), default=0)
+        return min((node for node, each in self.free.items() if each == free), default="") if free else ""
 
     def _candidates(self, units_each: int) -> list[tuple[bool, int, str]]:
         new = self.new

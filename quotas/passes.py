@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from quotas.backfill import PATIENCE_SECONDS, Guard
 from quotas.ordering import InLine, Line, Turns
+from quotas.packing import Blocks
 from quotas.preemption import Chosen, choose, room_to_make
 from quotas.room import BLOCKS, CARDS, QUOTA, Pool
 from quotas.supply import Supply, Waiter
@@ -63,7 +64,17 @@ Sink = Callable[[Line, Waiter, Finding], None]
 class Pass:
     """Judges everybody once; who is admitted holds its units in the pool from then on."""
 
-    __slots__ = ("_denied", "_guard", "_hopeless", "_in_the_way", "_offered", "_pool", "_quick", "waiting")
+    __slots__ = (
+        "_denied",
+        "_guard",
+        "_hopeless",
+        "_in_the_way",
+        "_offered",
+        "_pool",
+        "_quick",
+        "_stuck",
+        "waiting",
+    )
 
     def __init__(self, pool: Pool, *, quick: bool = False) -> None:
         """`quick` protects the first waiters of a few lines only, and does not say how long one may run at most:
@@ -78,11 +89,14 @@ class Pass:
         self._offered = capacity_type in flavor.capacity
         self._hopeless: dict[int, list[Waiter]] = {}
         self._denied: dict[tuple[int, int, int, int], int] = {}
+        self._stuck: set[int] = set()
+        """Lines of which somebody was judged and does not start."""
         self.waiting = 0
         """How many were judged so far that wait in line."""
 
-    def run(self, sink: Sink) -> None:
-        """Everybody's turn; `sink` is told each finding while the pool stands as that turn left it.
+    def run(self, sink: Sink, *, until: str | None = None) -> None:
+        """Everybody's turn, or turns until one has had its own; `sink` is told each finding while the pool stands
+        as that turn left it.
 
         Those whom nothing could start come last, so that no standing of theirs keeps a team from its turns.
         """
@@ -95,8 +109,9 @@ class Pass:
                     turns.append(entry)
                 else:
                     aside.append((line, entry[4], finding))
+                    self._stuck.add(line.index)
             line.begin(turns)
-        self._take_turns(sink)
+        self._take_turns(sink, until)
         for each in aside:
             sink(*each)
 
@@ -107,29 +122,34 @@ class Pass:
         about somebody's turn or it may have to be protected.
         """
         lines = self._pool.lines.lines
-        able = [self._able(line) for line in lines]
+        fits = _Fits(self._guard.after.blocks)
+        able = [self._able(line, fits) for line in lines]
         if not any(able):
             return
         for line, entries in zip(lines, able, strict=True):
             line.begin(entries or self._first(line))
         self._take_turns(sink)
 
-    def _take_turns(self, sink: Sink) -> None:
+    def _take_turns(self, sink: Sink, until: str | None = None) -> None:
         self._honour_elder()
         turns = Turns(self._pool.lines.lines, self._pool.within_guaranteed)
         while (turn := turns.next()) is not None:
             finding = self._judge(*turn)
             sink(*turn, finding)
+            if finding.outcome is not Outcome.ADMIT and finding is not BEYOND:
+                self._stuck.add(turn[0].index)
             if finding.outcome is Outcome.WAIT and finding.holds_up:
                 self.waiting += 1
+            if turn[1].id == until:
+                return
 
-    def _able(self, line: Line) -> list[InLine]:
+    def _able(self, line: Line, fits: _Fits) -> list[InLine]:
         """Who may fit now or once others have left, or for whom others may be made to leave."""
         if line.place < 0 or not line.waiters:
             return []
         after, tree = self._guard.after, self._guard.after.tree
         units = max(line.lendable, tree.available_at(line.place))
-        each = max(after.blocks.largest_free, after.blocks.largest_new)
+        each = fits.largest
         least = line.least()
         reclaimable, above = room_to_make(self._pool, after, line)
         if reclaimable < least[0] and above >= -line.waiters[0][0] and (units < least[0] or each < least[1]):
@@ -140,14 +160,15 @@ class Pass:
         for entry in line.waiters:
             waiter = entry[4]
             asked = waiter.units
-            if asked > units or waiter.units_each > each:
+            short = asked > units or not fits[waiter.units_each, waiter.pods]
+            if short:
                 if tries and (asked <= reclaimable or above < -entry[0]):
                     tries -= 1
                 elif blocked:
                     borrows = entry if asked > own else borrows
                     continue
             if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
-                blocked = blocked or asked > units or waiter.units_each > each
+                blocked = blocked or short
                 # One that would borrow has its turn late, and those behind it in the line not before it.
                 found += [entry] if borrows is None else [borrows, entry]
                 borrows = None
@@ -167,9 +188,7 @@ class Pass:
         then who came first.
         """
         found = [each for line in self._pool.lines.lines if (each := self._longest_waiting(line)) is not None]
-        if found:
-            _, _, _, line, waiter = min(found, key=_by_age)
-            self._guard.honour(line, waiter)
+        self._guard.honour((each[3], each[4]) for each in sorted(found, key=_by_age))
 
     def _longest_waiting(self, line: Line) -> tuple[int, int, int, Line, Waiter] | None:
         pool = self._pool
@@ -215,7 +234,10 @@ class Pass:
         return USER_LIMIT if held + waiter.units > facts.user_limit else None
 
     def _in_line(self, line: Line, waiter: Waiter) -> Finding:
-        if self._pool.supply.beyond and hidden_ahead(self._pool.supply, waiter):
+        supply = self._pool.supply
+        # While all of its team that were judged start, so may those between: they are shown next. Where one does not,
+        # it is a backfill like any other.
+        if supply.beyond and line.index not in self._stuck and hidden_ahead(supply, waiter):
             return BEYOND
         room = self._pool.room
         lack = room.lack(line.place, waiter)
@@ -259,6 +281,8 @@ class Pass:
     def _make_room(self, line: Line, waiter: Waiter, lack: str) -> Finding:
         """Wait for those who are leaving, make others leave, or wait in line."""
         guard, hopeless = self._guard, self._hopeless.setdefault(line.index, [])
+        if self._quick and len(hopeless) >= QUICK_TRIES:
+            return LACKS[lack]
         if any(_no_easier(waiter, each) for each in hopeless):
             return LACKS[lack]
         after = guard.after
@@ -293,6 +317,19 @@ class Pass:
             guard.keep(holding)
             holding.leaving = False
         return _denied(denial.longest)
+
+
+class _Fits(dict[tuple[int, int], bool]):
+    """Whether pods of a size, so many at once, have places in these blocks; each asked once."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.largest = max(blocks.largest_free, blocks.largest_new)
+
+    def __missing__(self, shape: tuple[int, int]) -> bool:
+        found = self[shape] = self.blocks.fits(*shape)
+        return found
 
 
 def hidden_ahead(supply: Supply, waiter: Waiter) -> int:

@@ -38,8 +38,18 @@ def plan(supply: Supply) -> PassPlan:
 
 
 def judge(supply: Supply, waiter_id: str) -> Verdict:
-    """The verdict for one waiter of the Supply; KeyError where it has no such waiter."""
-    return plan(supply).verdicts[waiter_id]
+    """The verdict for one waiter of the Supply, as `plan` has it; KeyError where it has no such waiter."""
+    pool = Pool(supply)
+    words = Words(pool)
+    walk = Pass(pool)
+    found: dict[str, Verdict] = {}
+
+    def note(line: Line, waiter: Waiter, finding: Finding) -> None:
+        if waiter.id == waiter_id:
+            found[waiter_id] = words.verdict(line, waiter, finding, walk.waiting)
+
+    walk.run(note, until=waiter_id)
+    return found[waiter_id]
 
 
 def ahead(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> tuple[str, ...]:

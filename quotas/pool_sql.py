@@ -16,12 +16,13 @@ FROM (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(
 JOIN teams_team AS t ON t.id = q.id
 CROSS JOIN (VALUES ('high'), ('normal'), ('low')) AS p (name)
 CROSS JOIN LATERAL (
-    SELECT * FROM workloads_workload AS x
+    SELECT *, row_number() OVER (ORDER BY x.queued_at, x.id) AS place FROM workloads_workload AS x
     WHERE x.flavor_id = %(flavor)s AND x.capacity_type = %(capacity)s AND x.team_id = q.id AND x.priority = p.name
       AND x.phase = 'Queued' AND x.desired = 'run' AND x.reason <> ALL (%(out)s)
       AND NOT (x.reason = 'BackoffWaiting' AND x.next_reconcile_at > %(now)s)
-    ORDER BY x.queued_at, x.id LIMIT q.width
+    ORDER BY x.queued_at, x.id LIMIT q.width * (%(turn)s + 1)
 ) AS w
+WHERE w.place <= %(head)s OR w.place > q.width * %(turn)s
 """
 
 BESIDE = """
@@ -38,7 +39,7 @@ COUNTS = """
 SELECT t.slug, w.priority, count(*), sum(w.units)
 FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
 WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
-  AND w.reason <> ALL (%(out)s)
+  AND w.reason <> ALL (%(out)s) AND NOT (w.reason = 'BackoffWaiting' AND w.next_reconcile_at > %(now)s)
 GROUP BY t.slug, w.priority
 """
 
@@ -51,8 +52,11 @@ WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 
 """
 
 HOLDERS = """
-SELECT w.public_id, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible, w.phase,
+SELECT w.public_id, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
        w.time_limit_seconds, w.used_seconds, c.lent, c.reserved_at, c.purpose, a.started_at, k.at,
+       w.phase = 'Stopping' AND w.stopping_to <> 'Admitted' OR EXISTS (
+           SELECT FROM quotas_preemption AS x WHERE x.workload_id = w.id AND x.ended_at IS NULL
+       ),
        r.estimated_remaining_seconds, r.at, n.placed, n.seen
 FROM quotas_claim AS c
 JOIN quotas_quota AS q ON q.id = c.quota_id AND q.flavor_id = %(flavor)s AND q.capacity_type = %(capacity)s
@@ -145,7 +149,6 @@ class HeldRow:
     pods: int
     priority: str
     preemptible: bool
-    phase: str
     limit: int | None
     used: int
     lent: bool
@@ -153,6 +156,7 @@ class HeldRow:
     purpose: str
     started_at: datetime | None
     saved_at: datetime | None
+    leaving: bool
     remaining: int | None
     reported_at: datetime | None
     placed: Mapping[str, int] | None

@@ -56,7 +56,8 @@ def evictions_after_cut(supply: Supply, team: str) -> tuple[Victim, ...]:
         return over or (tree.available_at(place) < 0 and tree.borrowed_at(place) > 0)
 
     chosen: list[Chosen] = []
-    for holding in _eligible(pool, line):
+    # No minimum run time protects: somebody has decided that they leave.
+    for holding in (each for each in pool.victims.get(line.index, ()) if not each.leaving):
         if not too_much():
             break
         if not holding.lent:

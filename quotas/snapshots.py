@@ -31,10 +31,12 @@ from quotas.supply import (
 from quotas.waiters import left_of, noun_of, waiter_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.queries import CardRoom, rooms_of
-from workloads.states import PRIORITY_VALUE, Phase, Reason
+from workloads.states import PRIORITY_VALUE, Reason
 
 WINDOW = 32
 """Waiters of a team that a Supply shows one by one; those behind them are counted."""
+HEAD = 8
+"""Of these many first ones every turn shows the same, so that it protects them."""
 WINDOW_WITH_USER_LIMIT = 512
 """More where the first ones may be held back by their own limit while others of the team could start."""
 OUT_OF_LINE_MAX = 200
@@ -98,10 +100,11 @@ def snapshot_of(
     focus: Workload | None = None,
     history: bool = False,
     whole_line: bool = False,
+    turn: int = 0,
 ) -> Snapshot:
-    """As `supply_of`, with keys of the rows."""
+    """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few."""
     reader = _Reader(flavor, capacity_type, now, history=history)
-    waiters, beyond = reader.line(focus=focus, whole_line=whole_line)
+    waiters, beyond = reader.line(focus=focus, whole_line=whole_line, turn=turn)
     if extra is not None:
         waiters = (*waiters, reader.with_history(extra))
     supply = reader.supply(waiters, beyond)
@@ -131,6 +134,7 @@ class _Reader:
             "now": now,
             "out": list(OUT_OF_LINE),
             "window": WINDOW,
+            "head": HEAD,
             "wide": WINDOW_WITH_USER_LIMIT,
             "most": OUT_OF_LINE_MAX,
             "runs": HISTORY_RUNS,
@@ -156,15 +160,15 @@ class _Reader:
         return {slug: round(float(ratio) * PERMILLE) for slug, ratio in self.rows(pool_sql.HISTORY)}
 
     def line(
-        self, *, focus: Workload | None, whole_line: bool
+        self, *, focus: Workload | None, whole_line: bool, turn: int = 0
     ) -> tuple[tuple[Waiter, ...], tuple[Beyond, ...]]:
-        found = [self._waiter(row) for row in self.rows(pool_sql.LINE)]
-        if whole_line:
-            found += [self._waiter(row) for row in self.rows(pool_sql.BESIDE)]
+        found = [self._waiter(row) for row in self.rows(pool_sql.LINE, {"turn": turn})]
         widths: dict[tuple[str, int], int] = {}
         for each in found:
             key = (each.team, each.priority)
             widths[key] = widths.get(key, 0) + 1
+        if whole_line:
+            found += [self._waiter(row) for row in self.rows(pool_sql.BESIDE)]
         beyond = self._beyond(widths) if any(width >= WINDOW for width in widths.values()) else ()
         if focus is not None and all(each.sequence != focus.pk for each in found):
             found.append(self.with_history(waiter_of(focus)))
@@ -327,9 +331,8 @@ class _Reader:
     def _holder(self, found: pool_sql.HeldRow) -> Holder:
         age = self._since(found.started_at)
         left = None if found.limit is None else max(0, found.limit - found.used - age)
-        leaving = found.phase == Phase.STOPPING.value
         placed = tuple(sorted((node, int(units)) for node, units in (found.placed or {}).items() if units))
-        missing = 0 if leaving or not found.units_each else max(0, found.pods - int(found.seen or 0))
+        missing = 0 if found.leaving or not found.units_each else max(0, found.pods - int(found.seen or 0))
         return Holder(
             id=str(found.public_id) if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
             team=found.team,
@@ -343,7 +346,7 @@ class _Reader:
             lost_seconds=min(age, self._since(found.saved_at)) if found.saved_at else age,
             ends_in=left,
             expected_in=self._expected(found, left),
-            leaving=leaving,
+            leaving=found.leaving,
             lent=found.lent,
             placed=placed if found.purpose == "workload" else (),
             unplaced_pods=missing if found.purpose == "workload" else 0,

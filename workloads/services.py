@@ -131,7 +131,9 @@ def _milestones(workload: Workload, to: Phase, now: datetime) -> dict[str, objec
     if to in FINAL:
         return {"finished_at": now}
     if to is Phase.QUEUED:
-        return {"admitted_at": None}
+        # Only an interruption that is not the user's fault keeps the place in the queue.
+        resumed = {"queued_at": now} if workload.phase == Phase.SUSPENDED.value else {}
+        return {"admitted_at": None, **resumed}
     return {}
 
 

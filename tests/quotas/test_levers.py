@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quotas.estimates import estimate
+from quotas.levers import MOST, Alternative, levers, with_quota
+from quotas.policy import judge
+from quotas.supply import TeamFacts
+from tests.quotas.pure_world import HOUR, NOW, cohort, flavor, holder, random_supply, supply, team, waiter
+
+
+def offered(facts, *alternatives, name="w", **changes):
+    return {tuple(each.change.items()): each for each in levers(facts, name, alternatives, **changes)}
+
+
+FULL = [holder(f"h{n}", units=8, ends_in=(n + 1) * HOUR, expected_in=(n + 1) * HOUR) for n in range(4)]
+
+
+def test_fewer_gpus_that_fit_now():
+    facts = supply(holders=[*FULL[:3], holder("x", units=4)], waiters=[waiter()])
+    lever = offered(facts)[("gpus_per_replica", 4),]
+    assert lever.verdict.admitted
+    assert lever.estimate.p90 == NOW
+
+
+def test_fewer_replicas_that_fit_now():
+    facts = supply(holders=FULL[:3], waiters=[waiter(units=32, pods=4)])
+    assert offered(facts)[("replicas", 1),].verdict.admitted
+
+
+def test_an_endpoint_is_told_no_other_number_of_replicas():
+    facts = supply(holders=FULL[:3], waiters=[replace(waiter(units=32, pods=4), pods=2)])
+    assert ("replicas", 1) not in {key[0] for key in offered(facts)}
+
+
+def test_a_shorter_time_limit_keeps_the_place_and_counts_what_is_used_up():
+    big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
+    facts = supply(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR, expected_seconds=2 * HOUR)])
+    assert offered(facts)[("time_limit_seconds", HOUR),].verdict.backfilled
+    assert ("time_limit_seconds", HOUR + 500) in {
+        key[0] for key in offered(facts, time_limit_seconds=2 * HOUR + 500)
+    }
+
+
+def test_quota_to_ask_for_is_what_is_missing_and_no_more():
+    facts = supply([team("vision", 12)], holders=[holder(units=8)], waiters=[waiter()])
+    lever = offered(facts)[("ask_for_quota", 4),]
+    assert lever.verdict.admitted
+    beyond = supply([team("vision", 4)], waiters=[waiter()])
+    assert ("ask_for_quota", 4) in {key[0] for key in offered(beyond)}
+
+
+def test_more_quota_is_not_advised_where_no_node_has_room():
+    facts = supply([team("vision", 12)], nodes={"n1": 8}, holders=[holder(units=8)], waiters=[waiter()])
+    assert not any(key[0][0] == "ask_for_quota" for key in offered(facts))
+
+
+def test_another_pool_in_which_there_is_room():
+    facts = supply(holders=FULL, waiters=[waiter()])
+    free = supply(flavor=flavor("t4"))
+    taken = supply(holders=FULL, flavor=flavor("h100"))
+    small = supply(nodes={"a": 4}, flavor=flavor("l4"))
+    without = supply([team("speech", 8)], flavor=flavor("a10"))
+    found = offered(
+        facts,
+        Alternative({"flavor": "t4"}, free), Alternative({"flavor": "h100"}, taken),
+        Alternative({"flavor": "l4"}, small), Alternative({"flavor": "a10"}, without),
+        Alternative({"capacity": "spot"}, replace(free, capacity_type="spot")),
+    )  # fmt: skip
+    pools = {key for key in found if key[0][0] in {"flavor", "capacity"}}
+    assert pools == {(("flavor", "t4"),), (("capacity", "spot"),)}
+
+
+def test_a_lever_that_does_not_start_it_now_gives_an_earlier_start():
+    facts = supply(holders=FULL, waiters=[waiter(units=32, pods=4)])
+    lever = offered(facts)[("replicas", 2),]
+    assert not lever.verdict.admitted
+    assert lever.estimate.p90 == NOW + 2 * HOUR
+    assert estimate(facts, "w").p90 == NOW + 4 * HOUR
+
+
+def test_who_is_admitted_needs_no_lever():
+    assert levers(supply(waiters=[waiter()]), "w") == ()
+
+
+def test_a_stopped_queue_has_no_lever_but_another_pool():
+    stopped = TeamFacts("vision", "vision", stopped="maintenance")
+    facts = supply(teams=[stopped], waiters=[waiter()])
+    assert levers(facts, "w") == ()
+    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, supply())])) == 1
+
+
+def taken(facts, alternatives, name, change):
+    """The Supply when the waiter has really done what the lever says, and its id then; written anew."""
+    waiting = next(each for each in facts.waiters if each.id == name)
+    others = tuple(each for each in facts.waiters if each.id != name)
+    fields = dict(change)
+    if "time_limit_seconds" in fields:
+        limit = fields["time_limit_seconds"]
+        shorter = replace(waiting, seconds=limit, expected_seconds=min(limit, waiting.expected_seconds))
+        return replace(facts, waiters=(*others, shorter)), name
+    where = facts
+    if "flavor" in fields or "capacity" in fields:
+        where = next(each.supply for each in alternatives if each.change == fields)
+        others = where.waiters
+    each = fields.get("gpus_per_replica", waiting.units_each)
+    replicas = fields.get("replicas", waiting.pods)
+    again = replace(
+        waiting, id="again", units=each * replicas, units_each=each, pods=replicas, queued_at=facts.now,
+        sequence=next(SEQUENCES),
+    )  # fmt: skip
+    return replace(where, waiters=(*others, again)), "again"
+
+
+SEQUENCES = count(10**6)
+
+
+@given(st.integers(0, 10**6))
+@settings(derandomize=True, max_examples=150, deadline=None)
+def test_each_lever_gives_what_it_promised(seed):
+    facts = random_supply(seed, teams=4, nodes=5, holders=14, waiters=8)
+    other = random_supply(seed + 1, teams=4, nodes=5, holders=8, waiters=3)
+    other = replace(other, waiters=tuple(replace(each, id=f"other-{each.id}") for each in other.waiters))
+    alternatives = [Alternative({"flavor": "other"}, other)]
+    name = facts.waiters[seed % len(facts.waiters)].id
+    base = estimate(facts, name)
+    found = levers(facts, name, alternatives)
+    assert len(found) <= MOST
+    assert len({tuple(each.change) for each in found}) == len(found)
+    for lever in found:
+        if "ask_for_quota" in lever.change:
+            moved, identity = taken(facts, alternatives, name, {})
+            again = next(each for each in moved.waiters if each.id == identity)
+            for lend in (True, False):
+                richer = with_quota(moved, again, lever.change["ask_for_quota"], lend=lend)
+                assert judge(richer, identity).admitted
+            continue
+        moved, identity = taken(facts, alternatives, name, lever.change)
+        verdict, start = judge(moved, identity), estimate(moved, identity)
+        assert (verdict.outcome, verdict.rule, start.p90) == (
+            lever.verdict.outcome,
+            lever.verdict.rule,
+            lever.estimate.p90,
+        )
+        assert verdict.admitted or base.p90 is None or start.p90 < base.p90
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9))
+@settings(derandomize=True, max_examples=100, deadline=None)
+def test_more_quota_in_a_supply_is_more_nominal_quota(seed, more):
+    limits = [
+        cohort("c", "r", lending=(None, 3)[seed % 2]), cohort("r"),
+        team("vision", 8 + seed % 5, "c", borrowing=(None, 2)[seed // 2 % 2]), team("speech", 8, "c"),
+        team("audio", 8, "r"),
+    ]  # fmt: skip
+    held = [holder(f"h{n}", "vision", 4) for n in range(seed % 3)]
+    facts = supply(limits, holders=held, waiters=[waiter()])
+    asked = [replace(each, nominal=each.nominal + more) if each.name == "vision" else each for each in limits]
+    truth = supply(asked, holders=held, waiters=[waiter()])
+    lent = with_quota(facts, facts.waiters[0], more, lend=True)
+    account = {each.name: each for each in truth.accounts}["vision"]
+    grown = {each.name: each for each in lent.accounts}["vision"]
+    kept = {each.name: each for each in with_quota(facts, facts.waiters[0], more, lend=False).accounts}[
+        "vision"
+    ]
+    assert grown.guaranteed == kept.guaranteed == account.guaranteed
+    assert grown.used == kept.used == account.used
+    if seed % 2 == 0:
+        assert lent.accounts == truth.accounts
