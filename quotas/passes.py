@@ -73,6 +73,7 @@ class Pass:
         "_pool",
         "_quick",
         "_stuck",
+        "_whole",
         "waiting",
     )
 
@@ -87,6 +88,7 @@ class Pass:
         """Shapes of pods that have no harmless place now, and until when."""
         flavor, capacity_type = pool.supply.flavor, pool.supply.capacity_type
         self._offered = capacity_type in flavor.capacity
+        self._whole = _Fits(pool.whole)
         self._hopeless: dict[int, list[Waiter]] = {}
         self._denied: dict[tuple[int, int, int, int], int] = {}
         self._stuck: set[int] = set()
@@ -164,11 +166,11 @@ class Pass:
             if short:
                 if tries and (asked <= reclaimable or above < -entry[0]):
                     tries -= 1
-                elif blocked:
+                elif blocked or not self._possible(waiter):
                     borrows = entry if asked > own else borrows
                     continue
             if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
-                blocked = blocked or short
+                blocked = blocked or (short and self._possible(waiter))
                 # One that would borrow has its turn late, and those behind it in the line not before it.
                 found += [entry] if borrows is None else [borrows, entry]
                 borrows = None
@@ -179,9 +181,13 @@ class Pass:
         """Of a line in which nobody can start: who has to be protected."""
         if line.place >= 0:
             for entry in line.waiters:
-                if self._out_of_line(line, entry[4]) is None:
+                if self._possible(entry[4]) and self._out_of_line(line, entry[4]) is None:
                     return [entry]
         return []
+
+    def _possible(self, waiter: Waiter) -> bool:
+        """Whether empty nodes could take all its pods at once; who waits for nodes to come is not protected."""
+        return self._whole[waiter.units_each, waiter.pods]
 
     def _honour_elder(self) -> None:
         """Of those who have waited long for what their team's guaranteed quota covers: the highest priority first,
@@ -197,7 +203,9 @@ class Pass:
             if queued_at > since or line.place < 0:
                 continue
             own = 0 < waiter.units <= pool.room.tree.guaranteed[line.place]
-            if own and pool.room.lack(line.place, waiter) and self._out_of_line(line, waiter) is None:
+            if not own or not self._possible(waiter) or not pool.room.lack(line.place, waiter):
+                continue
+            if self._out_of_line(line, waiter) is None:
                 return rank, queued_at, sequence, line, waiter
         return None
 
@@ -291,7 +299,8 @@ class Pass:
             chosen = choose(self._pool, after, line, waiter)
         if chosen is None:
             hopeless.append(waiter)
-            guard.protect(line, waiter)
+            if self._possible(waiter):
+                guard.protect(line, waiter)
             return LACKS[lack]
         return self._reserve(line, waiter, chosen)
 

@@ -6,7 +6,7 @@ Times are seconds since the Supply's `now`.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quotas.arithmetic import Tree
 from quotas.ordering import Line, Lines
@@ -84,7 +84,18 @@ class Room:
 class Pool:
     """A pool in time: its room, its holdings and its lines."""
 
-    __slots__ = ("ends", "held_by", "holdings", "leaving", "lines", "now", "room", "supply", "victims")
+    __slots__ = (
+        "ends",
+        "held_by",
+        "holdings",
+        "leaving",
+        "lines",
+        "now",
+        "room",
+        "supply",
+        "victims",
+        "whole",
+    )
 
     def __init__(self, supply: Supply) -> None:
         self.supply = supply
@@ -95,6 +106,8 @@ class Pool:
         self.lines.join(supply.waiters)
         card = supply.card
         blocks = Blocks(supply.blocks, supply.provisionable)
+        self.whole = Blocks([replace(each, free=each.size) for each in supply.blocks], supply.provisionable)
+        """The nodes with nobody on them."""
         self.room = Room(tree, blocks, card.free if card else 0, card.per_unit if card else 0)
         self.holdings: dict[str, Holding] = {}
         self.held_by: dict[tuple[str, str], int] = {}

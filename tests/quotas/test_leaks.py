@@ -34,7 +34,7 @@ from workloads.states import Phase
 pytestmark = pytest.mark.django_db
 
 SOAK = bool(os.environ.get("PORTAL_TEST_SOAK"))  # noqa: TID251
-EXAMPLES, STEPS = (2000, 60) if SOAK else (60, 45)
+EXAMPLES, STEPS = (1500, 120) if SOAK else (34, 120)
 STEPS_MIN = 100_000 if SOAK else 2_000
 TEAMS = ("ants", "bees", "cats", "dogs")
 COHORTS = ("low", "side", "top")
@@ -198,6 +198,9 @@ class ClaimsAndLimits(RuleBasedStateMachine):
     def one(self, data):
         return data.draw(st.sampled_from(sorted(self.model.runs)))
 
+    def endpoints(self):
+        return sorted(key for key, run in self.model.runs.items() if run.headroom)
+
     @rule(team=teams, units=sizes)
     def claim_one(self, team, units):
         workload = self.fresh(team, units)
@@ -214,26 +217,35 @@ class ClaimsAndLimits(RuleBasedStateMachine):
 
     @rule(team=teams, units=sizes, data=st.data())
     def claim_for_an_endpoint(self, team, units, data):
-        headroom = data.draw(st.integers(0, units))
+        headroom = units - data.draw(st.integers(0, units))
         workload, quota = self.fresh(team, units), self.world.quotas[team]
         granted = self.do(
             lambda: claim(workload=workload, quota=quota, units=units, now=self.now, headroom=headroom)
         )
         assert granted == self.model.take({workload.pk: Run(team, units, headroom=headroom)})
 
-    @rule(team=teams, units=sizes)
-    def claim_headroom(self, team, units):
+    @precondition(lambda self: self.endpoints())
+    @rule(data=st.data(), over=st.booleans())
+    def claim_headroom(self, data, over):
+        """Of a team that has some, a part of what is idle, or more."""
+        team = self.model.runs[data.draw(st.sampled_from(self.endpoints()))].team
+        idle = self.model.headroom(team) - self.model.lent(team)
+        units = idle + 1 if over else data.draw(st.integers(1, max(1, idle)))
         workload, quota = self.fresh(team, units), self.world.quotas[team]
         granted = self.do(lambda: claim(workload=workload, quota=quota, units=units, now=self.now, lent=True))
         assert granted == self.model.take({workload.pk: Run(team, units, lent=units)})
 
     @precondition(lambda self: self.model.runs)
-    @rule(data=st.data())
-    def claim_again(self, data):
+    @rule(data=st.data(), team=teams, units=sizes)
+    def change_nothing(self, data, team, units):
+        """Claim for one that has a claim; and die before it is committed."""
         key = self.one(data)
         quota = self.world.quotas[self.model.runs[key].team]
         held = Claim.objects.get(workload=key, state=ClaimState.RESERVED, purpose="workload")
         assert claim(workload=self.workloads[key], quota=quota, units=5, now=self.now) == held
+        with transaction.atomic():
+            self.do(lambda: self.world.hall.claim(units, quota=self.world.quotas[team]))
+            transaction.set_rollback(True)
 
     @precondition(lambda self: self.model.runs)
     @rule(data=st.data(), times=st.integers(1, 2))
@@ -243,23 +255,36 @@ class ClaimsAndLimits(RuleBasedStateMachine):
             assert release(workload=self.workloads[key], now=self.now) is (time == 0)
         self.model.give(key)
 
-    @precondition(lambda self: any(run.headroom for run in self.model.runs.values()))
+    @precondition(lambda self: len(self.model.runs) > 2)
+    @rule(count=st.integers(1, 3))
+    def finish_the_oldest(self, count):
+        for key in sorted(self.model.runs)[:count]:
+            assert release(workload=self.workloads[key], now=self.now)
+            self.model.give(key)
+
+    @precondition(lambda self: self.endpoints())
+    @rule(data=st.data())
+    def finish_an_endpoint(self, data):
+        key = data.draw(st.sampled_from(self.endpoints()))
+        assert release(workload=self.workloads[key], now=self.now)
+        self.model.give(key)
+
+    @precondition(lambda self: self.endpoints())
     @rule(data=st.data(), units=st.integers(0, 6))
     def scale(self, data, units):
-        endpoints = sorted(key for key, run in self.model.runs.items() if run.headroom and not run.lent)
-        key = data.draw(st.sampled_from(endpoints))
+        key = data.draw(st.sampled_from(self.endpoints()))
         short = set_firm(workload=self.workloads[key], units=units, now=self.now)
         assert short == self.model.firm(key, units)
 
-    @rule(team=teams, units=sizes)
-    def die_in_the_middle(self, team, units):
-        """The process is gone before it commits."""
-        with transaction.atomic():
-            self.do(lambda: self.world.hall.claim(units, quota=self.world.quotas[team]))
-            transaction.set_rollback(True)
+    @rule(team=teams, nominal=st.integers(0, 3))
+    def cut(self, team, nominal):
+        self._resize(team, nominal, None, None)
 
     @rule(team=teams, nominal=st.integers(0, 9), borrowing=limits, lending=limits)
     def resize(self, team, nominal, borrowing, lending):
+        self._resize(team, nominal, borrowing, lending)
+
+    def _resize(self, team, nominal, borrowing, lending):
         values = {"nominal": nominal, "borrowing_limit": borrowing, "lending_limit": lending}
         try:
             self.world.hall.limit(self.world.teams[team], **values)
@@ -269,13 +294,13 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         side = self.model.sides[team]
         side.nominal, side.borrowing, side.lending = nominal, borrowing, lending
 
-    @rule(team=teams, cohort=cohorts | st.just(""))
+    @rule(team=teams, cohort=st.sampled_from((*COHORTS, "")))
     def join(self, team, cohort):
         join_cohort(self.world.teams[team], cohort)
         if self.model.sides[team].parent != cohort:
             self.model.sides[team].parent = cohort
 
-    @rule(cohort=cohorts, parent=cohorts | st.just(""))
+    @rule(cohort=cohorts, parent=st.sampled_from((*COHORTS, "")))
     def move(self, cohort, parent):
         above = self.world.cohorts.get(parent)
         try:

@@ -247,7 +247,6 @@ ROUTES: dict[str, Row] = {
     "jobs:run-resume": page("run", POST=BUTTON),
     "jobs:run-time-limit": page("run", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "jobs:run-retry": page("run", POST=BUTTON),
-    "jobs:run-time-limit": page("run", POST=BUTTON),
     "inference:endpoint-list": page(GET=PAGE_LIST),
     "inference:endpoint-new": page(GET=FORM, POST=SENT_FORM),
     "inference:team-endpoint-list": page("team", GET=PAGE),
