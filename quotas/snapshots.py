@@ -187,7 +187,8 @@ class _Reader:
             "queued_at": focus.queued_at,
             "id": focus.pk,
         }
-        return max(0, self.rows(pool_sql.BEFORE, place)[0][0] - shown)
+        before: int = self.rows(pool_sql.BEFORE, place)[0][0]
+        return max(0, before - shown)
 
     def _beyond(self, shown: Mapping[tuple[str, int], int]) -> tuple[Beyond, ...]:
         rows = [
