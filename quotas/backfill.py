@@ -21,7 +21,7 @@ from quotas.room import Holding, Pool, Room
 from quotas.supply import Waiter
 from quotas.timeline import End, Protected, Timeline
 
-PATIENCE_SECONDS = 1_800
+PATIENCE_SECONDS = 3_600
 """Who waits longer than that may become the elder of a pass."""
 
 
@@ -70,8 +70,8 @@ class Guard:
     """What one pass has promised to those ahead."""
 
     __slots__ = (
-        "_elder",
         "_eldest",
+        "_entitled",
         "_extra",
         "_first",
         "_grace",
@@ -83,6 +83,7 @@ class Guard:
         "_timeline",
         "_unknown",
         "after",
+        "elder",
         "waiting",
     )
 
@@ -93,10 +94,13 @@ class Guard:
         self._grace = pool.now + pool.supply.rules.grace_seconds
         self._protected: list[Protected] = []
         self._unknown: list[tuple[Line, Waiter, bool]] = []
-        self._elder: Waiter | None = None
+        self.elder: Waiter | None = None
+        """Who has waited longest."""
         self._eldest: list[tuple[Line, Waiter]] = []
         self._reserved: list[Holding] = []
         self._extra: list[End] = []
+        self._entitled: set[int] = set()
+        """Lines of which somebody reserved what its guaranteed quota covers, and must go on to cover."""
         self._own: dict[int, OwnQuota | None] = {}
         """Of lines whose first blocked waiter waits for their guaranteed quota; None where that has no end."""
         self._first: dict[int, Waiter] = {}
@@ -127,13 +131,18 @@ class Guard:
             if each.reached_by(holding):
                 each.take(holding)
 
+    def start_over(self) -> None:
+        """All shadows have to be found again."""
+        self._timeline = None
+        self._unknown += [(each.line, each.waiter, each.elder) for each in self._protected]
+        self._protected.clear()
+
     def protect(self, line: Line, waiter: Waiter) -> None:
         """Somebody waits: the first of each line must not be delayed by those behind it."""
         if line.index in self.waiting:
             return
         self.waiting.add(line.index)
-        self._first[line.index] = waiter
-        if waiter is self._elder:
+        if waiter is self.elder:
             # From here on it is protected from everybody, as every first waiter is.
             self._unknown = [(at, who, elder and who is not waiter) for at, who, elder in self._unknown]
             for each in self._protected:
@@ -141,26 +150,31 @@ class Guard:
         elif self._most is None or len(self.waiting) <= self._most:
             self._unknown.append((line, waiter, False))
 
+    def wait_for_own(self, line: Line, waiter: Waiter) -> None:
+        """Somebody goes on waiting whom its team's guaranteed quota could take: the first of each line counts."""
+        if line.index not in self._own and waiter.units <= self.after.tree.guaranteed[line.place]:
+            self._first.setdefault(line.index, waiter)
+
     def honour(self, eldest: Iterable[tuple[Line, Waiter]]) -> None:
         """Those have waited longest: the first of them that can ever start is the elder."""
         self._eldest = list(eldest)
         self._next_elder()
 
     def _next_elder(self) -> None:
-        self._elder = None
+        self.elder = None
         if self._eldest:
-            line, self._elder = self._eldest.pop(0)
-            self._unknown.append((line, self._elder, True))
+            line, self.elder = self._eldest.pop(0)
+            self._unknown.append((line, self.elder, True))
 
     def start(self, holding: Holding) -> Denial | None:
         """Count one that starts now, or say why it must not. Its places are taken in the pool's room already."""
-        denial = self._spare(holding)
+        denial = self.harm_of(holding)
         if denial is not None:
             return denial
+        self._take(holding)
         if self.after is not self._pool.room and not self._share(holding):
-            for each in self._protected:
-                if each.reached_by(holding) and each.waiter is not holding.waiter:
-                    each.release(holding)
+            for each in self._reached(holding):
+                each.release(holding)
             own = self._own_quota(holding.line)
             if own is not None:
                 own.take(holding, back=True)
@@ -168,48 +182,60 @@ class Guard:
         self._timeline = None
         return None
 
-    def reserve(self, holding: Holding) -> Denial | None:
-        """Count one that starts when those who are leaving have left; its places are taken of `after`."""
-        denial = self._spare(holding)
-        if denial is None:
-            self._timeline = None
-            self.after.count(holding, holding.units)
-            self._reserved.append(holding)
-            if holding.ends is not None:
-                self._extra.append((holding.ends, holding.id, holding))
-        return denial
+    def reserve(self, holding: Holding) -> None:
+        """Count one that harms nobody when those who are leaving have left; its places are taken of `after`."""
+        waiter = holding.waiter
+        if waiter is not None and self.after.tree.within_guaranteed(holding.line.place, waiter.units):
+            self._entitled.add(holding.line.index)
+        self._take(holding)
+        self._timeline = None
+        self.after.count(holding, holding.units)
+        self._reserved.append(holding)
+        if holding.ends is not None:
+            self._extra.append((holding.ends, holding.id, holding))
 
-    def _spare(self, holding: Holding) -> Denial | None:
-        """Take of what is free at every shadow that it reaches, unless one of the protected would not fit then."""
+    def harm_of(self, holding: Holding, *, later: bool = False) -> Denial | None:
+        """Whether one of the protected whom it must not delay would not fit at its shadow any more.
+
+        `later`: it starts when others have left. Then the elder goes past nobody: by that time it may not be the
+        elder any more, and somebody would have left in vain.
+        """
+        elder = None if later else self.elder
         own = self._own_quota(holding.line)
         if own is not None and own.harmed_by(holding):
             return Denial(max(0, own.free_at - holding.since))
         waiter = holding.waiter
-        reached = [each for each in self._protected if each.reached_by(holding) and each.waiter is not waiter]
+        borrows = waiter is not None and not self._pool.within_guaranteed(holding.line, waiter)
+        reached = self._reached(holding)
         for each in reached:
-            if each.harmed_by(holding) and each.binds(waiter):
+            if each.harmed_by(holding) and each.binds(waiter, elder, borrows=borrows):
                 pods = each.shadow if each.loses_pods(holding) and not each.elder else None
-                return Denial(max(0, self._first_harm(reached, holding) - holding.since), pods)
-        for each in reached:
-            each.take(holding)
-        if own is not None:
-            own.take(holding)
-        if self._elder is not None:
-            self._settle_elder(self._elder, waiter)
+                bound = [other for other in reached if other.binds(waiter, elder, borrows=borrows)]
+                return Denial(max(0, _first_harm(bound, holding) - holding.since), pods)
         return None
 
-    @staticmethod
-    def _first_harm(reached: list[Protected], holding: Holding) -> int:
-        return min(each.shadow for each in reached if each.harmed_by(holding) and each.binds(holding.waiter))
+    def _reached(self, holding: Holding) -> list[Protected]:
+        waiter = holding.waiter
+        return [each for each in self._protected if each.reached_by(holding) and each.waiter is not waiter]
 
-    def _settle_elder(self, elder: Waiter, started: Waiter | None) -> None:
-        """It is served, or somebody went first who may, so that its start has to be looked for again."""
-        for each in self._protected:
-            if each.waiter is elder and (started is elder or not each.fits):
+    def _take(self, holding: Holding) -> None:
+        """Of what is free at every shadow that it reaches."""
+        for each in self._reached(holding):
+            each.take(holding)
+        own = self._own_quota(holding.line)
+        if own is not None:
+            own.take(holding)
+        if self.elder is not None:
+            self._settle(self.elder, holding.waiter)
+
+    def _settle(self, elder: Waiter, started: Waiter | None) -> None:
+        """The elder is served, or somebody went past one whom it need not wait for: look for that one's start again."""
+        for each in self._protected.copy():
+            if each.waiter is elder and started is elder:
                 self._protected.remove(each)
-                if started is not elder:
-                    self._unknown.append((each.line, elder, each.elder))
-                return
+            elif not each.fits:
+                self._protected.remove(each)
+                self._unknown.append((each.line, each.waiter, each.elder))
 
     def _own_quota(self, line: Line) -> OwnQuota | None:
         waiter = self._first.pop(line.index, None)
@@ -220,7 +246,10 @@ class Guard:
     def _share(self, holding: Holding) -> bool:
         """Take of `after` too, moving what is reserved to other nodes where need be."""
         after = self.after
-        if holding.line.place >= 0 and not holding.lent:
+        if not holding.lent:
+            line, tree = holding.line, after.tree
+            if line.index in self._entitled and not tree.within_guaranteed(line.place, holding.units):
+                return False
             if holding.units > after.tree.available_at(holding.line.place):
                 return False
             if holding.units * after.per_unit > after.cards:
@@ -249,10 +278,15 @@ class Guard:
         """Find the shadows not known yet; before anything is taken for the one that may start."""
         while self._unknown:
             line, waiter, elder = self._unknown.pop(0)
-            found = self._now_or_later().first(line.place, waiter)
+            timeline = self._now_or_later()
+            found = timeline.first(line.place, waiter)
             if found is not None:
-                self._protected.append(Protected(line, waiter, *found, elder=elder))
-            elif waiter is self._elder:
+                ready = found[0] <= timeline.start
+                borrows = not self._pool.within_guaranteed(line, waiter)
+                self._protected.append(
+                    Protected(line, waiter, *found, elder=elder, ready=ready, borrows=borrows)
+                )
+            elif waiter is self.elder:
                 self._next_elder()
 
     def _now_or_later(self) -> Timeline:
@@ -263,6 +297,10 @@ class Guard:
                 ends = sorted(ends + self._extra, key=_by_end)
             self._timeline = Timeline(self.after, self._pool.now if nobody_leaves else self._grace, ends)
         return self._timeline
+
+
+def _first_harm(bound: list[Protected], holding: Holding) -> int:
+    return min(each.shadow for each in bound if each.harmed_by(holding))
 
 
 def _by_end(entry: End) -> tuple[int, str]:

@@ -165,6 +165,19 @@ class Blocks:
         self.free_total += self.block
 
 
+class Fits(dict[tuple[int, int], bool]):
+    """Whether pods of a size, so many at once, have places in these blocks as they are; each asked once."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.largest = max(blocks.largest_free, blocks.largest_new)
+
+    def __missing__(self, shape: tuple[int, int]) -> bool:
+        found = self[shape] = self.blocks.fits(*shape)
+        return found
+
+
 def cards_fit(card: CardFacts | None, units: int) -> bool:
     """Whether the cards of this flavor have room for `units`, beside every other flavor cut from them."""
     return card is None or units * card.per_unit <= card.free

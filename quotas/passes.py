@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from quotas.backfill import PATIENCE_SECONDS, Guard
+from quotas.backfill import PATIENCE_SECONDS, Denial, Guard
 from quotas.ordering import InLine, Line, Turns
-from quotas.packing import Blocks
+from quotas.packing import Fits
 from quotas.preemption import Chosen, choose, room_to_make
-from quotas.room import BLOCKS, CARDS, QUOTA, Pool
+from quotas.room import BLOCKS, CARDS, QUOTA, Holding, Pool
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome
 from workloads.states import Reason
@@ -51,6 +51,7 @@ LACKS = {
     CARDS: _wait("cards", Reason.TOPOLOGY_PLACEMENT_FAILED),
     BLOCKS: _wait("blocks", Reason.TOPOLOGY_PLACEMENT_FAILED),
 }
+PREEMPTION = _wait("preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 
 QUICK_PROTECTED = 4
@@ -88,7 +89,7 @@ class Pass:
         """Shapes of pods that have no harmless place now, and until when."""
         flavor, capacity_type = pool.supply.flavor, pool.supply.capacity_type
         self._offered = capacity_type in flavor.capacity
-        self._whole = _Fits(pool.whole)
+        self._whole = Fits(pool.whole)
         self._hopeless: dict[int, list[Waiter]] = {}
         self._denied: dict[tuple[int, int, int, int], int] = {}
         self._stuck: set[int] = set()
@@ -124,7 +125,7 @@ class Pass:
         about somebody's turn or it may have to be protected.
         """
         lines = self._pool.lines.lines
-        fits = _Fits(self._guard.after.blocks)
+        fits = Fits(self._guard.after.blocks)
         able = [self._able(line, fits) for line in lines]
         if not any(able):
             return
@@ -142,10 +143,12 @@ class Pass:
                 self._stuck.add(turn[0].index)
             if finding.outcome is Outcome.WAIT and finding.holds_up:
                 self.waiting += 1
+                if finding is not BEYOND:
+                    self._guard.wait_for_own(*turn)
             if turn[1].id == until:
                 return
 
-    def _able(self, line: Line, fits: _Fits) -> list[InLine]:
+    def _able(self, line: Line, fits: Fits) -> list[InLine]:
         """Who may fit now or once others have left, or for whom others may be made to leave."""
         if line.place < 0 or not line.waiters:
             return []
@@ -158,7 +161,8 @@ class Pass:
             return []
         own = self._pool.room.tree.guaranteed[line.place] - self._pool.room.tree.used[line.place]
         found: list[InLine] = []
-        borrows, tries, blocked = None, QUICK_TRIES, False
+        borrows, tries, blocked, owned = None, QUICK_TRIES, False, False
+        guaranteed = self._pool.room.tree.guaranteed[line.place]
         for entry in line.waiters:
             waiter = entry[4]
             asked = waiter.units
@@ -166,11 +170,12 @@ class Pass:
             if short:
                 if tries and (asked <= reclaimable or above < -entry[0]):
                     tries -= 1
-                elif blocked or not self._possible(waiter):
+                elif (blocked or not self._possible(waiter)) and (owned or asked > guaranteed):
                     borrows = entry if asked > own else borrows
                     continue
             if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
                 blocked = blocked or (short and self._possible(waiter))
+                owned = owned or (short and asked <= guaranteed)
                 # One that would borrow has its turn late, and those behind it in the line not before it.
                 found += [entry] if borrows is None else [borrows, entry]
                 borrows = None
@@ -193,19 +198,21 @@ class Pass:
         """Of those who have waited long for what their team's guaranteed quota covers: the highest priority first,
         then who came first.
         """
-        found = [each for line in self._pool.lines.lines if (each := self._longest_waiting(line)) is not None]
+        lines = [line for line in self._pool.lines.lines if line.waiters and line.place >= 0]
+        least = min((line.least()[0] for line in lines), default=0)
+        found = [each for line in lines if (each := self._longest_waiting(line, least)) is not None]
         self._guard.honour((each[3], each[4]) for each in sorted(found, key=_by_age))
 
-    def _longest_waiting(self, line: Line) -> tuple[int, int, int, Line, Waiter] | None:
+    def _longest_waiting(self, line: Line, least: int) -> tuple[int, int, int, Line, Waiter] | None:
+        """Who fits now and needs the least of all is in nobody's way, and its share says when its turn is."""
         pool = self._pool
         since = pool.supply.now + pool.now - PATIENCE_SECONDS
         for rank, queued_at, sequence, _, waiter in line.waiters:
-            if queued_at > since or line.place < 0:
+            if queued_at > since or not 0 < waiter.units <= pool.room.tree.guaranteed[line.place]:
                 continue
-            own = 0 < waiter.units <= pool.room.tree.guaranteed[line.place]
-            if not own or not self._possible(waiter) or not pool.room.lack(line.place, waiter):
+            if not self._possible(waiter) or self._out_of_line(line, waiter) is not None:
                 continue
-            if self._out_of_line(line, waiter) is None:
+            if waiter.units > least or pool.room.lack(line.place, waiter):
                 return rank, queued_at, sequence, line, waiter
         return None
 
@@ -263,13 +270,13 @@ class Pass:
     def _start(self, line: Line, waiter: Waiter, *, lent: bool) -> Finding:
         """Admit it, unless that could delay somebody ahead."""
         pool = self._pool
-        shape = (line.index, waiter.units, waiter.units_each, waiter.pods)
-        longest = self._denied.get(shape)
-        if longest is not None and (waiter.seconds is None or waiter.seconds > longest):
+        longest = self._known_denial(line, waiter)
+        if longest is not None:
             return _denied(longest)
-        until = self._in_the_way.get((waiter.units_each, waiter.pods))
-        if until is not None and (waiter.seconds is None or pool.now + waiter.seconds > until):
-            return _denied(0)
+        if waiter is not self._guard.elder:
+            until = self._in_the_way.get((waiter.units_each, waiter.pods))
+            if until is not None and (waiter.seconds is None or pool.now + waiter.seconds > until):
+                return _denied(0)
         self._guard.look_ahead()
         blocks = pool.room.blocks
         places = blocks.place(waiter.units_each, waiter.pods) or ()
@@ -281,10 +288,17 @@ class Pass:
             rule = "headroom" if lent else "fits"
             return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
         blocks.release(places)
-        self._denied[shape] = denial.longest
+        self._denied[line.index, waiter.units, waiter.units_each, waiter.pods] = denial.longest
         if self._quick and denial.pods_until is not None:
             self._in_the_way[waiter.units_each, waiter.pods] = denial.pods_until
         return _denied(denial.longest)
+
+    def _known_denial(self, line: Line, waiter: Waiter) -> int | None:
+        """What one of the same shape was told in this pass, where that goes for this one too."""
+        longest = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
+        if longest is None or waiter is self._guard.elder:
+            return None
+        return longest if waiter.seconds is None or waiter.seconds > longest else None
 
     def _make_room(self, line: Line, waiter: Waiter, lack: str) -> Finding:
         """Wait for those who are leaving, make others leave, or wait in line."""
@@ -293,6 +307,9 @@ class Pass:
             return LACKS[lack]
         if any(_no_easier(waiter, each) for each in hopeless):
             return LACKS[lack]
+        longest = self._known_denial(line, waiter)
+        if longest is not None:
+            return _denied(longest)
         after = guard.after
         chosen: list[Chosen] | None = []
         if after is self._pool.room or after.lack(line.place, waiter):
@@ -306,39 +323,39 @@ class Pass:
 
     def _reserve(self, line: Line, waiter: Waiter, chosen: list[Chosen]) -> Finding:
         """Keep for it what is free when the chosen, and all who are leaving already, have left."""
-        guard, pool = self._guard, self._pool
+        guard = self._guard
         guard.look_ahead()
         for holding, _ in chosen:
             guard.let_go(holding)
             holding.leaving = True
-        blocks = guard.after.blocks
-        places = blocks.place(waiter.units_each, waiter.pods) or ()
-        start = pool.now + pool.supply.rules.grace_seconds
-        denial = guard.reserve(pool.holding_of(line, waiter, places, start=start, lent=False))
+        holding, denial = self._after_leaving(line, waiter)
+        if chosen and denial is None:
+            # Whoever is ahead and could start sooner by that must not be delayed either: the next pass would give it
+            # what the chosen left, and others would have to leave again.
+            guard.after.blocks.release(holding.places)
+            guard.start_over()
+            guard.look_ahead()
+            holding, denial = self._after_leaving(line, waiter)
         if denial is None:
             self._in_the_way.clear()
-            if not chosen:
-                return LEAVING
-            rule, reason = "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS
-            return Finding(rule, Outcome.WAIT, reason, chosen=tuple(chosen))
-        blocks.release(places)
-        for holding, _ in chosen:
-            guard.keep(holding)
-            holding.leaving = False
+            guard.reserve(holding)
+            return replace(PREEMPTION, chosen=tuple(chosen)) if chosen else LEAVING
+        guard.after.blocks.release(holding.places)
+        for victim, _ in chosen:
+            guard.keep(victim)
+            victim.leaving = False
+        if chosen:
+            guard.start_over()
+        self._denied[line.index, waiter.units, waiter.units_each, waiter.pods] = denial.longest
         return _denied(denial.longest)
 
-
-class _Fits(dict[tuple[int, int], bool]):
-    """Whether pods of a size, so many at once, have places in these blocks; each asked once."""
-
-    def __init__(self, blocks: Blocks) -> None:
-        super().__init__()
-        self.blocks = blocks
-        self.largest = max(blocks.largest_free, blocks.largest_new)
-
-    def __missing__(self, shape: tuple[int, int]) -> bool:
-        found = self[shape] = self.blocks.fits(*shape)
-        return found
+    def _after_leaving(self, line: Line, waiter: Waiter) -> tuple[Holding, Denial | None]:
+        """As it would hold its units once those who are leaving have left, and whether that may be."""
+        pool = self._pool
+        places = self._guard.after.blocks.place(waiter.units_each, waiter.pods) or ()
+        start = pool.now + pool.supply.rules.grace_seconds
+        holding = pool.holding_of(line, waiter, places, start=start, lent=False)
+        return holding, self._guard.harm_of(holding, later=True)
 
 
 def hidden_ahead(supply: Supply, waiter: Waiter) -> int:

@@ -20,11 +20,12 @@ class Timeline:
     It is followed only as far as somebody asks, and every few ends a room is kept to go on from.
     """
 
-    __slots__ = ("_ends", "_kept", "_times")
+    __slots__ = ("_ends", "_kept", "_times", "start")
 
     def __init__(self, room: Room, start: int, ends: Sequence[End]) -> None:
         """`room` at `start`, when all that end before it have ended; `ends` first to last."""
         self._ends = ends
+        self.start = start
         first = room.copy()
         done = self._release(first, 0, start)
         self._kept: list[tuple[int, Room]] = [(done, first)]
@@ -85,14 +86,38 @@ class Timeline:
 class Protected:
     """Somebody who waits and must not be delayed. `room` is what is free at its shadow, before it starts.
 
-    `elder`: it has waited longest, and is protected from all who came later, whatever their share.
+    `ready`: there is room for it at once, or when those who are leaving have left. `borrows`: it would use what others
+    lend. `elder`: it has waited longest, and is protected from all who came later, whatever their share.
     """
 
-    __slots__ = ("_spare_cards", "_spare_pods", "_spare_units", "elder", "line", "room", "shadow", "waiter")
+    __slots__ = (
+        "_gives_way",
+        "_spare_cards",
+        "_spare_pods",
+        "_spare_units",
+        "elder",
+        "line",
+        "ready",
+        "room",
+        "shadow",
+        "waiter",
+    )
 
-    def __init__(self, line: Line, waiter: Waiter, shadow: int, room: Room, *, elder: bool = False) -> None:
+    def __init__(
+        self,
+        line: Line,
+        waiter: Waiter,
+        shadow: int,
+        room: Room,
+        *,
+        elder: bool = False,
+        ready: bool = False,
+        borrows: bool = False,
+    ) -> None:
         self.line, self.waiter, self.shadow, self.room = line, waiter, shadow, room
-        self.elder = elder
+        self.elder, self.ready = elder, ready
+        # Who was made to leave must not keep from its place the one for whom it left.
+        self._gives_way = borrows and waiter.preemptible
         self._measure()
 
     def _measure(self) -> None:
@@ -101,15 +126,23 @@ class Protected:
         self._spare_cards = room.cards - waiter.units * room.per_unit
         self._spare_pods = room.blocks.pods(waiter.units_each) - waiter.pods if waiter.units_each else 0
 
-    def binds(self, waiter: Waiter | None) -> bool:
-        """Whether that one must not delay it: always, where it has its turn later; an elder those of no higher
-        priority who came later.
+    def binds(self, waiter: Waiter | None, elder: Waiter | None, *, borrows: bool) -> bool:
+        """Whether that one must not delay it: always, where it has its turn later, unless that one is the `elder`; an
+        elder those of no higher priority who came later. Among equals that fit at once shares decide, so that an elder for which there is
+        room already keeps it from smaller ones alone, who would take it piece by piece.
         """
         own = self.waiter
-        if not self.elder or waiter is None:
+        if waiter is None or not (self.elder or waiter is elder):
             return True
-        later = (own.queued_at, own.sequence) < (waiter.queued_at, waiter.sequence)
-        return later and waiter.priority <= own.priority
+        if self.elder and ((self.ready and waiter.units >= own.units) or (self._gives_way and not borrows)):
+            return False
+        before = (-own.priority, own.queued_at, own.sequence)
+        if waiter is elder:
+            # Who can only borrow has the lower standing, however old.
+            if own.units > self.room.tree.guaranteed[self.line.place]:
+                return False
+            return before < (-waiter.priority, waiter.queued_at, waiter.sequence)
+        return waiter.priority <= own.priority and before[1:] < (waiter.queued_at, waiter.sequence)
 
     @property
     def fits(self) -> bool:

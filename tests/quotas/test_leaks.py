@@ -270,9 +270,10 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         self.model.give(key)
 
     @precondition(lambda self: self.endpoints())
-    @rule(data=st.data(), units=st.integers(0, 6))
-    def scale(self, data, units):
+    @rule(data=st.data(), units=st.integers(0, 6), fully=st.booleans())
+    def scale(self, data, units, fully):
         key = data.draw(st.sampled_from(self.endpoints()))
+        units = self.model.runs[key].units if fully else units
         short = set_firm(workload=self.workloads[key], units=units, now=self.now)
         assert short == self.model.firm(key, units)
 
