@@ -10,7 +10,8 @@ from controller import admission
 from foundation import clock
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
-from quotas.queries import queue
+from quotas import snapshots
+from quotas.policy import plan
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.teams import make_member
 from tests.factories.workloads import make_workload, put_in
@@ -30,7 +31,7 @@ class Line:
         self.quota = make_quota(self.team, self.flavor, nominal)
         make_node(units=8)
 
-    def stand(self, name, units=1, *, seconds=0, priority=Priority.NORMAL, **changes):
+    def stand(self, name, units=1, *, seconds=0, priority=Priority.NORMAL, time_limit_seconds=600, **changes):
         """A queued run that came `seconds` after the start."""
         at = NOW + timedelta(seconds=seconds)
         workload = make_workload(
@@ -40,6 +41,7 @@ class Line:
             flavor=self.flavor,
             units=units,
             priority=priority,
+            time_limit_seconds=time_limit_seconds,
             now=at,
         )
         spec = TrainingRunSpec.from_json(
@@ -49,14 +51,18 @@ class Line:
         return put_in(workload, Phase.QUEUED, **changes) if changes else workload
 
     def names(self, now=NOW):
-        rows = queue(team=self.team, flavor=self.flavor, capacity_type="on-demand", now=now)
-        return list(rows.values_list("name", flat=True))
+        """Those in line in the order of their turns."""
+        supply = snapshots.supply_of(flavor=self.flavor, capacity_type="on-demand", now=now)
+        names = {str(row.public_id): row.name for row in Workload.objects.all()}
+        return [names[each] for each in plan(supply).order]
 
     def admit(self, workload, now=NOW):
         Workload.objects.filter(pk=workload.pk).update(
             next_reconcile_at=now, lock_token=None, lock_expires_at=None
         )
         locked = lock(public_id=workload.public_id, now=now)
+        if locked is None:
+            return None
         with self.committing(execute=True):
             return admission.admit(locked, now=now)
 
@@ -83,6 +89,7 @@ def test_of_the_same_moment_the_first_row_is_first(line):
 
 
 def test_position_counts_those_who_are_really_before_it(line):
+    line.admit(line.stand("running", 8))
     line.stand("high", seconds=5, priority=Priority.HIGH)
     mine = line.stand("mine", seconds=3)
     line.stand("later", seconds=4)
@@ -113,16 +120,19 @@ def test_after_its_rest_it_has_its_place_again(line):
     assert line.names(now=rest) == ["first", "second"]
 
 
-def test_a_small_one_does_not_slip_past_a_large_one(line):
-    line.admit(line.stand("running", 4))
-    large, small = line.stand("large", 8, seconds=1), line.stand("small", 1, seconds=2)
-    assert line.admit(large).reason is Reason.WAITING_FOR_QUOTA
-    judgement = line.admit(small)
-    assert not judgement.admitted
-    assert "1 before this run in the queue need 8" in judgement.message
+def test_a_small_one_slips_past_a_large_one_only_if_it_ends_in_time(line):
+    line.admit(line.stand("running", 4, time_limit_seconds=600))
+    line.stand("large", 8, seconds=1, time_limit_seconds=600)
+    long = line.stand("long", 1, seconds=2, time_limit_seconds=6000)
+    short = line.stand("short", 1, seconds=3, time_limit_seconds=60)
+    refused = line.admit(long)
+    assert (refused.admitted, refused.rule) == (False, "backfill")
+    assert line.admit(short) is None, "the pass of the long one has admitted it"
+    assert short.claims.exists()
 
 
 def test_teams_do_not_wait_for_each_other(line):
+    make_node("a100-1", units=8)
     line.stand("first", 8)
     other = make_member()
     make_quota(other.team, line.flavor, 8)
@@ -130,29 +140,13 @@ def test_teams_do_not_wait_for_each_other(line):
     assert line.admit(line.stand("theirs", 8, seconds=9)).admitted
 
 
-def test_admitted_it_leaves_with_its_claim_and_the_next_in_line_is_looked_at(line):
+def test_a_pass_admits_everybody_who_fits_whoever_asked_for_it(line):
     first, second = line.stand("first", 2), line.stand("second", 2, seconds=1)
-    assert not line.admit(second).admitted
-    Workload.objects.filter(pk=second.pk).update(
-        next_reconcile_at=NOW + timedelta(seconds=300), lock_token=None, lock_expires_at=None
-    )
-    assert line.admit(first).admitted
+    assert line.admit(second).admitted
     line.quota.refresh_from_db()
-    assert line.quota.used == 2
-    second.refresh_from_db()
-    assert second.next_reconcile_at == NOW, "else its GPUs would stand idle until the next resync"
-
-
-def test_who_turns_out_to_block_nobody_lets_the_next_one_be_looked_at(line):
-    first, second = line.stand("first", 9), line.stand("second", 2, seconds=1)
-    assert not line.admit(second).admitted
-    Workload.objects.filter(pk=second.pk).update(
-        next_reconcile_at=NOW + timedelta(seconds=300), lock_token=None, lock_expires_at=None
-    )
-    make_node("big", units=16)
-    assert line.admit(first).reason is Reason.EXCEEDS_MAX_QUOTA
-    second.refresh_from_db()
-    assert second.next_reconcile_at == NOW
+    assert line.quota.used == 4
+    first.refresh_from_db()
+    assert (first.phase, first.next_reconcile_at) == ("Admitted", NOW), "else its GPUs would stand idle"
 
 
 def test_a_quota_that_was_taken_away_makes_it_wait_and_not_fail(line):
