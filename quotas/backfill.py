@@ -131,11 +131,28 @@ class Guard:
             if each.reached_by(holding):
                 each.take(holding)
 
-    def start_over(self) -> None:
-        """All shadows have to be found again."""
+    def harm_anew(self, holding: Holding) -> bool:
+        """`harm_of` one that makes others leave, now that they have: who is ahead may start sooner by that, and must
+        not be delayed then either. The next pass would give it what they left, and others would have to leave again.
+        """
         self._timeline = None
-        self._unknown += [(each.line, each.waiter, each.elder) for each in self._protected]
-        self._protected.clear()
+        self.after.blocks.release(holding.places)
+        borrows = holding.waiter is not None and not self._pool.within_guaranteed(
+            holding.line, holding.waiter
+        )
+        fresh = []
+        harmed = False
+        for each in self._protected:
+            again = self._find(each.line, each.waiter, elder=each.elder) or each
+            fresh.append(again)
+            if again.waiter is not holding.waiter and again.reached_by(holding) and again.harmed_by(holding):
+                harmed = again.binds(holding.waiter, None, borrows=borrows)
+                if harmed:
+                    break
+        self.after.blocks.take(holding.places)
+        if not harmed:
+            self._protected = fresh
+        return harmed
 
     def protect(self, line: Line, waiter: Waiter) -> None:
         """Somebody waits: the first of each line must not be delayed by those behind it."""
@@ -278,16 +295,21 @@ class Guard:
         """Find the shadows not known yet; before anything is taken for the one that may start."""
         while self._unknown:
             line, waiter, elder = self._unknown.pop(0)
-            timeline = self._now_or_later()
-            found = timeline.first(line.place, waiter)
+            found = self._find(line, waiter, elder=elder)
             if found is not None:
-                ready = found[0] <= timeline.start
-                borrows = not self._pool.within_guaranteed(line, waiter)
-                self._protected.append(
-                    Protected(line, waiter, *found, elder=elder, ready=ready, borrows=borrows)
-                )
+                self._protected.append(found)
             elif waiter is self.elder:
                 self._next_elder()
+
+    def _find(self, line: Line, waiter: Waiter, *, elder: bool) -> Protected | None:
+        """One with its shadow; None where nobody knows when there will be room."""
+        timeline = self._now_or_later()
+        found = timeline.first(line.place, waiter)
+        if found is None:
+            return None
+        ready = found[0] <= timeline.start
+        borrows = not self._pool.within_guaranteed(line, waiter)
+        return Protected(line, waiter, *found, elder=elder, ready=ready, borrows=borrows)
 
     def _now_or_later(self) -> Timeline:
         if self._timeline is None:

@@ -150,3 +150,19 @@ def in_line(waiter: Waiter) -> InLine:
 
 def _order(entry: InLine) -> tuple[int, int, int, str]:
     return entry[:4]
+
+
+def no_easier(waiter: Waiter, other: Waiter) -> bool:
+    """Whether what was no use to the other is no use to this waiter either."""
+    return (
+        waiter.units >= other.units
+        and waiter.units_each >= other.units_each
+        and waiter.pods >= other.pods
+        and waiter.priority <= other.priority
+    )
+
+
+def no_better(waiter: Waiter, other: Waiter) -> bool:
+    """And no shorter, so that it would be in the way just as long."""
+    shorter = waiter.seconds is not None and (other.seconds is None or waiter.seconds < other.seconds)
+    return not shorter and no_easier(waiter, other)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from quotas.backfill import PATIENCE_SECONDS, Denial, Guard
-from quotas.ordering import InLine, Line, Turns
+from quotas.backfill import PATIENCE_SECONDS, Guard
+from quotas.ordering import InLine, Line, Turns, no_better, no_easier
 from quotas.packing import Fits
 from quotas.preemption import Chosen, choose, room_to_make
-from quotas.room import BLOCKS, CARDS, QUOTA, Holding, Pool
+from quotas.room import BLOCKS, CARDS, QUOTA, Pool
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome
 from workloads.states import Reason
@@ -73,6 +73,7 @@ class Pass:
         "_offered",
         "_pool",
         "_quick",
+        "_refused",
         "_stuck",
         "_whole",
         "waiting",
@@ -91,6 +92,9 @@ class Pass:
         self._offered = capacity_type in flavor.capacity
         self._whole = Fits(pool.whole)
         self._hopeless: dict[int, list[Waiter]] = {}
+        """By line: for whom nobody can be made to leave."""
+        self._refused: dict[int, list[Waiter]] = {}
+        """By line: who must not start even when those who are leaving, or could be made to, have left."""
         self._denied: dict[tuple[int, int, int, int], int] = {}
         self._stuck: set[int] = set()
         """Lines of which somebody was judged and does not start."""
@@ -305,11 +309,11 @@ class Pass:
         guard, hopeless = self._guard, self._hopeless.setdefault(line.index, [])
         if self._quick and len(hopeless) >= QUICK_TRIES:
             return LACKS[lack]
-        if any(_no_easier(waiter, each) for each in hopeless):
+        refused = self._refused.setdefault(line.index, [])
+        if any(no_easier(waiter, each) for each in hopeless) or any(
+            no_better(waiter, each) for each in refused
+        ):
             return LACKS[lack]
-        longest = self._known_denial(line, waiter)
-        if longest is not None:
-            return _denied(longest)
         after = guard.after
         chosen: list[Chosen] | None = []
         if after is self._pool.room or after.lack(line.place, waiter):
@@ -319,43 +323,36 @@ class Pass:
             if self._possible(waiter):
                 guard.protect(line, waiter)
             return LACKS[lack]
-        return self._reserve(line, waiter, chosen)
+        found = self._reserve(line, waiter, chosen)
+        if found is None:
+            refused.append(waiter)
+            if self._possible(waiter):
+                guard.protect(line, waiter)
+            return LACKS[lack]
+        return found
 
-    def _reserve(self, line: Line, waiter: Waiter, chosen: list[Chosen]) -> Finding:
-        """Keep for it what is free when the chosen, and all who are leaving already, have left."""
+    def _reserve(self, line: Line, waiter: Waiter, chosen: list[Chosen]) -> Finding | None:
+        """Keep for it what is free when the chosen, and all who are leaving already, have left; None where that could
+        delay somebody ahead.
+        """
         guard = self._guard
         guard.look_ahead()
         for holding, _ in chosen:
             guard.let_go(holding)
             holding.leaving = True
-        holding, denial = self._after_leaving(line, waiter)
-        if chosen and denial is None:
-            # Whoever is ahead and could start sooner by that must not be delayed either: the next pass would give it
-            # what the chosen left, and others would have to leave again.
-            guard.after.blocks.release(holding.places)
-            guard.start_over()
-            guard.look_ahead()
-            holding, denial = self._after_leaving(line, waiter)
-        if denial is None:
-            self._in_the_way.clear()
-            guard.reserve(holding)
-            return replace(PREEMPTION, chosen=tuple(chosen)) if chosen else LEAVING
-        guard.after.blocks.release(holding.places)
-        for victim, _ in chosen:
-            guard.keep(victim)
-            victim.leaving = False
-        if chosen:
-            guard.start_over()
-        self._denied[line.index, waiter.units, waiter.units_each, waiter.pods] = denial.longest
-        return _denied(denial.longest)
-
-    def _after_leaving(self, line: Line, waiter: Waiter) -> tuple[Holding, Denial | None]:
-        """As it would hold its units once those who are leaving have left, and whether that may be."""
-        pool = self._pool
-        places = self._guard.after.blocks.place(waiter.units_each, waiter.pods) or ()
+        pool, blocks = self._pool, guard.after.blocks
+        places = blocks.place(waiter.units_each, waiter.pods) or ()
         start = pool.now + pool.supply.rules.grace_seconds
-        holding = pool.holding_of(line, waiter, places, start=start, lent=False)
-        return holding, self._guard.harm_of(holding, later=True)
+        own = pool.holding_of(line, waiter, places, start=start, lent=False)
+        if guard.harm_of(own, later=True) is None and not (chosen and guard.harm_anew(own)):
+            self._in_the_way.clear()
+            guard.reserve(own)
+            return replace(PREEMPTION, chosen=tuple(chosen)) if chosen else LEAVING
+        blocks.release(places)
+        for holding, _ in chosen:
+            guard.keep(holding)
+            holding.leaving = False
+        return None
 
 
 def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
@@ -384,13 +381,3 @@ def _by_age(found: tuple[int, int, int, Line, Waiter]) -> tuple[int, int, int, s
 
 def _denied(longest: int) -> Finding:
     return Finding("backfill", Outcome.WAIT, Reason.WAITING_FOR_QUOTA, longest=longest)
-
-
-def _no_easier(waiter: Waiter, other: Waiter) -> bool:
-    """Whether what was no use to the other is no use to this waiter either."""
-    return (
-        waiter.units >= other.units
-        and waiter.units_each >= other.units_each
-        and waiter.pods >= other.pods
-        and waiter.priority <= other.priority
-    )

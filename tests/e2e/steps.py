@@ -86,13 +86,13 @@ def what_no_node_can_hold_is_refused():
         raise TourError("16 GPUs in one pod were accepted")
 
 
-def cordoned_nodes_are_named_by_the_scheduler():
+def a_cordoned_node_has_no_room_until_it_is_let_go():
     node = ObjectRef("v1", "Node", "", "h100-0")
     CLUSTER.patch_merge(node, {"spec": {"unschedulable": True}})
     try:
         path = submit("cordoned", flavor="h100-80gb")
-        run = reach(path, lambda found: found["reason"] == "Unschedulable")
-        check("unschedulable" in run["message"], f"it waits: {run['message']}")
+        run = reach(path, lambda found: found["reason"] == "TopologyPlacementFailed")
+        check(run["phase"] == "Queued", f"it waits without holding quota: {run['message']}")
     finally:
         CLUSTER.patch_merge(node, {"spec": {"unschedulable": None}})
     reach(path, lambda found: found["phase"] == "Running")
@@ -134,7 +134,7 @@ def main():
     a_run_succeeds_with_its_cost()
     an_oom_kill_is_named()
     what_no_node_can_hold_is_refused()
-    cordoned_nodes_are_named_by_the_scheduler()
+    a_cordoned_node_has_no_room_until_it_is_let_go()
     an_endpoint_becomes_ready_and_leaves_nothing()
     nothing_is_held_at_the_end()
 
