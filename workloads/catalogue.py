@@ -169,6 +169,8 @@ def _check_provisionable(field: str, given: Any) -> None:
     for name in ("block", "units"):
         if not _is_count(given.get(name)):
             raise _invalid(f"{field}.{name}", f"Give a whole number from 0 to {UNITS_MAX}.")
+    if given["units"] and not given["block"]:
+        raise _invalid(f"{field}.block", "A node brings at least 1 unit.", "out_of_range")
     if given["block"] > given["units"]:
         raise _invalid(
             f"{field}.block", "One node cannot bring more units than may exist in all.", "out_of_range"

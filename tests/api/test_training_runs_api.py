@@ -61,7 +61,11 @@ def test_a_preview_makes_nothing(bench):
             f"{RUNS}preview/", run_body("vision", flavor="a100-40gb", time_limit_seconds=60)
         ).json()
     assert answer["verdict"] == "admit"
-    assert answer["quota"] == {"before": {"nominal": 8, "used": 0}, "after": {"nominal": 8, "used": 1}}
+    rest = {"nominal": 8, "borrowed": 0, "limit": 8}
+    assert answer["quota"] == {
+        "before": {**rest, "used": 0, "available": 8},
+        "after": {**rest, "used": 1, "available": 7},
+    }
     assert answer["cost"]["at_time_limit"]["amount_micro_usd"] == 60_000_000
 
 

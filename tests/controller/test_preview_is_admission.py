@@ -75,7 +75,7 @@ class Hall:
             "name": f"run-{number}",
             "image": "example.org/train:1",
             "command": ["train"],
-            "flavor": chance.choice(self.flavors).name,
+            "flavor": chance.choice([*self.flavors[:1] * 5, *self.flavors]).name,
             "gpus_per_replica": chance.choice([1, 1, 2, 4, 8, 9]),
             "cpu": "1",
             "memory": "1Gi",
@@ -122,7 +122,7 @@ class Hall:
                 row, (Phase.STOPPING, Reason.PREEMPTING, Phase.QUEUED), (Phase.QUEUED, Reason.PREEMPTED, None)
             )
         left = [row for row in held if row not in asked]
-        for row in self.random.sample(left, min(len(left), self.random.choice([0, 1, 3]))):
+        for row in self.random.sample(left, min(len(left), self.random.choice([0, 0, 1]))):
             self.move(row, (Phase.SUCCEEDED, Reason.COMPLETED, None))
         for pool in Pool.objects.filter(due_at__lte=self.now).select_related("flavor"):
             admission.pass_over(pool, now=self.now)
@@ -169,7 +169,7 @@ def test_a_submission_gets_what_its_preview_said_in_a_thousand_random_cases():
                 workload = submit_training_run(spec=spec, team=team, actor=actor, now=now).workload
                 assert told(hall.admit(workload)) == told(card.verdict), number
             hall.end_somebody()
-            if Workload.objects.filter(phase=Phase.QUEUED.value).count() > 25:
+            if Workload.objects.filter(phase=Phase.QUEUED.value).count() > 12:
                 hall.clear_queue()
     assert len(seen) >= 8, f"the cases are of too few kinds: {seen}"
     assert seen["victims"] > 10, seen

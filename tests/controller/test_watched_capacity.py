@@ -239,7 +239,7 @@ def test_a_node_that_changes_for_admission_makes_its_pools_due_and_a_heartbeat_d
         settled()
         client.delete(node, uid=client.get(node)["metadata"]["uid"])
         until(lambda: due(flavor))
-        assert rooms_of(flavor, "on-demand").largest == 0
+        until(lambda: rooms_of(flavor, "on-demand").largest == 0)
     assert not due(other)
 
 
