@@ -180,7 +180,7 @@ def _card(
         position=place,
         ahead_count=place - 1 if place else 0,
         ahead=_ahead(supply, before, waiter.team, named),
-        estimate=estimate(supply, waiter.id),
+        estimate=estimate(supply, waiter.id, given=plan),
         past_hit_rate=hit_rate(now=now),
         rate_per_hour=rate,
         at_time_limit=at_limit,

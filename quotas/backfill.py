@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from quotas.ordering import Line
+from quotas.ordering import Line, in_line
 from quotas.room import Holding, Pool, Room
 from quotas.supply import Waiter
 from quotas.timeline import End, Protected, Timeline
@@ -29,11 +29,14 @@ PATIENCE_SECONDS = 3_600
 class OwnQuota:
     """At `free_at` a team uses so little that `spare` is left of its guaranteed quota beside its first waiter."""
 
+    waiter: Waiter
     free_at: int
     spare: int
 
     def harmed_by(self, holding: Holding) -> bool:
-        return self._reached_by(holding) and holding.units > self.spare
+        """Only those behind it in the line must leave it that."""
+        behind = holding.waiter is None or in_line(self.waiter)[:4] < in_line(holding.waiter)[:4]
+        return behind and self._reached_by(holding) and holding.units > self.spare
 
     def take(self, holding: Holding, *, back: bool = False) -> None:
         if self._reached_by(holding):
@@ -43,17 +46,21 @@ class OwnQuota:
         return not holding.lent and (holding.ends is None or holding.ends > self.free_at)
 
 
-def own_quota(pool: Pool, after: Room, line: Line, waiter: Waiter) -> OwnQuota | None:
-    """When the guaranteed quota could take the waiter; None where it never could, or could now."""
+def own_quota(pool: Pool, after: Room, line: Line, waiter: Waiter, *, elder: bool) -> OwnQuota | None:
+    """When the guaranteed quota could take the waiter; None where it never could. Where it could now, only the elder
+    is kept there: for others a short run of their own team that goes first costs no more than their turn.
+    """
     spare = after.tree.guaranteed[line.place] - waiter.units
     used = after.tree.used[line.place]
-    if spare < 0 or used <= spare:
+    if spare < 0:
         return None
+    if used <= spare:
+        return OwnQuota(waiter, pool.now, spare - used) if elder else None
     for ends_at, _, holding in pool.ends:
         if holding.line is line and not holding.lent and not holding.leaving:
             used -= holding.units
             if used <= spare:
-                return OwnQuota(ends_at, spare - used)
+                return OwnQuota(waiter, ends_at, spare - used)
     return None
 
 
@@ -169,7 +176,9 @@ class Guard:
 
     def wait_for_own(self, line: Line, waiter: Waiter) -> None:
         """Somebody goes on waiting whom its team's guaranteed quota could take: the first of each line counts."""
-        if line.index not in self._own and waiter.units <= self.after.tree.guaranteed[line.place]:
+        if line.place < 0 or line.index in self._own:
+            return
+        if waiter.units <= self.after.tree.guaranteed[line.place]:
             self._first.setdefault(line.index, waiter)
 
     def honour(self, eldest: Iterable[tuple[Line, Waiter]]) -> None:
@@ -257,7 +266,9 @@ class Guard:
     def _own_quota(self, line: Line) -> OwnQuota | None:
         waiter = self._first.pop(line.index, None)
         if waiter is not None:
-            self._own[line.index] = own_quota(self._pool, self.after, line, waiter)
+            self._own[line.index] = own_quota(
+                self._pool, self.after, line, waiter, elder=waiter is self.elder
+            )
         return self._own.get(line.index)
 
     def _share(self, holding: Holding) -> bool:

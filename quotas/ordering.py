@@ -1,7 +1,8 @@
 """Whose turn it is: own guaranteed quota before borrowing, then priority, fair share, and queue time.
 
 What would borrow comes after what fits its team's guaranteed quota, because the owner would reclaim it at once. Inside
-a team the order is priority, then queue time. An admission counts in its team's use at once, so that a burst of
+a team the order is priority, then queue time; one that could borrow lets those behind it that need not go first, so
+that no waiter keeps its team from what is guaranteed to it. An admission counts in its team's use at once, so that a burst of
 submissions cannot win before its use is measured.
 """
 
@@ -17,7 +18,9 @@ from quotas.supply import TeamFacts, Waiter
 
 ENTRY_PENALTY_SECONDS = 300
 
-Key = tuple[bool, int, int, int, int, str]
+Key = tuple[int, int, int, int, str]
+Within = Callable[["Line", Waiter], bool]
+Defer = Callable[["Line", Waiter], None]
 InLine = tuple[int, int, int, str, Waiter]
 
 
@@ -25,6 +28,7 @@ class Line:
     """A team's waiters in order, and its share as an exact whole number that compares with every other team's."""
 
     __slots__ = (
+        "_late",
         "_least",
         "_next",
         "_turns",
@@ -47,13 +51,29 @@ class Line:
         self.factor = 1
         self.waiters: list[InLine] = []
         self._turns: Sequence[InLine] = ()
+        self._late: list[InLine] = []
         self._next = 0
         self._least: tuple[int, int] | None = None
 
-    def begin(self, turns: Sequence[InLine] | None = None) -> bool:
-        """From the start, with everybody or only some of its waiters; whether there is anybody."""
-        self._turns = self.waiters if turns is None else turns
+    def begin(self, turns: Sequence[InLine]) -> None:
+        """From the start, with all of its waiters or some."""
+        self._turns, self._late = turns, []
         self._next = 0
+
+    def ready(self, within: Within, defer: Defer) -> bool:
+        """Whether somebody has not had a turn who needs nothing that others lend; who does is put off until late."""
+        while self._next < len(self._turns):
+            entry = self._turns[self._next]
+            if within(self, entry[4]):
+                return True
+            self._late.append(entry)
+            defer(self, entry[4])
+            self._next += 1
+        return False
+
+    def begin_late(self) -> bool:
+        """Those that were put off; whether there are any."""
+        self.begin(self._late)
         return bool(self._turns)
 
     @property
@@ -65,10 +85,10 @@ class Line:
         self._next += 1
         return self._turns[self._next - 1][4]
 
-    def key(self, within: Callable[[Line, Waiter], bool]) -> Key:
+    def key(self) -> Key:
         """Of its head: the smallest key has its turn."""
-        rank, queued_at, sequence, _, head = self._turns[self._next]
-        return (not within(self, head), rank, self.use * self.factor, queued_at, sequence, self.slug)
+        rank, queued_at, sequence, _, _ = self._turns[self._next]
+        return (rank, self.use * self.factor, queued_at, sequence, self.slug)
 
     def join(self, waiter: Waiter) -> None:
         """Put a waiter where its priority and queue time say."""
@@ -122,22 +142,30 @@ class Lines:
 
 
 class Turns:
-    """One walk over all waiters; only the key of the line that had its turn is computed anew."""
+    """One walk over all waiters; only the key of the line that had its turn is computed anew.
 
-    __slots__ = ("_heap", "_last", "_within")
+    `defer` is told who would borrow and is put off until all others have had their turns.
+    """
 
-    def __init__(self, lines: Iterable[Line], within: Callable[[Line, Waiter], bool]) -> None:
+    __slots__ = ("_defer", "_heap", "_last", "_late", "_lines", "_within")
+
+    def __init__(self, lines: Sequence[Line], within: Within, defer: Defer) -> None:
         """Of lines that have begun."""
-        self._within = within
+        self._lines, self._within, self._defer = lines, within, defer
         self._last: Line | None = None
-        self._heap = [(line.key(within), line) for line in lines if line.more]
+        self._late = False
+        self._heap = [(line.key(), line) for line in lines if line.ready(within, defer)]
         heapify(self._heap)
 
     def next(self) -> tuple[Line, Waiter] | None:
         """Whose turn it is now, given what happened since; None when everybody had one."""
         last = self._last
-        if last is not None and last.more:
-            heappush(self._heap, (last.key(self._within), last))
+        if last is not None and (last.more if self._late else last.ready(self._within, self._defer)):
+            heappush(self._heap, (last.key(), last))
+        if not self._heap and not self._late:
+            self._late = True
+            self._heap = [(line.key(), line) for line in self._lines if line.begin_late()]
+            heapify(self._heap)
         if not self._heap:
             return None
         _, self._last = heappop(self._heap)

@@ -105,7 +105,7 @@ class Pass:
         """Everybody's turn, or turns until one has had its own; `sink` is told each finding while the pool stands
         as that turn left it.
 
-        Those whom nothing could start come last, so that no standing of theirs keeps a team from its turns.
+        Those whom nothing could start come last.
         """
         aside = []
         for line in sorted(self._pool.lines.lines, key=_by_slug):
@@ -125,8 +125,8 @@ class Pass:
     def run_for_starts(self, sink: Sink) -> None:
         """The same admissions and reservations, without a finding for those who surely wait.
 
-        Room only shrinks during a pass: who does not fit at its beginning is left out, unless its standing decides
-        about somebody's turn or it may have to be protected.
+        Room only shrinks during a pass: who does not fit at its beginning is left out, unless it may have to
+        be protected.
         """
         lines = self._pool.lines.lines
         fits = Fits(self._guard.after.blocks)
@@ -139,7 +139,7 @@ class Pass:
 
     def _take_turns(self, sink: Sink, until: str | None = None) -> None:
         self._honour_elder()
-        turns = Turns(self._pool.lines.lines, self._pool.within_guaranteed)
+        turns = Turns(self._pool.lines.lines, self._pool.within_guaranteed, self._guard.wait_for_own)
         while (turn := turns.next()) is not None:
             finding = self._judge(*turn)
             sink(*turn, finding)
@@ -163,36 +163,38 @@ class Pass:
         reclaimable, above = room_to_make(self._pool, after, line)
         if reclaimable < least[0] and above >= -line.waiters[0][0] and (units < least[0] or each < least[1]):
             return []
-        own = self._pool.room.tree.guaranteed[line.place] - self._pool.room.tree.used[line.place]
         found: list[InLine] = []
-        borrows, tries, blocked, owned = None, QUICK_TRIES, False, False
-        guaranteed = self._pool.room.tree.guaranteed[line.place]
+        tries, kept = QUICK_TRIES, set[tuple[bool, bool]]()
         for entry in line.waiters:
             waiter = entry[4]
             asked = waiter.units
-            short = asked > units or not fits[waiter.units_each, waiter.pods]
-            if short:
+            if asked > units or not fits[waiter.units_each, waiter.pods]:
+                # The first of each standing may have to be protected, those whom nodes could ever take and others.
+                standing = (self._pool.within_guaranteed(line, waiter), self._possible(waiter))
                 if tries and (asked <= reclaimable or above < -entry[0]):
                     tries -= 1
-                elif (blocked or not self._possible(waiter)) and (owned or asked > guaranteed):
-                    borrows = entry if asked > own else borrows
+                elif standing in kept:
                     continue
-            if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
-                blocked = blocked or (short and self._possible(waiter))
-                owned = owned or (short and asked <= guaranteed)
-                # One that would borrow has its turn late, and those behind it in the line not before it.
-                found += [entry] if borrows is None else [borrows, entry]
-                borrows = None
-                own -= asked
+                if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+                    kept.add(standing)
+                    found.append(entry)
+            elif line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+                found.append(entry)
         return found
 
     def _first(self, line: Line) -> list[InLine]:
-        """Of a line in which nobody can start: who has to be protected."""
+        """Of a line in which nobody can start: who may have to be protected, the first of either standing."""
+        found: dict[bool, InLine] = {}
         if line.place >= 0:
             for entry in line.waiters:
-                if self._possible(entry[4]) and self._out_of_line(line, entry[4]) is None:
-                    return [entry]
-        return []
+                standing = self._pool.within_guaranteed(line, entry[4])
+                if standing in found or not self._possible(entry[4]):
+                    continue
+                if self._out_of_line(line, entry[4]) is None:
+                    found[standing] = entry
+                    if len(found) == 2:
+                        break
+        return list(found.values())
 
     def _possible(self, waiter: Waiter) -> bool:
         """Whether empty nodes could take all its pods at once; who waits for nodes to come is not protected."""

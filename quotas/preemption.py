@@ -36,8 +36,21 @@ def choose(pool: Pool, after: Room, line: Line, waiter: Waiter) -> list[Chosen] 
         room.release(holding)
         chosen.append((holding, cause))
         if not room.lack(line.place, waiter):
-            return _only_needed(room, chosen, lambda: not room.lack(line.place, waiter))
+            needed = _only_needed(room, chosen, lambda: not room.lack(line.place, waiter))
+            return None if _in_vain(room, needed, line, waiter) else needed
     return None
+
+
+def _in_vain(room: Room, chosen: list[Chosen], line: Line, waiter: Waiter) -> bool:
+    """Whether somebody of the own team would have the next turn again, because that one would not borrow and the
+    waiter would.
+    """
+    tree, place = room.tree, line.place
+    return not tree.within_guaranteed(place, waiter.units) and any(
+        tree.within_guaranteed(place, holding.units)
+        for holding, cause in chosen
+        if cause is PreemptionCause.IN_CLUSTER_QUEUE
+    )
 
 
 def evictions_after_cut(supply: Supply, team: str) -> tuple[Victim, ...]:

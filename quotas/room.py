@@ -216,8 +216,14 @@ class Pool:
                 del held[place]
 
     def within_guaranteed(self, line: Line, waiter: Waiter) -> bool:
-        """Whether the waiter needs nothing that other teams lend."""
-        return line.place < 0 or self.room.tree.within_guaranteed(line.place, waiter.units)
+        """Whether the waiter needs nothing that other teams lend: now, or once its own team uses less, because until
+        then it may not borrow either.
+        """
+        if line.place < 0:
+            return True
+        tree = self.room.tree
+        guaranteed, used = tree.guaranteed[line.place], tree.used[line.place] + waiter.units
+        return used <= guaranteed or (waiter.units <= guaranteed and used > tree.ceiling[line.place])
 
 
 def _largest_pods_first(holder: Holder) -> tuple[int, str]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random as stdlib_random
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
@@ -12,7 +14,7 @@ from quotas.policy import judge, plan
 from quotas.preemption import evictions_after_cut, reclaim_headroom
 from quotas.supply import Rules
 from quotas.verdicts import PreemptionCause
-from tests.quotas.pure_world import HOUR, cohort, holder, random_supply, supply, team, waiter
+from tests.quotas.pure_world import HOUR, cohort, holder, random_supply, random_world, supply, team, waiter
 from tests.quotas.real_queue import RealQueue
 
 COHORT = [cohort("c"), team("vision", 16, "c"), team("speech", 8, "c"), team("audio", 8, "c")]
@@ -248,3 +250,28 @@ def test_the_owner_gets_its_quota_back_once_and_the_borrower_waits_in_peace():
     assert world.started["v"] == HOUR + 60
     assert len(world.evictions) == 1
     assert "v" in world.running
+
+
+@given(st.integers(0, 10**6))
+@settings(derandomize=True, max_examples=60, deadline=None)
+def test_nobody_makes_the_same_run_leave_again_and_again(seed):
+    limits, sizes, facts = random_world(seed, teams=4, nodes=5, holders=16, waiters=18, preemptible=0.8)
+    random = stdlib_random.Random(seed)
+    world = RealQueue(
+        limits, sizes, lambda run: random.randrange(1, limit_of(run) + 1), facts.rules, facts.teams
+    )
+    for each in facts.holders:
+        world.adopt(each, -each.age_seconds)
+    for each in facts.waiters:
+        world.submit(each)
+    while True:
+        world.step(facts.now)
+        if (time := world.next_time()) is None:
+            break
+        world.advance(time)
+    pairs = Counter((preemptor, victim.id) for _, victim, preemptor in world.evictions)
+    assert max(pairs.values(), default=0) <= 2
+
+
+def limit_of(run):
+    return getattr(run, "seconds", None) or run.ends_in
