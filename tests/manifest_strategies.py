@@ -13,7 +13,8 @@ names = st.from_regex(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True)
 words = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
 cores = st.one_of(st.integers(1, 4096).map(str), st.integers(1, 9999).map(lambda n: f"{n}m"))
-sizes = st.builds(lambda n, unit: f"{n}{unit}", st.integers(1, 900), st.sampled_from(["Mi", "Gi", "M", "G"]))
+# From 2, because 1M is less than the 1Mi that a body may ask for at least.
+sizes = st.builds(lambda n, unit: f"{n}{unit}", st.integers(2, 900), st.sampled_from(["Mi", "Gi", "M", "G"]))
 paths = (
     st.lists(names, min_size=1, max_size=3)
     .map(lambda parts: "/" + "/".join(parts))
