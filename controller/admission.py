@@ -47,20 +47,18 @@ def explain(workload: Workload, *, now: datetime) -> Verdict:
     """What `admit` would say now; changes nothing."""
     if workload.flavor is None or not workload.units:
         return NO_GPU
-    supply = snapshots.supply_of(
-        flavor=workload.flavor, capacity_type=workload.capacity_type, now=now, focus=workload
-    )
-    return policy.judge(supply, str(workload.public_id))
+    return policy.judge(_supply(workload, workload.flavor, now), str(workload.public_id))
 
 
 def position(workload: Workload, *, now: datetime) -> int:
     """Place in the queue of its pool, 1 is first."""
     if workload.flavor is None or not workload.units:
         return 1
-    supply = snapshots.supply_of(
-        flavor=workload.flavor, capacity_type=workload.capacity_type, now=now, focus=workload
-    )
-    return policy.position(supply, str(workload.public_id))
+    return policy.position(_supply(workload, workload.flavor, now), str(workload.public_id))
+
+
+def _supply(workload: Workload, flavor: ResourceFlavor, now: datetime) -> Supply:
+    return snapshots.supply_of(flavor=flavor, capacity_type=workload.capacity_type, now=now, focus=workload)
 
 
 def admit(workload: Workload, *, now: datetime) -> Verdict | None:

@@ -27,7 +27,7 @@ class FlavorCapacity:
 
 
 def capacity() -> list[FlavorCapacity]:
-    """One row for each enabled flavor and capacity type, in seven queries."""
+    """One row for each enabled flavor and capacity type, in three queries."""
     known = observe()
     held = {
         (row["flavor"], row["capacity_type"]): row["held"]

@@ -11,11 +11,10 @@ from datetime import datetime
 from functools import partial
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
 
 from controller import wakeups
-from quotas import services, snapshots
-from quotas.models import Claim, ClaimState, Preemption
+from quotas import evictions, services, snapshots
+from quotas.models import Preemption
 from quotas.preemption import reclaim_headroom
 from quotas.queries import policy_of
 from quotas.verdicts import PreemptionCause, Victim
@@ -33,27 +32,15 @@ NEEDS = {
 
 def ask_to_leave(*, victims: Iterable[Victim], preemptor: str, now: datetime) -> None:
     """Open a request for each victim that has none, and wake it once this is committed."""
-    # A second claim of a workload stands for itself in a Supply, but the workload leaves as a whole.
-    chosen = {each.id.partition("/")[0]: each for each in victims}
     needy = Workload.objects.select_related("team").filter(public_id=preemptor).first()
-    holding = Claim.objects.filter(workload=OuterRef("pk")).exclude(state=ClaimState.RELEASED)
-    rows = (
-        Workload.objects.select_related("team").filter(Exists(holding), public_id__in=chosen).order_by("pk")
+    asked = evictions.ask_to_leave(
+        victims=victims,
+        preemptor=needy,
+        told=lambda row, victim: told(row, needy, victim.cause),
+        now=now,
     )
-    requests = [
-        Preemption(
-            workload=each,
-            preemptor=needy,
-            cause=chosen[str(each.public_id)].cause.value,
-            message=told(each, needy, chosen[str(each.public_id)].cause),
-            lost_seconds=chosen[str(each.public_id)].lost_seconds,
-            at=now,
-        )
-        for each in rows
-    ]
-    Preemption.objects.bulk_create(requests, ignore_conflicts=True)
-    for each in requests:
-        transaction.on_commit(partial(wakeups.wake_now, each.workload, now=now))
+    for each in asked:
+        transaction.on_commit(partial(wakeups.wake_now, each, now=now))
 
 
 def told(victim: Workload, preemptor: Workload | None, cause: PreemptionCause) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -214,12 +214,23 @@ class QuotaRequestView(PortalView):
         return Response(QuotaRequestSerializer(request_for(request.user, public_id)).data)
 
 
-class QuotaRequestApproveView(PortalView):
-    """Give what was asked for; it returns by itself when its date has come."""
+class RequestAnswerView(PortalView):
+    """What a quota manager says to a request, with a comment."""
 
     queryset = QuotaRequest.objects.none()
     serializer_class = QuotaRequestSerializer
     write_scope = ApiToken.Scope.MANAGE
+
+    def decided(self, request: Any, public_id: UUID, decide: Callable[..., QuotaRequest]) -> Response:
+        asked = request_for(request.user, public_id)
+        check_global_role(request.user, "quota-manager")
+        comment = self.read(CommentSerializer)["comment"]
+        decide(request=asked, comment=comment, actor=actor_of(request), now=clock.now())
+        return Response(QuotaRequestSerializer(request_for(request.user, public_id)).data)
+
+
+class QuotaRequestApproveView(RequestAnswerView):
+    """Give what was asked for; it returns by itself when its date has come."""
 
     @extend_schema(
         operation_id="quota_requests_approve",
@@ -229,19 +240,11 @@ class QuotaRequestApproveView(PortalView):
     )
     @idempotent()
     def post(self, request: Any, public_id: UUID) -> Response:
-        asked = request_for(request.user, public_id)
-        check_global_role(request.user, "quota-manager")
-        comment = self.read(CommentSerializer)["comment"]
-        requests.approve_request(request=asked, comment=comment, actor=actor_of(request), now=clock.now())
-        return Response(QuotaRequestSerializer(request_for(request.user, public_id)).data)
+        return self.decided(request, public_id, requests.approve_request)
 
 
-class QuotaRequestDenyView(PortalView):
+class QuotaRequestDenyView(RequestAnswerView):
     """Refuse what was asked for; the comment says why."""
-
-    queryset = QuotaRequest.objects.none()
-    serializer_class = QuotaRequestSerializer
-    write_scope = ApiToken.Scope.MANAGE
 
     @extend_schema(
         operation_id="quota_requests_deny",
@@ -251,11 +254,7 @@ class QuotaRequestDenyView(PortalView):
     )
     @idempotent()
     def post(self, request: Any, public_id: UUID) -> Response:
-        asked = request_for(request.user, public_id)
-        check_global_role(request.user, "quota-manager")
-        comment = self.read(CommentSerializer)["comment"]
-        requests.deny_request(request=asked, comment=comment, actor=actor_of(request), now=clock.now())
-        return Response(QuotaRequestSerializer(request_for(request.user, public_id)).data)
+        return self.decided(request, public_id, requests.deny_request)
 
 
 class QuotaRequestWithdrawView(PortalView):

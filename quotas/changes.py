@@ -12,9 +12,10 @@ from django.db.models import Sum
 from foundation.errors import Conflict, Invalid, PortalError
 from quotas.checks import check_manager, check_reason
 from quotas.counters import lock_pools
+from quotas.evictions import ask_to_leave, workload_of
 from quotas.forest import PoolKey, lock_forest, one_at_a_time
 from quotas.limits import remove_quota, set_limits
-from quotas.models import Preemption, Quota, QuotaChange, QuotaChangeSet
+from quotas.models import Quota, QuotaChange, QuotaChangeSet
 from quotas.policy import plan
 from quotas.preemption import evictions_after_cut
 from quotas.queries import QuotaFigures, team_quotas
@@ -290,28 +291,13 @@ def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, Supply])
             # The next team is looked at as if these had left already.
             holders = [replace(each, leaving=True) if each.id in gone else each for each in supply.holders]
             supply = replace(supply, holders=tuple(holders))  # noqa: PLW2901
-            found += [replace(each, id=each.id.partition("/")[0]) for each in victims]
+            found += [replace(each, id=workload_of(each)) for each in victims]
     return found
 
 
 def _ask_to_leave(victims: Sequence[Victim], now: datetime) -> None:
-    workloads = _workloads(each.id for each in victims)
-    Preemption.objects.bulk_create(
-        [
-            Preemption(
-                workload=workloads[each.id],
-                cause=each.cause.value,
-                message=TOLD,
-                lost_seconds=each.lost_seconds,
-                at=now,
-            )
-            for each in victims
-        ],
-        ignore_conflicts=True,
-    )
-    # Not in this transaction: who stops one of them holds its row, and waits for the quotas that are locked here.
-    ids = [each.pk for each in workloads.values()]
-    transaction.on_commit(lambda: wake(workload_ids=ids, now=now))
+    asked = ask_to_leave(victims=victims, preemptor=None, told=lambda _row, _victim: TOLD, now=now)
+    transaction.on_commit(lambda: wake(workload_ids=[each.pk for each in asked], now=now))
 
 
 def _workloads(ids: Iterable[str]) -> dict[str, Workload]:

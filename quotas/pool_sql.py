@@ -7,49 +7,49 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-LINE = """
-SELECT w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
+_WAITER = """w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
        floor(extract(epoch FROM w.queued_at))::bigint, w.id,
-       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason
+       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason"""
+_QUEUED = """w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'"""
+# Who keeps those behind waiting: counted, shown and placed by the same words, so that the three agree.
+_IN_LINE = f"""{_QUEUED}
+  AND w.reason <> ALL (%(out)s) AND NOT (w.reason = 'BackoffWaiting' AND w.next_reconcile_at > %(now)s)"""
+
+LINE = f"""
+SELECT {_WAITER}
 FROM (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(wide)s END AS width
       FROM quotas_quota WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s) AS q
 JOIN teams_team AS t ON t.id = q.id
 CROSS JOIN (VALUES ('high'), ('normal'), ('low')) AS p (name)
 CROSS JOIN LATERAL (
-    SELECT *, row_number() OVER (ORDER BY x.queued_at, x.id) AS place FROM workloads_workload AS x
-    WHERE x.flavor_id = %(flavor)s AND x.capacity_type = %(capacity)s AND x.team_id = q.id AND x.priority = p.name
-      AND x.phase = 'Queued' AND x.desired = 'run' AND x.reason <> ALL (%(out)s)
-      AND NOT (x.reason = 'BackoffWaiting' AND x.next_reconcile_at > %(now)s)
-    ORDER BY x.queued_at, x.id LIMIT q.width * (%(turn)s + 1)
+    SELECT *, row_number() OVER (ORDER BY w.queued_at, w.id) AS place FROM workloads_workload AS w
+    WHERE {_IN_LINE} AND w.team_id = q.id AND w.priority = p.name
+    ORDER BY w.queued_at, w.id LIMIT q.width * (%(turn)s + 1)
 ) AS w
 WHERE w.place <= %(head)s OR w.place > q.width * %(turn)s
-"""
+"""  # noqa: S608 (the parts are constants)
 
-BESIDE = """
-SELECT w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
-       floor(extract(epoch FROM w.queued_at))::bigint, w.id,
-       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason
+BESIDE = f"""
+SELECT {_WAITER}
 FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
-WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
+WHERE {_QUEUED}
   AND w.reason = ANY (%(out)s)
 ORDER BY w.queued_at, w.id LIMIT %(most)s
-"""
+"""  # noqa: S608 (the parts are constants)
 
-COUNTS = """
+COUNTS = f"""
 SELECT t.slug, w.priority, count(*), sum(w.units)
 FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
-WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
-  AND w.reason <> ALL (%(out)s) AND NOT (w.reason = 'BackoffWaiting' AND w.next_reconcile_at > %(now)s)
+WHERE {_IN_LINE}
 GROUP BY t.slug, w.priority
-"""
+"""  # noqa: S608 (the parts are constants)
 
-BEFORE = """
+BEFORE = f"""
 SELECT count(*)
 FROM workloads_workload AS w
-WHERE w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
-  AND w.reason <> ALL (%(out)s) AND NOT (w.reason = 'BackoffWaiting' AND w.next_reconcile_at > %(now)s)
+WHERE {_IN_LINE}
   AND w.team_id = %(team)s AND w.priority = %(priority)s AND (w.queued_at, w.id) < (%(queued_at)s, %(id)s)
-"""
+"""  # noqa: S608 (the parts are constants)
 
 HOLDERS = """
 SELECT w.public_id, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
