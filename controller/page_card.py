@@ -32,8 +32,6 @@ FORM_FIELDS: Mapping[str, str] = {
 }
 """The form's field for a field of the request that a lever can change."""
 AHEAD_NAMED = 3
-MINUTES_FROM = 600
-"""Seconds from which on a time limit is offered in whole minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +215,7 @@ def _victim(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> So
 
 
 def _lever(each: Mapping[str, Any], page: Page, now: datetime) -> LeverLook:
-    change, p50, p90 = _in_minutes(each["change"]), each["start_p50"], each["start_p90"]
+    change, p50, p90 = each["change"], each["start_p50"], each["start_p90"]
     start = start_words(p50, p90, now=now) if p50 is not None and p90 is not None else ""
     return LeverLook(
         words=change_words(change, page.current),
@@ -229,16 +227,6 @@ def _lever(each: Mapping[str, Any], page: Page, now: datetime) -> LeverLook:
         rate_per_hour=_micro(each["rate_per_hour"]),
         at_time_limit=_micro(each["cost_at_time_limit"]),
         **_action(change, page),
-    )
-
-
-def _in_minutes(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A time limit in whole minutes: to the second it would not fit any more when somebody has read it."""
-    seconds = change.get("time_limit_seconds")
-    return (
-        {**change, "time_limit_seconds": seconds // 60 * 60}
-        if seconds and seconds >= MINUTES_FROM
-        else {**change}
     )
 
 

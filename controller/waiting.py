@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
-from costs.queries import current_rate
+from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas import policy, snapshots
 from quotas.estimates import Estimate, estimate
 from quotas.levers import Alternative, Lever, levers
 from quotas.models import Quota
 from quotas.queries import hit_rate
 from quotas.supply import Account, Supply, TeamFacts, Waiter
-from quotas.verdicts import Outcome, Verdict
+from quotas.verdicts import Outcome, PassPlan, Verdict
 from quotas.waiters import waiter_of
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
@@ -142,7 +142,8 @@ def _card(
     asked: Asked, *, focus: Workload | None, named: frozenset[str], now: datetime, with_levers: bool
 ) -> Card:
     waiter = asked.waiter
-    rate = current_rate(flavor=asked.flavor, capacity_type=asked.capacity_type, units=waiter.units, now=now)
+    price_book = spans_by_card()
+    rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
     if asked.flavor is None:
@@ -170,7 +171,10 @@ def _card(
     place = policy.position(supply, waiter.id, given=plan) if waits else None
     facts = next((each for each in supply.teams if each.slug == waiter.team), None)
     account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
-    offers = _offers(asked, supply, now) if with_levers and not verdict.admitted else ()
+    start = estimate(supply, waiter.id, given=plan)
+    offers: tuple[LeverOffer, ...] = ()
+    if with_levers and not verdict.admitted:
+        offers = _offers(asked, supply, plan, start, price_book, now)
     return Card(
         verdict=verdict,
         noun=waiter.noun,
@@ -180,7 +184,7 @@ def _card(
         position=place,
         ahead_count=place - 1 if place else 0,
         ahead=_ahead(supply, before, waiter.team, named),
-        estimate=estimate(supply, waiter.id, given=plan),
+        estimate=start,
         past_hit_rate=hit_rate(now=now),
         rate_per_hour=rate,
         at_time_limit=at_limit,
@@ -201,25 +205,35 @@ def _ahead(supply: Supply, ids: Sequence[str], team: str, named: frozenset[str])
     return tuple(found)
 
 
-def _offers(asked: Asked, supply: Supply, now: datetime) -> tuple[LeverOffer, ...]:
+def _offers(
+    asked: Asked, supply: Supply, plan: PassPlan, start: Estimate, price_book: PriceBook, now: datetime
+) -> tuple[LeverOffer, ...]:
     others = _alternatives(asked, now)
     found = levers(
         supply,
         asked.waiter.id,
         [alternative for alternative, _ in others],
         time_limit_seconds=asked.time_limit_seconds,
+        given=plan,
+        base=start,
     )
     flavors = {flavor.name: flavor for _, flavor in others}
-    return tuple(_offer(asked, lever, flavors, now) for lever in found)
+    return tuple(_offer(asked, lever, flavors, price_book, now) for lever in found)
 
 
-def _offer(asked: Asked, lever: Lever, flavors: Mapping[str, ResourceFlavor], now: datetime) -> LeverOffer:
+def _offer(
+    asked: Asked,
+    lever: Lever,
+    flavors: Mapping[str, ResourceFlavor],
+    price_book: PriceBook,
+    now: datetime,
+) -> LeverOffer:
     change = lever.change
     flavor = flavors.get(str(change.get("flavor", "")), asked.flavor)
     capacity_type = str(change.get("capacity", asked.capacity_type))
     limit = int(change["time_limit_seconds"]) if "time_limit_seconds" in change else asked.time_limit_seconds
     units = _units(asked.waiter, change)
-    rate = current_rate(flavor=flavor, capacity_type=capacity_type, units=units, now=now)
+    rate = rate_now(flavor, capacity_type, units, price_book, now)
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
     return LeverOffer(lever, rate, at_limit)
 

@@ -58,16 +58,10 @@ def _span(row: Price) -> PriceSpan:
     return PriceSpan(row.pk, row.micro_usd_per_card_hour, row.valid_from, row.valid_until)
 
 
-def current_rate(
-    *, flavor: ResourceFlavor | None, capacity_type: str, units: int, now: datetime
-) -> int | None:
-    """Micro-USD per hour of so many units now; 0 without a GPU, None without a price."""
-    return _rate(flavor, capacity_type, units, spans_by_card(), now)
-
-
-def _rate(
+def rate_now(
     flavor: ResourceFlavor | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
 ) -> int | None:
+    """Micro-USD per hour of so many units now; 0 without a GPU, None without a price."""
     if flavor is None or units == 0:
         return 0
     span = _span_at(price_book.get((flavor.card, capacity_type), []), now)
@@ -94,7 +88,7 @@ def cost_lines(workload: Workload, *, now: datetime) -> list[CostLine]:
 
 
 def _cost(workload: Workload, charges: Sequence[int | None], price_book: PriceBook, now: datetime) -> Cost:
-    rate = _rate(workload.flavor, workload.capacity_type, workload.units, price_book, now)
+    rate = rate_now(workload.flavor, workload.capacity_type, workload.units, price_book, now)
     limit = None
     if rate is not None and workload.time_limit_seconds is not None:
         limit = rate * workload.time_limit_seconds // 3600

@@ -13,13 +13,17 @@ from quotas.arithmetic import Tree
 from quotas.estimates import Estimate, estimate, estimate_now
 from quotas.policy import judge
 from quotas.supply import NEW, Account, Supply, Waiter
-from quotas.verdicts import Outcome, Verdict
+from quotas.verdicts import Outcome, PassPlan, Verdict
 
 MOST = 6
 RUNS_MOST = 3
 """Changes that do not start it now for which the queue is run forward."""
-SHORTEST_TIME_LIMIT = 60
+MINUTE = 60
+SHORTEST_TIME_LIMIT = MINUTE
 """Seconds; nobody is advised to ask for less."""
+MINUTES_FROM = 10 * MINUTE
+"""From here on a time limit is offered in whole minutes, at least one below the longest that fits: to the second it
+would not fit any more when somebody has read it."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,15 @@ def levers(
     alternatives: Sequence[Alternative] = (),
     *,
     time_limit_seconds: int | None = None,
+    given: PassPlan | None = None,
     base: Estimate | None = None,
 ) -> tuple[Lever, ...]:
     """At most six changes, each of which starts it now or at an earlier p90 than it has.
 
     `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
-    `base` is the estimate of this very Supply, for callers who have it.
+    `given` and `base` are the plan and the waiter's estimate of this very Supply, for callers who have them.
     """
-    verdict = judge(supply, waiter_id)
+    verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
     if verdict.admitted:
         return ()
     waiter = next(each for each in supply.waiters if each.id == waiter_id)
@@ -65,7 +70,7 @@ def levers(
             found[change.field] = Lever(change.fields, answer, estimate_now(change.supply))
         elif answer.outcome is Outcome.WAIT:
             later.append((change, answer))
-    known = base or estimate(supply, waiter_id)
+    known = base or estimate(supply, waiter_id, given=given)
     runs = 0
     for change, answer in later:
         if change.field in found or runs == RUNS_MOST:
@@ -183,17 +188,20 @@ def _changes(
 def _shorter(
     supply: Supply, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
 ) -> Iterator[Change]:
-    longest = [each.value for each in verdict.evidence if each.fact == "longest_time_limit"]
-    if not longest or waiter.seconds is None or longest[0] >= waiter.seconds:
+    longest = next((each.value for each in verdict.evidence if each.fact == "longest_time_limit"), None)
+    if longest is None or waiter.seconds is None or longest >= waiter.seconds:
         return
     used_up = (time_limit_seconds or waiter.seconds) - waiter.seconds
-    if longest[0] < SHORTEST_TIME_LIMIT:
+    limit = used_up + longest
+    if limit >= MINUTES_FROM:
+        limit = (limit - MINUTE) // MINUTE * MINUTE
+    left = limit - used_up
+    if left < SHORTEST_TIME_LIMIT:
         return
-    expected = None if waiter.expected_seconds is None else min(waiter.expected_seconds, longest[0])
-    shorter = replace(waiter, seconds=longest[0], expected_seconds=expected)
+    expected = None if waiter.expected_seconds is None else min(waiter.expected_seconds, left)
+    shorter = replace(waiter, seconds=left, expected_seconds=expected)
     waiters = tuple(shorter if each.id == waiter.id else each for each in supply.waiters)
-    limit = {"time_limit_seconds": used_up + longest[0]}
-    yield Change(limit, replace(supply, waiters=waiters), waiter.id)
+    yield Change({"time_limit_seconds": limit}, replace(supply, waiters=waiters), waiter.id)
 
 
 def _fewer(supply: Supply, waiter: Waiter) -> Iterator[Change]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quotas.estimates import estimate
 from quotas.levers import MOST, Alternative, levers, with_quota
-from quotas.policy import judge
+from quotas.policy import judge, plan
 from quotas.supply import TeamFacts
 from tests.quotas.pure_world import HOUR, NOW, cohort, flavor, holder, random_supply, supply, team, waiter
 
@@ -40,10 +40,34 @@ def test_an_endpoint_is_told_no_other_number_of_replicas():
 def test_a_shorter_time_limit_keeps_the_place_and_counts_what_is_used_up():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
     facts = supply(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR, expected_seconds=2 * HOUR)])
-    assert offered(facts)[("time_limit_seconds", HOUR),].verdict.backfilled
-    assert ("time_limit_seconds", HOUR + 500) in {
+    assert offered(facts)[("time_limit_seconds", HOUR - 60),].verdict.backfilled
+    # 8 min and 20 s are used up: 67 whole minutes leave 58 min and 40 s of the hour.
+    assert ("time_limit_seconds", 67 * 60) in {
         key[0] for key in offered(facts, time_limit_seconds=2 * HOUR + 500)
     }
+
+
+def test_a_shorter_time_limit_still_fits_a_minute_later():
+    big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
+    facts = supply(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR)])
+    (limit,) = (key[0][1] for key in offered(facts) if key[0][0] == "time_limit_seconds")
+    later = replace(
+        facts,
+        now=NOW + 60,
+        holders=tuple(
+            replace(each, ends_in=each.ends_in - 60, expected_in=each.expected_in - 60)
+            for each in facts.holders
+        ),
+    )
+    shorter = replace(facts.waiters[1], seconds=limit)
+    assert judge(replace(later, waiters=(facts.waiters[0], shorter)), "w").admitted
+
+
+def test_a_short_time_limit_is_offered_to_the_second():
+    big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
+    held = [replace(each, ends_in=each.ends_in // 10 - 7) for each in FULL[:3]]
+    facts = supply(holders=held, waiters=[big, waiter(seconds=2 * HOUR)])
+    assert offered(facts)[("time_limit_seconds", 353),].verdict.backfilled
 
 
 def test_quota_to_ask_for_is_what_is_missing_and_no_more():
@@ -129,6 +153,7 @@ def test_each_lever_gives_what_it_promised(seed):
     name = facts.waiters[seed % len(facts.waiters)].id
     base = estimate(facts, name)
     found = levers(facts, name, alternatives)
+    assert levers(facts, name, alternatives, given=plan(facts), base=base) == found
     assert len(found) <= MOST
     assert len({tuple(each.change) for each in found}) == len(found)
     for lever in found:
