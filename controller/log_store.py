@@ -31,6 +31,8 @@ CHUNK_BYTES_MAX: Final = 256 * 1024
 # A chunk below this size is written anew with the next lines, so that a slow log makes few rows and files.
 MERGE_BYTES_MAX: Final = 64 * 1024
 MERGE_SPAN: Final = timedelta(hours=1)
+# How often a chunk is opened that others write anew meanwhile; every time one of them has stored some lines.
+VERSIONS_MAX: Final = 100
 SEAM_CHUNKS_MAX: Final = 64
 EXPIRE_BATCH: Final = 500
 EXPIRE_BATCHES_MAX: Final = 20
@@ -76,7 +78,7 @@ def store() -> Storage:
 def read_chunk(chunk: LogChunk) -> bytes:
     """The bytes of a chunk; empty if it has expired meanwhile. A longer version of it may be read."""
     key = chunk.storage_key
-    for _ in range(3):
+    for _ in range(VERSIONS_MAX):
         try:
             with store().open(key) as file:
                 data: bytes = file.read()
@@ -89,6 +91,11 @@ def read_chunk(chunk: LogChunk) -> bytes:
             key = newer
     logger.warning("logs.chunk_missing", extra={"storage_key": chunk.storage_key})
     return b""
+
+
+def _as_indexed(chunk: LogChunk) -> bytes:
+    """What this version of the row speaks of: a writer counts what came after it when it reads the later row."""
+    return read_chunk(chunk)[: chunk.size_bytes]
 
 
 def lines_in(data: bytes) -> list[bytes]:
@@ -123,13 +130,13 @@ class ContainerLog:
         if not newest:
             return
         self._tail, self._next_sequence = newest[0], newest[0].sequence + 1
-        last = lines_in(read_chunk(newest[0]))[-1:]
+        last = lines_in(_as_indexed(newest[0]))[-1:]
         second = _second(last[0] if last else log_lines.stamp_of(newest[0].last_at))
         self.since = log_lines.time_of(second + b".000000")
         for chunk in newest:
             if chunk.last_at < self.since:
                 break
-            self._ahead.update(line for line in lines_in(read_chunk(chunk)) if _second(line) >= second)
+            self._ahead.update(line for line in lines_in(_as_indexed(chunk)) if _second(line) >= second)
 
     def append(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
         """Store those of the lines that are not stored yet, for as long as `keep`; returns how many.
@@ -175,7 +182,7 @@ class ContainerLog:
         known, self._tail = self._tail, None
         rows = self._chunks().order_by("sequence")
         for row in rows.filter(sequence__gte=known.sequence) if known else rows:
-            data = read_chunk(row)
+            data = _as_indexed(row)
             grown = known is not None and row.sequence == known.sequence
             self._ahead.update(lines_in(data[known.size_bytes :] if known and grown else data))
             self._tail, self._next_sequence = row, row.sequence + 1
@@ -184,7 +191,7 @@ class ContainerLog:
 
     def _store(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
         tail = self._tail if self._may_grow(lines[0]) else None
-        before = read_chunk(tail)[: tail.size_bytes] if tail else b""
+        before = _as_indexed(tail) if tail else b""
         if tail and len(before) != tail.size_bytes:
             tail, before = None, b""
         batch = next(log_lines.batches(lines, bytes_max=CHUNK_BYTES_MAX - len(before)))

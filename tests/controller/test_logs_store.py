@@ -148,6 +148,40 @@ def test_racing_writers_store_every_line_once(pod):
     assert stored(pod) == lines
 
 
+def test_a_chunk_that_others_write_anew_all_the_time_is_read(pod, monkeypatch):
+    lines, real = numbered(0, 12), log_store.store()
+    writer = container_log(pod)
+    append(writer, lines[:2])
+    late = container_log(pod)
+    left = lines[2:]
+
+    class Busy:
+        def open(self, key):
+            if left:
+                monkeypatch.setattr(log_store, "store", lambda: real)
+                append(writer, [left.pop(0)])
+                monkeypatch.setattr(log_store, "store", Busy)
+            return real.open(key)
+
+        save, delete = staticmethod(real.save), staticmethod(real.delete)
+
+    monkeypatch.setattr(log_store, "store", Busy)
+    append(late, lines)
+    monkeypatch.undo()
+    assert stored(pod) == lines
+
+
+def test_what_was_written_twice_is_stored_twice_whoever_stores_it(pod):
+    same = numbered(0, 1) * 3
+    writer, late = container_log(pod), container_log(pod)
+    append(writer, same[:1])
+    for log in (writer, late):
+        log.load()
+    append(writer, same)
+    append(late, same)
+    assert stored(pod) == same
+
+
 def test_lines_given_again_after_the_store_failed_are_stored_once(pod, monkeypatch):
     log = container_log(pod)
     lines = numbered(0, 6000, b"z" * 100)
