@@ -22,6 +22,7 @@ from quotas.arithmetic import Tree
 from quotas.counters import mark_due
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
+from quotas.passes import Finding
 from quotas.services import Wanted
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
@@ -239,10 +240,12 @@ class _Pass:
             turn=self.turn,
         )
         supply = self.snapshot.supply
-        plan = policy.plan(supply)
+        plan = policy.plan(supply, told=self._news)
         self.waiters: dict[int, Waiter] = {each.sequence: each for each in supply.waiters}
         verdicts = {
-            key: plan.verdicts[each.id] for key, each in self.waiters.items() if self._news(each, plan)
+            key: plan.verdicts[each.id]
+            for key, each in self.waiters.items()
+            if plan.verdicts[each.id].message
         }
         # The caller's own object, whose row it holds, is the one that has to show what became of it.
         own = [self.focus] if self.focus is not None else []
@@ -254,14 +257,13 @@ class _Pass:
         self._preempt(plan, workloads)
         return plan
 
-    def _news(self, waiter: Waiter, plan: PassPlan) -> bool:
+    def _news(self, waiter: Waiter, finding: Finding) -> bool:
         """Whether to write its verdict down."""
-        verdict = plan.verdicts[waiter.id]
         if self.focus is not None and waiter.sequence == self.focus.pk:
             return True
-        if verdict.admitted:
+        if finding.outcome is Outcome.ADMIT:
             return True
-        return self.snapshot.reasons[waiter.id] != _reason(verdict).value
+        return self.snapshot.reasons[waiter.id] != finding.reason.value
 
     def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:
         wanted = [
@@ -308,17 +310,10 @@ def _move(
     for each in workloads:
         verdict = verdicts[each.pk]
         phase = Phase.ADMITTED if verdict.admitted else Phase.QUEUED
-        if (each.phase, each.reason, each.message) == (phase.value, _reason(verdict).value, verdict.message):
+        if (each.phase, each.reason, each.message) == (phase.value, verdict.reason.value, verdict.message):
             continue
         changed.append(each)
-        moves.append(Move(each.pk, phase, _reason(verdict), verdict.message, wake=each is not focus))
+        moves.append(Move(each.pk, phase, verdict.reason, verdict.message, wake=each is not focus))
     if moves:
         move_queued(workloads=changed, moves=moves, actor=ADMISSION, now=now)
     return changed
-
-
-def _reason(verdict: Verdict) -> Reason:
-    if verdict.outcome is Outcome.NEVER:
-        # Accepted once, so nodes or the quota have vanished since; it waits for them to come back.
-        return Reason.NO_MATCHING_FLAVOR
-    return verdict.reason

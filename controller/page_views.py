@@ -32,10 +32,12 @@ from teams.actors import Actor, actor_of
 from teams.models import Membership
 from teams.permissions import check_can_submit, role_in
 from workloads.models import Workload
-from workloads.states import HOLDS_CLAIM, Desired, Phase
+from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 
 LIVE_EVENTS_MAX = 500
 """Moves that the timeline is drawn from."""
+POLL_SECONDS = 2
+POLL_WAITING_SECONDS = 10
 NAME_STEM_MAX = 38
 """Of a name that is taken, what leaves room to tell another one apart."""
 
@@ -125,7 +127,7 @@ class WorkloadDetailPage(WorkloadPage):
             "tabs": self.tabs,
             "may_steer": may,
             "commands": self.commands(workload, may=may) if may else [],
-            "polls": not workload.is_final and workload.phase != Phase.SUSPENDED,
+            "polls": poll_seconds(workload),
             "page_url": self.url(f"{self.noun}-detail", workload),
             "api_logs": f"/api/v1/{RESOURCE_PATH[self.kind]}/{workload.public_id}/logs/?tail={LINES_MAX}",
         }
@@ -165,6 +167,18 @@ class WorkloadDetailPage(WorkloadPage):
             limit=self.url(self.limit_name, workload) if self.limit_name else "",
             quota=reverse("portal:team-quota", args=[workload.team.slug]),
         )
+
+
+def poll_seconds(workload: Workload) -> int:
+    """How often an open page asks again, beside what it is told; 0 where nothing changes by itself.
+
+    What waits with a verdict is told when it starts; only its place in the queue is asked for, which takes a look at
+    everybody who waits.
+    """
+    if workload.is_final or workload.phase == Phase.SUSPENDED:
+        return 0
+    waits = workload.phase == Phase.QUEUED and workload.reason != Reason.PENDING_EVALUATION
+    return POLL_WAITING_SECONDS if waits else POLL_SECONDS
 
 
 def refusal(workload: Workload) -> str:

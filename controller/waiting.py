@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
+from controller import forecasts
 from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas import policy, snapshots
 from quotas.estimates import Estimate, estimate
@@ -164,14 +165,18 @@ def _card(
             team=None,
         )
     supply = _supply(asked, asked.flavor, focus, now)
-    plan = policy.plan(supply)
+    plan = policy.plan(supply, told=lambda each, _: each.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
     waits = verdict.outcome is Outcome.WAIT
     before = policy.ahead(supply, waiter.id, given=plan) if waits else ()
     place = policy.position(supply, waiter.id, given=plan) if waits else None
     facts = next((each for each in supply.teams if each.slug == waiter.team), None)
     account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
-    start = estimate(supply, waiter.id, given=plan)
+    start = (
+        estimate(supply, waiter.id, given=plan)
+        if focus is None
+        else forecasts.start_of(focus, supply, given=plan)
+    )
     offers: tuple[LeverOffer, ...] = ()
     if with_levers and not verdict.admitted:
         offers = _offers(asked, supply, plan, start, price_book, now)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from quotas.ordering import Line, in_line
 from quotas.room import Holding, Pool, Room
@@ -23,6 +24,16 @@ from quotas.timeline import End, Protected, Timeline
 
 PATIENCE_SECONDS = 3_600
 """Who waits longer than that may become the elder of a pass."""
+
+
+class Delayed(Enum):
+    """Whom somebody would delay who must not start for that."""
+
+    AHEAD = 1
+    """The first waiter of a team that has its turn before."""
+    OWN = 2
+    """One of its own team that came first, and waits for what the team's guaranteed quota can take."""
+    ELDER = 3
 
 
 @dataclass(slots=True)
@@ -69,6 +80,7 @@ class Denial:
     """`longest`: how many seconds it may run at most to start now; 0 where no limit would be short enough."""
 
     longest: int
+    whom: Delayed = Delayed.AHEAD
     pods_until: int | None = None
     """Where its pods alone are in the way of somebody behind whom all are: until when, at their places."""
 
@@ -229,7 +241,7 @@ class Guard:
         elder = None if later else self.elder
         own = self._own_quota(holding.line)
         if own is not None and own.harmed_by(holding):
-            return Denial(max(0, own.free_at - holding.since))
+            return Denial(max(0, own.free_at - holding.since), Delayed.OWN)
         waiter = holding.waiter
         borrows = waiter is not None and not self._pool.within_guaranteed(holding.line, waiter)
         reached = self._reached(holding)
@@ -237,7 +249,9 @@ class Guard:
             if each.harmed_by(holding) and each.binds(waiter, elder, borrows=borrows):
                 pods = each.shadow if each.loses_pods(holding) and not each.elder else None
                 bound = [other for other in reached if other.binds(waiter, elder, borrows=borrows)]
-                return Denial(max(0, _first_harm(bound, holding) - holding.since), pods)
+                first = _first_harmed(bound, holding)
+                whom = Delayed.ELDER if first.elder else Delayed.AHEAD
+                return Denial(max(0, first.shadow - holding.since), whom, pods)
         return None
 
     def _reached(self, holding: Holding) -> list[Protected]:
@@ -332,8 +346,12 @@ class Guard:
         return self._timeline
 
 
-def _first_harm(bound: list[Protected], holding: Holding) -> int:
-    return min(each.shadow for each in bound if each.harmed_by(holding))
+def _first_harmed(bound: list[Protected], holding: Holding) -> Protected:
+    return min((each for each in bound if each.harmed_by(holding)), key=_by_shadow)
+
+
+def _by_shadow(protected: Protected) -> int:
+    return protected.shadow
 
 
 def _by_end(entry: End) -> tuple[int, str]:

@@ -70,26 +70,42 @@ def estimate_now(supply: Supply) -> Estimate:
 
 
 def estimate(
-    supply: Supply, waiter_id: str, *, given: PassPlan | None = None, horizon: int | None = None
+    supply: Supply,
+    waiter_id: str,
+    *,
+    given: PassPlan | None = None,
+    horizon: int | None = None,
+    effort: int | None = None,
 ) -> Estimate:
     """The start of one waiter of the Supply.
 
     `given` is the plan of this very Supply, for callers who have it. `horizon`: seconds from now after which a start
-    is of no interest and counts as unknown.
+    is of no interest and counts as unknown. `effort`: how many waiters may be looked at in all passes of a run; what
+    would take more is unknown.
     """
+    at_once = estimate_at_once(supply, waiter_id, given=given)
+    if at_once is not None:
+        return at_once
+    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    return _of_runs(supply, waiter, _runs_for(supply, waiter_id, horizon, effort))
+
+
+def estimate_at_once(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> Estimate | None:
+    """What `estimate` answers where that needs no running forward: now, or not as things are; else None."""
     verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
     waiter = next(each for each in supply.waiters if each.id == waiter_id)
     crowded = len(supply.waiters) > SIMULATED_MAX
     place = position(supply, waiter_id, given=given) if crowded else 0
-    certain = _without_running(supply, waiter, verdict, place)
-    return certain or _of_runs(supply, waiter, _both_runs(supply, waiter_id, horizon))
+    return _without_running(supply, waiter, verdict, place)
 
 
 def estimate_all(supply: Supply) -> dict[str, Estimate]:
     """The start of every waiter of the Supply, by id; each as `estimate` answers it."""
     known = plan(supply)
     waiters = {each.id: each for each in supply.waiters}
-    runs = _both_runs(supply, None, None)
+    runs = _Forward(supply, expected=False), _Forward(supply, expected=True)
+    for forward in runs:
+        forward.run()
     answers = {}
     for place, each in enumerate(known.order, start=1):
         verdict = known.verdicts[each]
@@ -123,15 +139,23 @@ def _last_shown(supply: Supply, waiter: Waiter) -> bool:
     )
 
 
-def _both_runs(supply: Supply, until: str | None, horizon: int | None) -> tuple[_Forward, _Forward]:
-    full, usual = _Forward(supply, expected=False), _Forward(supply, expected=True)
-    for forward in (full, usual):
-        forward.run(until=until, horizon=horizon)
+def _runs_for(
+    supply: Supply, waiter_id: str, horizon: int | None, effort: int | None
+) -> tuple[_Forward, _Forward]:
+    full = _Forward(supply, expected=False)
+    full.run(until=waiter_id, horizon=horizon, effort=effort)
+    if waiter_id not in full.starts:
+        # Without a p90 there is no estimate, whatever the usual run would say.
+        return full, full
+    usual = _Forward(supply, expected=True)
+    usual.run(until=waiter_id, horizon=horizon, effort=effort)
     return full, usual
 
 
 def _of_runs(supply: Supply, waiter: Waiter, runs: tuple[_Forward, _Forward]) -> Estimate:
     late, early = (forward.starts.get(waiter.id) for forward in runs)
+    if any(forward.cut_short for forward in runs):
+        return _unknown("The queue was not followed so far ahead.")
     if late is None or early is None:
         return _unknown("Something that it waits for is held by a workload without end.")
     for each in supply.beyond:
@@ -166,6 +190,7 @@ class _Forward:
         "_stopped",
         "_until",
         "_waiting",
+        "cut_short",
         "starts",
     )
 
@@ -176,6 +201,8 @@ class _Forward:
         self._waiting = {each.id for each in supply.waiters}
         self.starts: dict[str, int] = {}
         """Seconds from now until the first start of each."""
+        self.cut_short = False
+        """Whether it ended before its end, for the horizon or the effort."""
         self._started: dict[int, set[str]] = {}
         self._stopped: list[Holding] = []
         self._events: list[tuple[int, int, int, Holding]] = []
@@ -200,11 +227,13 @@ class _Forward:
                 self._end(holding, max(0, ends))
             self._look_again(holding)
 
-    def run(self, *, horizon: int | None = None, until: str | None = None) -> None:
+    def run(self, *, horizon: int | None = None, until: str | None = None, effort: int | None = None) -> None:
         self._pass()
+        spent = 0
         while self._waiting and self._events and (until is None or until in self._waiting):
             first = self._events[0][0]
-            if horizon is not None and first > horizon:
+            if (horizon is not None and first > horizon) or (effort is not None and spent > effort):
+                self.cut_short = True
                 return
             last = first + min(first // COARSE_PART, COARSE_SECONDS) if self._coarse else first
             changed = False
@@ -213,6 +242,7 @@ class _Forward:
                 self._advance(time)
                 changed |= self._happen(kind, holding)
             if changed:
+                spent += len(self._waiting)
                 self._pass()
 
     def ran_out(self, team: str, waiter_id: str) -> bool:

@@ -18,6 +18,8 @@ from quotas.verdicts import Outcome, PassPlan, Verdict
 MOST = 6
 RUNS_MOST = 3
 """Changes that do not start it now for which the queue is run forward."""
+EFFORT_MOST = 10_000
+"""Looks at waiters in such a run, some 50 ms of work; a change that would need more is not offered."""
 MINUTE = 60
 SHORTEST_TIME_LIMIT = MINUTE
 """Seconds; nobody is advised to ask for less."""
@@ -87,7 +89,7 @@ def levers(
 def _sooner(change: Change, base: Estimate) -> Estimate | None:
     """The estimate after the change, where it is strictly better than waiting as it is."""
     horizon = None if base.p90 is None else base.p90 - change.supply.now - 1
-    found = estimate(change.supply, change.waiter_id, horizon=horizon)
+    found = estimate(change.supply, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
     return found if found.p90 is not None and (base.p90 is None or found.p90 < base.p90) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from quotas.backfill import PATIENCE_SECONDS, Guard
+from quotas.backfill import PATIENCE_SECONDS, Delayed, Denial, Guard
 from quotas.ordering import InLine, Line, Turns, no_better, no_easier
 from quotas.packing import Fits
 from quotas.preemption import Chosen, choose, room_to_make
@@ -27,6 +27,8 @@ class Finding:
     chosen: tuple[Chosen, ...] = ()
     longest: int = 0
     """Seconds that it may run at most to start now; 0 where that would not help."""
+    delayed: Delayed = Delayed.AHEAD
+    """Of a backfill that is denied: who could start later by it."""
     backfilled: bool = False
 
 
@@ -95,7 +97,7 @@ class Pass:
         """By line: for whom nobody can be made to leave."""
         self._refused: dict[int, list[Waiter]] = {}
         """By line: who must not start even when those who are leaving, or could be made to, have left."""
-        self._denied: dict[tuple[int, int, int, int], int] = {}
+        self._denied: dict[tuple[int, int, int, int], Denial] = {}
         self._stuck: set[int] = set()
         """Lines of which somebody was judged and does not start."""
         self.waiting = 0
@@ -276,13 +278,13 @@ class Pass:
     def _start(self, line: Line, waiter: Waiter, *, lent: bool) -> Finding:
         """Admit it, unless that could delay somebody ahead."""
         pool = self._pool
-        longest = self._known_denial(line, waiter)
-        if longest is not None:
-            return _denied(longest)
+        known = self._known_denial(line, waiter)
+        if known is not None:
+            return _denied(known)
         if waiter is not self._guard.elder:
             until = self._in_the_way.get((waiter.units_each, waiter.pods))
             if until is not None and (waiter.seconds is None or pool.now + waiter.seconds > until):
-                return _denied(0)
+                return _denied(Denial(0))
         self._guard.look_ahead()
         blocks = pool.room.blocks
         places = blocks.place(waiter.units_each, waiter.pods) or ()
@@ -294,17 +296,17 @@ class Pass:
             rule = "headroom" if lent else "fits"
             return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
         blocks.release(places)
-        self._denied[line.index, waiter.units, waiter.units_each, waiter.pods] = denial.longest
+        self._denied[line.index, waiter.units, waiter.units_each, waiter.pods] = denial
         if self._quick and denial.pods_until is not None:
             self._in_the_way[waiter.units_each, waiter.pods] = denial.pods_until
-        return _denied(denial.longest)
+        return _denied(denial)
 
-    def _known_denial(self, line: Line, waiter: Waiter) -> int | None:
+    def _known_denial(self, line: Line, waiter: Waiter) -> Denial | None:
         """What one of the same shape was told in this pass, where that goes for this one too."""
-        longest = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
-        if longest is None or waiter is self._guard.elder:
+        denial = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
+        if denial is None or waiter is self._guard.elder:
             return None
-        return longest if waiter.seconds is None or waiter.seconds > longest else None
+        return denial if waiter.seconds is None or waiter.seconds > denial.longest else None
 
     def _make_room(self, line: Line, waiter: Waiter, lack: str) -> Finding:
         """Wait for those who are leaving, make others leave, or wait in line."""
@@ -381,5 +383,11 @@ def _by_age(found: tuple[int, int, int, Line, Waiter]) -> tuple[int, int, int, s
     return rank, queued_at, sequence, line.slug
 
 
-def _denied(longest: int) -> Finding:
-    return Finding("backfill", Outcome.WAIT, Reason.WAITING_FOR_QUOTA, longest=longest)
+def _denied(denial: Denial) -> Finding:
+    return Finding(
+        "backfill",
+        Outcome.WAIT,
+        Reason.WAITING_FOR_QUOTA,
+        longest=denial.longest,
+        delayed=denial.whom,
+    )

@@ -7,6 +7,7 @@ headroom, room that others leave or are made to leave, and at last whether it co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 
 from quotas.ordering import Line
@@ -20,18 +21,27 @@ from workloads.states import Reason
 POLICY = "admission/1"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
 
+Told = Callable[[Waiter, Finding], bool]
+"""Whether somebody gets to read the verdict of this waiter."""
+
 _OUT_OF_LINE = frozenset({Reason.NO_MATCHING_FLAVOR, Reason.QUEUE_STOPPED, Reason.EXCEEDS_MAX_QUOTA})
 
 
-def plan(supply: Supply) -> PassPlan:
-    """A verdict for every waiter, in the order in which they have their turn; the same for the same Supply."""
+def plan(supply: Supply, *, told: Told | None = None) -> PassPlan:
+    """A verdict for every waiter, in the order in which they have their turn; the same for the same Supply.
+
+    With `told`, only those of whom it is true have a message and evidence.
+    """
     pool = Pool(supply)
     words = Words(pool)
     walk = Pass(pool)
     verdicts: dict[str, Verdict] = {}
 
     def note(line: Line, waiter: Waiter, finding: Finding) -> None:
-        verdicts[waiter.id] = words.verdict(line, waiter, finding, walk.waiting)
+        if told is None or told(waiter, finding):
+            verdicts[waiter.id] = words.verdict(line, waiter, finding, walk.waiting)
+        else:
+            verdicts[waiter.id] = words.bare(finding)
 
     walk.run(note)
     return PassPlan(verdicts=MappingProxyType(verdicts), order=tuple(verdicts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from quotas.backfill import Delayed
 from quotas.ordering import Line
 from quotas.passes import Finding, hidden_ahead
 from quotas.preemption import victims
@@ -14,6 +15,13 @@ from quotas.verdicts import Evidence, PreemptionCause, Verdict
 
 Sentence = Callable[["Words", Line, Waiter, Finding], str]
 
+_DELAYED: Mapping[Delayed, str] = MappingProxyType(
+    {
+        Delayed.AHEAD: "one that comes before it",
+        Delayed.OWN: "one of team {team} that came first and waits for the team's guaranteed quota",
+        Delayed.ELDER: "the one that has waited longest",
+    }
+)
 FIELDS: Mapping[str, str] = MappingProxyType(
     {"capacity-type": "capacity", "no-quota": "flavor", "largest-block": "gpus_per_replica"}
 )
@@ -32,14 +40,25 @@ class Words:
         self._evidence: dict[tuple[str, int], Evidence] = {}
 
     def verdict(self, line: Line, waiter: Waiter, finding: Finding, ahead: int) -> Verdict:
-        """The finding with its sentence; `ahead` is how many before it wait."""
+        """The finding with its sentence and its numbers; `ahead` is how many before it wait."""
+        return self._verdict(
+            finding,
+            message=_SENTENCES[finding.rule](self, line, waiter, finding),
+            evidence=self._numbers(line, waiter, finding, ahead),
+        )
+
+    def bare(self, finding: Finding) -> Verdict:
+        """The same without the sentence and the numbers, which cost more than finding it."""
+        return self._verdict(finding, message="", evidence=())
+
+    def _verdict(self, finding: Finding, *, message: str, evidence: tuple[Evidence, ...]) -> Verdict:
         rule = finding.rule
         return Verdict(
             outcome=finding.outcome,
             reason=finding.reason,
-            message=_SENTENCES[rule](self, line, waiter, finding),
+            message=message,
             rule=rule,
-            evidence=self._numbers(line, waiter, finding, ahead),
+            evidence=evidence,
             field=FIELDS.get(rule, ""),
             victims=victims(self._pool, finding.chosen) if finding.chosen else (),
             lent=rule == "headroom",
@@ -173,7 +192,8 @@ class Words:
         return f"Room is made for this {waiter.noun} within {grace} s; to leave: {', '.join(parts)}."
 
     def backfill(self, line: Line, waiter: Waiter, finding: Finding) -> str:
-        begin = f"There is room for this {waiter.noun}, but it could delay one that comes before it"
+        whom = _DELAYED[finding.delayed].format(team=line.slug)
+        begin = f"There is room for this {waiter.noun}, but it could delay {whom}"
         if finding.longest:
             return f"{begin}; to start before that one it may run for {finding.longest} s at most."
         return f"{begin}, however short its time limit."

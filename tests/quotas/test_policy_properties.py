@@ -90,6 +90,19 @@ def test_one_judgement_is_that_of_the_whole_plan(seed):
 
 
 @given(seeds)
+@settings(derandomize=True, max_examples=80, deadline=None)
+def test_who_is_not_told_has_the_same_verdict_without_words(seed):
+    facts = random_supply(seed)
+    whole, quiet = plan(facts), plan(facts, told=lambda each, _: each.sequence % 2 == 0)
+    assert quiet.order == whole.order
+    for each in facts.waiters:
+        said = whole.verdicts[each.id]
+        if each.sequence % 2:
+            said = replace(said, message="", evidence=())
+        assert quiet.verdicts[each.id] == said
+
+
+@given(seeds)
 @settings(derandomize=True, max_examples=200, deadline=None)
 def test_more_nodes_never_make_it_worse_for_the_first_in_line(seed):
     facts = random_supply(seed, preemptible=0)

@@ -91,10 +91,18 @@ def test_every_number_behind_the_verdict_has_its_age(ana, queue):
 
 def test_runs_of_the_own_team_are_links_and_those_of_others_have_no_name(ana, queue):
     html = html_of(ana, queue["bert-large"])
-    assert f'<a href="/runs/{queue["vit-huge"].public_id}/" id="next-2">vit-huge</a> (8)' in html
+    assert f'<a href="/runs/{queue["vit-huge"].public_id}/" id="next-3">vit-huge</a> (8)' in html
     assert "another team (8)" in html
     for hidden in ("slam", "conformer", "wav2vec", "grasp", "speech", "robotics", "Robotics"):
         assert hidden not in html, hidden
+
+
+def test_who_is_first_and_yet_must_not_start_is_told_whom_it_would_delay(ana, queue):
+    card, said = rest(ana, queue["detr"]), text_of(ana, queue["detr"])
+    assert (card["position"], card["rule"]) == (1, "backfill")
+    delayed = "it could delay one of team vision that came first and waits for the team's guaranteed quota"
+    assert delayed in card["message"]
+    assert delayed in said
 
 
 def test_a_team_that_shows_its_name_is_named(ana, queue, world):
@@ -118,6 +126,11 @@ def test_who_had_to_leave_is_told_by_whose_need_and_what_it_lost(ana, queue):
     assert "It had to stop" not in text_of(ana, queue["bert-large"])
 
 
+def test_an_open_page_of_what_waits_asks_less_often(ana, queue):
+    assert 'hx-trigger="every 10s, live:workload:' in html_of(ana, queue["bert-large"])
+    assert 'hx-trigger="every 2s, live:workload:' in html_of(ana, queue["resnet50"])
+
+
 def test_what_runs_has_no_such_card(ana, queue):
     assert "Why it waits" not in html_of(ana, queue["resnet50"])
 
@@ -129,12 +142,10 @@ def test_a_viewer_reads_the_card_and_can_press_nothing(viewer, queue):
     assert "button" not in card
 
 
-def test_the_card_asks_as_many_queries_however_long_the_queue_is(
-    ana, queue, world, django_assert_num_queries
-):
+def test_the_card_asks_as_many_queries_however_long_the_queue_is(ana, queue, world):
     def count() -> int:
         with CaptureQueriesContext(connection) as asked:
-            html_of(ana, queue["detr"])
+            html_of(ana, queue["bert-large"])
         return len(asked)
 
     count()
@@ -263,10 +274,10 @@ def test_what_the_form_has_no_field_for_is_said_and_cannot_be_pressed():
     assert not any(found.label for found in levers_of(NOWHERE, lever(flavor="t4"), lever(ask_for_quota=1)))
 
 
-def test_a_time_limit_is_offered_in_whole_minutes():
-    (found,) = levers_of(ON_THE_RUN, lever(time_limit_seconds=5399))
+def test_a_time_limit_is_said_in_words_and_typed_as_the_form_reads_it():
+    (found,) = levers_of(ON_THE_RUN, lever(time_limit_seconds=5340))
     assert (found.words, found.seconds) == ("A time limit of 1 h 29 min instead of 1 d", 5340)
-    assert levers_of(ON_THE_FORM, lever(time_limit_seconds=5399))[0].fields == "time_limit=89m"
+    assert levers_of(ON_THE_FORM, lever(time_limit_seconds=5340))[0].fields == "time_limit=89m"
     assert levers_of(ON_THE_RUN, lever(time_limit_seconds=90))[0].seconds == 90
 
 

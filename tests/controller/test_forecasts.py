@@ -1,0 +1,150 @@
+"""First answers written down and scored; latest answers of long queues kept for cards."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.core.cache import cache
+
+from controller import admission, forecasts
+from controller.waiting import card_of
+from foundation import clock
+from quotas.estimates import EXACT_MOST, RUN_FORWARD
+from quotas.models import Pool, StartEstimate
+from quotas.queries import hit_rate
+from tests.factories.catalogue import make_flavor, make_node, make_quota
+from tests.factories.teams import make_team, make_user
+from tests.factories.workloads import make_workload
+from workloads import services
+from workloads.models import Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOUR = 3600
+
+
+@pytest.fixture(autouse=True)
+def kept(servers):
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def now():
+    with clock.freeze(clock.now()) as at:
+        yield at or clock.now()
+
+
+@pytest.fixture
+def full(now):
+    """A node of eight and a quota of eight, both held by one run with an hour to go."""
+    team, flavor = make_team("vision"), make_flavor()
+    make_node("a100-0", units=8)
+    make_quota(team, flavor, 8)
+    holder = make_workload(team=team, flavor=flavor, units=8, time_limit_seconds=HOUR)
+    assert look(holder).admitted
+    return holder
+
+
+def look(row: Workload):
+    locked = services.lock(public_id=row.public_id, now=clock.now())
+    verdict = admission.admit(locked, now=clock.now())
+    services.unlock(locked, next_at=None, failed=False)
+    return verdict
+
+
+def wait(holder: Workload, count: int) -> list[Workload]:
+    owner = make_user()
+    return [
+        make_workload(team=holder.team, owner=owner, flavor=holder.flavor, units=8, time_limit_seconds=HOUR)
+        for _ in range(count)
+    ]
+
+
+def moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=clock.now().tzinfo)
+
+
+def test_the_first_answer_is_written_once_and_scored_when_it_starts(full, now):
+    (run,) = wait(full, 1)
+    assert forecasts.estimate_starts(now=now) == 1
+    assert forecasts.estimate_starts(now=now) == 0
+    row = StartEstimate.objects.get(workload=run)
+    assert row.p90 == (now + timedelta(seconds=HOUR)).replace(microsecond=0)
+    assert (row.started_at, row.hit, row.unknown_because) == (None, None, "")
+    assert hit_rate(now=now) is None
+
+    started = now + timedelta(minutes=20)
+    admission.release(full, now=started)
+    assert admission.pass_over(Pool.objects.get(), now=started) == 1
+    row.refresh_from_db()
+    assert (row.started_at, row.hit) == (started, True)
+    assert hit_rate(now=started) == 1.0
+
+
+def test_who_starts_after_its_p90_was_promised_too_much(full, now):
+    (run,) = wait(full, 1)
+    forecasts.estimate_starts(now=now)
+    late = now + timedelta(hours=2)
+    admission.release(full, now=late)
+    admission.pass_over(Pool.objects.get(), now=late)
+    assert StartEstimate.objects.get(workload=run).hit is False
+    assert hit_rate(now=late) == 0.0
+
+
+def test_only_what_is_new_is_written(full, now):
+    wait(full, 2)
+    assert forecasts.estimate_starts(now=now) == 2
+    wait(full, 3)
+    assert forecasts.estimate_starts(now=now + timedelta(seconds=30)) == 3
+    assert StartEstimate.objects.count() == 5
+
+
+def test_a_card_of_a_long_queue_shows_what_was_found_for_all_of_it(full, now, monkeypatch):
+    monkeypatch.setattr(forecasts, "EXACT_MOST", 4)
+    runs = wait(full, 6)
+    own_work = card_of(runs[5], named=frozenset(), now=now, with_levers=False).estimate
+    assert own_work.basis == RUN_FORWARD
+    forecasts.estimate_starts(now=now)
+    kept = card_of(runs[5], named=frozenset(), now=now, with_levers=False).estimate
+    assert kept.basis == f"{RUN_FORWARD}, at {now:%H:%M:%S} UTC"
+    assert (kept.p50, kept.p90) == (own_work.p50, own_work.p90)
+    assert moment(kept.p90) == (now + timedelta(hours=6)).replace(microsecond=0)
+
+
+def test_what_was_kept_is_never_in_the_past(full, now, monkeypatch):
+    monkeypatch.setattr(forecasts, "EXACT_MOST", 1)
+    runs = wait(full, 2)
+    forecasts.estimate_starts(now=now)
+    late = now + timedelta(minutes=90)
+    start = card_of(runs[0], named=frozenset(), now=late, with_levers=False).estimate
+    assert start.p50 == start.p90 == int(late.timestamp())
+
+
+def test_who_has_just_come_to_a_long_queue_is_not_left_without_an_answer(full, now, monkeypatch):
+    monkeypatch.setattr(forecasts, "EXACT_MOST", 1)
+    wait(full, 2)
+    forecasts.estimate_starts(now=now)
+    (new,) = wait(full, 1)
+    start = card_of(new, named=frozenset(), now=now, with_levers=False).estimate
+    assert (start.basis, start.p90) == (RUN_FORWARD, int(now.timestamp()) + 3 * HOUR)
+
+
+def test_a_short_queue_is_never_answered_from_what_was_kept(full, now):
+    runs = wait(full, 3)
+    assert len(runs) <= EXACT_MOST
+    forecasts.estimate_starts(now=now)
+    assert card_of(runs[0], named=frozenset(), now=now, with_levers=False).estimate.basis == RUN_FORWARD
+
+
+def test_without_the_cache_each_card_does_its_own_work(full, now, monkeypatch, settings):
+    monkeypatch.setattr(forecasts, "EXACT_MOST", 1)
+    settings.CACHES = {
+        "default": {**settings.CACHES["default"], "LOCATION": "unix:///nonexistent/valkey.sock?db=0"}
+    }
+    runs = wait(full, 2)
+    assert forecasts.estimate_starts(now=now) == 2
+    start = card_of(runs[1], named=frozenset(), now=now, with_levers=False).estimate
+    assert (start.basis, start.p90) == (RUN_FORWARD, int(now.timestamp()) + 2 * HOUR)
