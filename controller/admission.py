@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -242,20 +243,26 @@ class _Pass:
         supply = self.snapshot.supply
         plan = policy.plan(supply, told=self._news)
         self.waiters: dict[int, Waiter] = {each.sequence: each for each in supply.waiters}
-        verdicts = {
-            key: plan.verdicts[each.id]
-            for key, each in self.waiters.items()
-            if plan.verdicts[each.id].message
-        }
-        # The caller's own object, whose row it holds, is the one that has to show what became of it.
-        own = [self.focus] if self.focus is not None else []
-        others = verdicts.keys() - {each.pk for each in own}
-        workloads = own + (lock_queued(workload_ids=others) if others else [])
-        self._claim(workloads, verdicts)
-        moved = _move(workloads, verdicts, focus=self.focus, now=self.now)
-        self._keep(moved, verdicts)
-        self._preempt(plan, workloads)
+        verdicts = {key: plan.verdicts[each.id] for key, each in self.waiters.items()}
+        told = {key: verdict for key, verdict in verdicts.items() if verdict.message}
+        needy = {key for key, verdict in verdicts.items() if verdict.victims}
+        # All rows before the pool's, which whoever leaves the line takes last.
+        held = self._hold(told.keys() | needy)
+        workloads = [each for each in held if each.pk in told]
+        self._claim(workloads, told)
+        self._keep(_move(workloads, told, focus=self.focus, now=self.now), told)
+        for each in held:
+            if each.pk in needy:
+                preemption.ask_to_leave(
+                    victims=verdicts[each.pk].victims, preemptor=str(each.public_id), now=self.now
+                )
         return plan
+
+    def _hold(self, keys: AbstractSet[int]) -> list[Workload]:
+        """Those who still wait, locked; the caller's own object, whose row it holds, shows what becomes of it."""
+        own = [self.focus] if self.focus is not None else []
+        others = keys - {each.pk for each in own}
+        return own + (lock_queued(workload_ids=others) if others else [])
 
     def _news(self, waiter: Waiter, finding: Finding) -> bool:
         """Whether to write its verdict down."""
@@ -289,17 +296,6 @@ class _Pass:
         for each in admitted:
             if self.focus is None or each.pk != self.focus.pk:
                 transaction.on_commit(partial(wakeups.send, each.public_id))
-
-    def _preempt(self, plan: PassPlan, locked: Iterable[Workload]) -> None:
-        """Ask victims to leave, for those alone who still wait: their rows are locked."""
-        needy = [each for each in self.waiters.values() if plan.verdicts[each.id].victims]
-        still = {each.pk for each in locked}
-        still |= {each.pk for each in lock_queued(workload_ids=[each.sequence for each in needy])}
-        for each in needy:
-            if each.sequence in still:
-                preemption.ask_to_leave(
-                    victims=plan.verdicts[each.id].victims, preemptor=each.id, now=self.now
-                )
 
 
 def _move(

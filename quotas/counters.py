@@ -92,6 +92,8 @@ def _count_upwards(paths: Sequence[Sequence[int]], deltas: Counter[int]) -> bool
 
 # A pool that is due already is not written, but held: whoever takes it off the list waits for this transaction, and
 # so reads what it has changed. One that is due later (a pass is at work, or the next one is planned) is due now.
+# It is held as if it were written: a row that is not due any more by the time the lock is had stays locked all the
+# same, and two who shared it would wait for each other to write it.
 _MAKE_DUE = """
 UPDATE quotas_pool SET due_at = %(now)s
 WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s AND (due_at IS NULL OR due_at > %(now)s)
@@ -99,7 +101,8 @@ RETURNING id
 """
 _HOLD_DUE = """
 SELECT id FROM quotas_pool
-WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s AND due_at <= %(now)s FOR SHARE
+WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s AND due_at <= %(now)s
+FOR NO KEY UPDATE
 """
 _ADD_DUE = """
 INSERT INTO quotas_pool (flavor_id, capacity_type, revision, due_at) VALUES (%(flavor)s, %(capacity)s, 0, %(now)s)

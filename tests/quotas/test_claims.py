@@ -360,3 +360,39 @@ def test_one_workload_that_is_claimed_for_twice_at_once_holds_one_claim(hall, to
         taken = [each.result(30) for each in [pool.submit(take) for _ in range(4)]]
     assert len({each.pk for each in taken}) == 1
     assert hall.facts()[1] == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_releases_that_meet_a_pass_do_not_wait_for_each_other(hall):
+    """Both find the pool due while a pass takes it: what they lock then must not be what the other one needs."""
+    at = clock.now()
+    Pool.objects.update(due_at=at)
+    ready = threading.Barrier(3)
+
+    def make_due():
+        try:
+            with transaction.atomic():
+                Quota.objects.first()
+                ready.wait(30)
+                mark_due(flavor_id=hall.flavor.pk, capacity_type="on-demand", now=at)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        with transaction.atomic():
+            Pool.objects.update(due_at=at + timedelta(minutes=1))
+            both = [pool.submit(make_due) for _ in range(2)]
+            ready.wait(30)
+            with connections["default"].cursor() as cursor:
+                for _ in range(10_000):
+                    cursor.execute(
+                        "SELECT count(*) FROM pg_stat_activity"
+                        " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                    )
+                    ((waiting,),) = cursor.fetchall()
+                    if waiting == 2:
+                        break
+            assert waiting == 2
+        for each in both:
+            each.result(30)
+    assert Pool.objects.get().due_at == at
