@@ -154,7 +154,13 @@ class ContainerForm(forms.Form):
             "priority": values.get("priority", ""),
             "labels": dict(_label(line) for line in split_lines(values.get("labels", "")) if line.strip()),
             "source": {"files": dict(self.sources)} if self.sources else None,
+            "replaces": self.data.get("replaces", ""),
         }
+
+    @property
+    def replaces(self) -> str | None:
+        """Id of a waiting one in whose place this is to come."""
+        return self.body.get("replaces")
 
     def add_problems(self, problems: Iterable[FieldProblem]) -> None:
         """Each at the form field that the body's field came from; what has none stands above the form."""

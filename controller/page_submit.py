@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -68,6 +69,7 @@ class SubmitPage(LoginRequiredMixin, View):
         teams = submit_teams(request)
         lever = request.POST.get("set", "")
         data = _with_lever(request.POST, lever) if lever else request.POST
+        self._replaced(data.get("replaces", ""), request)
         # Who is a viewer chose a team that the form does not offer: the permissions say so, not the form.
         form = self.form_class(data, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
         team = form.teams.get(data.get("team", ""))
@@ -90,12 +92,20 @@ class SubmitPage(LoginRequiredMixin, View):
         """The workload that `?from=` names; NotFound where it is not one of the reader's."""
         if not (given := request.GET.get("from")):
             return None
+        self.earlier = self._find(given, request)
+        return self.earlier
+
+    def _find(self, given: str, request: HttpRequest) -> Workload:
         try:
             public_id = UUID(given)
         except ValueError as error:
             raise NotFound(f"There is no such {self.noun}, or it is not yours.") from error
-        self.earlier = find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
-        return self.earlier
+        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
+
+    def _replaced(self, given: str, request: HttpRequest) -> None:
+        """Offer the choice again; that it is none any more is said where the request is judged."""
+        with suppress(NotFound):
+            self.earlier = self._find(given, request) if given else None
 
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         raise NotImplementedError
@@ -142,6 +152,7 @@ class SubmitPage(LoginRequiredMixin, View):
             # Said aloud where it comes while somebody types; a whole page is read anyway.
             "aloud": bool(fragment),
             "earlier": self.earlier,
+            "replaces": form.replaces if form.is_bound else request.GET.get("replaces"),
             "noun": self.noun,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
         }

@@ -159,7 +159,8 @@ class WorkloadDetailPage(WorkloadPage):
         current = current_of(workload)
         if not may:
             return Page(noun=self.noun, current=current)
-        query = urlencode({"from": workload.public_id, "name": f"{workload.name[:NAME_STEM_MAX]}-2"})
+        name = f"{workload.name[:NAME_STEM_MAX]}-2"
+        query = urlencode({"from": workload.public_id, "replaces": 1, "name": name})
         return Page(
             noun=self.noun,
             current=current,

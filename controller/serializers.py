@@ -99,6 +99,12 @@ class ContainerSerializer(StrictSerializer):
     config_maps = _listed(ConfigMapMountSerializer(), VOLUMES_MAX)
     priority = ChoiceLaterField(now=tuple(Priority))
     labels = TextMapField(check=fields.check_labels)
+    replaces = TextField(
+        max_length=36,
+        required=False,
+        allow_null=True,
+        help_text="Id of a waiting one of the same kind and team: it is cancelled when this is submitted.",
+    )
     source = SourceSerializer(required=False, allow_null=True)  # type: ignore[assignment] # as above
     template = NotYetField()
     extra_resources = NotYetField()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -46,6 +47,8 @@ class Submission:
     time_limit_seconds: int | None
     max_retries: int
     labels: dict[str, str]
+    replaces: str | None = None
+    """Public id of a waiting one of the same kind and team, which is cancelled when this is submitted."""
 
 
 def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
@@ -62,7 +65,8 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     """The queued workload, in the caller's transaction; woken when that commits.
 
     Invalid, naming the field, for what can never start: no quota row, a flavor that does not exist, more in one
-    pod than any node holds. More than the quota's maximum is accepted and waits.
+    pod than any node holds. More than the quota's maximum is accepted and waits. Conflict where what it replaces
+    waits no longer.
     """
     user = actor.user
     if user is None:
@@ -74,6 +78,8 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     if verdict.outcome is Outcome.NEVER:
         raise Invalid.of_field(verdict.field, verdict.message, code="never_fits")
     with transaction.atomic(savepoint=False):
+        if asked.replaces is not None:
+            _cancel_waiting(asked.replaces, actor, now)
         workload = create_workload(
             kind=submission.kind,
             team=team,
@@ -98,6 +104,15 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
         # It was made due; only the message is missing.
         transaction.on_commit(partial(wakeups.send, workload.public_id))
     return workload
+
+
+def _cancel_waiting(workload: Workload, actor: Actor, now: datetime) -> None:
+    rows = Workload.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
+    fresh = rows.get(pk=workload.pk)
+    if fresh.phase != Phase.QUEUED.value or fresh.desired != Desired.RUN.value:
+        message = f"{fresh.name} waits no longer: it is {fresh.phase}. Nothing was submitted."
+        raise Conflict.of_field("replaces", message, code="not_waiting")
+    cancel(workload=fresh, actor=actor, now=now)
 
 
 def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
@@ -228,6 +243,22 @@ def _flavor(submission: Submission) -> ResourceFlavor | None:
     return flavor
 
 
+def _replaced(submission: Submission, team: Team) -> Workload | None:
+    if submission.replaces is None:
+        return None
+    try:
+        wanted = UUID(submission.replaces)
+    except ValueError:
+        wanted = UUID(int=0)
+    found = Workload.objects.filter(
+        public_id=wanted, team=team, kind=submission.kind, phase=Phase.QUEUED.value, desired=Desired.RUN.value
+    ).first()
+    if found is None:
+        message = f"No {submission.noun} of team {team.slug} with this id waits."
+        raise Invalid.of_field("replaces", message, code="not_waiting")
+    return found
+
+
 def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Asked:
     units = submission.units_each * submission.replicas
     flavor = _flavor(submission)
@@ -249,6 +280,7 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         capacity_type=submission.capacity_type,
         waiter=waiter,
         time_limit_seconds=submission.time_limit_seconds,
+        replaces=_replaced(submission, team),
     )
 
 

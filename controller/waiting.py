@@ -98,6 +98,8 @@ class Asked:
     capacity_type: str
     waiter: Waiter
     time_limit_seconds: int | None
+    replaces: Workload | None = None
+    """A waiting one in whose place this would come."""
 
 
 def card_of(workload: Workload, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
@@ -135,6 +137,7 @@ def _supply(asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: d
         now=now,
         extra=asked.waiter if focus is None else None,
         focus=focus,
+        without=asked.replaces,
         history=True,
     )
 
@@ -263,7 +266,11 @@ def _alternatives(asked: Asked, now: datetime) -> list[tuple[Alternative, Resour
         if quota.capacity_type != asked.capacity_type:
             change["capacity"] = quota.capacity_type
         supply = snapshots.supply_of(
-            flavor=quota.flavor, capacity_type=quota.capacity_type, now=now, history=True
+            flavor=quota.flavor,
+            capacity_type=quota.capacity_type,
+            now=now,
+            without=asked.replaces,
+            history=True,
         )
         found.append((Alternative(change, supply), quota.flavor))
     return found

@@ -61,7 +61,13 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
         body.is_valid(raise_exception=True)
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
-        endpoint = deploy_endpoint(spec=body.to_spec(), team=team, actor=actor_of(request), now=now)
+        endpoint = deploy_endpoint(
+            spec=body.to_spec(),
+            team=team,
+            actor=actor_of(request),
+            now=now,
+            replaces=body.validated_data.get("replaces"),
+        )
         answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
 
@@ -75,7 +81,13 @@ class EndpointPreviewView(PortalView):
         body.is_valid(raise_exception=True)
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
-        found = preview_endpoint(spec=body.to_spec(), team=team, user=request.user, now=now)
+        found = preview_endpoint(
+            spec=body.to_spec(),
+            team=team,
+            user=request.user,
+            now=now,
+            replaces=body.validated_data.get("replaces"),
+        )
         return Response(output.WaitingSerializer(describe_card(found)).data)
 
 
@@ -93,6 +105,10 @@ class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
         body.is_valid(raise_exception=True)
         if body.validated_data["team"] != workload.team.slug:
             raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")
+        if body.validated_data.get("replaces") is not None:
+            raise Invalid.of_field(
+                "replaces", "Only a new endpoint can replace one that waits.", code="read_only"
+            )
         update_endpoint(
             endpoint=endpoint,
             spec=body.to_spec(),

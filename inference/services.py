@@ -33,18 +33,22 @@ CLAIMED_FIELDS = (
 )
 
 
-def deploy_endpoint(*, spec: EndpointSpec, team: Team, actor: Actor, now: datetime) -> Endpoint:
-    """The queued endpoint with its first revision."""
+def deploy_endpoint(
+    *, spec: EndpointSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
+) -> Endpoint:
+    """The queued endpoint with its first revision, in the place of a waiting one where `replaces` is the id of one."""
     with transaction.atomic():
-        workload = services.submit(submission=_submission(spec), team=team, actor=actor, now=now)
+        workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
         endpoint = Endpoint.objects.create(workload=workload)
         _add_revision(endpoint, spec, actor, now)
     return endpoint
 
 
-def preview_endpoint(*, spec: EndpointSpec, team: Team, user: User, now: datetime) -> Card:
+def preview_endpoint(
+    *, spec: EndpointSpec, team: Team, user: User, now: datetime, replaces: str | None = None
+) -> Card:
     """What deploying this now would do."""
-    return services.preview(submission=_submission(spec), team=team, user=user, now=now)
+    return services.preview(submission=_submission(spec, replaces), team=team, user=user, now=now)
 
 
 @transaction.atomic
@@ -101,7 +105,7 @@ def _add_revision(endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now: dat
     )
 
 
-def _submission(spec: EndpointSpec) -> Submission:
+def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
     return Submission(
         kind=KIND,
         noun=NOUN,
@@ -116,4 +120,5 @@ def _submission(spec: EndpointSpec) -> Submission:
         time_limit_seconds=None,
         max_retries=0,
         labels=dict(spec.labels),
+        replaces=replaces,
     )

@@ -104,11 +104,23 @@ class EndpointNewPage(SubmitPage):
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
-        return preview_endpoint(spec=_spec(form), team=team, user=cast("User", request.user), now=clock.now())
+        return preview_endpoint(
+            spec=_spec(form),
+            team=team,
+            user=cast("User", request.user),
+            now=clock.now(),
+            replaces=form.replaces,
+        )
 
     @override
     def submit(self, form: ContainerForm, team: Team, request: HttpRequest) -> str:
-        endpoint = deploy_endpoint(spec=_spec(form), team=team, actor=actor_of(request), now=clock.now())
+        endpoint = deploy_endpoint(
+            spec=_spec(form),
+            team=team,
+            actor=actor_of(request),
+            now=clock.now(),
+            replaces=form.replaces,
+        )
         return reverse("inference:endpoint-detail", args=[endpoint.workload.public_id])
 
 

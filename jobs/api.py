@@ -49,7 +49,13 @@ class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
         body.is_valid(raise_exception=True)
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
-        run = submit_training_run(spec=body.to_spec(), team=team, actor=actor_of(request), now=now)
+        run = submit_training_run(
+            spec=body.to_spec(),
+            team=team,
+            actor=actor_of(request),
+            now=now,
+            replaces=body.validated_data.get("replaces"),
+        )
         answer = self.answer([self.find(request.user, run.workload.public_id)], now=now)[0]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
 
@@ -63,7 +69,13 @@ class TrainingRunPreviewView(PortalView):
         body.is_valid(raise_exception=True)
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
-        found = preview_training_run(spec=body.to_spec(), team=team, user=request.user, now=now)
+        found = preview_training_run(
+            spec=body.to_spec(),
+            team=team,
+            user=request.user,
+            now=now,
+            replaces=body.validated_data.get("replaces"),
+        )
         return Response(output.WaitingSerializer(describe_card(found)).data)
 
 

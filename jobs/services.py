@@ -20,17 +20,26 @@ from teams.permissions import check_can_submit
 from workloads.states import Priority
 
 
-def submit_training_run(*, spec: TrainingRunSpec, team: Team, actor: Actor, now: datetime) -> TrainingRun:
-    """The queued run. Invalid names the field of what can never start; NameTaken while a live one has the name."""
+def submit_training_run(
+    *, spec: TrainingRunSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
+) -> TrainingRun:
+    """The queued run, in the place of a waiting one where `replaces` is the id of one.
+
+    Invalid names the field of what can never start; NameTaken while a live one has the name; Conflict where what it
+    replaces waits no longer.
+    """
     spec = with_defaults(spec)
     with transaction.atomic():
-        workload = services.submit(submission=_submission(spec), team=team, actor=actor, now=now)
+        workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
         return TrainingRun.objects.create(workload=workload, spec=spec.to_json())
 
 
-def preview_training_run(*, spec: TrainingRunSpec, team: Team, user: User, now: datetime) -> Card:
+def preview_training_run(
+    *, spec: TrainingRunSpec, team: Team, user: User, now: datetime, replaces: str | None = None
+) -> Card:
     """What submitting this now would do."""
-    return services.preview(submission=_submission(with_defaults(spec)), team=team, user=user, now=now)
+    submission = _submission(with_defaults(spec), replaces)
+    return services.preview(submission=submission, team=team, user=user, now=now)
 
 
 def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
@@ -40,7 +49,7 @@ def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
     return replace(spec, time_limit_seconds=PlatformSettings.current().default_time_limit_seconds)
 
 
-def _submission(spec: TrainingRunSpec) -> Submission:
+def _submission(spec: TrainingRunSpec, replaces: str | None) -> Submission:
     return Submission(
         kind=KIND,
         noun=NOUN,
@@ -55,6 +64,7 @@ def _submission(spec: TrainingRunSpec) -> Submission:
         time_limit_seconds=spec.time_limit_seconds,
         max_retries=spec.max_retries,
         labels=dict(spec.labels),
+        replaces=replaces,
     )
 
 

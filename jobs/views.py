@@ -92,12 +92,22 @@ class RunNewPage(SubmitPage):
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         return preview_training_run(
-            spec=_spec(form), team=team, user=cast("User", request.user), now=clock.now()
+            spec=_spec(form),
+            team=team,
+            user=cast("User", request.user),
+            now=clock.now(),
+            replaces=form.replaces,
         )
 
     @override
     def submit(self, form: ContainerForm, team: Team, request: HttpRequest) -> str:
-        run = submit_training_run(spec=_spec(form), team=team, actor=actor_of(request), now=clock.now())
+        run = submit_training_run(
+            spec=_spec(form),
+            team=team,
+            actor=actor_of(request),
+            now=clock.now(),
+            replaces=form.replaces,
+        )
         return reverse("jobs:run-detail", args=[run.workload.public_id])
 
 

@@ -60,13 +60,14 @@ def supply_of(
     now: datetime,
     extra: Waiter | None = None,
     focus: Workload | None = None,
+    without: Workload | None = None,
     history: bool = False,
     whole_line: bool = False,
 ) -> Supply:
     """Everything a judgement of this pool looks at, as of now.
 
-    `extra` is a waiter that has no row, `focus` one that must be shown however far behind it is. With `history` the
-    expected ends follow reports and what the team's runs used of their limits. `whole_line` adds those who stand
+    `extra` is a waiter that has no row, `focus` one that must be shown however far behind it is, `without` one that
+    would wait no longer. With `history` the expected ends follow reports and what the team's runs used of their limits. `whole_line` adds those who stand
     beside the line, because what they ask for was out of reach.
     """
     return snapshot_of(
@@ -75,6 +76,7 @@ def supply_of(
         now=now,
         extra=extra,
         focus=focus,
+        without=without,
         history=history,
         whole_line=whole_line,
     ).supply
@@ -98,12 +100,13 @@ def snapshot_of(
     now: datetime,
     extra: Waiter | None = None,
     focus: Workload | None = None,
+    without: Workload | None = None,
     history: bool = False,
     whole_line: bool = False,
     turn: int = 0,
 ) -> Snapshot:
     """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few."""
-    reader = _Reader(flavor, capacity_type, now, history=history)
+    reader = _Reader(flavor, capacity_type, now, without=without, history=history)
     waiters, beyond = reader.line(focus=focus, whole_line=whole_line, turn=turn)
     if extra is not None:
         waiters = (*waiters, reader.with_history(extra))
@@ -124,7 +127,15 @@ def _default_settings() -> tuple[int, int, int]:
 class _Reader:
     """Reads one pool; every method is one query or two, however many teams and workloads there are."""
 
-    def __init__(self, flavor: ResourceFlavor, capacity_type: str, now: datetime, *, history: bool) -> None:
+    def __init__(
+        self,
+        flavor: ResourceFlavor,
+        capacity_type: str,
+        now: datetime,
+        *,
+        without: Workload | None,
+        history: bool,
+    ) -> None:
         self.flavor = flavor
         self.capacity_type = capacity_type
         self.now = now
@@ -132,6 +143,7 @@ class _Reader:
             "flavor": flavor.pk,
             "capacity": capacity_type,
             "now": now,
+            "without": without.pk if without else 0,
             "out": list(OUT_OF_LINE),
             "window": WINDOW,
             "head": HEAD,

@@ -145,9 +145,38 @@ def test_a_lever_of_a_waiting_run_brings_its_request_along_changed(ana, queue):
     html = text(ana.get(f"{NEW}?from={queue['bert-large'].public_id}&name=bert-large-2&gpus=2"))
     for name, value in (("gpus", "2"), ("time_limit", "1h"), ("name", "bert-large-2")):
         assert f'value="{value}"' in field(html, name)
-    assert "which still waits ahead of this one" in html
+    assert "which still waits" in html
+    assert "checked" not in field(html, "replaces")
     assert f'href="/runs/{queue["bert-large"].public_id}/"' in html
     assert "still waits" not in text(ana.get(f"{NEW}?from={queue['resnet50'].public_id}"))
+
+
+def test_a_lever_that_is_taken_leaves_one_of_the_two_in_the_queue(ana, queue):
+    old = queue["bert-large"]
+    html = text(ana.get(f"{NEW}?from={old.public_id}&replaces=1&name=bert-large-2&gpus=2"))
+    assert f'value="{old.public_id}" checked' in field(html, "replaces")
+    given = filled(name="bert-large-2", gpus="2", replaces=str(old.public_id))
+    ahead = [
+        re.search(r"Place in queue (\d+)", said)[1]
+        for said in (checked(ana, gpus="8"), checked(ana, gpus="8", replaces=str(old.public_id)))
+    ]
+    assert int(ahead[0]) == int(ahead[1]) + 1
+    # What is wrong with the form does not undo the choice.
+    wrong = text(ana.post(NEW, {**given, "image": "UPPER"}))
+    assert f'value="{old.public_id}" checked' in field(wrong, "replaces")
+    response = ana.post(NEW, given)
+    assert response.status_code == 303
+    assert Workload.objects.get(pk=old.pk).desired == "cancel"
+    assert Workload.objects.get(name="bert-large-2").desired == "run"
+
+
+@pytest.mark.parametrize("given", ["x", "01a1fe90-dc1d-7646-957a-b34ee71f66c2", "running"])
+def test_what_waits_no_longer_is_not_replaced(ana, queue, given):
+    replaces = str(queue["resnet50"].public_id) if given == "running" else given
+    response = ana.post(NEW, filled(name="new", gpus="2", replaces=replaces))
+    assert response.status_code == 422
+    assert "No run of team vision with this id waits." in text(response)
+    assert not Workload.objects.filter(name="new").exists()
 
 
 def test_a_waiting_endpoint_fills_in_the_form_of_endpoints(ana, world):

@@ -161,7 +161,9 @@ def test_the_levers_of_the_card_are_those_of_rest_and_can_be_taken(ana, queue):
     said, html = text_of(ana, run), html_of(ana, run)
     cost = levers[("flavor", "a100-80gb")]["cost_at_time_limit"]["amount_micro_usd"]
     assert f"a100-80gb instead of a100-40gb starts now $7.35/h, {format_usd(cost)} at its limit" in said
-    assert f'href="/runs/new/?from={run.public_id}&amp;name=detr-2&amp;flavor=a100-80gb"' in html
+    assert (
+        f'href="/runs/new/?from={run.public_id}&amp;replaces=1&amp;name=detr-2&amp;flavor=a100-80gb"' in html
+    )
     seconds = re.search(r'name="seconds" value="(\d+)"', html)[1]
     longest = next(value for name, value in levers if name == "time_limit_seconds")
     assert longest - 90 < int(seconds) <= longest
