@@ -8,6 +8,7 @@ pool; a victim's row is never touched here, because its own reconcile takes the 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -39,6 +40,9 @@ CARD_MUTEX = MUTEX + 1
 """First key of the advisory locks of cards; the second is the hash of the card's name."""
 LEASE = timedelta(seconds=30)
 AGAIN = timedelta(seconds=60)
+TELL_AFTER = timedelta(seconds=50)
+"""How old the numbers may be that the rows of those who wait show; whom a new reason concerns is told at once."""
+_NUMBER = re.compile(r"[0-9]+")
 """A pool in which somebody waits is passed over this often: victims come of age, and reports come in."""
 ROUNDS_MAX = 50
 
@@ -108,23 +112,26 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
     leased = now + LEASE
     if not Pool.objects.filter(pk=pool.pk, due_at__lte=now).update(due_at=leased):
         return 0
+    telling = pool.told_at is None or pool.told_at <= now - TELL_AFTER
     try:
-        admitted, waiting = _rounds(pool, now)
+        admitted, waiting = _rounds(pool, now, telling=telling)
     except (QuotaExceeded, OperationalError):
         # The limits were changed under the pass, or it met somebody in a deadlock: nothing of it is kept.
         Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now)
         raise
     Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now + AGAIN if waiting else None)
+    if telling:
+        Pool.objects.filter(pk=pool.pk).update(told_at=now)
     return admitted
 
 
-def _rounds(pool: Pool, now: datetime) -> tuple[int, bool]:
+def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, bool]:
     """How many were admitted, and whether somebody waits on."""
     admitted, waiting, turn = 0, False, 0
     for _ in range(ROUNDS_MAX):
         with transaction.atomic():
             _take_mutex(pool)
-            one = _Pass(pool, pool.flavor, now, focus=None, turn=turn)
+            one = _Pass(pool, pool.flavor, now, focus=None, turn=turn, telling=telling)
             plan = one.run()
         admitted += len(plan.admitted)
         waiting = waiting or len(plan.order) > len(plan.admitted)
@@ -230,6 +237,7 @@ class _Pass:
     now: datetime
     focus: Workload | None
     turn: int = 0
+    telling: bool = False
 
     def run(self) -> PassPlan:
         self.snapshot = snapshots.snapshot_of(
@@ -239,12 +247,13 @@ class _Pass:
             focus=self.focus,
             whole_line=self.focus is None and self.turn == 0,
             turn=self.turn,
+            telling=self.telling,
         )
         supply = self.snapshot.supply
-        plan = policy.plan(supply, told=self._news)
+        plan = policy.plan(supply, told=self._may_be_news)
         self.waiters: dict[int, Waiter] = {each.sequence: each for each in supply.waiters}
         verdicts = {key: plan.verdicts[each.id] for key, each in self.waiters.items()}
-        told = {key: verdict for key, verdict in verdicts.items() if verdict.message}
+        told = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
         needy = {key for key, verdict in verdicts.items() if verdict.victims}
         # All rows before the pool's, which whoever leaves the line takes last.
         held = self._hold(told.keys() | needy)
@@ -264,13 +273,27 @@ class _Pass:
         others = keys - {each.pk for each in own}
         return own + (lock_queued(workload_ids=others) if others else [])
 
-    def _news(self, waiter: Waiter, finding: Finding) -> bool:
-        """Whether to write its verdict down."""
+    def _may_be_news(self, waiter: Waiter, finding: Finding) -> bool:
+        """Whether to put its verdict into words."""
+        if self.telling or finding.outcome is Outcome.ADMIT:
+            return True
         if self.focus is not None and waiter.sequence == self.focus.pk:
             return True
-        if finding.outcome is Outcome.ADMIT:
+        return self.snapshot.said[waiter.id][0] != finding.reason.value
+
+    def _is_new(self, waiter: Waiter, verdict: Verdict) -> bool:
+        """Whether to write its verdict down."""
+        said = (verdict.reason.value, verdict.message)
+        return bool(verdict.message) and not (self.telling and self.snapshot.said[waiter.id] == said)
+
+    def _is_decided_anew(self, moved: Workload) -> bool:
+        """Not where only the numbers in its sentence are others: with many who wait that would be a receipt for each
+        of them whenever anybody starts or ends.
+        """
+        if not self.telling or moved.phase == Phase.ADMITTED.value:
             return True
-        return self.snapshot.reasons[waiter.id] != finding.reason.value
+        reason, message = self.snapshot.said[str(moved.public_id)]
+        return moved.reason != reason or _NUMBER.sub("", moved.message) != _NUMBER.sub("", message)
 
     def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:
         wanted = [
@@ -288,7 +311,9 @@ class _Pass:
             services.claim_many(wanted=wanted, now=self.now)
 
     def _keep(self, moved: list[Workload], verdicts: Mapping[int, Verdict]) -> None:
-        receipts = [decisions.Receipt(each, verdicts[each.pk]) for each in moved]
+        receipts = [
+            decisions.Receipt(each, verdicts[each.pk]) for each in moved if self._is_decided_anew(each)
+        ]
         decisions.record(receipts=receipts, supply=self.snapshot.supply, now=self.now)
         admitted = [each for each in moved if each.phase == Phase.ADMITTED.value]
         if admitted:

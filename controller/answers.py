@@ -98,7 +98,7 @@ def describe_cost(cost: Cost) -> dict[str, Any]:
 
 
 def describe_waiting(
-    workload: Workload, *, cost: Cost, named: frozenset[str], now: datetime
+    workload: Workload, *, cost: Cost, named: frozenset[str], now: datetime, reader_id: int | None = None
 ) -> dict[str, Any]:
     """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing.
 
@@ -106,7 +106,7 @@ def describe_waiting(
     """
     if workload.phase != Phase.QUEUED.value:
         return _not_waiting(workload, cost, now)
-    card = describe_card(card_of(workload, named=named, now=now))
+    card = describe_card(card_of(workload, named=named, now=now, reader_id=reader_id))
     decision = Decision.objects.filter(workload=workload).order_by("-id").first()
     return card | {
         "decision": decision.public_id if decision else None,
@@ -143,6 +143,7 @@ def describe_card(card: Card) -> dict[str, Any]:
             for each in verdict.victims
         ],
         "levers": [_lever(offer, card.noun) for offer in card.offers],
+        "levers_complete": card.offers_complete,
         "revision": card.revision,
         "as_of": card.now,
         "decision": None,
@@ -171,6 +172,7 @@ def _not_waiting(workload: Workload, cost: Cost, now: datetime) -> dict[str, Any
         "fair_share": None,
         "victims": [],
         "levers": [],
+        "levers_complete": True,
         "revision": 0,
         "as_of": now,
         "decision": None,

@@ -180,7 +180,9 @@ class WorkloadWaitingView(OfKind):
         now = clock.now()
         workload = self.find(request.user, public_id)
         named = nameable_teams(request.user)
-        card = describe_waiting(workload, cost=cost_of(workload, now=now), named=named, now=now)
+        card = describe_waiting(
+            workload, cost=cost_of(workload, now=now), named=named, now=now, reader_id=request.user.pk
+        )
         return Response(output.WaitingSerializer(card).data)
 
 

@@ -6,28 +6,37 @@ latest one of a long queue is kept for the cards that people look at: running it
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import redis
 from django.core.cache import cache
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, QuerySet
 
 from quotas import snapshots
-from quotas.estimates import EXACT_MOST, RUN_FORWARD, Estimate, estimate, estimate_all, estimate_at_once
+from quotas.estimates import (
+    EXACT_MOST,
+    FREE_NOW,
+    RUN_FORWARD,
+    Estimate,
+    estimate,
+    estimate_all,
+    estimate_at_once,
+)
 from quotas.models import StartEstimate
-from quotas.supply import Supply
+from quotas.policy import plan, position, positions
+from quotas.supply import Supply, Waiter
 from quotas.verdicts import PassPlan
 from workloads.models import ResourceFlavor, Workload
 from workloads.states import Desired, Phase
 
 log = logging.getLogger(__name__)
 
-KEPT_SECONDS: Final = 120
-"""Age from which on a kept answer is not shown any more; four turns of the task."""
+KEPT_SECONDS: Final = 90
+"""Age from which on a kept answer is not shown any more; three turns of the task."""
 
 
 def estimate_starts(*, now: datetime) -> int:
@@ -35,12 +44,12 @@ def estimate_starts(*, now: datetime) -> int:
 
     What is known of long queues is kept for their cards, each time.
     """
-    written = StartEstimate.objects.filter(workload=OuterRef("pk"), started_at__isnull=True)
+    _score_those_who_left(now)
     queued = Workload.objects.filter(phase=Phase.QUEUED.value, desired=Desired.RUN.value, units__gt=0)
     pools = (
         queued.order_by()
         .values_list("flavor", "capacity_type")
-        .annotate(waiting=Count("pk"), unwritten=Count("pk", filter=~Exists(written)))
+        .annotate(waiting=Count("pk"), unwritten=Count("pk", filter=~Exists(_written())))
     )
     count = 0
     for flavor_id, capacity_type, waiting, unwritten in pools:
@@ -58,7 +67,7 @@ def start_of(workload: Workload, supply: Supply, *, given: PassPlan) -> Estimate
     at_once = estimate_at_once(supply, identity, given=given)
     if at_once is not None:
         return at_once
-    kept = _kept(workload, supply) if len(supply.waiters) > EXACT_MOST else None
+    kept = _kept(workload, supply, given) if len(supply.waiters) > EXACT_MOST else None
     return kept or estimate(supply, identity, given=given)
 
 
@@ -66,10 +75,10 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
     guesses = estimate_all(supply)
     if len(supply.waiters) > EXACT_MOST:
-        _keep(flavor.pk, capacity_type, guesses, now)
-    keys = [each.sequence for each in supply.waiters]
-    open_ones = StartEstimate.objects.filter(workload__in=keys, started_at__isnull=True)
-    rows = Workload.objects.exclude(pk__in=open_ones.values("workload")).in_bulk(keys)
+        _keep(_key(flavor.pk, capacity_type), supply, guesses, now)
+    # Who is free to start was not estimated: a second later that would count as a promise that was broken.
+    keys = [each.sequence for each in supply.waiters if guesses[each.id].basis != FREE_NOW]
+    rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
     made = StartEstimate.objects.bulk_create(
         [
             _row(rows[each.sequence], guesses[each.id], now)
@@ -79,6 +88,22 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
         ignore_conflicts=True,
     )
     return len(made)
+
+
+def _written() -> QuerySet[StartEstimate]:
+    """What is written of this stay in the queue."""
+    return StartEstimate.objects.filter(
+        workload=OuterRef("pk"), queued_at=OuterRef("queued_at"), started_at__isnull=True
+    )
+
+
+def _score_those_who_left(now: datetime) -> None:
+    """Who waits no longer and never started, or waits anew: missed if its p90 had passed, else of no account."""
+    stays = Workload.objects.filter(pk=OuterRef("workload"), queued_at=OuterRef("queued_at"))
+    waits = stays.filter(phase=Phase.QUEUED.value)
+    left = StartEstimate.objects.filter(~Exists(waits), started_at__isnull=True, hit__isnull=True)
+    left.filter(p90__lte=now).update(hit=False)
+    left.exclude(p90__lte=now).delete()
 
 
 def _row(workload: Workload, guess: Estimate, now: datetime) -> StartEstimate:
@@ -99,39 +124,55 @@ def _moment(seconds: int | None) -> datetime | None:
 
 
 def _key(flavor_id: int, capacity_type: str) -> str:
-    return f"forecast:{flavor_id}:{capacity_type}"
+    return f"forecast/1:{flavor_id}:{capacity_type}"
 
 
-def _keep(flavor_id: int, capacity_type: str, guesses: Mapping[str, Estimate], now: datetime) -> None:
-    found = {name: asdict(_dated(guess, now)) for name, guess in guesses.items()}
+def _keep(key: str, supply: Supply, guesses: Mapping[str, Estimate], now: datetime) -> None:
+    given = plan(supply, told=lambda *_: False)
+    places = positions(supply, given=given)
+    waiters = {each.id: each for each in supply.waiters}
+    starts = {
+        name: (_stay(waiters[name], places[name]), guess.p50, guess.p90)
+        for name, guess in guesses.items()
+        if guess.basis == RUN_FORWARD
+    }
+    kept = {"facts": _facts(supply), "basis": f"{RUN_FORWARD}, at {now:%H:%M:%S} UTC", "starts": starts}
     try:
-        cache.set(_key(flavor_id, capacity_type), found, KEPT_SECONDS)
+        cache.set(key, kept, KEPT_SECONDS)
     except (redis.RedisError, OSError):
         log.warning("forecast.not_kept", exc_info=True)
 
 
-def _dated(guess: Estimate, now: datetime) -> Estimate:
-    return (
-        replace(guess, basis=f"{RUN_FORWARD}, at {now:%H:%M:%S} UTC") if guess.basis == RUN_FORWARD else guess
-    )
-
-
-def _kept(workload: Workload, supply: Supply) -> Estimate | None:
-    """None also while the cache is away: then each card does its own work."""
+def _kept(workload: Workload, supply: Supply, given: PassPlan) -> Estimate | None:
+    """None where anything has changed that it rests on but the passing of time, or the cache is away."""
     if workload.flavor_id is None:
         return None
     try:
-        found: Mapping[str, Any] = cache.get(_key(workload.flavor_id, workload.capacity_type)) or {}
+        kept: Mapping[str, Any] = cache.get(_key(workload.flavor_id, workload.capacity_type)) or {}
     except (redis.RedisError, OSError):
         log.warning("forecast.not_read", exc_info=True)
         return None
-    values = found.get(str(workload.public_id))
-    if values is None:
+    name = str(workload.public_id)
+    if not kept or kept["facts"] != _facts(supply) or name not in kept["starts"]:
         return None
-    guess = Estimate(**values)
+    stay, *start = kept["starts"][name]
+    waiter = next(each for each in supply.waiters if each.id == name)
+    if tuple(stay) != _stay(waiter, position(supply, name, given=given)):
+        return None
     # It has not started yet: what was found to be past by now is now at the soonest.
-    return replace(guess, p50=_not_before(guess.p50, supply.now), p90=_not_before(guess.p90, supply.now))
+    p50, p90 = (max(seconds, supply.now) for seconds in start)
+    return Estimate(p50, p90, kept["basis"])
 
 
-def _not_before(seconds: int | None, now: int) -> int | None:
-    return None if seconds is None else max(seconds, now)
+def _facts(supply: Supply) -> str:
+    """Changes with what there is, who holds how much of it, and what anybody may have; not with time alone."""
+    teams = [
+        (each.slug, each.weight, each.stopped, each.user_limit, each.max_time_limit_seconds, each.lendable)
+        for each in supply.teams
+    ]
+    text = repr((supply.revision, supply.accounts, supply.blocks, supply.provisionable, teams))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _stay(waiter: Waiter, place: int) -> tuple[int | None, ...]:
+    return place, waiter.queued_at, waiter.priority, waiter.units, waiter.seconds

@@ -168,6 +168,9 @@ class WaitingSerializer(serializers.Serializer[Any]):
     fair_share = FairShareSerializer(allow_null=True)
     victims = VictimSerializer(many=True)
     levers = LeverSerializer(many=True)
+    levers_complete = serializers.BooleanField(
+        help_text="False where the queue is too long to try every change: there may be more that help."
+    )
     revision = serializers.IntegerField(help_text="Of the pool when this was computed.")
     as_of = serializers.DateTimeField()
     decision = serializers.UUIDField(

@@ -61,6 +61,7 @@ class ContainerForm(forms.Form):
         "priority": "priority",
         "labels": "labels",
         "source": "upload",
+        "replaces": "replaces",
     }
     """Where in the form a field of the body comes from; the longest prefix of a dotted path counts."""
 
@@ -88,6 +89,8 @@ class ContainerForm(forms.Form):
         "Volumes", "One claim:/path per line; add :ro for read-only.", placeholder="datasets:/data:ro"
     )
     labels = lines("Labels", "One name=value per line.", placeholder="project=vision")
+    # Drawn as a box to tick beside the name of the one that waits.
+    replaces = forms.CharField(label="In place of", required=False, max_length=36, widget=forms.HiddenInput)
     upload = forms.FileField(
         label="Upload files",
         required=False,
@@ -154,11 +157,11 @@ class ContainerForm(forms.Form):
             "priority": values.get("priority", ""),
             "labels": dict(_label(line) for line in split_lines(values.get("labels", "")) if line.strip()),
             "source": {"files": dict(self.sources)} if self.sources else None,
-            "replaces": self.data.get("replaces", ""),
+            "replaces": values.get("replaces", ""),
         }
 
     @property
-    def replaces(self) -> str | None:
+    def replaced_id(self) -> str | None:
         """Id of a waiting one in whose place this is to come."""
         return self.body.get("replaces")
 

@@ -30,6 +30,7 @@ from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalErr
 from foundation.models import IdempotencyKey
 from teams.models import Team
 from workloads.models import Workload
+from workloads.states import Desired, Phase
 
 BODY_BYTES_MAX = 3 * 2**20
 PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit")
@@ -69,7 +70,7 @@ class SubmitPage(LoginRequiredMixin, View):
         teams = submit_teams(request)
         lever = request.POST.get("set", "")
         data = _with_lever(request.POST, lever) if lever else request.POST
-        self._replaced(data.get("replaces", ""), request)
+        self.earlier = self._offered(data.get("replaces") or request.GET.get("from"), request)
         # Who is a viewer chose a team that the form does not offer: the permissions say so, not the form.
         form = self.form_class(data, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
         team = form.teams.get(data.get("team", ""))
@@ -102,10 +103,11 @@ class SubmitPage(LoginRequiredMixin, View):
             raise NotFound(f"There is no such {self.noun}, or it is not yours.") from error
         return find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
 
-    def _replaced(self, given: str, request: HttpRequest) -> None:
-        """Offer the choice again; that it is none any more is said where the request is judged."""
+    def _offered(self, given: str | None, request: HttpRequest) -> Workload | None:
+        """The choice once more; that it is none any more is said where the request is judged."""
         with suppress(NotFound):
-            self.earlier = self._find(given, request) if given else None
+            return self._find(given, request) if given else None
+        return None
 
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
         raise NotImplementedError
@@ -152,7 +154,8 @@ class SubmitPage(LoginRequiredMixin, View):
             # Said aloud where it comes while somebody types; a whole page is read anyway.
             "aloud": bool(fragment),
             "earlier": self.earlier,
-            "replaces": form.replaces if form.is_bound else request.GET.get("replaces"),
+            "earlier_waits": self.earlier is not None and _waits(self.earlier),
+            "replaces": bool(form.replaced_id) if form.is_bound else request.GET.get("replaces") == "1",
             "noun": self.noun,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
         }
@@ -161,6 +164,10 @@ class SubmitPage(LoginRequiredMixin, View):
             chosen = form["flavor"].value() or ""
             context["chosen_flavor"] = chosen
         return render(request, f"{self.template}{fragment}", context, status=status)
+
+
+def _waits(workload: Workload) -> bool:
+    return workload.phase == Phase.QUEUED.value and workload.desired == Desired.RUN.value
 
 
 def _prefilled(given: Mapping[str, str]) -> dict[str, str]:

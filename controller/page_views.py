@@ -151,7 +151,7 @@ class WorkloadDetailPage(WorkloadPage):
         if workload.phase != Phase.QUEUED:
             return None
         named = nameable_teams(request.user)
-        card = describe_waiting(workload, cost=cost, named=named, now=now)
+        card = describe_waiting(workload, cost=cost, named=named, now=now, reader_id=request.user.pk)
         return look_at(card, page=self._card_page(workload, may=may), submitted=True)
 
     def _card_page(self, workload: Workload, *, may: bool) -> Page:

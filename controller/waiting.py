@@ -66,6 +66,8 @@ class Card:
     account: Account | None
     team: TeamFacts | None
     offers: tuple[LeverOffer, ...] = ()
+    offers_complete: bool = True
+    """Whether there is nothing else that would make it start sooner, of what levers change."""
 
     @property
     def quota_before(self) -> dict[str, int]:
@@ -100,16 +102,28 @@ class Asked:
     time_limit_seconds: int | None
     replaces: Workload | None = None
     """A waiting one in whose place this would come."""
+    reader_id: int | None = None
 
 
-def card_of(workload: Workload, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
-    """The card of a queued workload. `named` are the slugs of teams that the reader may see by name."""
+def card_of(
+    workload: Workload,
+    *,
+    named: frozenset[str],
+    now: datetime,
+    reader_id: int | None = None,
+    with_levers: bool = True,
+) -> Card:
+    """The card of a queued workload. `named` are the slugs of teams that the reader may see by name.
+
+    `reader_id` is whose limits a new request in its place would meet; None for its owner's.
+    """
     asked = Asked(
         team=workload.team,
         flavor=workload.flavor if workload.units else None,
         capacity_type=workload.capacity_type,
         waiter=waiter_of(workload),
         time_limit_seconds=workload.time_limit_seconds,
+        reader_id=reader_id,
     )
     return _card(asked, focus=workload, named=named, now=now, with_levers=with_levers)
 
@@ -181,8 +195,9 @@ def _card(
         else forecasts.start_of(focus, supply, given=plan)
     )
     offers: tuple[LeverOffer, ...] = ()
+    complete = True
     if with_levers and not verdict.admitted:
-        offers = _offers(asked, supply, plan, start, price_book, now)
+        offers, complete = _offers(asked, supply, plan, start, price_book, now)
     return Card(
         verdict=verdict,
         noun=waiter.noun,
@@ -199,6 +214,7 @@ def _card(
         account=account,
         team=facts,
         offers=offers,
+        offers_complete=complete,
     )
 
 
@@ -215,18 +231,20 @@ def _ahead(supply: Supply, ids: Sequence[str], team: str, named: frozenset[str])
 
 def _offers(
     asked: Asked, supply: Supply, plan: PassPlan, start: Estimate, price_book: PriceBook, now: datetime
-) -> tuple[LeverOffer, ...]:
+) -> tuple[tuple[LeverOffer, ...], bool]:
     others = _alternatives(asked, now)
     found = levers(
         supply,
         asked.waiter.id,
         [alternative for alternative, _ in others],
         time_limit_seconds=asked.time_limit_seconds,
+        owner=None if asked.reader_id is None else str(asked.reader_id),
         given=plan,
         base=start,
     )
     flavors = {flavor.name: flavor for _, flavor in others}
-    return tuple(_offer(asked, lever, flavors, price_book, now) for lever in found)
+    offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in found.found)
+    return offers, found.complete
 
 
 def _offer(

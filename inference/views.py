@@ -109,7 +109,7 @@ class EndpointNewPage(SubmitPage):
             team=team,
             user=cast("User", request.user),
             now=clock.now(),
-            replaces=form.replaces,
+            replaces=form.replaced_id,
         )
 
     @override
@@ -119,7 +119,7 @@ class EndpointNewPage(SubmitPage):
             team=team,
             actor=actor_of(request),
             now=clock.now(),
-            replaces=form.replaces,
+            replaces=form.replaced_id,
         )
         return reverse("inference:endpoint-detail", args=[endpoint.workload.public_id])
 

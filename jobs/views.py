@@ -96,7 +96,7 @@ class RunNewPage(SubmitPage):
             team=team,
             user=cast("User", request.user),
             now=clock.now(),
-            replaces=form.replaces,
+            replaces=form.replaced_id,
         )
 
     @override
@@ -106,7 +106,7 @@ class RunNewPage(SubmitPage):
             team=team,
             actor=actor_of(request),
             now=clock.now(),
-            replaces=form.replaces,
+            replaces=form.replaced_id,
         )
         return reverse("jobs:run-detail", args=[run.workload.public_id])
 

@@ -145,8 +145,9 @@ def _anonymous(facts: TeamFacts, slug: str, account: str) -> TeamFacts:
 
 _STARTED = """
 WITH scored AS (
-    UPDATE quotas_startestimate SET started_at = %(now)s, hit = %(now)s <= p90
-    WHERE workload_id = ANY(%(workloads)s) AND started_at IS NULL
+    UPDATE quotas_startestimate AS e SET started_at = %(now)s, hit = %(now)s <= e.p90
+    FROM workloads_workload AS w
+    WHERE w.id = ANY(%(workloads)s) AND e.workload_id = w.id AND e.queued_at = w.queued_at AND e.started_at IS NULL
 )
 UPDATE quotas_pool SET revision = revision + 1, passed_at = %(now)s WHERE id = %(pool)s
 """

@@ -28,6 +28,8 @@ FAR_APART_SECONDS = 600
 FREE_NOW = "free now"
 RUN_FORWARD = "time limits and expected run times of those ahead"
 NOT_ESTIMATED = "not estimated"
+TOO_LONG = "The queue is too long to be run forward for this answer."
+"""Why a start is unknown that would have taken more effort than was allowed."""
 
 _ENDS, _GONE, _LOOK = range(3)
 _OUT_OF_LINE = frozenset(
@@ -154,8 +156,8 @@ def _runs_for(
 
 def _of_runs(supply: Supply, waiter: Waiter, runs: tuple[_Forward, _Forward]) -> Estimate:
     late, early = (forward.starts.get(waiter.id) for forward in runs)
-    if any(forward.cut_short for forward in runs):
-        return _unknown("The queue was not followed so far ahead.")
+    if any(forward.gave_up for forward in runs):
+        return _unknown(TOO_LONG)
     if late is None or early is None:
         return _unknown("Something that it waits for is held by a workload without end.")
     for each in supply.beyond:
@@ -190,7 +192,7 @@ class _Forward:
         "_stopped",
         "_until",
         "_waiting",
-        "cut_short",
+        "gave_up",
         "starts",
     )
 
@@ -201,8 +203,8 @@ class _Forward:
         self._waiting = {each.id for each in supply.waiters}
         self.starts: dict[str, int] = {}
         """Seconds from now until the first start of each."""
-        self.cut_short = False
-        """Whether it ended before its end, for the horizon or the effort."""
+        self.gave_up = False
+        """Whether it took more effort than was allowed."""
         self._started: dict[int, set[str]] = {}
         self._stopped: list[Holding] = []
         self._events: list[tuple[int, int, int, Holding]] = []
@@ -232,8 +234,10 @@ class _Forward:
         spent = 0
         while self._waiting and self._events and (until is None or until in self._waiting):
             first = self._events[0][0]
-            if (horizon is not None and first > horizon) or (effort is not None and spent > effort):
-                self.cut_short = True
+            if horizon is not None and first > horizon:
+                return
+            if effort is not None and spent > effort:
+                self.gave_up = True
                 return
             last = first + min(first // COARSE_PART, COARSE_SECONDS) if self._coarse else first
             changed = False

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from quotas.arithmetic import Tree
-from quotas.estimates import Estimate, estimate, estimate_now
+from quotas.estimates import TOO_LONG, Estimate, estimate, estimate_now
 from quotas.policy import judge
 from quotas.supply import NEW, Account, Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
@@ -19,7 +19,7 @@ MOST = 6
 RUNS_MOST = 3
 """Changes that do not start it now for which the queue is run forward."""
 EFFORT_MOST = 10_000
-"""Looks at waiters in such a run, some 50 ms of work; a change that would need more is not offered."""
+"""Looks at waiters in such a run, some 50 ms of work; what would need more is not found out."""
 MINUTE = 60
 SHORTEST_TIME_LIMIT = MINUTE
 """Seconds; nobody is advised to ask for less."""
@@ -45,25 +45,41 @@ class Lever:
     estimate: Estimate
 
 
+@dataclass(frozen=True)
+class Levers:
+    """`complete`: whether every change was judged to the end; else there may be more that would help."""
+
+    found: tuple[Lever, ...]
+    complete: bool
+
+
 def levers(
     supply: Supply,
     waiter_id: str,
     alternatives: Sequence[Alternative] = (),
     *,
     time_limit_seconds: int | None = None,
+    owner: str | None = None,
     given: PassPlan | None = None,
     base: Estimate | None = None,
-) -> tuple[Lever, ...]:
+) -> Levers:
     """At most six changes, each of which starts it now or at an earlier p90 than it has.
 
     `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
-    `given` and `base` are the plan and the waiter's estimate of this very Supply, for callers who have them.
+    `owner` is who would make a new request of it; None for the same. `given` and `base` are the plan and the waiter's
+    estimate of this very Supply, for callers who have them.
     """
     verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
     if verdict.admitted:
-        return ()
+        return Levers((), complete=True)
     waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    changes = list(_changes(supply, waiter, verdict, alternatives, time_limit_seconds))
+    afresh = _afresh(waiter, time_limit_seconds, owner)
+    changes = [
+        *_shorter(supply, waiter, verdict, time_limit_seconds),
+        *_fewer(supply, afresh),
+        *(Change(dict(each.change), _instead(each.supply, waiter.id, afresh)) for each in alternatives),
+        *_quota(supply, waiter),
+    ]
     found: dict[str, Lever] = {}
     later: list[tuple[Change, Verdict]] = []
     for change in changes:
@@ -73,24 +89,32 @@ def levers(
         elif answer.outcome is Outcome.WAIT:
             later.append((change, answer))
     known = base or estimate(supply, waiter_id, given=given)
-    runs = 0
+    horizon = None if known.p90 is None else known.p90 - supply.now - 1
+    runs, complete = 0, True
     for change, answer in later:
-        if change.field in found or runs == RUNS_MOST:
+        if change.field in found:
             continue
+        if runs == RUNS_MOST:
+            complete = False
+            break
         runs += 1
-        sooner = _sooner(change, known)
-        if sooner is not None:
-            found[change.field] = Lever(change.fields, answer, sooner)
-    return tuple(found[field] for field in dict.fromkeys(each.field for each in changes) if field in found)[
-        :MOST
-    ]
+        start = estimate(change.supply, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
+        complete = complete and start.unknown_because != TOO_LONG
+        if start.p90 is not None and (known.p90 is None or start.p90 < known.p90):
+            found[change.field] = Lever(change.fields, answer, start)
+    fields = [field for field in dict.fromkeys(each.field for each in changes) if field in found]
+    return Levers(tuple(found[field] for field in fields[:MOST]), complete)
 
 
-def _sooner(change: Change, base: Estimate) -> Estimate | None:
-    """The estimate after the change, where it is strictly better than waiting as it is."""
-    horizon = None if base.p90 is None else base.p90 - change.supply.now - 1
-    found = estimate(change.supply, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
-    return found if found.p90 is not None and (base.p90 is None or found.p90 < base.p90) else None
+def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -> Waiter:
+    """As it would be submitted anew: with the whole time limit, of which it may have used a part."""
+    made = replace(waiter, owner=owner or waiter.owner)
+    if not waiter.seconds or time_limit_seconds is None or time_limit_seconds <= waiter.seconds:
+        return made
+    expected = waiter.expected_seconds
+    if expected is not None:
+        expected = expected * time_limit_seconds // waiter.seconds
+    return replace(made, seconds=time_limit_seconds, expected_seconds=expected)
 
 
 def with_quota(supply: Supply, waiter: Waiter, more: int, *, lend: bool) -> Supply:
@@ -170,21 +194,6 @@ class Change:
         """What one lever is enough for: a field, or a pool."""
         pool = [f"{name} {value}" for name, value in self.fields.items() if name in {"flavor", "capacity"}]
         return ", ".join(pool or self.fields)
-
-
-def _changes(
-    supply: Supply,
-    waiter: Waiter,
-    verdict: Verdict,
-    alternatives: Sequence[Alternative],
-    time_limit_seconds: int | None,
-) -> Iterator[Change]:
-    """In the order in which they are offered; of those of one field the first that helps."""
-    yield from _shorter(supply, waiter, verdict, time_limit_seconds)
-    yield from _fewer(supply, waiter)
-    for each in alternatives:
-        yield Change(dict(each.change), _instead(each.supply, waiter.id, waiter))
-    yield from _quota(supply, waiter)
 
 
 def _shorter(

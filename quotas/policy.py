@@ -73,8 +73,7 @@ def ahead(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -> t
     for each in known.order:
         if each == waiter_id:
             return tuple(before)
-        verdict = known.verdicts[each]
-        if not verdict.admitted and verdict.reason not in _OUT_OF_LINE and verdict.rule != "user-limit":
+        if _holds_up(known.verdicts[each]):
             before.append(each)
     raise KeyError(waiter_id)
 
@@ -85,3 +84,19 @@ def position(supply: Supply, waiter_id: str, *, given: PassPlan | None = None) -
     """
     waiter = next(each for each in supply.waiters if each.id == waiter_id)
     return 1 + len(ahead(supply, waiter_id, given=given)) + hidden_ahead(supply, waiter)
+
+
+def positions(supply: Supply, *, given: PassPlan) -> dict[str, int]:
+    """The `position` of everybody, by id. `given` is the plan of this very Supply."""
+    waiters = {each.id: each for each in supply.waiters}
+    found, before = {}, 0
+    for each in given.order:
+        found[each] = 1 + before + hidden_ahead(supply, waiters[each])
+        before += _holds_up(given.verdicts[each])
+    return found
+
+
+def _holds_up(verdict: Verdict) -> bool:
+    """Whether those behind may see it as somebody ahead of them."""
+    in_line = verdict.reason not in _OUT_OF_LINE and verdict.rule != "user-limit"
+    return in_line and not verdict.admitted

@@ -9,7 +9,7 @@ from uuid import UUID
 
 _WAITER = """w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
        floor(extract(epoch FROM w.queued_at))::bigint, w.id,
-       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason"""
+       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
 _QUEUED = """w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
   AND w.id <> %(without)s"""
 # Who keeps those behind waiting: counted, shown and placed by the same words, so that the three agree.

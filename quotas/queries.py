@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Avg, Case, Exists, FloatField, OuterRef, Sum, Value, When
+from django.db.models.functions import Coalesce
 
 from quotas.arithmetic import Tree
 from quotas.models import Claim, ClaimPurpose, ClaimState, CohortUsage, Quota, StartEstimate, TeamPolicy
@@ -215,12 +216,14 @@ def leaks() -> Leaks:
 
 
 def hit_rate(*, team: Team | None = None, now: datetime) -> float | None:
-    """The share of estimates whose workload started by its p90, of those that started in the last 30 days.
+    """The share of estimates whose workload started by its p90, of those that were settled in the last 30 days.
 
-    None while there is none, of this team or at all.
+    Who left the queue after its p90 without a start was promised too much as well. None while there is none, of this
+    team or at all.
     """
-    past = StartEstimate.objects.filter(
-        started_at__gt=now - timedelta(days=HIT_RATE_DAYS), started_at__lte=now, hit__isnull=False
+    settled = StartEstimate.objects.alias(settled_at=Coalesce("started_at", "p90"))
+    past = settled.filter(
+        settled_at__gt=now - timedelta(days=HIT_RATE_DAYS), settled_at__lte=now, hit__isnull=False
     )
     if team is not None:
         past = past.filter(team=team)

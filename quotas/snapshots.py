@@ -89,8 +89,8 @@ class Snapshot:
     supply: Supply
     quota_ids: Mapping[str, int]
     """By team."""
-    reasons: Mapping[str, str]
-    """What the row of each waiter says, by its id."""
+    said: Mapping[str, tuple[str, str]]
+    """Reason and message that the row of each waiter shows, by its id; the messages only where they were asked for."""
 
 
 def snapshot_of(
@@ -104,14 +104,18 @@ def snapshot_of(
     history: bool = False,
     whole_line: bool = False,
     turn: int = 0,
+    telling: bool = False,
 ) -> Snapshot:
-    """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few."""
-    reader = _Reader(flavor, capacity_type, now, without=without, history=history)
+    """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few.
+
+    `telling` brings the messages along that the rows show.
+    """
+    reader = _Reader(flavor, capacity_type, now, without=without, history=history, telling=telling)
     waiters, beyond = reader.line(focus=focus, whole_line=whole_line, turn=turn)
     if extra is not None:
         waiters = (*waiters, reader.with_history(extra))
     supply = reader.supply(waiters, beyond)
-    return Snapshot(supply, reader.quota_ids, reader.reasons)
+    return Snapshot(supply, reader.quota_ids, reader.said)
 
 
 def _cohort(name: str, known: set[str]) -> str | None:
@@ -135,6 +139,7 @@ class _Reader:
         *,
         without: Workload | None,
         history: bool,
+        telling: bool,
     ) -> None:
         self.flavor = flavor
         self.capacity_type = capacity_type
@@ -144,6 +149,7 @@ class _Reader:
             "capacity": capacity_type,
             "now": now,
             "without": without.pk if without else 0,
+            "telling": telling,
             "out": list(OUT_OF_LINE),
             "window": WINDOW,
             "head": HEAD,
@@ -152,7 +158,7 @@ class _Reader:
             "runs": HISTORY_RUNS,
         }
         self.permille = self._history() if history else {}
-        self.reasons: dict[str, str] = {}
+        self.said: dict[str, tuple[str, str]] = {}
         self.far, self.before_far = "", 0
         pool, settings, cohorts, quotas = self.rows(pool_sql.BOOKS)[0]
         self.revision: int = pool[1] if pool else 0
@@ -185,7 +191,7 @@ class _Reader:
         if focus is not None and all(each.sequence != focus.pk for each in found):
             found.append(self.with_history(waiter_of(focus)))
             self.far, self.before_far = str(focus.public_id), self._before(focus, widths)
-            self.reasons[str(focus.public_id)] = focus.reason
+            self.said[str(focus.public_id)] = (focus.reason, focus.message)
         return tuple(found), beyond
 
     def _before(self, focus: Workload, widths: Mapping[tuple[str, int], int]) -> int:
@@ -229,8 +235,9 @@ class _Reader:
             used,
             soft,
             why,
+            message,
         ) = row
-        self.reasons[public_id] = why
+        self.said[public_id] = (why, message)
         left = left_of(limit, used)
         return self.with_history(
             Waiter(

@@ -19,7 +19,7 @@ _DELAYED: Mapping[Delayed, str] = MappingProxyType(
     {
         Delayed.AHEAD: "one that comes before it",
         Delayed.OWN: "one of team {team} that came first and waits for the team's guaranteed quota",
-        Delayed.ELDER: "the one that has waited longest",
+        Delayed.ELDER: "one that has waited for more than an hour for its team's guaranteed quota",
     }
 )
 FIELDS: Mapping[str, str] = MappingProxyType(

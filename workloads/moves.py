@@ -55,7 +55,7 @@ WITH m AS (
         (workload_id, at, from_phase, to_phase, reason, message, actor, source, attempt)
     SELECT id, %(now)s, 'Queued', phase, reason, message, %(actor)s, '', attempt FROM m WHERE news
 )
-SELECT pg_notify(%(channel)s, note) FROM m
+SELECT pg_notify(%(channel)s, note) FROM m WHERE news
 """
 
 

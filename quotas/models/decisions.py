@@ -22,6 +22,7 @@ class Pool(models.Model):
     revision = models.PositiveBigIntegerField(default=0)
     due_at = models.DateTimeField(null=True)
     passed_at = models.DateTimeField(null=True)
+    told_at = models.DateTimeField(null=True, help_text="When all who wait were last told the numbers.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["flavor", "capacity_type"], name="pool_unique")]
@@ -89,7 +90,9 @@ class StartEstimate(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["workload"], condition=Q(started_at__isnull=True), name="start_estimate_one_open"
+                fields=["workload"],
+                condition=Q(started_at__isnull=True, hit__isnull=True),
+                name="start_estimate_one_open",
             )
         ]
         indexes = [models.Index(fields=["team", "-started_at"], name="start_estimate_of_team")]

@@ -279,3 +279,62 @@ def test_the_place_of_somebody_far_behind_counts_all_before_it(team, user, flavo
     assert look(rows[0]).admitted
     assert card_of(rows[-1], named=frozenset(), now=clock.now()).position == len(rows) - 1
     assert card_of(rows[40], named=frozenset(), now=clock.now()).position == 40
+
+
+def test_numbers_that_changed_are_told_within_a_minute_without_a_receipt_for_each(team, user, flavor):
+    make_quota(team, flavor, 8)
+    assert look(submit(team, user, flavor, "holder", units=8)).admitted
+    waits = submit(team, user, flavor, "waits", units=8)
+    look(waits)
+    assert "uses 8 of 8" in waits.message
+    set_limits(
+        team=team,
+        flavor=flavor,
+        capacity_type="on-demand",
+        limits={"nominal": 12},
+        reason="x",
+        actor=SETUP,
+        now=clock.now(),
+    )
+    pass_over(flavor)
+    waits.refresh_from_db()
+    assert "uses 8 of 12" in waits.message
+    assert Decision.objects.filter(workload=waits).count() == 1
+    told_at = Pool.objects.get(flavor=flavor).told_at
+    # Not with every pass: that would write every row that waits.
+    set_limits(
+        team=team,
+        flavor=flavor,
+        capacity_type="on-demand",
+        limits={"nominal": 13},
+        reason="x",
+        actor=SETUP,
+        now=clock.now(),
+    )
+    pass_over(flavor)
+    waits.refresh_from_db()
+    assert "uses 8 of 12" in waits.message
+    assert Pool.objects.get(flavor=flavor).told_at == told_at
+    with clock.freeze(told_at + admission.TELL_AFTER):
+        pass_over(flavor)
+    waits.refresh_from_db()
+    assert "uses 8 of 13" in waits.message
+
+
+def test_another_rule_within_one_reason_has_a_receipt(team, user, flavor):
+    make_quota(team, flavor, 8)
+    make_node("a100-1", units=8)
+    assert look(submit(team, user, flavor, "holder", units=4)).admitted
+    first = submit(team, user, flavor, "first", units=8, priority=Priority.HIGH)
+    look(first)
+    second = submit(team, user, flavor, "second", units=8, time_limit_seconds=86400)
+    look(second)
+    Workload.objects.filter(pk=second.pk).update(units=2, units_each=2)
+    assert [each.rule for each in Decision.objects.filter(workload=second)] == ["quota"]
+    pass_over(flavor)
+    second.refresh_from_db()
+    assert "could delay" in second.message
+    assert [each.rule for each in Decision.objects.filter(workload=second).order_by("id")] == [
+        "quota",
+        "backfill",
+    ]

@@ -11,13 +11,15 @@ from controller import admission, forecasts
 from controller.waiting import card_of
 from foundation import clock
 from quotas.estimates import EXACT_MOST, RUN_FORWARD
+from quotas.limits import set_limits, start_queue, stop_queue
 from quotas.models import Pool, StartEstimate
 from quotas.queries import hit_rate
-from tests.factories.catalogue import make_flavor, make_node, make_quota
+from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
 from tests.factories.teams import make_team, make_user
-from tests.factories.workloads import make_workload
+from tests.factories.workloads import make_workload, put_in
 from workloads import services
 from workloads.models import Workload
+from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -120,6 +122,7 @@ def test_what_was_kept_is_never_in_the_past(full, now, monkeypatch):
     forecasts.estimate_starts(now=now)
     late = now + timedelta(minutes=90)
     start = card_of(runs[0], named=frozenset(), now=late, with_levers=False).estimate
+    assert start.basis != RUN_FORWARD
     assert start.p50 == start.p90 == int(late.timestamp())
 
 
@@ -137,6 +140,99 @@ def test_a_short_queue_is_never_answered_from_what_was_kept(full, now):
     assert len(runs) <= EXACT_MOST
     forecasts.estimate_starts(now=now)
     assert card_of(runs[0], named=frozenset(), now=now, with_levers=False).estimate.basis == RUN_FORWARD
+
+
+@pytest.fixture
+def long_queue(full, now, monkeypatch):
+    """Two wait, which is long here, and what was found for them is kept."""
+    monkeypatch.setattr(forecasts, "EXACT_MOST", 1)
+    runs = wait(full, 2)
+    forecasts.estimate_starts(now=now)
+    assert basis_of(runs[1], now) != RUN_FORWARD
+    return runs
+
+
+def basis_of(run: Workload, now: datetime) -> str:
+    run.refresh_from_db()
+    return card_of(run, named=frozenset(), now=now, with_levers=False).estimate.basis
+
+
+def test_what_was_kept_is_not_used_after_a_quota_was_changed(long_queue, now):
+    limits = {"nominal": 16}
+    run = long_queue[1]
+    set_limits(
+        team=run.team,
+        flavor=run.flavor,
+        capacity_type="on-demand",
+        limits=limits,
+        reason="x",
+        actor=SETUP,
+        now=now,
+    )
+    assert basis_of(run, now) == RUN_FORWARD
+
+
+def test_what_was_kept_is_not_used_after_a_node_has_come(long_queue, now):
+    make_node("a100-1", units=8)
+    assert basis_of(long_queue[1], now) == RUN_FORWARD
+
+
+def test_what_was_kept_is_not_used_once_the_place_is_another(long_queue, now):
+    first, second = long_queue
+    Workload.objects.filter(pk=second.pk).update(priority="high")
+    assert basis_of(second, now) == basis_of(first, now) == RUN_FORWARD
+
+
+def test_what_was_kept_is_not_used_for_another_time_limit(long_queue, now):
+    Workload.objects.filter(pk=long_queue[1].pk).update(time_limit_seconds=HOUR // 2)
+    assert basis_of(long_queue[1], now) == RUN_FORWARD
+
+
+def test_who_was_free_to_start_or_could_not_is_judged_anew(full, now, monkeypatch):
+    """A stopped queue and a pass that has not been made yet are of this moment: nothing of that is kept."""
+    monkeypatch.setattr(forecasts, "EXACT_MOST", 1)
+    runs = wait(full, 2)
+    stop_queue(team=full.team, reason="maintenance", actor=SETUP, now=now)
+    forecasts.estimate_starts(now=now)
+    start_queue(team=full.team, actor=SETUP, now=now)
+    start = card_of(runs[0], named=frozenset(), now=now, with_levers=False).estimate
+    assert (start.basis, start.unknown_because) == (RUN_FORWARD, None)
+
+
+def test_who_could_start_at_once_was_promised_nothing(now):
+    team, flavor = make_team("vision"), make_flavor()
+    make_node("a100-0", units=8)
+    make_quota(team, flavor, 8)
+    make_workload(team=team, flavor=flavor, units=8, time_limit_seconds=HOUR)
+    assert forecasts.estimate_starts(now=now) == 0
+    Pool.objects.update(due_at=now)
+    admission.pass_over(Pool.objects.get(), now=now + timedelta(seconds=3))
+    assert hit_rate(now=now + timedelta(seconds=3)) is None
+
+
+def test_a_stay_that_was_broken_off_is_not_scored_with_the_next_one(full, now):
+    (run,) = wait(full, 1)
+    forecasts.estimate_starts(now=now)
+    later = now + timedelta(hours=5)
+    Workload.objects.filter(pk=run.pk).update(queued_at=later)
+    assert forecasts.estimate_starts(now=later - timedelta(hours=4, minutes=50)) == 1
+    (row,) = StartEstimate.objects.all()
+    assert row.queued_at == later
+    admission.release(full, now=later)
+    admission.pass_over(Pool.objects.get(), now=later)
+    row.refresh_from_db()
+    assert row.started_at == later
+
+
+def test_who_gives_up_after_its_p90_was_promised_too_much(full, now):
+    early, late = wait(full, 2)
+    forecasts.estimate_starts(now=now)
+    for run, after in ((early, 30), (late, 150)):
+        put_in(run, Phase.CANCELLED)
+        forecasts.estimate_starts(now=now + timedelta(minutes=after))
+    (row,) = StartEstimate.objects.all()
+    assert (row.workload_id, row.hit, row.started_at) == (late.pk, False, None)
+    assert hit_rate(now=now + timedelta(minutes=150)) == 0.0
 
 
 def test_without_the_cache_each_card_does_its_own_work(full, now, monkeypatch, settings):

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quotas.estimates import estimate
-from quotas.levers import MOST, Alternative, levers, with_quota
+from quotas.levers import MOST, Alternative, Levers, levers, with_quota
 from quotas.policy import judge, plan
 from quotas.supply import TeamFacts
 from tests.quotas.pure_world import HOUR, NOW, cohort, flavor, holder, random_supply, supply, team, waiter
 
 
 def offered(facts, *alternatives, name="w", **changes):
-    return {tuple(each.change.items()): each for each in levers(facts, name, alternatives, **changes)}
+    return {tuple(each.change.items()): each for each in levers(facts, name, alternatives, **changes).found}
 
 
 FULL = [holder(f"h{n}", units=8, ends_in=(n + 1) * HOUR, expected_in=(n + 1) * HOUR) for n in range(4)]
@@ -70,6 +70,36 @@ def test_a_short_time_limit_is_offered_to_the_second():
     assert offered(facts)[("time_limit_seconds", 353),].verdict.backfilled
 
 
+def test_what_is_asked_for_anew_has_the_whole_time_limit():
+    """Ten minutes are left of a day: they would fit before the big one starts, the day of a new request does not."""
+    big = waiter("big", units=32, pods=4, queued_at=NOW - 500)
+    held = [*FULL[:3], holder("x", units=4, ends_in=8 * HOUR)]
+    facts = supply(holders=held, waiters=[big, waiter(seconds=600, expected_seconds=600)])
+    assert offered(facts)[("gpus_per_replica", 4),].verdict.admitted
+    kept = offered(facts, time_limit_seconds=24 * HOUR)
+    assert not any(each.verdict.admitted for key, each in kept.items() if key[0][0] == "gpus_per_replica")
+
+
+def test_what_is_asked_for_anew_meets_the_limit_of_who_asks():
+    capped = TeamFacts("vision", "vision", user_limit=6)
+    facts = supply(
+        teams=[capped], holders=[*FULL[:3], holder("x", units=4, owner="ana")], waiters=[waiter(owner="bob")]
+    )
+    assert offered(facts)[("gpus_per_replica", 4),].verdict.admitted
+    assert ("gpus_per_replica", 4) not in {key[0] for key in offered(facts, owner="ana")}
+
+
+def test_levers_of_a_queue_that_is_too_long_are_not_called_all():
+    others = [
+        waiter(f"o{n}", team="speech", units=6 + n % 3, queued_at=NOW - 1000 + n, seconds=HOUR + 97 * n)
+        for n in range(300)
+    ]
+    mine = waiter(priority=200)
+    facts = supply([team("vision", 32), team("speech", 32)], holders=FULL, waiters=[*others, mine])
+    assert not levers(facts, "w").complete
+    assert levers(replace(facts, waiters=(*others[:3], mine)), "w").complete
+
+
 def test_quota_to_ask_for_is_what_is_missing_and_no_more():
     facts = supply([team("vision", 12)], holders=[holder(units=8)], waiters=[waiter()])
     lever = offered(facts)[("ask_for_quota", 4),]
@@ -108,24 +138,27 @@ def test_a_lever_that_does_not_start_it_now_gives_an_earlier_start():
 
 
 def test_who_is_admitted_needs_no_lever():
-    assert levers(supply(waiters=[waiter()]), "w") == ()
+    assert levers(supply(waiters=[waiter()]), "w") == Levers((), complete=True)
 
 
 def test_a_stopped_queue_has_no_lever_but_another_pool():
     stopped = TeamFacts("vision", "vision", stopped="maintenance")
     facts = supply(teams=[stopped], waiters=[waiter()])
-    assert levers(facts, "w") == ()
-    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, supply())])) == 1
+    assert levers(facts, "w").found == ()
+    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, supply())]).found) == 1
 
 
-def taken(facts, alternatives, name, change):
-    """The Supply when the waiter has really done what the lever says, and its id then; written anew."""
+def taken(facts, alternatives, name, change, *, whole, owner):
+    """The Supply when the waiter has really done what the lever says, and its id then; written anew.
+
+    A new request has the `whole` time limit of which the waiter has used a part, and is its maker's.
+    """
     waiting = next(each for each in facts.waiters if each.id == name)
     others = tuple(each for each in facts.waiters if each.id != name)
     fields = dict(change)
     if "time_limit_seconds" in fields:
-        limit = fields["time_limit_seconds"]
-        shorter = replace(waiting, seconds=limit, expected_seconds=min(limit, waiting.expected_seconds))
+        left = fields["time_limit_seconds"] - (whole - waiting.seconds)
+        shorter = replace(waiting, seconds=left, expected_seconds=min(left, waiting.expected_seconds))
         return replace(facts, waiters=(*others, shorter)), name
     where = facts
     if "flavor" in fields or "capacity" in fields:
@@ -135,7 +168,8 @@ def taken(facts, alternatives, name, change):
     replicas = fields.get("replicas", waiting.pods)
     again = replace(
         waiting, id="again", units=each * replicas, units_each=each, pods=replicas, queued_at=facts.now,
-        sequence=next(SEQUENCES),
+        sequence=next(SEQUENCES), seconds=whole, owner=owner,
+        expected_seconds=waiting.expected_seconds * whole // waiting.seconds,
     )  # fmt: skip
     return replace(where, waiters=(*others, again)), "again"
 
@@ -143,28 +177,33 @@ def taken(facts, alternatives, name, change):
 SEQUENCES = count(10**6)
 
 
-@given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=150, deadline=None)
-def test_each_lever_gives_what_it_promised(seed):
+@given(st.integers(0, 10**6), st.sampled_from([0, 600, 20 * HOUR]), st.sampled_from([None, "somebody"]))
+@settings(derandomize=True, max_examples=200, deadline=None)
+def test_each_lever_gives_what_it_promised(seed, used_up, maker):
     facts = random_supply(seed, teams=4, nodes=5, holders=14, waiters=8)
     other = random_supply(seed + 1, teams=4, nodes=5, holders=8, waiters=3)
     other = replace(other, waiters=tuple(replace(each, id=f"other-{each.id}") for each in other.waiters))
     alternatives = [Alternative({"flavor": "other"}, other)]
     name = facts.waiters[seed % len(facts.waiters)].id
+    asker = next(each for each in facts.waiters if each.id == name)
+    whole, owner = asker.seconds + used_up, maker or asker.owner
     base = estimate(facts, name)
-    found = levers(facts, name, alternatives)
-    assert levers(facts, name, alternatives, given=plan(facts), base=base) == found
+    asked = {"time_limit_seconds": whole, "owner": maker}
+    given_all = levers(facts, name, alternatives, **asked, given=plan(facts), base=base)
+    assert levers(facts, name, alternatives, **asked) == given_all
+    found = given_all.found
     assert len(found) <= MOST
     assert len({tuple(each.change) for each in found}) == len(found)
     for lever in found:
         if "ask_for_quota" in lever.change:
-            moved, identity = taken(facts, alternatives, name, {})
-            again = next(each for each in moved.waiters if each.id == identity)
             for lend in (True, False):
-                richer = with_quota(moved, again, lever.change["ask_for_quota"], lend=lend)
-                assert judge(richer, identity).admitted
+                last = replace(asker, queued_at=facts.now, sequence=next(SEQUENCES))
+                others = [each for each in facts.waiters if each.id != name]
+                moved = replace(facts, waiters=(*others, last))
+                richer = with_quota(moved, last, lever.change["ask_for_quota"], lend=lend)
+                assert judge(richer, name).admitted
             continue
-        moved, identity = taken(facts, alternatives, name, lever.change)
+        moved, identity = taken(facts, alternatives, name, lever.change, whole=whole, owner=owner)
         verdict, start = judge(moved, identity), estimate(moved, identity)
         assert (verdict.outcome, verdict.rule, start.p90) == (
             lever.verdict.outcome,

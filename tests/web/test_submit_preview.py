@@ -164,6 +164,9 @@ def test_a_lever_that_is_taken_leaves_one_of_the_two_in_the_queue(ana, queue):
     # What is wrong with the form does not undo the choice.
     wrong = text(ana.post(NEW, {**given, "image": "UPPER"}))
     assert f'value="{old.public_id}" checked' in field(wrong, "replaces")
+    unticked = {name: value for name, value in given.items() if name != "replaces"} | {"image": "UPPER"}
+    wrong = text(ana.post(f"{NEW}?from={old.public_id}&replaces=1", unticked))
+    assert "checked" not in field(wrong, "replaces")
     response = ana.post(NEW, given)
     assert response.status_code == 303
     assert Workload.objects.get(pk=old.pk).desired == "cancel"
@@ -175,8 +178,22 @@ def test_what_waits_no_longer_is_not_replaced(ana, queue, given):
     replaces = str(queue["resnet50"].public_id) if given == "running" else given
     response = ana.post(NEW, filled(name="new", gpus="2", replaces=replaces))
     assert response.status_code == 422
-    assert "No run of team vision with this id waits." in text(response)
+    html = text(response)
+    assert '<a href="#id_replaces">In place of</a>: No run of team vision with this id waits.' in html
+    assert ("resnet50</a> does not wait any more: it is Running" in html) == (given == "running")
     assert not Workload.objects.filter(name="new").exists()
+
+
+@pytest.mark.parametrize("given", ["0", "", "x"])
+def test_only_a_lever_ticks_the_box(ana, queue, given):
+    html = text(ana.get(f"{NEW}?from={queue['bert-large'].public_id}&replaces={given}"))
+    assert "checked" not in field(html, "replaces")
+
+
+def test_what_is_being_cancelled_is_not_offered_again(ana, queue):
+    Workload.objects.filter(pk=queue["bert-large"].pk).update(desired="cancel")
+    html = text(ana.get(f"{NEW}?from={queue['bert-large'].public_id}&replaces=1"))
+    assert 'name="replaces"' not in html
 
 
 def test_a_waiting_endpoint_fills_in_the_form_of_endpoints(ana, world):
