@@ -30,6 +30,7 @@ __all__ = [
     "create_or_update",
     "delete",
     "open_attempt",
+    "open_attempt_of_held",
     "primary_ref",
     "update_live",
     "warnings",
@@ -49,15 +50,19 @@ def belongs_to(found: Mapping[str, Any], workload: Workload) -> bool:
 
 def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
     """The next attempt's row, written before anything is made, so that a crash leaves a name to look for."""
-    number = workload.attempt_number + 1
-    name = adapter.object_name(workload, attempt=number)
     with transaction.atomic():
         services.hold(workload)
-        attempt = services.start_attempt(
-            workload, object_name=name, token_digest=digest(run_token(workload, attempt=number)), now=now
-        )
+        attempt = open_attempt_of_held(workload, adapter, now=now)
     crash_point("attempt-opened")
     return attempt
+
+
+def open_attempt_of_held(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
+    """The same in the transaction of a caller that holds the workload's row."""
+    number = workload.attempt_number + 1
+    name = adapter.object_name(workload, attempt=number)
+    token = digest(run_token(workload, attempt=number))
+    return services.start_attempt(workload, object_name=name, token_digest=token, now=now)
 
 
 def create_or_update(

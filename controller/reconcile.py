@@ -74,12 +74,8 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
     wait: float | None = services.backoff_seconds(workload.failures)
     failed = True
     try:
-        for _ in range(PASSES_MAX):
-            services.renew(workload, now=clock.now())
-            wait = _pass(workload, client, now)
-            if wait is None or wait > 0:
-                break
-            services.reread(workload)
+        with PlatformSettings.held():
+            wait = _passes(workload, client, now)
         failed = False
     except StaleWorkload:
         wait = 0
@@ -90,6 +86,17 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
         next_at = None if wait is None else now + timedelta(seconds=wait)
         again = services.unlock(workload, next_at=next_at, failed=failed)
     return again
+
+
+def _passes(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
+    wait: float | None = 0
+    for _ in range(PASSES_MAX):
+        services.renew(workload, now=clock.now())
+        wait = _pass(workload, client, now)
+        if wait is None or wait > 0:
+            break
+        services.reread(workload)
+    return wait
 
 
 class _Held:
@@ -137,7 +144,8 @@ def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | 
         with transaction.atomic():
             verdict = admission.admit(workload, now=now)
             if verdict is not None and verdict.admitted:
-                objects.open_attempt(workload, adapter_for(workload.kind), now=now)
+                objects.open_attempt_of_held(workload, adapter_for(workload.kind), now=now)
+                crash_point("attempt-opened")
     except (QuotaExceeded, OperationalError):
         # The limits were changed under the pass, which is nobody's fault and nobody's news.
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})

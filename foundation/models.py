@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ClassVar, Self, cast
 
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -61,7 +64,29 @@ class PlatformSettings(models.Model):
     @classmethod
     def current(cls) -> Self:
         """The settings in force; the defaults, unsaved, as long as nobody has changed anything."""
+        held = _held.get()
+        if held is None:
+            return cls._read()
+        if not held:
+            held.append(cls._read())
+        return cast("Self", held[0])
+
+    @classmethod
+    @contextmanager
+    def held(cls) -> Iterator[None]:
+        """Inside, the settings are read once at most: one piece of work goes by one version of them."""
+        token = _held.set([])
+        try:
+            yield
+        finally:
+            _held.reset(token)
+
+    @classmethod
+    def _read(cls) -> Self:
         return cls.objects.filter(pk=cls.SINGLETON_PK).first() or cls()
+
+
+_held: ContextVar[list[PlatformSettings] | None] = ContextVar("platform_settings", default=None)
 
 
 class Lease(models.Model):

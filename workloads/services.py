@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, connection, transaction
@@ -12,7 +13,7 @@ from django.db.models import Case, F, Q, Value, When
 
 from teams.models import Team, User
 from workloads.errors import InvalidTransition, NameTaken, StaleWorkload
-from workloads.models import Attempt, ResourceFlavor, Workload, WorkloadEvent
+from workloads.models import Attempt, ResourceFlavor, Workload
 from workloads.states import FINAL, REASONS, Desired, Phase, Priority, Reason, can_move
 
 logger = logging.getLogger(__name__)
@@ -46,10 +47,12 @@ def create_workload(
 ) -> Workload:
     """A queued workload, due at once; NameTaken while a live one of the same team and kind has the name.
 
-    Runs in the caller's transaction, so that the row of the run or endpoint lands with it or not at all.
+    Runs in the caller's transaction, so that the row of the run or endpoint lands with it or not at all; NameTaken
+    rolls that back.
     """
     try:
-        with transaction.atomic():
+        # Without a savepoint: who asked for a name that is taken has nothing else to keep in this transaction.
+        with transaction.atomic(savepoint=False):
             workload = Workload.objects.create(
                 kind=kind,
                 team=team,
@@ -137,20 +140,33 @@ def _milestones(workload: Workload, to: Phase, now: datetime) -> dict[str, objec
     return {}
 
 
+_RECORD_AND_NOTIFY = """
+WITH told AS (
+    INSERT INTO workloads_workloadevent
+        (workload_id, at, from_phase, to_phase, reason, message, actor, source, attempt)
+    VALUES (%(workload)s, %(at)s, %(from)s, %(to)s, %(reason)s, %(message)s, %(actor)s, %(source)s, %(attempt)s)
+)
+SELECT pg_notify(%(channel)s, %(note)s)
+"""
+
+
 def _record_event(workload: Workload, *, from_phase: str, actor: str, source: str, now: datetime) -> None:
-    WorkloadEvent.objects.create(
-        workload=workload,
-        at=now,
-        from_phase=from_phase,
-        to_phase=workload.phase,
-        reason=workload.reason,
-        message=workload.message,
-        actor=actor,
-        source=source,
-        attempt=workload.attempt_number,
-    )
+    values: dict[str, Any] = {
+        "workload": workload.pk,
+        "at": now,
+        "from": from_phase,
+        "to": workload.phase,
+        "reason": workload.reason,
+        "message": workload.message,
+        "actor": actor,
+        "source": source,
+        "attempt": workload.attempt_number,
+        "channel": NOTIFY_CHANNEL,
+        "note": note_of(workload),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_RECORD_AND_NOTIFY, values)
     logger.info("workload.moved", extra={"workload_id": str(workload.public_id), "phase": workload.phase})
-    notify(workload)
 
 
 def notify(workload: Workload) -> None:

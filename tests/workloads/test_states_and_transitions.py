@@ -168,12 +168,12 @@ def test_a_cancellation_cannot_be_taken_back():
 def test_a_name_is_taken_while_its_workload_lives_and_free_after_its_end():
     first = make_workload(name="resnet")
     again = {"name": "resnet", "team": first.team, "owner": first.owner}
-    with pytest.raises(NameTaken, match="resnet"):
+    with pytest.raises(NameTaken, match="resnet"), transaction.atomic():
         make_workload(**again)
     make_workload(**again, kind="endpoint")
     make_workload(name="resnet")
     put_in(first, Phase.SUSPENDED)
-    with pytest.raises(NameTaken):
+    with pytest.raises(NameTaken), transaction.atomic():
         make_workload(**again)
     put_in(first, Phase.CANCELLED)
     second = make_workload(**again)
