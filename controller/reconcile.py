@@ -125,7 +125,12 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     look = _observe(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
     plan = decide(_snapshot(workload, adapter, attempt), look.observation if look else None, now)
     if Action.ADMIT in plan.actions:
-        return _admit(workload, client, now)
+        wait, attempt = _admit(workload, client, now)
+        if attempt is None:
+            return wait
+        # The row is as this process has just left it, under its lock: on at once.
+        look = _observe(workload, adapter, attempt, client, now)
+        plan = decide(_snapshot(workload, adapter, attempt), look.observation, now)
     services.renew(workload, now=clock.now())
     plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now))
     crash_point("acted")
@@ -134,24 +139,28 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     return plan.next_in_seconds
 
 
-def _admit(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
-    """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody."""
+def _admit(workload: Workload, client: ClusterClient, now: datetime) -> tuple[float | None, Attempt | None]:
+    """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody.
+
+    Seconds until the next look, and the attempt that an admission opened.
+    """
     if not client.answered_within(ANSWER_FRESH_SECONDS):
         client.version()
     if Reason(workload.reason) in JUDGED and workload.flavor is not None:
-        return _look_again(workload, now)
+        return _look_again(workload, now), None
+    attempt = None
     try:
         with transaction.atomic():
             verdict = admission.admit(workload, now=now)
             if verdict is not None and verdict.admitted:
-                objects.open_attempt_of_held(workload, adapter_for(workload.kind), now=now)
+                attempt = objects.open_attempt_of_held(workload, adapter_for(workload.kind), now=now)
                 crash_point("attempt-opened")
     except (QuotaExceeded, OperationalError):
         # The limits were changed under the pass, which is nobody's fault and nobody's news.
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
-        return ADMISSION_RETRY_SECONDS
+        return ADMISSION_RETRY_SECONDS, None
     crash_point("admitted")
-    return 0 if verdict is None or verdict.admitted else RESYNC_SECONDS
+    return 0 if verdict is None or verdict.admitted else RESYNC_SECONDS, attempt
 
 
 def _look_again(workload: Workload, now: datetime) -> float:
