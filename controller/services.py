@@ -194,14 +194,21 @@ def change(
     wakeups.wake_workload(workload, now=now)
 
 
-def _check_time_limit(workload: Workload, seconds: int) -> None:
-    """Invalid above the quota's longest limit: what waits may ask for it in vain, what runs may not take it."""
-    if workload.phase == Phase.QUEUED.value or workload.flavor_id is None:
-        return
+def longest_time_limit(workload: Workload) -> int | None:
+    """Seconds that the quota allows; None where it sets no limit, or the workload needs none."""
+    if workload.flavor_id is None:
+        return None
     quota = Quota.objects.filter(
         team=workload.team_id, flavor=workload.flavor_id, capacity_type=workload.capacity_type
     ).first()
-    longest = quota.max_time_limit_seconds if quota else None
+    return quota.max_time_limit_seconds if quota else None
+
+
+def _check_time_limit(workload: Workload, seconds: int) -> None:
+    """Invalid above the quota's longest limit: what waits may ask for it in vain, what runs may not take it."""
+    if workload.phase == Phase.QUEUED.value:
+        return
+    longest = longest_time_limit(workload)
     if longest is not None and seconds > max(longest, workload.time_limit_seconds or 0):
         message = f"The quota allows at most {longest} seconds."
         raise Invalid.of_field("time_limit_seconds", message, code="too_long")

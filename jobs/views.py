@@ -32,6 +32,7 @@ from foundation.http.problems import flatten
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.forms import TrainingRunForm, values_of
+from jobs.limits import running_out
 from jobs.models import TrainingRun
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
@@ -124,7 +125,11 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
 
     @override
     def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
-        return {"spec": TrainingRun.objects.get(workload=workload).spec}
+        return {
+            "spec": TrainingRun.objects.get(workload=workload).spec,
+            "running_out": running_out(workload, now=now),
+            "limit_url": self.url(self.limit_name, workload),
+        }
 
     @override
     def commands(self, workload: Workload, *, may: bool) -> list[Command]:

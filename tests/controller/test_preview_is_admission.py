@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from django.db import connection
@@ -192,39 +194,26 @@ def test_of_two_hundred_at_once_exactly_one_gets_the_last_unit():
         actor=SETUP,
         now=now,
     )
-    rows = [
-        services.create_workload(
-            kind="training-run",
-            team=team,
-            owner=user,
-            name=f"run-{number}",
-            priority=Priority.NORMAL,
-            flavor=flavor,
-            capacity_type="on-demand",
-            units=1,
-            units_each=1,
-            pod_count=1,
-            preemptible=True,
-            time_limit_seconds=600,
-            max_retries=0,
-            labels={},
-            actor="test",
-            simulated=True,
-            now=now,
-        )
-        for number in range(200)
-    ]
+    spec = TrainingRunSpec.from_json(
+        {"name": "x", "image": "example.org/train:1", "flavor": flavor.name, "gpus_per_replica": 1}
+    )
+    start = threading.Barrier(8)
 
-    def admit(row):
+    def submit_and_look(numbers):
+        start.wait(60)
         try:
-            locked = services.lock(public_id=row.public_id, now=clock.now())
-            verdict = admission.admit(locked, now=clock.now())
-            return verdict is None or verdict.admitted
+            for number in numbers:
+                now = clock.now()
+                run = submit_training_run(
+                    spec=replace(spec, name=f"run-{number}"), team=team, actor=Actor.of_user(user), now=now
+                )
+                locked = services.lock(public_id=run.workload.public_id, now=now)
+                admission.admit(locked, now=now)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(admit, rows))
+        list(pool.map(submit_and_look, [range(first, 200, 8) for first in range(8)]))
     assert Workload.objects.filter(phase=Phase.ADMITTED.value).count() == 1
     assert Claim.objects.exclude(state="released").count() == 1
     assert Quota.objects.get().used == 1

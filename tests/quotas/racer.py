@@ -25,7 +25,8 @@ def main():
     connection.ensure_connection()
     answer("ready")
     sys.stdin.readline()
-    seen = (manage if part["role"] == "manager" else race)(part, random.Random(part["seed"]))
+    roles = {"claimer": race, "admitter": admit, "manager": manage}
+    seen = roles[part["role"]](part, random.Random(part["seed"]))
     answer(json.dumps(seen))
 
 
@@ -72,6 +73,85 @@ def race(part, dice):
                 take()
         except Error as error:
             seen["errors"].append(f"{type(error).__name__}: {error}")
+    return seen
+
+
+def admit(part, dice):
+    """Submit, look at the own run as a worker does, pass over the pool when it is due, and end runs that were let in."""
+    from django.db import Error, transaction
+
+    from controller import admission
+    from foundation import clock
+    from quotas.errors import QuotaExceeded
+    from quotas.models import Claim, ClaimState, Pool
+    from teams.models import Team, User
+    from workloads import services
+    from workloads.models import ResourceFlavor, Workload
+    from workloads.states import Phase, Priority, Reason
+
+    teams = list(Team.objects.filter(pk__in=part["teams"]))
+    owner, flavor, pool = User.objects.get(pk=part["owner"]), ResourceFlavor.objects.get(), Pool.objects.get()
+    mine = f"r{part['seed']}-"
+    seen = {"submitted": 0, "admitted": 0, "ended": 0, "raced": 0, "errors": []}
+
+    def submit():
+        units = dice.choice((1, 1, 2, 3))
+        row = services.create_workload(
+            kind="training-run",
+            team=dice.choice(teams),
+            owner=owner,
+            name=f"{mine}{seen['submitted']}",
+            priority=dice.choice(list(Priority)),
+            flavor=flavor,
+            capacity_type="on-demand",
+            units=units,
+            units_each=1,
+            pod_count=units,
+            preemptible=True,
+            time_limit_seconds=dice.choice((600, 3600, 86400)),
+            max_retries=0,
+            labels={},
+            actor="races",
+            simulated=True,
+            now=clock.now(),
+        )
+        seen["submitted"] += 1
+        locked = services.lock(public_id=row.public_id, now=clock.now())
+        if locked is None:
+            return
+        try:
+            verdict = admission.admit(locked, now=clock.now())
+            seen["admitted"] += verdict is None or verdict.admitted
+        finally:
+            services.unlock(locked, next_at=None, failed=False)
+
+    def end():
+        with transaction.atomic():
+            held = Workload.objects.select_for_update(no_key=True, of=("self",)).select_related(
+                "team", "flavor"
+            )
+            row = held.filter(name__startswith=mine, phase=Phase.ADMITTED.value).first()
+            if row is None:
+                return
+            now = clock.now()
+            for phase, reason in (
+                (Phase.STARTING, Reason.PULLING),
+                (Phase.RUNNING, Reason.PROGRESSING),
+                (Phase.SUCCEEDED, Reason.COMPLETED),
+            ):
+                services.transition(row, to=phase, reason=reason, message="", actor="races", now=now)
+            admission.release(row, now=now)
+            seen["ended"] += 1
+
+    while seen["submitted"] < part["count"]:
+        try:
+            dice.choice((submit, submit, end, lambda: admission.pass_over(pool, now=clock.now())))()
+        except QuotaExceeded:
+            seen["raced"] += 1
+        except Error as error:
+            seen["errors"].append(f"{type(error).__name__}: {error}")
+    held = Claim.objects.exclude(state=ClaimState.RELEASED)
+    seen["held"] = held.filter(workload__name__startswith=mine).count()
     return seen
 
 

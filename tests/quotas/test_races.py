@@ -21,9 +21,11 @@ from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimState, CohortUsage, Quota
 from quotas.queries import leaks
 from quotas.services import claim, release
+from tests.factories.catalogue import make_node
 from tests.factories.teams import make_team
 from tests.quotas.hall import Hall, cohort_of, held_units, join_cohort
 from workloads.models import Workload
+from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,6 +34,7 @@ SOAK = bool(os.environ.get("PORTAL_TEST_SOAK"))  # noqa: TID251
 PROCESSES = 8
 ADMISSIONS = 100_000 if SOAK else 10_000
 SECONDS_MAX = 3600 if SOAK else 300
+PASSES = 8_000 if SOAK else 400
 NOMINAL = 12
 UNITS = (1, 1, 2, 3)
 
@@ -123,17 +126,19 @@ class Race:
 
     def _answers(self, racers):
         claimers = [
-            racer for racer, part in zip(racers, self.parts, strict=True) if part["role"] == "claimer"
+            racer for racer, part in zip(racers, self.parts, strict=True) if part["role"] != "manager"
         ]
         ended = threading.Event()
         with ThreadPoolExecutor(1) as pool:
             watcher = pool.submit(self._watch, ended)
-            answers = [json.loads(racer.stdout.readline()) for racer in claimers]
-            for racer in racers:
-                if racer not in claimers:
-                    tell(racer, "stop")
-                    answers.append(json.loads(racer.stdout.readline()))
-            ended.set()
+            try:
+                answers = [json.loads(racer.stdout.readline()) for racer in claimers]
+                for racer in racers:
+                    if racer not in claimers:
+                        tell(racer, "stop")
+                        answers.append(json.loads(racer.stdout.readline()))
+            finally:
+                ended.set()
             watcher.result(60)
         return answers
 
@@ -205,6 +210,47 @@ def test_racing_claims_with_cuts_and_raises_never_hold_more_than_is_allowed(hall
         "racing admissions",
         f"{ADMISSIONS} by {PROCESSES} processes: {granted} granted, {refused} refused, 0 over, 0 constraints fired; "
         f"{managed['changes']} changes of limits meanwhile, {race.samples} samples",
+    )
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(SECONDS_MAX + 100)
+def test_racing_passes_with_cuts_and_raises_admit_no_more_than_is_allowed(hall, record_testsuite_property):
+    """8 processes submit, look, pass over the pool and end runs; nobody waits for who waits for him."""
+    for number in range(8):
+        make_node(f"a100-{number}", units=8)
+    parts = [
+        {
+            "role": "admitter",
+            "seed": index,
+            "count": PASSES // PROCESSES,
+            "owner": hall.owner.pk,
+            "teams": [team.pk for team in hall.teams],
+        }
+        for index in range(PROCESSES)
+    ]
+    manager = {"role": "manager", "seed": 7, "nominal": NOMINAL, "teams": [team.pk for team in hall.teams]}
+    race = Race([*parts, manager])
+    *passed, managed = race.run()
+    assert [error for each in (*passed, managed) for error in each["errors"]] == []
+    assert race.wrong == []
+    found = leaks()
+    assert (found.claims_without_workload, found.workloads_without_claim, found.counters_off) == (0, 0, 0)
+    assert sum(each["submitted"] for each in passed) == Workload.objects.count() == PASSES
+    assert (
+        sum(each["ended"] for each in passed)
+        == Workload.objects.filter(phase=Phase.SUCCEEDED.value).count()
+        > PASSES / 20
+    )
+    assert (
+        Workload.objects.filter(phase=Phase.ADMITTED.value).count()
+        == Claim.objects.exclude(state=ClaimState.RELEASED).count()
+    )
+    assert managed["changes"] > 20
+    record_testsuite_property(
+        "racing passes",
+        f"{PASSES} submitted by {PROCESSES} processes, {sum(each['ended'] for each in passed)} ended, 0 over, 0 deadlocks; "
+        f"{managed['changes']} changes of limits meanwhile, {sum(each['raced'] for each in passed)} passes taken back",
     )
 
 

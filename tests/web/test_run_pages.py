@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 
+from foundation import clock
+from quotas.models import Quota
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
@@ -130,3 +133,52 @@ def test_a_clone_fills_the_form_in(ana, made):
 def test_the_detail_page_asks_a_bounded_number_of_queries(ana, made, django_assert_max_num_queries):
     with django_assert_max_num_queries(DETAIL_QUERIES_MAX):
         page(ana, made["resnet50"])
+
+
+# --- a time limit that runs out
+
+
+def near_its_end(run, *, limit: int, ran: int, used: int = 0):
+    Workload.objects.filter(pk=run.pk).update(time_limit_seconds=limit, used_seconds=used)
+    run.attempts.update(started_at=clock.now() - timedelta(seconds=ran))
+
+
+def test_a_run_near_its_time_limit_says_so_and_is_extended_in_one_click(ana, made):
+    run = made["resnet50"]
+    near_its_end(run, limit=7200, ran=3000, used=3000)
+    assert "running-out" in page(ana, run)
+    html = page(ana, run)
+    assert re.search(r"(19|20) min( [0-9]+ s)? left of its time limit of 2 h; then it is stopped", html)
+    seconds = re.search(r'name="seconds" value="(\d+)"', html)[1]
+    assert seconds == "10800"
+    response = ana.post(f"/runs/{run.public_id}/time-limit/", {"seconds": seconds}, follow=True)
+    assert "resnet50 has another time limit now." in response.content.decode()
+    assert "running-out" not in page(ana, run)
+
+
+@pytest.mark.parametrize(("ran", "phase"), [(5700, "Running"), (6000, "Queued")])
+def test_who_has_time_left_or_does_not_run_is_not_warned(ana, made, ran, phase):
+    run = made["resnet50"]
+    near_its_end(run, limit=7200, ran=ran)
+    Workload.objects.filter(pk=run.pk).update(phase=phase)
+    assert "running-out" not in page(ana, run)
+
+
+def test_nothing_longer_is_offered_than_the_quota_allows(ana, made, world):
+    run = made["resnet50"]
+    near_its_end(run, limit=7200, ran=7000)
+    quota = Quota.objects.filter(team=run.team, flavor=run.flavor)
+    quota.update(max_time_limit_seconds=9000)
+    assert 'name="seconds" value="9000"' in page(ana, run)
+    quota.update(max_time_limit_seconds=7200)
+    html = page(ana, run)
+    assert "The quota allows no longer one." in html
+    assert 'id="extend"' not in html
+
+
+def test_a_viewer_is_warned_and_cannot_extend(viewer, made):
+    run = made["resnet50"]
+    near_its_end(run, limit=7200, ran=7000)
+    html = page(viewer, run)
+    assert "running-out" in html
+    assert 'id="extend"' not in html
