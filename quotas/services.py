@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import IntegrityError, connection, transaction
+from django.db import connection, transaction
 from django.db.models import F, QuerySet
 
 from foundation.errors import Invalid
@@ -54,31 +54,10 @@ def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quo
     return rows.filter(team=team, flavor=flavor, capacity_type=capacity_type).first()
 
 
-# What stays in the team's local part concerns no cohort: one statement is the whole transaction.
+# What stays in the team's local part concerns no cohort: one call is the whole transaction.
 _CLAIM_LOCAL = """
-WITH taken AS (
-    UPDATE quotas_quota SET used = used + %(units)s, headroom = headroom + %(headroom)s
-    WHERE id = %(quota)s AND used + %(units)s <= local AND NOT EXISTS (
-        SELECT FROM quotas_claim
-        WHERE workload_id = %(workload)s AND purpose = %(purpose)s AND state <> 'released'
-    )
-    RETURNING id
-), made AS (
-    INSERT INTO quotas_claim (workload_id, quota_id, purpose, units, headroom, lent, state, reserved_at)
-    SELECT %(workload)s, id, %(purpose)s, %(units)s, %(headroom)s, false, 'reserved', %(now)s FROM taken
-    {on_conflict}
-    RETURNING id
-)
-SELECT (SELECT id FROM made), EXISTS (SELECT FROM taken), CASE WHEN NOT EXISTS (SELECT FROM taken) THEN
-    EXISTS (SELECT FROM quotas_quota WHERE id = %(quota)s AND ceiling > local)
-    OR EXISTS (
-        SELECT FROM quotas_claim
-        WHERE workload_id = %(workload)s AND purpose = %(purpose)s AND state <> 'released'
-    )
-END
+SELECT quotas_claim_local(%(workload)s, %(quota)s, %(units)s, %(headroom)s, %(purpose)s, %(now)s)
 """
-_CLAIM_LOCAL_ALONE = _CLAIM_LOCAL.format(on_conflict="")
-_CLAIM_LOCAL_IN_TRANSACTION = _CLAIM_LOCAL.format(on_conflict="ON CONFLICT DO NOTHING")
 
 
 def claim(
@@ -98,7 +77,8 @@ def claim(
     """
     wanted = Wanted(workload.pk, quota.pk, units, headroom, lent)
     _check(wanted)
-    if not lent:
+    # In a transaction that goes on, the lock of the quota comes before everything else.
+    if not lent and not connection.in_atomic_block:
         made = _claim_local(wanted, purpose, now)
         if made is not None:
             return made
@@ -111,7 +91,7 @@ def claim(
 
 
 def _claim_local(wanted: Wanted, purpose: ClaimPurpose, now: datetime) -> Claim | None:
-    """The new claim; None where the cohort or an older claim has a say. QuotaExceeded where neither has."""
+    """The new claim; None where it does not fit into the local part, or an older claim has a say."""
     values = {
         "workload": wanted.workload_id,
         "quota": wanted.quota_id,
@@ -120,24 +100,8 @@ def _claim_local(wanted: Wanted, purpose: ClaimPurpose, now: datetime) -> Claim 
         "purpose": purpose.value,
         "now": now,
     }
-    within = connection.in_atomic_block
-    try:
-        ((claim_id, taken, goes_on),) = rows(
-            _CLAIM_LOCAL_IN_TRANSACTION if within else _CLAIM_LOCAL_ALONE, values
-        )
-    except IntegrityError as error:
-        # Somebody claimed for the same workload at the same time; the statement took itself back.
-        if within or "claim_one_open_per_purpose" not in str(error):
-            raise
-        return None
+    ((claim_id,),) = rows(_CLAIM_LOCAL, values)
     if claim_id is None:
-        if taken:
-            # The same, in a transaction that goes on: only this statement can have raised the counters.
-            Quota.objects.filter(pk=wanted.quota_id).update(
-                used=F("used") - wanted.units, headroom=F("headroom") - wanted.headroom
-            )
-        elif not goes_on:
-            raise _exceeded([wanted])
         return None
     made = Claim(
         id=claim_id,

@@ -31,7 +31,8 @@ class Claim(models.Model):
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="claims")
-    quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="claims")
+    # The index of open claims is enough.
+    quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="claims", db_index=False)
     purpose = models.CharField(max_length=8, choices=ClaimPurpose.choices, default=ClaimPurpose.WORKLOAD)
     units = models.PositiveIntegerField()
     headroom = models.PositiveIntegerField(default=0)

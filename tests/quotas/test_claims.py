@@ -164,6 +164,7 @@ def test_headroom_is_a_part_of_the_units_and_of_none_that_are_lent(hall):
 # --- how many statements it takes
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_claim_inside_the_local_part_is_one_statement(hall, django_assert_num_queries):
     workload = hall.workload(2)
     with django_assert_num_queries(1):
