@@ -9,7 +9,6 @@ import uvicorn
 from typing_extensions import override
 
 from gateway import asgi
-from portal.runtime.memory import share_arenas
 from portal.settings.env import Bind
 
 GRACEFUL_SECONDS = 10
@@ -19,7 +18,6 @@ BACKLOG = 2048
 
 def run(bind: Bind) -> None:
     """Serves until SIGTERM or SIGINT. Raises OSError when the address is taken."""
-    share_arenas()
     config = uvicorn.Config(
         "portal.asgi:application",
         log_config=None,

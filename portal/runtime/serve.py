@@ -15,7 +15,6 @@ from typing_extensions import override
 
 from portal import settings
 from portal.runtime.guard import end_with_parent
-from portal.runtime.memory import share_arenas
 from portal.runtime.refusals import refusals
 
 WORKERS = 1
@@ -69,7 +68,6 @@ def main(arguments: list[str]) -> int:
     if reasons:
         print(*reasons, sep="\n", file=sys.stderr)  # noqa: T201
         return 2
-    share_arenas()
     WebServer(workers=given.workers, threads=given.threads).run()
     return 0
 

@@ -6,7 +6,6 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from foundation import clock, heartbeats
-from portal.runtime.memory import share_arenas
 
 HEARTBEAT = "watcher"
 WATCHER = "controller.watcher"
@@ -20,7 +19,6 @@ def run() -> None:
     """Watches until SIGTERM. Raises NoWatcherError where the controller has none."""
     if find_spec(WATCHER) is None:
         raise NoWatcherError(f"{WATCHER} does not exist")
-    share_arenas()
     watcher = import_module(WATCHER)
     heartbeats.beat(process=HEARTBEAT, now=clock.now())
     watcher.run_forever()

@@ -10,7 +10,6 @@ from celery.signals import worker_ready
 
 from foundation import clock, heartbeats
 from portal.celery import app
-from portal.runtime.memory import share_arenas
 
 CONCURRENCY = 8
 HEARTBEAT = "worker"
@@ -26,7 +25,6 @@ def run(*, concurrency: int = CONCURRENCY) -> int:
 
     Gossip and mingle only serve clusters of workers that talk to each other; these agree in PostgreSQL.
     """
-    share_arenas()
     # Root is dangerous where messages may be pickles; here they are JSON and name ids.
     warnings.simplefilter("ignore", SecurityWarning)
     worker = app.Worker(
