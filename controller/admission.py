@@ -40,10 +40,10 @@ CARD_MUTEX = MUTEX + 1
 """First key of the advisory locks of cards; the second is the hash of the card's name."""
 LEASE = timedelta(seconds=30)
 AGAIN = timedelta(seconds=60)
+"""A pool in which somebody waits is passed over this often: victims come of age, and reports come in."""
 TELL_AFTER = timedelta(seconds=50)
 """How old the numbers may be that the rows of those who wait show; whom a new reason concerns is told at once."""
 _NUMBER = re.compile(r"[0-9]+")
-"""A pool in which somebody waits is passed over this often: victims come of age, and reports come in."""
 ROUNDS_MAX = 50
 
 NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no-gpu")
