@@ -31,7 +31,7 @@ from quotas.verdicts import Outcome, PassPlan, Verdict
 from workloads.models import ResourceFlavor, Workload
 from workloads.moves import Move, lock_queued, move_queued
 from workloads.services import hold, reread
-from workloads.states import Desired, Phase, Reason
+from workloads.states import Phase, Reason
 
 ADMISSION = "admission"
 MUTEX = 20_406
@@ -81,7 +81,7 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
         _take_mutex(pool)
         # Whoever had the mutex before may have admitted it.
         reread(workload, hold=True)
-        if workload.phase != Phase.QUEUED.value or workload.desired != Desired.RUN.value:
+        if not workload.waits:
             return None
         plan = _Pass(pool, workload.flavor, now, focus=workload).run()
         return plan.verdicts[str(workload.public_id)]
@@ -262,9 +262,7 @@ class _Pass:
         self._keep(_move(workloads, told, focus=self.focus, now=self.now), told)
         for each in held:
             if each.pk in needy:
-                preemption.ask_to_leave(
-                    victims=verdicts[each.pk].victims, preemptor=str(each.public_id), now=self.now
-                )
+                preemption.ask_to_leave(victims=verdicts[each.pk].victims, preemptor=each, now=self.now)
         return plan
 
     def _hold(self, keys: AbstractSet[int]) -> list[Workload]:

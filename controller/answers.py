@@ -12,7 +12,9 @@ from controller.waiting import Card, LeverOffer, card_of
 from costs.queries import Cost, costs_of
 from foundation.money import as_json
 from quotas.models import Decision
+from quotas.queries import nameable_teams
 from quotas.verdicts import Evidence
+from teams.models import User
 from workloads.models import Attempt, WatchCursor, Workload
 from workloads.states import Phase
 
@@ -97,16 +99,15 @@ def describe_cost(cost: Cost) -> dict[str, Any]:
     }
 
 
-def describe_waiting(
-    workload: Workload, *, cost: Cost, named: frozenset[str], now: datetime, reader_id: int | None = None
-) -> dict[str, Any]:
+def describe_waiting(workload: Workload, *, cost: Cost, reader: User, now: datetime) -> dict[str, Any]:
     """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing.
 
-    `named` are the slugs of the teams that the reader may see by name.
+    The reader sees other teams by name where their policy shows it, and the levers that a request of the own has.
     """
     if workload.phase != Phase.QUEUED.value:
         return _not_waiting(workload, cost, now)
-    card = describe_card(card_of(workload, named=named, now=now, reader_id=reader_id))
+    named = nameable_teams(reader)
+    card = describe_card(card_of(workload, named=named, now=now, reader_id=reader.pk))
     decision = Decision.objects.filter(workload=workload).order_by("-id").first()
     return card | {
         "decision": decision.public_id if decision else None,

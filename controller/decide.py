@@ -283,9 +283,12 @@ def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, n
 def used_seconds(snapshot: Snapshot, now: datetime) -> int:
     """Seconds of Starting and Running over all attempts."""
     attempt = snapshot.attempt
-    if attempt is None or attempt.started_at is None:
-        return snapshot.used_seconds
-    return snapshot.used_seconds + max(0, int((now - attempt.started_at).total_seconds()))
+    return seconds_with(snapshot.used_seconds, attempt.started_at if attempt else None, now)
+
+
+def seconds_with(before: int, started_at: datetime | None, now: datetime) -> int:
+    """`before` and what an attempt has run since, which counts against the time limit as well."""
+    return before if started_at is None else before + max(0, int((now - started_at).total_seconds()))
 
 
 def _progress(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan:

@@ -179,10 +179,7 @@ class WorkloadWaitingView(OfKind):
     def get(self, request: Any, public_id: UUID) -> Response:
         now = clock.now()
         workload = self.find(request.user, public_id)
-        named = nameable_teams(request.user)
-        card = describe_waiting(
-            workload, cost=cost_of(workload, now=now), named=named, now=now, reader_id=request.user.pk
-        )
+        card = describe_waiting(workload, cost=cost_of(workload, now=now), reader=request.user, now=now)
         return Response(output.WaitingSerializer(card).data)
 
 

@@ -73,9 +73,10 @@ def start_of(workload: Workload, supply: Supply, *, given: PassPlan) -> Estimate
 
 def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
-    guesses = estimate_all(supply)
+    given = plan(supply)
+    guesses = estimate_all(supply, given=given)
     if len(supply.waiters) > EXACT_MOST:
-        _keep(_key(flavor.pk, capacity_type), supply, guesses, now)
+        _keep(_key(flavor.pk, capacity_type), supply, given, guesses, now)
     # Who is free to start was not estimated: a second later that would count as a promise that was broken.
     keys = [each.sequence for each in supply.waiters if guesses[each.id].basis != FREE_NOW]
     rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
@@ -127,8 +128,7 @@ def _key(flavor_id: int, capacity_type: str) -> str:
     return f"forecast/1:{flavor_id}:{capacity_type}"
 
 
-def _keep(key: str, supply: Supply, guesses: Mapping[str, Estimate], now: datetime) -> None:
-    given = plan(supply, told=lambda *_: False)
+def _keep(key: str, supply: Supply, given: PassPlan, guesses: Mapping[str, Estimate], now: datetime) -> None:
     places = positions(supply, given=given)
     waiters = {each.id: each for each in supply.waiters}
     starts = {

@@ -30,7 +30,6 @@ from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalErr
 from foundation.models import IdempotencyKey
 from teams.models import Team
 from workloads.models import Workload
-from workloads.states import Desired, Phase
 
 BODY_BYTES_MAX = 3 * 2**20
 PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit")
@@ -154,7 +153,7 @@ class SubmitPage(LoginRequiredMixin, View):
             # Said aloud where it comes while somebody types; a whole page is read anyway.
             "aloud": bool(fragment),
             "earlier": self.earlier,
-            "earlier_waits": self.earlier is not None and _waits(self.earlier),
+            "earlier_waits": self.earlier is not None and self.earlier.waits,
             "replaces": bool(form.replaced_id) if form.is_bound else request.GET.get("replaces") == "1",
             "noun": self.noun,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
@@ -164,10 +163,6 @@ class SubmitPage(LoginRequiredMixin, View):
             chosen = form["flavor"].value() or ""
             context["chosen_flavor"] = chosen
         return render(request, f"{self.template}{fragment}", context, status=status)
-
-
-def _waits(workload: Workload) -> bool:
-    return workload.phase == Phase.QUEUED.value and workload.desired == Desired.RUN.value
 
 
 def _prefilled(given: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -27,9 +27,8 @@ from controller.timeline import timeline
 from costs.queries import Cost, cost_of
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
-from quotas.queries import nameable_teams
 from teams.actors import Actor, actor_of
-from teams.models import Membership
+from teams.models import Membership, User
 from teams.permissions import check_can_submit, role_in
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
@@ -150,8 +149,7 @@ class WorkloadDetailPage(WorkloadPage):
     ) -> CardLook | None:
         if workload.phase != Phase.QUEUED:
             return None
-        named = nameable_teams(request.user)
-        card = describe_waiting(workload, cost=cost, named=named, now=now, reader_id=request.user.pk)
+        card = describe_waiting(workload, cost=cost, reader=cast("User", request.user), now=now)
         return look_at(card, page=self._card_page(workload, may=may), submitted=True)
 
     def _card_page(self, workload: Workload, *, may: bool) -> Page:

@@ -30,13 +30,12 @@ NEEDS = {
 }
 
 
-def ask_to_leave(*, victims: Iterable[Victim], preemptor: str, now: datetime) -> None:
+def ask_to_leave(*, victims: Iterable[Victim], preemptor: Workload | None, now: datetime) -> None:
     """Open a request for each victim that has none, and wake it once this is committed."""
-    needy = Workload.objects.select_related("team").filter(public_id=preemptor).first()
     asked = evictions.ask_to_leave(
         victims=victims,
-        preemptor=needy,
-        told=lambda row, victim: told(row, needy, victim.cause),
+        preemptor=preemptor,
+        told=lambda row, victim: told(row, preemptor, victim.cause),
         now=now,
     )
     for each in asked:
@@ -94,5 +93,5 @@ def take_back_headroom(endpoint: Workload, *, firm_units: int, now: datetime) ->
         supply = snapshots.supply_of(flavor=endpoint.flavor, capacity_type=endpoint.capacity_type, now=now)
         mine = [each for each in supply.holders if each.team == endpoint.team.slug]
         victims = reclaim_headroom(mine, short)
-        ask_to_leave(victims=victims, preemptor=str(endpoint.public_id), now=now)
+        ask_to_leave(victims=victims, preemptor=endpoint, now=now)
     return short

@@ -116,6 +116,12 @@ class ContainerSerializer(StrictSerializer):
             raise serializers.ValidationError(told(found))
         return attrs
 
+    @property
+    def replaced_id(self) -> str | None:
+        """Id of a waiting one in whose place this is to come; call after `is_valid`."""
+        given: str | None = self.validated_data.get("replaces")
+        return given
+
     def mounts(self, body: Mapping[str, Any]) -> Iterable[Mount]:
         """Every place in the container's file tree that the body takes."""
         for index, item in enumerate(body.get("volumes") or ()):

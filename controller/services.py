@@ -109,7 +109,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
 def _cancel_waiting(workload: Workload, actor: Actor, now: datetime) -> None:
     rows = Workload.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
     fresh = rows.get(pk=workload.pk)
-    if fresh.phase != Phase.QUEUED.value or fresh.desired != Desired.RUN.value:
+    if not fresh.waits:
         message = f"{fresh.name} waits no longer: it is {fresh.phase}. Nothing was submitted."
         raise Conflict.of_field("replaces", message, code="not_waiting")
     cancel(workload=fresh, actor=actor, now=now)

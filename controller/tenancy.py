@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock
 
-from django.db.models import F, Q, Sum
+from django.db.models import F, FilteredRelation, Q, Sum
 from django.db.models.functions import Greatest
 
 from cluster.client import ClusterClient, Manifest
 from cluster.errors import AlreadyExists
 from controller.namespaces import build_guard_rails, build_namespace, build_priority_classes
-from quotas.models import Quota
 from teams.models import Team
 from workloads.models import ResourceFlavor
 
@@ -26,25 +25,28 @@ TRUSTED_SECONDS = 30.0
 
 
 def gpu_limits(team: Team) -> dict[str, int]:
-    """What the namespace's fence lets the team's pods request, in units per resource name; in one query."""
-    own = Q(quotas__team=team)
-    limit = Sum(Greatest("quotas__ceiling", "quotas__used"), filter=own, default=0)
-    names = ResourceFlavor.objects.order_by("resource").values("resource")
-    return {row["resource"]: row["limit"] for row in names.annotate(limit=limit)}
+    """What the namespace's fence lets the team's pods request, in units per resource name."""
+    return gpu_limits_of([team])[team.pk]
 
 
 def gpu_limits_of(teams: Iterable[Team]) -> dict[int, dict[str, int]]:
-    """The fences of these teams by primary key, in two queries.
+    """The fences of these teams by primary key, in one query.
 
     Of each resource name that a flavor has: the sum over the team's quotas of the most that borrowing allows, never
     below what it holds after a cut; 0 where it has no quota. The surge of a rollout is a claim, so it is in these.
     """
-    names = sorted(set(ResourceFlavor.objects.values_list("resource", flat=True)))
-    limits = {team.pk: dict.fromkeys(names, 0) for team in teams}
-    rows = Quota.objects.filter(team__in=limits).order_by().values("team_id", resource=F("flavor__resource"))
+    keys = [team.pk for team in teams]
+    theirs = FilteredRelation("quotas", condition=Q(quotas__team__in=keys))
+    rows = (
+        ResourceFlavor.objects.annotate(theirs=theirs).order_by().values("resource", team=F("theirs__team"))
+    )
     # Per quota, not per name: what one flavor holds after its cut must not be taken from another's ceiling.
-    for row in rows.annotate(limit=Sum(Greatest("ceiling", "used"))):
-        limits[row["team_id"]][row["resource"]] = row["limit"]
+    found = list(rows.annotate(limit=Sum(Greatest("theirs__ceiling", "theirs__used"))))
+    names = sorted({row["resource"] for row in found})
+    limits = {key: dict.fromkeys(names, 0) for key in keys}
+    for row in found:
+        if row["team"] is not None:
+            limits[row["team"]][row["resource"]] = row["limit"]
     return limits
 
 

@@ -66,7 +66,7 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
             team=team,
             actor=actor_of(request),
             now=now,
-            replaces=body.validated_data.get("replaces"),
+            replaces=body.replaced_id,
         )
         answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
@@ -86,7 +86,7 @@ class EndpointPreviewView(PortalView):
             team=team,
             user=request.user,
             now=now,
-            replaces=body.validated_data.get("replaces"),
+            replaces=body.replaced_id,
         )
         return Response(output.WaitingSerializer(describe_card(found)).data)
 
@@ -105,7 +105,7 @@ class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
         body.is_valid(raise_exception=True)
         if body.validated_data["team"] != workload.team.slug:
             raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")
-        if body.validated_data.get("replaces") is not None:
+        if body.replaced_id is not None:
             raise Invalid.of_field(
                 "replaces", "Only a new endpoint can replace one that waits.", code="read_only"
             )

@@ -54,7 +54,7 @@ class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
             team=team,
             actor=actor_of(request),
             now=now,
-            replaces=body.validated_data.get("replaces"),
+            replaces=body.replaced_id,
         )
         answer = self.answer([self.find(request.user, run.workload.public_id)], now=now)[0]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
@@ -74,7 +74,7 @@ class TrainingRunPreviewView(PortalView):
             team=team,
             user=request.user,
             now=now,
-            replaces=body.validated_data.get("replaces"),
+            replaces=body.replaced_id,
         )
         return Response(output.WaitingSerializer(describe_card(found)).data)
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
+from controller.decide import seconds_with
 from controller.services import longest_time_limit
 from jobs.serializers import TIME_LIMIT_SECONDS_MAX
 from workloads.models import Workload
@@ -34,7 +35,7 @@ def running_out(workload: Workload, *, now: datetime) -> RunningOut | None:
     started = workload.attempts.filter(ended_at__isnull=True).values_list("started_at", flat=True).first()
     if started is None:
         return None
-    used = workload.used_seconds + max(0, int((now - started).total_seconds()))
+    used = seconds_with(workload.used_seconds, started, now)
     if used < limit * WARNED_FROM:
         return None
     longest = longest_time_limit(workload)

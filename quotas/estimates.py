@@ -101,9 +101,9 @@ def estimate_at_once(supply: Supply, waiter_id: str, *, given: PassPlan | None =
     return _without_running(supply, waiter, verdict, place)
 
 
-def estimate_all(supply: Supply) -> dict[str, Estimate]:
-    """The start of every waiter of the Supply, by id; each as `estimate` answers it."""
-    known = plan(supply)
+def estimate_all(supply: Supply, *, given: PassPlan | None = None) -> dict[str, Estimate]:
+    """The start of every waiter of the Supply, by id; each as `estimate` answers it, with the plan where it is known."""
+    known = given or plan(supply)
     waiters = {each.id: each for each in supply.waiters}
     runs = _Forward(supply, expected=False), _Forward(supply, expected=True)
     for forward in runs:

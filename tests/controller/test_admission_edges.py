@@ -208,9 +208,7 @@ def test_who_was_asked_already_counts_as_leaving(team, user, flavor):
     low = submit(team, user, flavor, "low", units=8, priority=Priority.LOW)
     assert look(low).admitted
     asked = Victim(str(low.public_id), team.slug, 0, PreemptionCause.IN_CLUSTER_QUEUE)
-    preemption.ask_to_leave(
-        victims=[asked], preemptor="00000000-0000-7000-8000-000000000000", now=clock.now()
-    )
+    preemption.ask_to_leave(victims=[asked], preemptor=None, now=clock.now())
     supply = snapshots.supply_of(flavor=flavor, capacity_type="on-demand", now=clock.now())
     assert [each.leaving for each in supply.holders] == [True]
 
@@ -221,9 +219,7 @@ def test_who_holds_nothing_any_more_is_not_asked_to_leave(team, user, flavor):
     assert look(low).admitted
     admission.release(low, now=clock.now())
     asked = Victim(str(low.public_id), team.slug, 0, PreemptionCause.IN_CLUSTER_QUEUE)
-    preemption.ask_to_leave(
-        victims=[asked], preemptor="00000000-0000-7000-8000-000000000000", now=clock.now()
-    )
+    preemption.ask_to_leave(victims=[asked], preemptor=None, now=clock.now())
     assert not Preemption.objects.exists()
 
 
@@ -287,30 +283,14 @@ def test_numbers_that_changed_are_told_within_a_minute_without_a_receipt_for_eac
     waits = submit(team, user, flavor, "waits", units=8)
     look(waits)
     assert "uses 8 of 8" in waits.message
-    set_limits(
-        team=team,
-        flavor=flavor,
-        capacity_type="on-demand",
-        limits={"nominal": 12},
-        reason="x",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    make_quota(team, flavor, 12)
     pass_over(flavor)
     waits.refresh_from_db()
     assert "uses 8 of 12" in waits.message
     assert Decision.objects.filter(workload=waits).count() == 1
     told_at = Pool.objects.get(flavor=flavor).told_at
     # Not with every pass: that would write every row that waits.
-    set_limits(
-        team=team,
-        flavor=flavor,
-        capacity_type="on-demand",
-        limits={"nominal": 13},
-        reason="x",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    make_quota(team, flavor, 13)
     pass_over(flavor)
     waits.refresh_from_db()
     assert "uses 8 of 12" in waits.message

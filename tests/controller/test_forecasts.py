@@ -11,7 +11,7 @@ from controller import admission, forecasts
 from controller.waiting import card_of
 from foundation import clock
 from quotas.estimates import EXACT_MOST, RUN_FORWARD
-from quotas.limits import set_limits, start_queue, stop_queue
+from quotas.limits import start_queue, stop_queue
 from quotas.models import Pool, StartEstimate
 from quotas.queries import hit_rate
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
@@ -158,17 +158,8 @@ def basis_of(run: Workload, now: datetime) -> str:
 
 
 def test_what_was_kept_is_not_used_after_a_quota_was_changed(long_queue, now):
-    limits = {"nominal": 16}
     run = long_queue[1]
-    set_limits(
-        team=run.team,
-        flavor=run.flavor,
-        capacity_type="on-demand",
-        limits=limits,
-        reason="x",
-        actor=SETUP,
-        now=now,
-    )
+    make_quota(run.team, run.flavor, 16)
     assert basis_of(run, now) == RUN_FORWARD
 
 

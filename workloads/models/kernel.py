@@ -173,6 +173,11 @@ class Workload(models.Model):
     def is_final(self) -> bool:
         return Phase(self.phase) in FINAL
 
+    @property
+    def waits(self) -> bool:
+        """Whether it stands in the queue and is to run."""
+        return self.phase == Phase.QUEUED.value and self.desired == Desired.RUN.value
+
 
 class Attempt(models.Model):
     """One try of a workload: one object in the cluster, with no retries of its own."""
