@@ -21,7 +21,7 @@ from django.db import OperationalError, connection, transaction
 from controller import preemption, wakeups
 from quotas import decisions, policy, services, snapshots
 from quotas.arithmetic import Tree
-from quotas.counters import mark_due
+from quotas.counters import mark_due, rows
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
 from quotas.passes import Finding
@@ -104,15 +104,22 @@ def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
     return NO_GPU
 
 
+_TAKE_ON = """
+UPDATE quotas_pool SET due_at = %(leased)s WHERE id = %(pool)s AND due_at <= %(now)s RETURNING told_at
+"""
+
+
 def pass_over(pool: Pool, *, now: datetime) -> int:
     """Admit whom a due pool has room for; how many were admitted. Does nothing for a pool that is not due.
 
     The pool is due again if this process dies on the way, or if something is given back meanwhile.
     """
     leased = now + LEASE
-    if not Pool.objects.filter(pk=pool.pk, due_at__lte=now).update(due_at=leased):
+    due = rows(_TAKE_ON, {"pool": pool.pk, "now": now, "leased": leased})
+    if not due:
         return 0
-    telling = pool.told_at is None or pool.told_at <= now - TELL_AFTER
+    ((told_at,),) = due
+    telling = told_at is None or told_at <= now - TELL_AFTER
     try:
         admitted, waiting = _rounds(pool, now, telling=telling)
     except (QuotaExceeded, OperationalError):

@@ -1,8 +1,9 @@
 """Who may go past somebody that waits: only those who cannot delay the first waiter of any team ahead of them.
 
 A protected waiter has a shadow: the first time at which there is room for it, if everybody runs to the full time
-limit. Who ends before that, or leaves it room even then, does no harm. Where no time is known because somebody
-holds what is missing without end, there is nothing to protect.
+limit. Who ends before that second, or leaves it room even then, does no harm: of runs with one length, those that
+start now end with those that have started just before, and each would put the shadow off for as long as more come.
+Where no time is known because somebody holds what is missing without end, there is nothing to protect.
 
 Who has waited long is protected from all who came later, even where a smaller share gives those their turn first:
 shares that meet would take turns for ever, and leave a gang of whole nodes no node.
@@ -54,7 +55,7 @@ class OwnQuota:
             self.spare += holding.units if back else -holding.units
 
     def _reached_by(self, holding: Holding) -> bool:
-        return not holding.lent and (holding.ends is None or holding.ends > self.free_at)
+        return not holding.lent and (holding.ends is None or holding.ends >= self.free_at)
 
 
 def own_quota(pool: Pool, after: Room, line: Line, waiter: Waiter, *, elder: bool) -> OwnQuota | None:
@@ -241,7 +242,7 @@ class Guard:
         elder = None if later else self.elder
         own = self._own_quota(holding.line)
         if own is not None and own.harmed_by(holding):
-            return Denial(max(0, own.free_at - holding.since), Delayed.OWN)
+            return Denial(max(0, own.free_at - 1 - holding.since), Delayed.OWN)
         waiter = holding.waiter
         borrows = waiter is not None and not self._pool.within_guaranteed(holding.line, waiter)
         reached = self._reached(holding)
@@ -251,7 +252,7 @@ class Guard:
                 bound = [other for other in reached if other.binds(waiter, elder, borrows=borrows)]
                 first = _first_harmed(bound, holding)
                 whom = Delayed.ELDER if first.elder else Delayed.AHEAD
-                return Denial(max(0, first.shadow - holding.since), whom, pods)
+                return Denial(max(0, first.shadow - 1 - holding.since), whom, pods)
         return None
 
     def _reached(self, holding: Holding) -> list[Protected]:

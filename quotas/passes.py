@@ -283,7 +283,7 @@ class Pass:
             return _denied(known)
         if waiter is not self._guard.elder:
             until = self._in_the_way.get((waiter.units_each, waiter.pods))
-            if until is not None and (waiter.seconds is None or pool.now + waiter.seconds > until):
+            if until is not None and (waiter.seconds is None or pool.now + waiter.seconds >= until):
                 return _denied(Denial(0))
         self._guard.look_ahead()
         blocks = pool.room.blocks
@@ -314,10 +314,12 @@ class Pass:
         if self._quick and len(hopeless) >= QUICK_TRIES:
             return LACKS[lack]
         refused = self._refused.setdefault(line.index, [])
-        if any(no_easier(waiter, each) for each in hopeless) or any(
-            no_better(waiter, each) for each in refused
-        ):
-            return LACKS[lack]
+        for each in hopeless:
+            if no_easier(waiter, each):
+                return LACKS[lack]
+        for each in refused:
+            if no_better(waiter, each):
+                return LACKS[lack]
         after = guard.after
         chosen: list[Chosen] | None = []
         if after is self._pool.room or after.lack(line.place, waiter):

@@ -18,7 +18,7 @@ from quotas.verdicts import PassPlan, Verdict
 from quotas.words import Words
 from workloads.states import Reason
 
-POLICY = "admission/1"
+POLICY = "admission/2"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
 
 Told = Callable[[Waiter, Finding], bool]

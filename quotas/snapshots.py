@@ -31,7 +31,7 @@ from quotas.supply import (
 from quotas.waiters import left_of, noun_of, waiter_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.queries import CardRoom, rooms_of
-from workloads.states import PRIORITY_VALUE, Reason
+from workloads.states import OUT_OF_REACH, PRIORITY_VALUE
 
 WINDOW = 32
 """Waiters of a team that a Supply shows one by one; those behind them are counted."""
@@ -39,9 +39,7 @@ HEAD = 8
 """Of these many first ones every turn shows the same, so that it protects them."""
 WINDOW_WITH_USER_LIMIT = 512
 """More where the first ones may be held back by their own limit while others of the team could start."""
-OUT_OF_LINE_MAX = 200
-OUT_OF_LINE = (Reason.EXCEEDS_MAX_QUOTA.value, Reason.NO_MATCHING_FLAVOR.value)
-"""Waiters that keep nobody behind them waiting; they are looked at beside the line."""
+OUT_OF_REACH_MAX = 200
 PERMILLE = 1000
 _VALUE = {priority.value: value for priority, value in PRIORITY_VALUE.items()}
 HISTORY_RUNS = 50
@@ -150,11 +148,11 @@ class _Reader:
             "now": now,
             "without": without.pk if without else 0,
             "telling": telling,
-            "out": list(OUT_OF_LINE),
+            "out": [each.value for each in OUT_OF_REACH],
             "window": WINDOW,
             "head": HEAD,
             "wide": WINDOW_WITH_USER_LIMIT,
-            "most": OUT_OF_LINE_MAX,
+            "most": OUT_OF_REACH_MAX,
             "runs": HISTORY_RUNS,
         }
         self.permille = self._history() if history else {}
@@ -197,7 +195,7 @@ class _Reader:
     def _before(self, focus: Workload, widths: Mapping[tuple[str, int], int]) -> int:
         """How many of its own team and priority stand before one that its team's window does not reach."""
         shown = widths.get((focus.team.slug, _VALUE[focus.priority]), 0)
-        if not shown or focus.reason in OUT_OF_LINE:
+        if not shown or focus.reason in OUT_OF_REACH:
             return 0
         place = {
             "team": focus.team_id,

@@ -151,7 +151,7 @@ class Protected:
 
     def reached_by(self, holding: Holding) -> bool:
         """Whether it still holds its units at the shadow."""
-        return holding.ends is None or holding.ends > self.shadow
+        return holding.ends is None or holding.ends >= self.shadow
 
     def harmed_by(self, holding: Holding) -> bool:
         """Whether there is no room any more if it holds its units then."""

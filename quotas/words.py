@@ -31,13 +31,14 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 class Words:
     """Makes verdicts of one pool; the numbers are those of the moment in which each was judged."""
 
-    __slots__ = ("_evidence", "_flavor", "_pool", "_what")
+    __slots__ = ("_bare", "_evidence", "_flavor", "_pool", "_what")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._flavor = pool.supply.flavor.name
         self._what = f"{self._flavor} ({pool.supply.capacity_type})"
         self._evidence: dict[tuple[str, int], Evidence] = {}
+        self._bare: dict[tuple[str, bool], Verdict] = {}
 
     def verdict(self, line: Line, waiter: Waiter, finding: Finding, ahead: int) -> Verdict:
         """The finding with its sentence and its numbers; `ahead` is how many before it wait."""
@@ -49,7 +50,14 @@ class Words:
 
     def bare(self, finding: Finding) -> Verdict:
         """The same without the sentence and the numbers, which cost more than finding it."""
-        return self._verdict(finding, message="", evidence=())
+        if finding.chosen:
+            return self._verdict(finding, message="", evidence=())
+        # A pass has thousands of them and few different ones.
+        key = (finding.rule, finding.backfilled)
+        known = self._bare.get(key)
+        if known is None:
+            known = self._bare[key] = self._verdict(finding, message="", evidence=())
+        return known
 
     def _verdict(self, finding: Finding, *, message: str, evidence: tuple[Evidence, ...]) -> Verdict:
         rule = finding.rule

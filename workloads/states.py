@@ -108,6 +108,8 @@ FINAL: frozenset[Phase] = frozenset(phase for phase, targets in TRANSITIONS.item
 HOLDS_CLAIM: frozenset[Phase] = frozenset({Phase.ADMITTED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
 IN_CLUSTER: frozenset[Phase] = HOLDS_CLAIM
 """Phases in which objects of the workload may exist in the cluster."""
+OUT_OF_REACH: tuple[Reason, ...] = (Reason.EXCEEDS_MAX_QUOTA, Reason.NO_MATCHING_FLAVOR)
+"""Why something queued cannot start however long it waits; it keeps nobody behind it waiting."""
 
 REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     {

@@ -40,7 +40,7 @@ def test_an_endpoint_is_told_no_other_number_of_replicas():
 def test_a_shorter_time_limit_keeps_the_place_and_counts_what_is_used_up():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
     facts = supply(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR, expected_seconds=2 * HOUR)])
-    assert offered(facts)[("time_limit_seconds", HOUR - 60),].verdict.backfilled
+    assert offered(facts)[("time_limit_seconds", HOUR - 120),].verdict.backfilled
     # 8 min and 20 s are used up: 67 whole minutes leave 58 min and 40 s of the hour.
     assert ("time_limit_seconds", 67 * 60) in {
         key[0] for key in offered(facts, time_limit_seconds=2 * HOUR + 500)
@@ -67,7 +67,7 @@ def test_a_short_time_limit_is_offered_to_the_second():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
     held = [replace(each, ends_in=each.ends_in // 10 - 7) for each in FULL[:3]]
     facts = supply(holders=held, waiters=[big, waiter(seconds=2 * HOUR)])
-    assert offered(facts)[("time_limit_seconds", 353),].verdict.backfilled
+    assert offered(facts)[("time_limit_seconds", 352),].verdict.backfilled
 
 
 def test_what_is_asked_for_anew_has_the_whole_time_limit():

@@ -156,12 +156,23 @@ def blocked_world(*more, **facts):
 
 
 def test_a_short_run_goes_past_one_that_waits_and_a_long_one_does_not():
-    short = waiter("short", units=8, seconds=1200)
-    long = waiter("long", units=8, seconds=1201, expected_seconds=1)
+    short = waiter("short", units=8, seconds=1199)
+    long = waiter("long", units=8, seconds=1200, expected_seconds=1)
     assert judge(blocked_world(short), "short").backfilled
     verdict = judge(blocked_world(long), "long")
     assert (verdict.rule, verdict.reason) == ("backfill", Reason.WAITING_FOR_QUOTA)
-    assert verdict.message.endswith("to start before that one it may run for 1200 s at most.")
+    assert verdict.message.endswith("to start before that one it may run for 1199 s at most.")
+
+
+def test_runs_of_one_length_that_keep_coming_do_not_put_off_a_large_one():
+    """Of its own team or of another that it shares a cohort with: nobody starts who would end when others do."""
+    holders = [holder(f"h{number}", units=4, units_each=1, ends_in=60) for number in range(7)]
+    large = waiter("large", units=32, units_each=1, pods=32, priority=1000, seconds=60)
+    small = [waiter(f"s{n}", units=1, priority=100, seconds=60, sequence=n) for n in range(4)]
+    facts = supply(holders=holders, waiters=[large, *small])
+    assert plan(facts).admitted == ()
+    shorter = [replace(each, seconds=59) for each in small]
+    assert len(plan(replace(facts, waiters=(large, *shorter))).admitted) == 4
 
 
 def test_who_leaves_room_even_then_may_be_long():
@@ -234,7 +245,7 @@ def test_who_has_waited_long_is_not_delayed_by_who_came_later_with_a_smaller_sha
             gang,
             *(
                 waiter(f"s{n}", "speech", 1, seconds=length, sequence=n)
-                for n, length in enumerate((1200, 1201))
+                for n, length in enumerate((1199, 1200))
             ),
         ],
         teams=[TeamFacts("vision", "vision", use=10**6)],
