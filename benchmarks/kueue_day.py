@@ -6,7 +6,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from benchmarks import rows
+from django.db import connection
+
+from benchmarks import fifo, rows
 from benchmarks.day import Day, Engine, Trace, run
 from benchmarks.kueue_load import (
     BORROWING_LIMIT,
@@ -44,6 +46,8 @@ def _prepare(count: int) -> Day:
     rows.make_nodes(flavor, count=COHORTS * QUEUES * NOMINAL // NODE, units=NODE)
     for team in teams:
         rows.make_quota(team, flavor, nominal=NOMINAL, borrowing=BORROWING_LIMIT)
+    with connection.cursor() as cursor:
+        cursor.execute(fifo.INDEX)
     return Day(teams=teams, owner=owner, flavor=flavor, arrivals=arrivals(count))
 
 

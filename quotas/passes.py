@@ -314,12 +314,8 @@ class Pass:
         if self._quick and len(hopeless) >= QUICK_TRIES:
             return LACKS[lack]
         refused = self._refused.setdefault(line.index, [])
-        for each in hopeless:
-            if no_easier(waiter, each):
-                return LACKS[lack]
-        for each in refused:
-            if no_better(waiter, each):
-                return LACKS[lack]
+        if _is_no(no_easier, waiter, hopeless) or _is_no(no_better, waiter, refused):
+            return LACKS[lack]
         after = guard.after
         chosen: list[Chosen] | None = []
         if after is self._pool.room or after.lack(line.place, waiter):
@@ -374,6 +370,14 @@ def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
         if each.team == waiter.team and each.priority + last > waiter.priority
     )
     return higher + (supply.before_far if waiter.id and waiter.id == supply.far else 0)
+
+
+def _is_no(compare: Callable[[Waiter, Waiter], bool], waiter: Waiter, others: list[Waiter]) -> bool:
+    """Whether that is true of this waiter and any of the others; `any` would cost more than most comparisons."""
+    for each in others:  # noqa: SIM110 (see above)
+        if compare(waiter, each):
+            return True
+    return False
 
 
 def _by_slug(line: Line) -> str:

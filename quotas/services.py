@@ -16,7 +16,7 @@ from django.db.models import F, QuerySet
 from foundation.errors import Invalid
 from foundation.models import PlatformSettings
 from quotas.checks import NOMINAL_MAX, check_whole
-from quotas.counters import bump_revision, count_in_cohorts, mark_due, overflow, rows
+from quotas.counters import answer_of_call, bump_revision, count_in_cohorts, mark_due, overflow, rows
 from quotas.decay import decayed, integral
 from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimPurpose, ClaimState, Quota
@@ -55,9 +55,8 @@ def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quo
 
 
 # What stays in the team's local part concerns no cohort: one call is the whole transaction.
-_CLAIM_LOCAL = """
-SELECT quotas_claim_local(%(workload)s, %(quota)s, %(units)s, %(headroom)s, %(purpose)s, %(now)s)
-"""
+_CLAIM_LOCAL = "SELECT quotas_claim_local(%s, %s, %s, %s, %s, %s)"
+_COLUMNS = [field.attname for field in Claim._meta.concrete_fields]  # noqa: SLF001 (documented by Django)
 
 
 def claim(
@@ -92,28 +91,24 @@ def claim(
 
 def _claim_local(wanted: Wanted, purpose: ClaimPurpose, now: datetime) -> Claim | None:
     """The new claim; None where it does not fit into the local part, or an older claim has a say."""
-    values = {
-        "workload": wanted.workload_id,
-        "quota": wanted.quota_id,
-        "units": wanted.units,
-        "headroom": wanted.headroom,
-        "purpose": purpose.value,
-        "now": now,
-    }
-    ((claim_id,),) = rows(_CLAIM_LOCAL, values)
-    if claim_id is None:
+    workload, quota, units, spare = wanted.workload_id, wanted.quota_id, wanted.units, wanted.headroom
+    made = answer_of_call(_CLAIM_LOCAL, (workload, quota, units, spare, purpose.value, now))
+    if made is None:
         return None
-    made = Claim(
-        id=claim_id,
-        workload_id=wanted.workload_id,
-        quota_id=wanted.quota_id,
-        units=wanted.units,
-        headroom=wanted.headroom,
-        purpose=purpose,
-        reserved_at=now,
+    row = (
+        made,
+        workload,
+        quota,
+        purpose.value,
+        units,
+        spare,
+        False,
+        ClaimState.RESERVED.value,
+        now,
+        None,
+        None,
     )
-    made._state.adding, made._state.db = False, connection.alias  # noqa: SLF001 (as Model.from_db does)
-    return made
+    return Claim.from_db(connection.alias, _COLUMNS, row)
 
 
 def claim_many(*, wanted: Sequence[Wanted], now: datetime) -> None:
