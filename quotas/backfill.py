@@ -48,13 +48,13 @@ class OwnQuota:
     def harmed_by(self, holding: Holding) -> bool:
         """Only those behind it in the line must leave it that."""
         behind = holding.waiter is None or in_line(self.waiter)[:4] < in_line(holding.waiter)[:4]
-        return behind and self._reached_by(holding) and holding.units > self.spare
+        return behind and self._met_by(holding) and holding.units > self.spare
 
     def take(self, holding: Holding, *, back: bool = False) -> None:
-        if self._reached_by(holding):
+        if self._met_by(holding):
             self.spare += holding.units if back else -holding.units
 
-    def _reached_by(self, holding: Holding) -> bool:
+    def _met_by(self, holding: Holding) -> bool:
         return not holding.lent and (holding.ends is None or holding.ends >= self.free_at)
 
 
@@ -165,7 +165,7 @@ class Guard:
         for each in self._protected:
             again = self._find(each.line, each.waiter, elder=each.elder) or each
             fresh.append(again)
-            if again.waiter is not holding.waiter and again.reached_by(holding) and again.harmed_by(holding):
+            if again.waiter is not holding.waiter and again.met_by(holding) and again.harmed_by(holding):
                 harmed = again.binds(holding.waiter, None, borrows=borrows)
                 if harmed:
                     break
@@ -212,7 +212,7 @@ class Guard:
             return denial
         self._take(holding)
         if self.after is not self._pool.room and not self._share(holding):
-            for each in self._reached(holding):
+            for each in self._met(holding):
                 each.release(holding)
             own = self._own_quota(holding.line)
             if own is not None:
@@ -245,23 +245,23 @@ class Guard:
             return Denial(max(0, own.free_at - 1 - holding.since), Delayed.OWN)
         waiter = holding.waiter
         borrows = waiter is not None and not self._pool.within_guaranteed(holding.line, waiter)
-        reached = self._reached(holding)
-        for each in reached:
+        met = self._met(holding)
+        for each in met:
             if each.harmed_by(holding) and each.binds(waiter, elder, borrows=borrows):
                 pods = each.shadow if each.loses_pods(holding) and not each.elder else None
-                bound = [other for other in reached if other.binds(waiter, elder, borrows=borrows)]
+                bound = [other for other in met if other.binds(waiter, elder, borrows=borrows)]
                 first = _first_harmed(bound, holding)
                 whom = Delayed.ELDER if first.elder else Delayed.AHEAD
                 return Denial(max(0, first.shadow - 1 - holding.since), whom, pods)
         return None
 
-    def _reached(self, holding: Holding) -> list[Protected]:
+    def _met(self, holding: Holding) -> list[Protected]:
         waiter = holding.waiter
-        return [each for each in self._protected if each.reached_by(holding) and each.waiter is not waiter]
+        return [each for each in self._protected if each.met_by(holding) and each.waiter is not waiter]
 
     def _take(self, holding: Holding) -> None:
         """Of what is free at every shadow that it reaches."""
-        for each in self._reached(holding):
+        for each in self._met(holding):
             each.take(holding)
         own = self._own_quota(holding.line)
         if own is not None:

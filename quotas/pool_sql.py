@@ -39,10 +39,10 @@ ORDER BY w.queued_at, w.id LIMIT %(most)s
 """  # noqa: S608 (the parts are constants)
 
 COUNTS = f"""
-SELECT t.slug, w.priority, count(*), sum(w.units)
-FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
-WHERE {_IN_LINE}
-GROUP BY t.slug, w.priority
+SELECT t.slug, n.priority, n.count, n.units
+FROM (SELECT w.team_id, w.priority, count(*), sum(w.units) AS units FROM workloads_workload AS w
+      WHERE {_IN_LINE} GROUP BY w.team_id, w.priority) AS n
+JOIN teams_team AS t ON t.id = n.team_id
 """  # noqa: S608 (the parts are constants)
 
 BEFORE = f"""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
+
+import orjson
 
 from quotas.supply import (
     Account,
@@ -37,12 +38,12 @@ def dump(supply: Supply) -> bytes:
         "card": vars(supply.card) if supply.card else None,
         "rules": vars(supply.rules),
     }
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
 
 
 def load(body: bytes) -> Supply:
     """The Supply that `dump` wrote."""
-    found = json.loads(body)
+    found = orjson.loads(body)
     return Supply(
         flavor=_flavor(found["flavor"]),
         capacity_type=found["capacity_type"],

@@ -151,6 +151,10 @@ class Protected:
 
     def reached_by(self, holding: Holding) -> bool:
         """Whether it still holds its units at the shadow."""
+        return holding.ends is None or holding.ends > self.shadow
+
+    def met_by(self, holding: Holding) -> bool:
+        """Whether one that starts now would be there at the shadow, or leave in that very second."""
         return holding.ends is None or holding.ends >= self.shadow
 
     def harmed_by(self, holding: Holding) -> bool:
