@@ -245,7 +245,7 @@ def _result(tally: Tally, rounds: int) -> Result:
         "Python processes with the same driver. A claim changes the counter and adds the row of the claim; so do the rivals, as "
         "a row lock (FOR UPDATE), as an advisory lock, and as SERIALIZABLE, which begins anew when it lost; only pgbench and the same statement "
         f"from Python leave that row out. `claim_many()` takes {BATCH} in one call. After every turn the counter is compared with the claims.",
-        limits="Clients and PostgreSQL share the machine. `claim + release` counts pairs: a release is a transaction of several statements, "
+        limits="Clients and PostgreSQL share the machine. A pass of admission claims by `claim_many()`; `claim()` is what one claim of its own costs. `claim + release` counts pairs: a release is a transaction of several statements, "
         "which also folds the use into the fair share and makes the pool due.",
         rows=_rows(tally),
         notes=_notes(tally, rounds),

@@ -15,10 +15,11 @@ their turns first; its own must not keep it there past the time at which their g
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from quotas.ordering import Line, in_line
+from quotas.packing import Blocks, Places
 from quotas.room import Holding, Pool, Room
 from quotas.supply import Waiter
 from quotas.timeline import End, Protected, Timeline
@@ -104,6 +105,7 @@ class Guard:
         "_unknown",
         "after",
         "elder",
+        "known",
         "waiting",
     )
 
@@ -126,6 +128,8 @@ class Guard:
         self._first: dict[int, Waiter] = {}
         self._timeline: Timeline | None = None
         """None since something was started or reserved."""
+        self.known = 0
+        """How many shadows were found and places reserved so far."""
         self.waiting: set[int] = set()
         """Lines whose first blocked waiter is known."""
         self.after = pool.room
@@ -209,7 +213,7 @@ class Guard:
         """Count one that starts now, or say why it must not. Its places are taken in the pool's room already."""
         denial = self.harm_of(holding)
         if denial is not None:
-            return denial
+            return denial if self._may_be_shorter(holding) else replace(denial, longest=0)
         self._take(holding)
         if self.after is not self._pool.room and not self._share(holding):
             for each in self._met(holding):
@@ -230,6 +234,7 @@ class Guard:
         self._timeline = None
         self.after.count(holding, holding.units)
         self._reserved.append(holding)
+        self.known += 1
         if holding.ends is not None:
             self._extra.append((holding.ends, holding.id, holding))
 
@@ -241,19 +246,31 @@ class Guard:
         """
         elder = None if later else self.elder
         own = self._own_quota(holding.line)
-        if own is not None and own.harmed_by(holding):
-            return Denial(max(0, own.free_at - 1 - holding.since), Delayed.OWN)
+        if own is not None and not own.harmed_by(holding):
+            own = None
         waiter = holding.waiter
         borrows = waiter is not None and not self._pool.within_guaranteed(holding.line, waiter)
-        met = self._met(holding)
-        for each in met:
-            if each.harmed_by(holding) and each.binds(waiter, elder, borrows=borrows):
-                pods = each.shadow if each.loses_pods(holding) and not each.elder else None
-                bound = [other for other in met if other.binds(waiter, elder, borrows=borrows)]
-                first = _first_harmed(bound, holding)
-                whom = Delayed.ELDER if first.elder else Delayed.AHEAD
-                return Denial(max(0, first.shadow - 1 - holding.since), whom, pods)
-        return None
+        harmed = [
+            each
+            for each in self._met(holding)
+            if each.harmed_by(holding) and each.binds(waiter, elder, borrows=borrows)
+        ]
+        first = min(harmed, key=_by_shadow, default=None)
+        if own is not None:
+            until = own.free_at if first is None else min(own.free_at, first.shadow)
+            return Denial(max(0, until - 1 - holding.since), Delayed.OWN)
+        if first is None:
+            return None
+        pods = harmed[0].shadow if harmed[0].loses_pods(holding) and not harmed[0].elder else None
+        whom = Delayed.ELDER if first.elder else Delayed.AHEAD
+        return Denial(max(0, first.shadow - 1 - holding.since), whom, pods)
+
+    def _may_be_shorter(self, holding: Holding) -> bool:
+        """Whether a shorter time limit could help: not where there is no room beside those who are reserved. Not asked
+        where nobody gets to read it.
+        """
+        nobody = self._most is not None or self.after is self._pool.room
+        return nobody or self._beside_reserved(holding) is not None
 
     def _met(self, holding: Holding) -> list[Protected]:
         waiter = holding.waiter
@@ -288,34 +305,41 @@ class Guard:
 
     def _share(self, holding: Holding) -> bool:
         """Take of `after` too, moving what is reserved to other nodes where need be."""
+        found = self._beside_reserved(holding)
+        if found is None:
+            return False
+        self.after.blocks, places = found
+        for each, at in zip(self._reserved, places, strict=True):
+            each.places = at
+        self.after.count(holding, holding.units)
+        return True
+
+    def _beside_reserved(self, holding: Holding) -> tuple[Blocks, list[Places]] | None:
+        """What is left of the nodes in the end, and where those who are reserved are then; None where there is no room
+        for it beside them.
+        """
         after = self.after
         if not holding.lent:
             line, tree = holding.line, after.tree
             if line.index in self._entitled and not tree.within_guaranteed(line.place, holding.units):
-                return False
-            if holding.units > after.tree.available_at(holding.line.place):
-                return False
-            if holding.units * after.per_unit > after.cards:
-                return False
-        if after.blocks.has(holding.places):
-            after.take(holding)
-            return True
+                return None
+            if holding.units > tree.available_at(line.place) or holding.units * after.per_unit > after.cards:
+                return None
         blocks = after.blocks.copy()
+        if blocks.has(holding.places):
+            blocks.take(holding.places)
+            return blocks, [each.places for each in self._reserved]
         for each in self._reserved:
             blocks.release(each.places)
         blocks.take(holding.places)
-        moved = []
+        found = []
         for each in self._reserved:
             waiter = each.waiter
             places = blocks.place(waiter.units_each, waiter.pods) if waiter else None
             if places is None:
-                return False
-            moved.append(places)
-        for each, places in zip(self._reserved, moved, strict=True):
-            each.places = places
-        after.blocks = blocks
-        after.count(holding, holding.units)
-        return True
+                return None
+            found.append(places)
+        return blocks, found
 
     def look_ahead(self) -> None:
         """Find the shadows not known yet; before anything is taken for the one that may start."""
@@ -324,6 +348,7 @@ class Guard:
             found = self._find(line, waiter, elder=elder)
             if found is not None:
                 self._protected.append(found)
+                self.known += 1
             elif waiter is self.elder:
                 self._next_elder()
 
@@ -345,10 +370,6 @@ class Guard:
                 ends = sorted(ends + self._extra, key=_by_end)
             self._timeline = Timeline(self.after, self._pool.now if nobody_leaves else self._grace, ends)
         return self._timeline
-
-
-def _first_harmed(bound: list[Protected], holding: Holding) -> Protected:
-    return min((each for each in bound if each.harmed_by(holding)), key=_by_shadow)
 
 
 def _by_shadow(protected: Protected) -> int:

@@ -182,6 +182,7 @@ class _Forward:
     __slots__ = (
         "_coarse",
         "_emptied",
+        "_entered",
         "_events",
         "_evicted",
         "_expected",
@@ -207,6 +208,8 @@ class _Forward:
         """Whether it took more effort than was allowed."""
         self._started: dict[int, set[str]] = {}
         self._stopped: list[Holding] = []
+        self._entered: list[tuple[Line, int]] = []
+        """What those who started in this walk were charged for it."""
         self._events: list[tuple[int, int, int, Holding]] = []
         self._pushed = 0
         self._held: dict[int, int] = {}
@@ -315,6 +318,9 @@ class _Forward:
         walk = Pass(self._pool, quick=True)
         (walk.run_for_starts if self._pool.now else walk.run)(self._note)
         lines = self._pool.lines.lines
+        for line, use in self._entered:
+            line.use -= use
+        self._entered.clear()
         for index, gone in self._started.items():
             lines[index].drop(gone)
             if not lines[index].waiters:
@@ -345,8 +351,8 @@ class _Forward:
         if holding is None:
             return
         self._count(holding, holding.units)
-        # Its use is counted second by second from here on.
-        line.use -= waiter.units * pool.lines.penalty
+        # Its use is counted second by second from here on; for the rest of this walk what it took counts at once.
+        self._entered.append((line, waiter.units * pool.lines.penalty))
         seconds = waiter.seconds
         if self._expected and waiter.expected_seconds is not None:
             seconds = waiter.expected_seconds if seconds is None else min(seconds, waiter.expected_seconds)

@@ -97,7 +97,8 @@ class Pass:
         """By line: for whom nobody can be made to leave."""
         self._refused: dict[int, list[Waiter]] = {}
         """By line: who must not start even when those who are leaving, or could be made to, have left."""
-        self._denied: dict[tuple[int, int, int, int], Denial] = {}
+        self._denied: dict[tuple[int, int, int, int], tuple[Denial, int]] = {}
+        """By line and shape, with how much was promised to others then: more of that may shorten how long one may run."""
         self._stuck: set[int] = set()
         """Lines of which somebody was judged and does not start."""
         self.waiting = 0
@@ -278,6 +279,9 @@ class Pass:
     def _start(self, line: Line, waiter: Waiter, *, lent: bool) -> Finding:
         """Admit it, unless that could delay somebody ahead."""
         pool = self._pool
+        if not self._quick:
+            # Whoever is protected by now may have an earlier shadow than those that a known denial names.
+            self._guard.look_ahead()
         known = self._known_denial(line, waiter)
         if known is not None:
             return _denied(known)
@@ -296,15 +300,19 @@ class Pass:
             rule = "headroom" if lent else "fits"
             return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
         blocks.release(places)
-        self._denied[line.index, waiter.units, waiter.units_each, waiter.pods] = denial
+        shape = (line.index, waiter.units, waiter.units_each, waiter.pods)
+        self._denied[shape] = denial, self._guard.known
         if self._quick and denial.pods_until is not None:
             self._in_the_way[waiter.units_each, waiter.pods] = denial.pods_until
         return _denied(denial)
 
     def _known_denial(self, line: Line, waiter: Waiter) -> Denial | None:
         """What one of the same shape was told in this pass, where that goes for this one too."""
-        denial = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
-        if denial is None or waiter is self._guard.elder:
+        found = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
+        if found is None or waiter is self._guard.elder:
+            return None
+        denial, known = found
+        if not self._quick and known != self._guard.known:
             return None
         return denial if waiter.seconds is None or waiter.seconds > denial.longest else None
 

@@ -179,6 +179,31 @@ def test_a_claim_inside_the_local_part_is_one_call(hall, purpose, django_assert_
     assert counters_are_right()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_claim_finds_a_connection_that_has_died_as_every_query_does(hall):
+    workload = hall.workload(1)
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (mine,) = cursor.fetchone()
+    other = connections.create_connection("default")
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [mine])
+            while _alive(cursor, mine):
+                pass
+    finally:
+        other.close()
+    # What the beginning of a request does.
+    connections["default"].health_check_enabled = True
+    connections["default"].close_if_unusable_or_obsolete()
+    assert claim(workload=workload, quota=hall.quota, units=1, now=clock.now()).pk
+
+
+def _alive(cursor, pid):
+    cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [pid])
+    return cursor.fetchone() != (0,)
+
+
 def test_claiming_for_many_takes_as_many_statements_as_for_two(hall, django_assert_max_num_queries):
     rows = [hall.workload() for _ in range(8)]
     with django_assert_max_num_queries(4):  # two of them hold the transaction together

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quotas.estimates import EXACT_MOST, FREE_NOW, SIMULATED_MAX, estimate, estimate_all, simulate
 from quotas.policy import plan
-from quotas.supply import NEW, Beyond
+from quotas.supply import NEW, Beyond, TeamFacts
 from tests.quotas.pure_world import NOW, cohort, holder, random_supply, random_world, supply, team, waiter
 from tests.quotas.real_queue import RealQueue
 
@@ -202,3 +202,20 @@ def test_answers_are_whole(seed):
         assert (answer.basis == FREE_NOW) == known.verdicts[each.id].admitted
     chosen = facts.waiters[seed % len(facts.waiters)].id
     assert estimate(facts, chosen) == everybody[chosen]
+
+
+def test_who_starts_now_is_charged_for_it_before_the_next_turn_as_in_a_pass():
+    """Of two free units the second goes to the other team, although the first team's next one came sooner."""
+    facts = supply(
+        [team("vision", 8), team("speech", 8)],
+        nodes={"n": 8},
+        holders=[holder("h", units=6, ends_in=1000, expected_in=1000)],
+        waiters=[
+            waiter("a1", "vision", 1, queued_at=NOW - 300, sequence=1),
+            waiter("a2", "vision", 1, queued_at=NOW - 200, sequence=2),
+            waiter("b1", "speech", 1, queued_at=NOW - 100, sequence=3),
+        ],
+        teams=[TeamFacts("vision", "vision"), TeamFacts("speech", "speech")],
+    )
+    assert plan(facts).admitted == ("a1", "b1")
+    assert simulate(facts, expected=False) == {"a1": NOW, "b1": NOW, "a2": NOW + 1000}

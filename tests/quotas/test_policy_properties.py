@@ -193,3 +193,32 @@ def started(facts, names):
         blocks=tuple(replace(each, free=blocks.free[each.node]) for each in facts.blocks),
         accounts=tuple(replace(each, used=tree.used[tree.place(each.name)]) for each in facts.accounts),
     )  # fmt: skip
+
+
+def of_few_lengths(seed):
+    """A generated pool in which many times are equal, so that shadows and ends meet, and nobody has waited long."""
+    random, facts = stdlib_random.Random(seed), random_supply(seed, teams=4, nodes=4, holders=12, waiters=14)
+    lengths = (60, 120, 600, 1200, 3600, 5400)
+    holders = (replace(each, ends_in=random.choice(lengths)) for each in facts.holders)
+    waiters = (
+        replace(each, seconds=random.choice(lengths), queued_at=max(each.queued_at, NOW - 3599))
+        for each in facts.waiters
+    )
+    return replace(facts, holders=tuple(holders), waiters=tuple(waiters))
+
+
+def longest_of(verdict):
+    return next((each.value for each in verdict.evidence if each.fact == "longest_time_limit"), None)
+
+
+@given(seeds)
+@settings(derandomize=True, max_examples=500, deadline=None)
+def test_who_is_told_how_long_it_may_run_starts_with_that_limit_and_not_with_more(seed):
+    facts = of_few_lengths(seed)
+    for name, verdict in plan(facts).verdicts.items():
+        longest = longest_of(verdict)
+        if longest is None:
+            continue
+        for seconds, starts in ((longest, True), (longest + 1, False)):
+            asked = (replace(each, seconds=seconds) if each.id == name else each for each in facts.waiters)
+            assert judge(replace(facts, waiters=tuple(asked)), name).admitted is starts

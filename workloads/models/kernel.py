@@ -12,7 +12,7 @@ from typing_extensions import override
 from foundation.ids import new_public_id, short_id
 from teams.models import Team, User
 from workloads.placement import FlavorFacts, Sharing
-from workloads.states import FINAL, OUT_OF_REACH, Desired, Phase, Priority, Reason
+from workloads.states import FINAL, Desired, Phase, Priority, Reason
 
 
 def _choices(*values: str) -> list[tuple[str, str]]:
@@ -156,11 +156,6 @@ class Workload(models.Model):
                 fields=["flavor", "capacity_type", "team", "priority", "queued_at", "id"],
                 condition=Q(phase=Phase.QUEUED.value),
                 name="workload_line",
-            ),
-            models.Index(
-                fields=["flavor", "capacity_type"],
-                condition=Q(phase=Phase.QUEUED.value, reason__in=[each.value for each in OUT_OF_REACH]),
-                name="workload_out_of_reach",
             ),
             models.Index(fields=["kind", "-created_at", "-id"], name="workload_kind_newest"),
             models.Index(fields=["team", "kind", "-created_at", "-id"], name="workload_team_newest"),
