@@ -103,11 +103,11 @@ def test_the_preview_asks_as_many_queries_however_long_the_queue_is(ana, queue, 
 
 
 def test_a_lever_sent_with_the_form_sets_its_fields_and_makes_nothing(ana, queue):
-    response = ana.post(NEW, filled(name="new", gpus="8", set="gpus=2&time_limit=30m"))
+    response = ana.post(NEW, filled(name="new", gpus="8", set="gpus=2&time_limit=20m"))
     html = text(response)
     assert response.status_code == 200
     assert 'value="2"' in field(html, "gpus")
-    assert 'value="30m"' in field(html, "time_limit")
+    assert 'value="20m"' in field(html, "time_limit")
     assert 'value="new"' in field(html, "name")
     assert "Starts now" in html
     assert not Workload.objects.filter(name="new").exists()
