@@ -269,7 +269,9 @@ def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, n
     failing = observed.reason == Reason.IMAGE_PULL_FAILED and snapshot.reason is Reason.IMAGE_PULL_FAILED
     if failing and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline):
         return _stop(Reason.IMAGE_PULL_FAILED, observed.message, to=Phase.FAILED)
-    waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and observed.ready_replicas == 0
+    # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
+    nobody = snapshot.ends or observed.ready_replicas == 0
+    waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and nobody
     if waiting and snapshot.phase is Phase.ADMITTED:
         age = now - max(attempt.created_at, snapshot.since)
         if age >= timedelta(seconds=snapshot.limits.schedule_deadline):

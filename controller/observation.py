@@ -88,7 +88,8 @@ class Observation:
     exit_code: int | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    first_scheduled_at: datetime | None = None
+    scheduled_at: datetime | None = None
+    """When a run had all its nodes: from then on it counts as starting. Of an endpoint, when its first pod had one."""
     pods: tuple[PodFacts, ...] = ()
     ready_replicas: int = 0
     desired_replicas: int = 0

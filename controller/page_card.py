@@ -28,6 +28,7 @@ FORM_FIELDS: Mapping[str, str] = {
     "flavor": "flavor",
     "capacity": "capacity",
     "time_limit_seconds": "time_limit",
+    "replicas": "replicas",
     "max_replicas": "replicas",
 }
 """The form's field for a field of the request that a lever can change."""

@@ -63,6 +63,8 @@ class PodParts:
     grace_seconds: int
     """From SIGTERM to SIGKILL."""
     restart_policy: str
+    subdomain: str | None = None
+    """Name of the headless Service under which the pods of a gang find each other."""
     container_extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the container: ports, probes."""
 
@@ -94,6 +96,8 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
         pod["affinity"] = _node_affinity(placement.node_terms)
     if placement.priority_class:
         pod["priorityClassName"] = placement.priority_class
+    if parts.subdomain is not None:
+        pod["subdomain"] = parts.subdomain
     if parts.spec.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in parts.spec.image_pull_secrets]
     if volumes:

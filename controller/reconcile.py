@@ -350,7 +350,7 @@ def _record_attempt(
     if attempt is None:
         return
     if observation is not None and attempt.started_at is None:
-        started = observation.first_scheduled_at
+        started = observation.scheduled_at
         if started is not None:
             attempt.started_at = started
             attempt.save(update_fields=["started_at"])

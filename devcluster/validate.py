@@ -104,8 +104,7 @@ def _job(job: Obj) -> Iterator[Fault]:
     ):
         if spec.get(missing):
             raise not_implemented(f"Job spec.{missing}")
-    if spec["completionMode"] != "NonIndexed":
-        raise not_implemented(f"Job spec.completionMode {spec['completionMode']}")
+    yield from _indexes(job)
     for name in (
         "parallelism",
         "completions",
@@ -123,6 +122,20 @@ def _job(job: Obj) -> Iterator[Fault]:
         text = 'valid values: "OnFailure", "Never"'
         yield Fault("spec.template.spec.restartPolicy", "FieldValueRequired", f"Required value: {text}")
     yield from _failure_policy(spec, policy)
+
+
+def _indexes(job: Obj) -> Iterator[Fault]:
+    """What numbered pods need: how many there are, and names that a host may have."""
+    spec, field = job["spec"], "spec.completionMode"
+    if spec["completionMode"] == "NonIndexed":
+        return
+    if spec["completionMode"] != "Indexed":
+        yield unsupported(field, spec["completionMode"], ("Indexed", "NonIndexed"))
+    elif "completions" not in spec:
+        yield required("spec.completions", "when completion mode is Indexed")
+    elif spec["completions"] > 0:
+        # The last pod's host name.
+        yield from label(f"{job['metadata']['name']}-{spec['completions'] - 1}", "metadata.name")
 
 
 def _failure_policy(spec: Obj, restart: str) -> Iterator[Fault]:

@@ -152,7 +152,7 @@ def _observation(
         **told,
         deleting=bool(deployment["metadata"].get("deletionTimestamp")),
         started_at=min(started, default=None),
-        first_scheduled_at=min(scheduled, default=None),
+        scheduled_at=min(scheduled, default=None),
         pods=pods,
         ready_replicas=counts.ready,
         desired_replicas=counts.desired,

@@ -26,6 +26,9 @@ class TrainingRunForm(ContainerForm):
         "checkpoint.claim": "checkpoint_claim",
     }
 
+    replicas = text(
+        "Pods", "All alike, each with these GPUs. They start and end together.", inputmode="numeric"
+    )
     time_limit = text("Time limit", "Such as 2h or 1d 12h. It decides the cost at worst.")
     retries = text("Retries", "After a failure of its own; interruptions do not count.", inputmode="numeric")
     checkpoint_path = text(
@@ -39,6 +42,7 @@ class TrainingRunForm(ContainerForm):
         given = {key: value for key, value in checkpoint.items() if value}
         return {
             **super().to_body(values),
+            "replicas": whole(values.get("replicas", "")),
             "time_limit_seconds": seconds_of(values.get("time_limit", "")),
             "max_retries": whole(values.get("retries", "")),
             "checkpoint": given or None,
@@ -67,6 +71,7 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     checkpoint = spec.get("checkpoint") or {}
     return {
         **initial_of(spec),
+        "replicas": str(spec.get("replicas", 1)),
         "time_limit": limit_words(spec.get("time_limit_seconds")),
         "retries": str(spec.get("max_retries", 0)),
         "checkpoint_path": checkpoint.get("path") or "",

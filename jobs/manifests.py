@@ -8,17 +8,22 @@ from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
 
 CONTAINER_NAME = "main"
+RENDEZVOUS_PORT = 29500
+"""What torchrun listens on unless told otherwise."""
+INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_NAME = "batch.kubernetes.io/job-name"
 DEADLINE_SLACK_SECONDS = 3600
 """A Job's clock also runs while its pod is Pending, which the portal's does not count."""
 
 
 def build_training_run(spec: TrainingRunSpec, placement: Placement) -> ManifestSet:
-    """The Job of this attempt, and the ConfigMap of its source files where it has any.
+    """The Job of this attempt, the Service by which several pods find each other, and the ConfigMap of its source files.
 
     The Secret that `placement.run_token_secret` names is made by the controller, which alone knows the token.
 
-    One attempt is one pod: `backoffLimit: 0` and `restartPolicy: Never`, because the portal alone owns
-    retries. There is no podFailurePolicy: its Ignore rule would let the Job replace a disrupted pod behind
+    A pod is never replaced: `backoffLimit: 0` and `restartPolicy: Never`, because the portal alone owns
+    retries, and a gang that lost one pod starts again as a whole. Several pods are an Indexed Job, whose pods have
+    numbers and names that stay. There is no podFailurePolicy: its Ignore rule would let the Job replace a disrupted pod behind
     the portal's back, without a new resume point, and its FailJob rule has nothing to add to a limit of 0.
     `podReplacementPolicy: Failed` keeps two pods of a Job from ever running at once. There is no
     ttlSecondsAfterFinished: the portal deletes the Job when it has stored the result and the logs.
@@ -31,16 +36,58 @@ def build_training_run(spec: TrainingRunSpec, placement: Placement) -> ManifestS
         "metadata": podspec.metadata(name, spec, placement),
         "spec": {
             "backoffLimit": 0,
-            "completions": 1,
-            "parallelism": 1,
+            "completions": spec.replicas,
+            "parallelism": spec.replicas,
             "podReplacementPolicy": "Failed",
             "template": podspec.pod_template(_parts(spec, placement, files), placement),
         },
     }
+    dependants = []
+    if spec.replicas > 1:
+        job["spec"]["completionMode"] = "Indexed"
+        dependants.append(_rendezvous(spec, placement))
+    if files is not None:
+        dependants.append(files)
     deadline = active_deadline_seconds(spec.time_limit_seconds, placement.grace_seconds)
     if deadline is not None:
         job["spec"]["activeDeadlineSeconds"] = deadline
-    return ManifestSet(job, () if files is None else (files,))
+    return ManifestSet(job, tuple(dependants))
+
+
+def _rendezvous(spec: TrainingRunSpec, placement: Placement) -> Manifest:
+    """The headless Service that gives each pod the name `<job>-<index>.<job>`, from before it is ready."""
+    name = placement.object_name
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": podspec.metadata(name, spec, placement),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {JOB_NAME: name},
+            "ports": [{"name": "rendezvous", "port": RENDEZVOUS_PORT}],
+        },
+    }
+
+
+def _gang_environment(spec: TrainingRunSpec, placement: Placement) -> list[Manifest]:
+    """What torchrun takes as the defaults of its options (`PET_*`), and what most launchers look for.
+
+    How many processes run in a pod is the command's to say, and with that ranks and the size of the world.
+    """
+    if spec.replicas == 1:
+        return []
+    name = placement.object_name
+    first, port = f"{name}-0.{name}", str(RENDEZVOUS_PORT)
+    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
+    return [
+        {"name": "MASTER_ADDR", "value": first},
+        {"name": "MASTER_PORT", "value": port},
+        {"name": "PET_MASTER_ADDR", "value": first},
+        {"name": "PET_MASTER_PORT", "value": port},
+        {"name": "PET_NNODES", "value": str(spec.replicas)},
+        {"name": "PET_NODE_RANK", "valueFrom": index},
+    ]
 
 
 def active_deadline_seconds(time_limit_seconds: int | None, grace_seconds: int) -> int | None:
@@ -60,7 +107,8 @@ def _parts(spec: TrainingRunSpec, placement: Placement, files: Manifest | None) 
         container_name=CONTAINER_NAME,
         claims=_claims(spec),
         files_config_map=files["metadata"]["name"] if files else None,
-        portal_env=podspec.run_environment(placement, checkpoint_dir),
+        portal_env=[*podspec.run_environment(placement, checkpoint_dir), *_gang_environment(spec, placement)],
+        subdomain=placement.object_name if spec.replicas > 1 else None,
         annotations=podspec.DO_NOT_DISRUPT,
         grace_seconds=placement.grace_seconds,
         restart_policy="Never",

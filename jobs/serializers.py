@@ -62,12 +62,7 @@ class TrainingRunSerializer(ContainerSerializer):
 
     @override
     def problems(self, body: Mapping[str, Any]) -> Problems:
-        found = super().problems(body)
-        replicas = body.get("replicas") or 1
-        if replicas > 1:
-            message = "A run of kind job is one pod; several replicas are not supported yet."
-            found.append(("replicas", Fault("not_yet_supported", message)))
-        return [*found, *_checkpoint_problems(body)]
+        return [*super().problems(body), *_checkpoint_problems(body)]
 
 
 def _checkpoint_problems(body: Mapping[str, Any]) -> Problems:

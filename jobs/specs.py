@@ -19,7 +19,6 @@ NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **shared.NOT_YET_SUPPORTED,
     "kind": (KIND_JOB,),
     "capacity": shared.CAPACITY_TYPES,
-    "replicas": (1,),
     "roles": (),
     "elastic": (),
     "topology": ("any",),
@@ -63,10 +62,11 @@ class CheckpointSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRunSpec(ContainerSpec):
-    """A training run of one pod."""
+    """A training run: of one pod, or of several equal ones that start together."""
 
     kind: str = KIND_JOB
     replicas: int = 1
+    """Pods, all of them alike and all needed: they are admitted, started, retried and ended together."""
     checkpoint: CheckpointSpec | None = None
     time_limit_seconds: int | None = None
     """Starting and Running together, over all attempts; None until the service fills in the default."""

@@ -1,9 +1,14 @@
-"""What a training run's Job and pods show, as an Observation. Pure: raw JSON in, frozen facts out."""
+"""What a training run's Job and pods show, as an Observation. Pure: raw JSON in, frozen facts out.
+
+A run of several pods is a gang: it has come as far as the pod that has come least far, and ends with the first
+pod that fails.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from controller import podstatus
@@ -12,15 +17,65 @@ from controller.podstatus import Json, Verdict
 from workloads.states import Reason
 
 FAILED_CREATE = frozenset({"FailedCreate"})
+ENDED = frozenset({Stage.SUCCEEDED, Stage.FAILED, Stage.LOADING})
+"""A pod that is never restarted is in `loading` only between its container's end and its own."""
+_ORDER = (Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.RUNNING)
+_AT_THE_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """One pod of this attempt."""
+
+    verdict: Verdict
+    facts: PodFacts
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict.stage is Stage.FAILED
+
+    @property
+    def started(self) -> bool:
+        return self.facts.started_at is not None
+
+    @property
+    def end(self) -> tuple[datetime, str]:
+        return self.facts.finished_at or _AT_THE_END_OF_TIME, self.facts.name
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The Job's newest pod with its verdict, and the facts of every pod that was given."""
+    """The Job's pods, and the facts of every pod that was given."""
 
-    verdict: Verdict | None
-    newest: PodFacts | None
+    own: tuple[_Pod, ...]
     pods: tuple[PodFacts, ...]
+    wanted: int
+
+    @property
+    def is_gang(self) -> bool:
+        return self.wanted > 1
+
+    def cause(self) -> _Pod | None:
+        """Whose end ended the attempt; None while no pod has failed.
+
+        A node that took a pod away comes first: what the others make of a lost peer is no error of theirs. When a
+        Job has failed its controller deletes the pods that are left, so one that was deleted comes last.
+        """
+        interrupted = [pod for pod in self.own if pod.verdict.interruption and not _by_hand(pod)]
+        failed = [pod for pod in self.own if pod.failed]
+        by_itself = [pod for pod in failed if pod.facts.deletion_at is None]
+        for group in (interrupted, by_itself, failed):
+            if group:
+                return min(group, key=lambda pod: pod.end)
+        return None
+
+    def called(self, pod: _Pod) -> str:
+        """Which of several pods a message is about."""
+        return f"Pod {pod.facts.name}: " if self.is_gang else ""
+
+
+def _by_hand(pod: _Pod) -> bool:
+    return pod.verdict.reason is Reason.DELETED_EXTERNALLY
 
 
 def observe_training_run(job: Json | None, pods: Sequence[Json], events: Sequence[Json] = ()) -> Observation:
@@ -48,13 +103,18 @@ def observe_training_run(job: Json | None, pods: Sequence[Json], events: Sequenc
 
 
 def _look_at(job: Json | None, pods: Sequence[Json], events: Sequence[Json]) -> _Seen:
-    judged = [(pod, podstatus.judge(pod, events)) for pod in pods]
-    every = tuple(podstatus.facts(pod, verdict) for pod, verdict in judged)
-    own = [index for index, (pod, _) in enumerate(judged) if job is not None and _belongs(pod, job)]
-    newest = max(own, key=lambda index: _age_key(judged[index][0]), default=None)
-    if newest is None:
-        return _Seen(None, None, every)
-    return _Seen(judged[newest][1], every[newest], every)
+    every, own = [], []
+    for pod in pods:
+        verdict = podstatus.judge(pod, events)
+        facts = podstatus.facts(pod, verdict)
+        every.append(facts)
+        if job is not None and _belongs(pod, job):
+            own.append((_age_key(pod), _Pod(verdict, facts)))
+    wanted = int(((job or {}).get("spec") or {}).get("completions") or 1)
+    own.sort(key=lambda entry: entry[0])
+    # A Job of one pod has more than one only while an older one is going.
+    kept = own[-1:] if wanted == 1 else own
+    return _Seen(tuple(pod for _, pod in kept), tuple(every), wanted)
 
 
 def _belongs(pod: Json, job: Json) -> bool:
@@ -73,27 +133,29 @@ def _failed(job: Json, seen: _Seen) -> Observation:
     if word == "DeadlineExceeded":
         message = f"The Job's own deadline passed: {text}"
         return _observation(job, seen, stage=Stage.FAILED, reason=Reason.DEADLINE_EXCEEDED, message=message)
-    verdict = seen.verdict
-    if verdict is not None and verdict.stage is Stage.FAILED:
+    cause = seen.cause()
+    gone = len(seen.own) < seen.wanted and word == "BackoffLimitExceeded"
+    if cause is not None and cause.failed and not (gone and _by_hand(cause)):
+        verdict = cause.verdict
         return _observation(
             job,
             seen,
             stage=Stage.FAILED,
             reason=verdict.reason,
-            message=verdict.message,
+            message=f"{seen.called(cause)}{verdict.message}",
             interruption=verdict.interruption,
             retryable=verdict.retryable,
             exit_code=verdict.exit_code,
         )
-    if verdict is None and word == "BackoffLimitExceeded":
+    if gone:
         # A Job keeps the pods that failed by themselves; only someone else removes them.
-        message = f"The pod was deleted before its end was seen. {text}"
+        what = "A pod was" if seen.is_gang else "The pod was"
         return _observation(
             job,
             seen,
             stage=Stage.FAILED,
             reason=Reason.DELETED_EXTERNALLY,
-            message=message,
+            message=f"{what} deleted before its end was seen. {text}",
             interruption=True,
             retryable=True,
         )
@@ -104,68 +166,113 @@ def _failed(job: Json, seen: _Seen) -> Observation:
 
 
 def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
-    verdict = seen.verdict
-    if verdict is None:
+    if not seen.own:
         return _without_pod(job, seen, events)
-    if verdict.interruption:
-        return _being_interrupted(job, seen, verdict)
-    if verdict.stage in {Stage.SUCCEEDED, Stage.FAILED, Stage.LOADING}:
-        message = f"The pod has ended; waiting for its Job to say so. {verdict.message}"
+    cause = seen.cause()
+    if cause is not None and cause.verdict.interruption:
+        return _being_interrupted(job, seen, cause)
+    going_on = [pod for pod in seen.own if pod.verdict.stage not in ENDED]
+    if cause is not None or not going_on:
+        ended = cause or max(seen.own, key=lambda pod: pod.end)
+        have = (
+            "A pod has" if seen.is_gang and going_on else "Its pods have" if seen.is_gang else "The pod has"
+        )
+        message = f"{have} ended; waiting for its Job to say so. {seen.called(ended)}{ended.verdict.message}"
         return _observation(job, seen, stage=Stage.RUNNING, reason=Reason.PROGRESSING, message=message)
-    leaving = "The pod is being deleted. " if seen.newest is not None and seen.newest.deletion_at else ""
+    if len(seen.own) < seen.wanted:
+        return _incomplete(job, seen, events)
+    return _together(job, seen, going_on)
+
+
+def _together(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> Observation:
+    """As far as the last of them."""
+    last = min(going_on, key=lambda pod: (_ORDER.index(pod.verdict.stage), pod.facts.name))
+    verdict = last.verdict
     return _observation(
         job,
         seen,
         stage=verdict.stage,
-        reason=verdict.reason,
-        message=f"{leaving}{verdict.message}",
+        reason=_reason(seen, verdict),
+        message=" ".join(_words(seen, last)),
         blocked=verdict.blocked,
         waiting_since=None if verdict.stage is Stage.RUNNING else verdict.waiting_since,
     )
 
 
+def _reason(seen: _Seen, verdict: Verdict) -> Reason:
+    """Those that run already wait for the others, unless something is wrong with one of these."""
+    waits = verdict.stage in {Stage.PULLING, Stage.INITIALIZING} and not verdict.blocked
+    return Reason.GANG_WAITING if waits and any(pod.started for pod in seen.own) else verdict.reason
+
+
+def _words(seen: _Seen, last: _Pod) -> Iterator[str]:
+    """How many of a gang are as far as they all have to come, and what the last one says itself."""
+    if seen.is_gang:
+        yield _counted(seen, last.verdict.stage)
+    leaving = "The pod is being deleted. " if last.facts.deletion_at else ""
+    if leaving or not seen.is_gang or last.verdict.stage is not Stage.RUNNING:
+        yield f"{seen.called(last)}{leaving}{last.verdict.message}"
+
+
+def _counted(seen: _Seen, stage: Stage) -> str:
+    if stage is Stage.SCHEDULING:
+        return f"{sum(bool(pod.facts.node) for pod in seen.own)} of {seen.wanted} pods have a node."
+    ended = sum(pod.verdict.stage in ENDED for pod in seen.own)
+    done = f", {ended} of them to the end" if ended else ""
+    return f"{sum(pod.started for pod in seen.own)} of {seen.wanted} pods have started{done}."
+
+
 def _without_pod(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
+    return _making(job, seen, events, "The Job is made; its pod is not there yet.")
+
+
+def _incomplete(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
+    return _making(job, seen, events, f"{len(seen.own)} of {seen.wanted} pods are made.")
+
+
+def _making(job: Json, seen: _Seen, events: Sequence[Json], message: str) -> Observation:
     refusal = podstatus.latest_event(events, uid=job["metadata"]["uid"], reasons=FAILED_CREATE)
-    message = refusal or "The Job is made; its pod is not there yet."
     if (job.get("spec") or {}).get("suspend"):
-        message = "The Job is suspended in the cluster, not by the portal."
+        refusal, message = "", "The Job is suspended in the cluster, not by the portal."
     return _observation(
         job,
         seen,
         stage=Stage.CREATING,
         reason=Reason.CREATING,
-        message=message,
+        message=refusal or message,
         blocked=bool(refusal),
         waiting_since=podstatus.parse_time(job["metadata"].get("creationTimestamp")),
     )
 
 
-def _being_interrupted(job: Json, seen: _Seen, verdict: Verdict) -> Observation:
+def _being_interrupted(job: Json, seen: _Seen, cause: _Pod) -> Observation:
     """On a lost node the pod stays like this for ever, and with it the Job: the caller must not wait for `failed`."""
-    started = seen.newest is not None and seen.newest.started_at is not None
+    started = any(pod.started for pod in seen.own)
     return _observation(
         job,
         seen,
         stage=Stage.DEGRADED if started else Stage.SCHEDULING,
         reason=Reason.DEGRADED if started else Reason.SCHEDULING,
-        message=verdict.message,
+        message=f"{seen.called(cause)}{cause.verdict.message}",
         interruption=True,
         retryable=True,
-        cause=verdict.reason,
-        exit_code=verdict.exit_code,
+        cause=cause.verdict.reason,
+        exit_code=cause.verdict.exit_code,
     )
 
 
 def _observation(job: Json, seen: _Seen, **told: Any) -> Observation:
-    newest = seen.newest
-    scheduled = [pod.scheduled_at for pod in seen.pods if pod.scheduled_at is not None]
+    started = [pod.facts.started_at for pod in seen.own if pod.facts.started_at is not None]
+    finished = [pod.facts.finished_at for pod in seen.own if pod.facts.finished_at is not None]
+    scheduled = [pod.facts.scheduled_at for pod in seen.own if pod.facts.scheduled_at is not None]
+    complete = bool(seen.own) and len(seen.own) >= seen.wanted
     facts: Mapping[str, Any] = {
         "deleting": bool(job["metadata"].get("deletionTimestamp")),
-        "started_at": newest.started_at if newest else None,
-        "finished_at": newest.finished_at if newest else None,
-        "first_scheduled_at": min(scheduled, default=None),
+        "started_at": max(started) if complete and len(started) == len(seen.own) else None,
+        "finished_at": max(finished) if finished and len(finished) == len(seen.own) else None,
+        "scheduled_at": max(scheduled) if complete and len(scheduled) == len(seen.own) else None,
         "pods": seen.pods,
-        "ready_replicas": int(newest is not None and newest.ready),
-        "desired_replicas": 1,
+        "ready_replicas": sum(pod.facts.ready for pod in seen.own),
+        "desired_replicas": seen.wanted,
     }
     return Observation(**facts, **told)

@@ -52,6 +52,7 @@ TABS = (
 EXAMPLE: Mapping[str, str] = {
     "capacity": "on-demand",
     "gpus": "1",
+    "replicas": "1",
     "cpu": "4",
     "memory": "16Gi",
     "priority": "normal",

@@ -52,6 +52,7 @@ REASON_MEANING: Mapping[Reason, str] = MappingProxyType({
     Reason.UNSCHEDULABLE: "The scheduler says that no node fits; the message is the scheduler's own.",
     Reason.PULLING: "The image is pulled and volumes are mounted.",
     Reason.INITIALIZING: "Init containers run.",
+    Reason.GANG_WAITING: "Some of its pods run and wait for the others, which are still being started.",
     Reason.LOADING: "The container runs and its readiness probe does not succeed yet.",
     Reason.RESTARTING: "The last attempt failed and the next one follows, or a container is started again.",
     Reason.PROGRESSING: "The container runs.",

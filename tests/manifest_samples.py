@@ -92,6 +92,21 @@ RUN_BODIES: Mapping[str, dict[str, Any]] = {
         "labels": {"project": "x", "example.com/owner": "ana"},
         "source": {"files": {"train.py": "print('é')\n", "util.py": ""}, "path": "/workspace"},
     },
+    "gang_of_32_gpus": {
+        "name": "llm",
+        "image": "ghcr.io/vision/train:2.1",
+        "command": ["torchrun", "--nproc-per-node=8", "train.py"],
+        "env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_SOCKET_IFNAME", "value": "eth0"}],
+        "flavor": "a100-40gb",
+        "gpus_per_replica": 8,
+        "replicas": 4,
+        "cpu": "32",
+        "memory": "256Gi",
+        "shm": "64Gi",
+        "checkpoint": {"path": "/checkpoints", "claim": "ckpt"},
+        "time_limit_seconds": 86400,
+        "source": {"files": {"train.py": "print('é')\n"}},
+    },
     "root_run": {
         "name": "as-root",
         "image": "nvcr.io/nvidia/pytorch:25.10-py3",
@@ -130,6 +145,7 @@ RUN_PLACEMENTS: Mapping[str, Placement] = {
         grace_seconds=120,
         annotations={"mlportal.dev/owner": "ana"},
     ),
+    "gang_of_32_gpus": placement("llm", "training-run", **_A100, run_token_secret="llm-a1d3f00d-1-token"),
     "root_run": placement("as-root", "training-run", **_A100),
     "shared_gpu_run": placement(
         "small", "training-run", **{**_A100, "resource_name": "nvidia.com/gpu.shared", "node_terms": []}

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     PULLING = "Pulling"
     INITIALIZING = "Initializing"
     LOADING = "Loading"
+    GANG_WAITING = "GangWaiting"
     RESTARTING = "Restarting"
     # Running
     PROGRESSING = "Progressing"
@@ -134,7 +135,14 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
             {Reason.CREATING, Reason.SCHEDULING, Reason.UNSCHEDULABLE, Reason.NODE_LOST, Reason.RESTARTING}
         ),
         Phase.STARTING: frozenset(
-            {Reason.PULLING, Reason.INITIALIZING, Reason.LOADING, Reason.RESTARTING, Reason.IMAGE_PULL_FAILED}
+            {
+                Reason.PULLING,
+                Reason.INITIALIZING,
+                Reason.GANG_WAITING,
+                Reason.LOADING,
+                Reason.RESTARTING,
+                Reason.IMAGE_PULL_FAILED,
+            }
         ),
         Phase.RUNNING: frozenset({Reason.PROGRESSING, Reason.READY, Reason.DEGRADED, Reason.UPDATING}),
         Phase.STOPPING: frozenset(

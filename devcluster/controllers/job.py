@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from devcluster.objects import (
 )
 from devcluster.store import Change
 
+from .indexes import INDEX, index_of, indexes_of, numbered, ranges
 from .loop import Controller
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -55,6 +56,22 @@ class _Round:
     def spec(self) -> Obj:
         spec: Obj = self.job["spec"]
         return spec
+
+    @property
+    def indexed(self) -> bool:
+        return bool(self.spec["completionMode"] == "Indexed")
+
+    def succeeded_indexes(self) -> set[int]:
+        return indexes_of(self.status.get("completedIndexes", ""))
+
+    def succeed(self, pod: Obj) -> None:
+        """Count a pod that has succeeded; of numbered ones each number once."""
+        if not self.indexed:
+            self.status["succeeded"] = self.status.get("succeeded", 0) + 1
+            return
+        done = self.succeeded_indexes() | {index_of(pod)}
+        self.status["completedIndexes"] = ranges(done)
+        self.status["succeeded"] = len(done)
 
     def has(self, type_: str) -> bool:
         return any(c["type"] == type_ and c["status"] == "True" for c in self.status.get("conditions", ()))
@@ -134,8 +151,8 @@ class Jobs(Controller):
         for pod in turn.pods:
             counted = TRACKING not in pod["metadata"].get("finalizers", ())
             if phase_of(pod) == "Succeeded":
-                turn.status["succeeded"] = turn.status.get("succeeded", 0) + (not counted)
                 if not counted:
+                    turn.succeed(pod)
                     self._backoff.pop(uid_of(turn.job), None)
                     turn.settled.append(pod)
             elif _failed(pod, turn.spec):
@@ -272,26 +289,40 @@ class Jobs(Controller):
         pause = self._backoff.get(uid_of(turn.job), (0, 0.0))[1] - time.monotonic()
         if missing > 0 and pause > 0:
             return pause
-        for _ in range(missing):
+        for index in self._indexes_to_start(turn, missing):
             try:
-                turn.active.append(self._create(turn.job))
+                turn.active.append(self._create(turn.job, index))
             except ApiError as error:
                 text = f"Error creating: {error.message}"
                 self.cluster.event(JOB, turn.job, "FailedCreate", text, source=SOURCE, warning=True)
                 return 1.0
         return None
 
-    def _create(self, job: Obj) -> Obj:
+    @staticmethod
+    def _indexes_to_start(turn: _Round, missing: int) -> Sequence[int | None]:
+        """The lowest numbers that no pod has; a number for nobody where pods have none."""
+        if not turn.indexed:
+            return [None] * missing
+        going = {index_of(pod) for pod in turn.pods if phase_of(pod) not in {"Succeeded", "Failed"}}
+        taken = turn.succeeded_indexes() | going
+        return [index for index in range(turn.spec["completions"]) if index not in taken][: max(0, missing)]
+
+    def _create(self, job: Obj, index: int | None) -> Obj:
         template, name = job["spec"]["template"], name_of(job)
         metadata = {
-            k: v for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}
+            k: dict(v) for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}
         }
+        spec = template["spec"]
+        if index is not None:
+            for part in ("labels", "annotations"):
+                metadata[part] = {**metadata.get(part, {}), INDEX: str(index)}
+            spec, name = numbered(spec, f"{name}-{index}"), f"{name}-{index}"
         pod = self.cluster.create(POD, namespace_of(job), {
             "metadata": metadata | {
                 "generateName": f"{name}-", "name": f"{name[:57]}-{random_suffix()}", "finalizers": [TRACKING],
                 "ownerReferences": [owner_reference(JOB, job)],
             },
-            "spec": template["spec"],
+            "spec": spec,
         })  # fmt: skip
         self.cluster.event(JOB, job, "SuccessfulCreate", f"Created pod: {name_of(pod)}", source=SOURCE)
         return pod

@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from devcluster.cluster import Cluster
-from devcluster.kinds import CLAIM, CONFIG_MAP, SECRET, Kind
+from devcluster.kinds import CLAIM, CONFIG_MAP, POD, SECRET, SERVICE, Kind
 from devcluster.objects import Obj, namespace_of, uid_of
 
+_HOST = re.compile(r"(?<![\w./-])[a-z]([-a-z0-9]*[a-z0-9])?\.[a-z]([-a-z0-9]*[a-z0-9])?(?![\w./-])")
 _ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 
 
@@ -118,7 +119,20 @@ class Sandbox:
                     folder.mkdir(parents=True, exist_ok=True)
             folders[mount["mountPath"].rstrip("/")] = folder
         self._link(container, folders)
-        return Rewriter(folders, self.address)
+        return Rewriter(folders, self.address, self._peer if self.pod["spec"].get("subdomain") else None)
+
+    def _peer(self, name: str) -> str:
+        """Addresses for names of the kind `host.subdomain`; other text as it is."""
+        host, _, subdomain = name.partition(".")
+        if subdomain != self.pod["spec"]["subdomain"]:
+            return name
+        if self._cluster.store.get(SERVICE, namespace_of(self.pod), subdomain) is not None:
+            for pod in self._cluster.store.list(POD, namespace_of(self.pod)):
+                spec, address = pod["spec"], pod.get("status", {}).get("podIP")
+                if (spec.get("hostname"), spec.get("subdomain")) == (host, subdomain) and address:
+                    return str(address)
+        # A program in a container would ask its resolver again and again.
+        raise NotReady(f"the name {name} does not resolve yet")
 
     def _link(self, container: Obj, folders: dict[str, Path]) -> None:
         """The mount paths as a tree of links, so that a person finds them."""
@@ -130,13 +144,18 @@ class Sandbox:
 
 
 class Rewriter:
-    """Replaces mount paths by folders, and 0.0.0.0 by the pod's own address."""
+    """Replaces mount paths by folders, 0.0.0.0 by the pod's own address, and names of its peers by theirs."""
 
-    def __init__(self, folders: dict[str, Path], address: str) -> None:
-        self._folders, self._address = {k: str(v) for k, v in folders.items()}, address
+    def __init__(
+        self, folders: dict[str, Path], address: str, peer: Callable[[str], str] | None = None
+    ) -> None:
+        self._folders, self._address, self._peer = {k: str(v) for k, v in folders.items()}, address, peer
         longest_first = sorted(map(re.escape, folders), key=len, reverse=True)
         self._paths = re.compile(rf"(?<![\w./-])({'|'.join(longest_first)})(?![\w.-])") if folders else None
 
     def __call__(self, text: str) -> str:
         text = _ANY_ADDRESS.sub(self._address, text)
+        peer = self._peer
+        if peer is not None:
+            text = _HOST.sub(lambda match: peer(match[0]), text)
         return self._paths.sub(lambda m: self._folders[m[1]], text) if self._paths else text

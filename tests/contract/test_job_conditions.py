@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import MERGE, condition, gone, holds, job, until, until_equal
+from .kube import MERGE, condition, gone, holds, job, refusal, until, until_equal
 
 ENDS = {"BED_RUN_SECONDS": "0"}
 FAILS = {**ENDS, "BED_EXIT_CODE": "1"}
@@ -231,3 +231,43 @@ def test_parallel_pods_all_have_to_succeed(run):
     seen = run.until("Complete")
     assert seen.status.succeeded == 3
     assert len(run.pods()) == 3
+
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def test_numbered_pods_have_their_number_and_a_name_that_stays(run):
+    run.create({"BED_RUN_SECONDS": "600"}, completions=3, parallelism=3, completionMode="Indexed")
+    until_equal(lambda: len(run.pods()), 3)
+    pods = sorted(run.pods(), key=lambda pod: pod.metadata.annotations[INDEX])
+    assert [pod.metadata.annotations[INDEX] for pod in pods] == ["0", "1", "2"]
+    assert [pod.metadata.labels[INDEX] for pod in pods] == ["0", "1", "2"]
+    assert [pod.spec.hostname for pod in pods] == ["run-0", "run-1", "run-2"]
+    for pod in pods:
+        number = {env.name: env for env in pod.spec.containers[0].env}["JOB_COMPLETION_INDEX"]
+        assert number.value_from.field_ref.field_path == f"metadata.labels['{INDEX}']"
+        assert pod.metadata.name.startswith(f"{pod.spec.hostname}-")
+
+
+def test_each_number_has_to_succeed_once(run):
+    run.create(ENDS, completions=4, parallelism=2, completionMode="Indexed")
+    seen = run.until("Complete")
+    assert (seen.status.succeeded, seen.status.completed_indexes) == (4, "0-3")
+    assert sorted(pod.metadata.annotations[INDEX] for pod in run.pods()) == ["0", "1", "2", "3"]
+
+
+def test_one_numbered_pod_that_fails_ends_all(run):
+    run.create(FAILS, completions=2, parallelism=2, completionMode="Indexed", backoffLimit=0)
+    seen = run.until("Failed")
+    assert condition(seen, "Failed").reason == "BackoffLimitExceeded"
+    assert seen.status.completed_indexes in {None, ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "field"), [("run", None, "spec.completions"), ("a" * 62, 10, "metadata.name")]
+)
+def test_numbered_pods_need_a_count_and_a_name_for_the_last_host(kube, ns, name, count, field):
+    asked = job(name, completionMode="Indexed", completions=count, parallelism=2)
+    status = refusal(kube.batch.create_namespaced_job, ns, asked)
+    assert (status["code"], status["reason"]) == (422, "Invalid")
+    assert field in {cause["field"] for cause in status["details"]["causes"]}

@@ -373,6 +373,13 @@ def test_an_endpoint_has_no_time_limit():
     assert decide(row(ends=False, time_limit_seconds=1, attempt=facts), RUNNING, NOW).to is Phase.RUNNING
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_gang_of_which_only_a_part_has_nodes_gives_up_its_claim_and_an_endpoint_serves_on(ends):
+    snapshot = row(Phase.ADMITTED, since=ago(600), attempt=attempt(created_at=ago(600)), ends=ends)
+    part = seen(Stage.SCHEDULING, Reason.UNSCHEDULABLE, pods=ALIVE, ready_replicas=1, desired_replicas=2)
+    assert decide(snapshot, part, NOW).to is (Phase.STOPPING if ends else Phase.ADMITTED)
+
+
 @pytest.mark.parametrize("waited", [599, 600, 6000])
 @pytest.mark.parametrize("stage", [Stage.CREATING, Stage.SCHEDULING])
 @pytest.mark.parametrize("ends", [True, False])

@@ -37,6 +37,30 @@ def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
     assert Claim.objects.get().state == "released"
 
 
+def test_a_run_of_several_pods_claims_starts_pays_and_ends_as_one(bench):
+    run = bench.submit(replicas=3, env={"BED_RUN_SECONDS": 2})
+    assert (run.units, run.pod_count) == (6, 3)
+    bench.turn(run)
+    assert Quota.objects.get().used == 6
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason) == ("Succeeded", "Completed")
+    pods = list(run.pods.all())
+    assert [pod.units for pod in pods] == [2, 2, 2]
+    seconds = sum(int((pod.finished_at - pod.scheduled_at).total_seconds()) for pod in pods)
+    entries = run.ledger.filter(account__startswith="team:").values_list("amount_micro_usd", flat=True)
+    assert sum(entries) == 2 * seconds * 1_000_000
+    assert Quota.objects.get().used == 0
+
+
+def test_a_gang_that_loses_one_pod_to_an_error_starts_again_as_a_whole(bench):
+    run = bench.submit(replicas=2, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
+    bench.until(run, lambda run: run.is_final)
+    assert run.phase == "Failed"
+    assert [attempt.exit_code for attempt in run.attempts.all()] == [3, 3]
+    assert run.pods.count() == 4
+    assert Quota.objects.get().used == 0
+
+
 def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
     run = bench.submit(env={"BED_RUN_SECONDS": 1, "BED_OOM": "true"}, max_retries=3)
     bench.until(run, lambda run: run.is_final)

@@ -240,3 +240,55 @@ def test_a_job_really_trains(space):
     until(lambda: space.cluster.call("GET", path)["status"].get("completionTime"), 120)
     (pod,) = space.cluster.call("GET", f"{space.core}/pods?labelSelector=job-name=train")["items"]
     assert space.log(pod["metadata"]["name"]) == "accuracy True\n"
+
+
+RENDEZVOUS = """
+import os, socket
+rank, port = int(os.environ["JOB_COMPLETION_INDEX"]), int(os.environ["PORT"])
+if rank == 0:
+    with socket.create_server((os.environ["SELF"], port)) as server:
+        peer, _ = server.accept()
+        total = int(peer.recv(64)) + 1
+        peer.sendall(str(total).encode())
+else:
+    with socket.create_connection((os.environ["FIRST"], port)) as first:
+        first.sendall(b"2")
+        total = int(first.recv(64))
+print("rank", rank, "total", total)
+"""
+
+
+def test_numbered_pods_of_a_job_find_each_other_by_name(space):
+    """Both listen and connect on the same port; the second waits for the first one's name to resolve."""
+    env = [
+        {"name": "PORT", "value": "29500"},
+        {"name": "SELF", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "FIRST", "value": "gang-0.gang"},
+        {"name": "OTHER", "value": "train.py gang-0.elsewhere"},
+    ]
+    retry = "import time\nfor _ in range(600):\n    try:\n        exec(CODE)\n        break\n    except ConnectionRefusedError:\n        time.sleep(0.05)\n"
+    code = f"CODE = {RENDEZVOUS!r}\n{retry}"
+    main = {"name": "main", "image": "any", "command": ["python", "-c", code], "env": env}
+    template = {"restartPolicy": "Never", "subdomain": "gang", "containers": [main]}
+    job = {
+        "metadata": {"name": "gang"},
+        "spec": {
+            "completions": 2,
+            "parallelism": 2,
+            "completionMode": "Indexed",
+            "template": {"spec": template},
+        },
+    }
+    space.create("jobs", job, "batch")
+    until(
+        lambda: len(space.cluster.call("GET", f"{space.core}/pods?labelSelector=job-name=gang")["items"]) == 2
+    )
+    headless = {"clusterIP": "None", "selector": {"job-name": "gang"}, "ports": [{"port": 29500}]}
+    space.create("services", {"metadata": {"name": "gang"}, "spec": headless})
+    path = f"/apis/batch/v1/namespaces/{space.name}/jobs/gang"
+    until(lambda: space.cluster.call("GET", path)["status"].get("completionTime"), 120)
+    pods = space.cluster.call("GET", f"{space.core}/pods?labelSelector=job-name=gang")["items"]
+    assert sorted(space.log(pod["metadata"]["name"]) for pod in pods) == [
+        "rank 0 total 3\n",
+        "rank 1 total 3\n",
+    ]

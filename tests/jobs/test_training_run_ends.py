@@ -45,7 +45,7 @@ def test_a_complete_job_has_succeeded():
         0,
         0,
     )
-    assert (seen.first_scheduled_at, seen.started_at, seen.finished_at) == (
+    assert (seen.scheduled_at, seen.started_at, seen.finished_at) == (
         moment(T1),
         moment(T2),
         moment(T3),

@@ -59,7 +59,7 @@ def test_a_run_is_followed_to_its_good_end(bench):
     _, _, look = start(bench, body)
     seen = bench.until(look, lambda seen: seen.final)
     assert (seen.stage, seen.reason, seen.pods_alive) == (Stage.SUCCEEDED, Reason.COMPLETED, 0)
-    assert seen.first_scheduled_at <= seen.started_at <= seen.finished_at
+    assert seen.scheduled_at <= seen.started_at <= seen.finished_at
 
 
 def test_an_exit_code_reaches_the_observation(bench):
@@ -67,6 +67,52 @@ def test_an_exit_code_reaches_the_observation(bench):
     seen = bench.until(look, lambda seen: seen.final)
     assert (seen.stage, seen.reason, seen.exit_code) == (Stage.FAILED, Reason.APPLICATION_ERROR, 3)
     assert (seen.interruption, seen.retryable, len(seen.pods)) == (False, True, 1)
+
+
+def test_a_gang_ends_well_when_all_its_pods_have(bench):
+    manifests, where, look = start(bench, {"replicas": 3, "env": {"BED_RUN_SECONDS": "1"}})
+    seen = bench.until(look, lambda seen: seen.final)
+    assert (seen.stage, seen.pods_alive, len(seen.pods)) == (Stage.SUCCEEDED, 0, 3)
+    hosts = {pod["spec"]["hostname"] for pod in bench.pods(where.workload_id)}
+    name = manifests.primary["metadata"]["name"]
+    assert hosts == {f"{name}-0", f"{name}-1", f"{name}-2"}
+    assert seen.scheduled_at <= seen.started_at <= seen.finished_at
+
+
+def test_a_gang_of_which_one_pod_fits_nowhere_does_not_start(bench):
+    _, _, look = start(bench, {"replicas": 2, "cpu": "4000"})
+    seen = bench.until(look, lambda seen: seen.reason is Reason.UNSCHEDULABLE)
+    assert (seen.stage, seen.scheduled_at) == (Stage.SCHEDULING, None)
+    assert seen.message.startswith("0 of 2 pods have a node. Pod ")
+
+
+def test_one_pod_of_a_gang_that_fails_is_named_and_ends_it(bench):
+    _, where, look = start(bench, {"replicas": 2, "env": {"BED_RUN_SECONDS": "0", "BED_EXIT_CODE": "3"}})
+    seen = bench.until(look, lambda seen: seen.final)
+    assert (seen.stage, seen.reason, seen.exit_code) == (Stage.FAILED, Reason.APPLICATION_ERROR, 3)
+    assert (seen.interruption, seen.retryable) == (False, True)
+    assert any(
+        seen.message.startswith(f"Pod {pod['metadata']['name']}: ") for pod in bench.pods(where.workload_id)
+    )
+
+
+def test_a_deleted_pod_of_a_gang_ends_the_attempt_without_blame(bench):
+    _, where, look = start(bench, {"replicas": 2})
+    bench.until(look, lambda seen: seen.stage is Stage.RUNNING)
+    pod, other = bench.pods(where.workload_id)
+    ref = kinds.ref_of({"apiVersion": "v1", "kind": "Pod", **pod})
+    bench.client.delete(ref, uid=pod["metadata"]["uid"], grace_seconds=0)
+    _end_as_a_kubelet_does(bench, pod)
+    # The Job's controller deletes what is left.
+    bench.until(
+        look,
+        lambda seen: (
+            seen.final or any(each.deletion_at for each in seen.pods if each.uid != pod["metadata"]["uid"])
+        ),
+    )
+    _end_as_a_kubelet_does(bench, other)
+    seen = bench.until(look, lambda seen: seen.final)
+    assert (seen.stage, seen.reason, seen.interruption) == (Stage.FAILED, Reason.DELETED_EXTERNALLY, True)
 
 
 def test_running_out_of_memory_names_the_limit(bench):
@@ -87,7 +133,7 @@ def test_an_image_that_is_not_there_is_told_while_it_is_pulled(bench):
     _, _, look = start(bench, {"image": "example.com/does-not-exist:1"})
     seen = bench.until(look, lambda seen: seen.reason is Reason.IMAGE_PULL_FAILED)
     assert (seen.stage, seen.blocked) == (Stage.PULLING, True)
-    assert seen.waiting_since == seen.first_scheduled_at
+    assert seen.waiting_since == seen.scheduled_at
 
 
 def test_a_deleted_pod_ends_the_attempt_without_blame(bench):

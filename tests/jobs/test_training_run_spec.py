@@ -17,7 +17,6 @@ LATER = {
     "env.*.key": "token",
     "kind": "pytorchjob",
     "capacity": "spot-first",
-    "replicas": 2,
     "roles": [{"name": "PS"}],
     "elastic": {"min_replicas": 2, "max_replicas": 4},
     "topology": "same-node",
@@ -64,14 +63,14 @@ def test_a_field_that_is_not_supported_yet_is_refused_by_name(path):
 @pytest.mark.parametrize("path", LATER)
 @pytest.mark.parametrize("value", [None, "", [], {}, {"a": None, "b": []}])
 def test_an_empty_value_of_a_later_field_says_nothing(path, value):
-    if path in {"kind", "capacity", "replicas"}:
+    if path in {"kind", "capacity"}:
         value = None
     assert TrainingRunSpec.from_json(with_value(path, value)).name == "a"
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("topology", "any"), ("gang", True), ("slots_per_worker", 1), ("replicas", 1), ("kind", "job")],
+    [("topology", "any"), ("gang", True), ("slots_per_worker", 1), ("kind", "job")],
 )
 def test_the_default_of_a_later_field_says_nothing(field, value):
     assert TrainingRunSpec.from_json({**MINIMAL, field: value}) == TrainingRunSpec.from_json(MINIMAL)
