@@ -17,7 +17,8 @@ DEADLINE_SLACK_SECONDS = 3600
 
 
 def build_training_run(spec: TrainingRunSpec, placement: Placement) -> ManifestSet:
-    """The Job of this attempt, the Service by which several pods find each other, and the ConfigMap of its source files.
+    """The Job of this attempt, the ConfigMap of its source files where it has any, and for several pods the Service by
+    which they find each other and the NetworkPolicy that lets them talk.
 
     The Secret that `placement.run_token_secret` names is made by the controller, which alone knows the token.
 
@@ -45,7 +46,7 @@ def build_training_run(spec: TrainingRunSpec, placement: Placement) -> ManifestS
     dependants = []
     if spec.replicas > 1:
         job["spec"]["completionMode"] = "Indexed"
-        dependants.append(_rendezvous(spec, placement))
+        dependants += [_rendezvous(spec, placement), _among_themselves(spec, placement)]
     if files is not None:
         dependants.append(files)
     deadline = active_deadline_seconds(spec.time_limit_seconds, placement.grace_seconds)
@@ -66,6 +67,27 @@ def _rendezvous(spec: TrainingRunSpec, placement: Placement) -> Manifest:
             "publishNotReadyAddresses": True,
             "selector": {JOB_NAME: name},
             "ports": [{"name": "rendezvous", "port": RENDEZVOUS_PORT}],
+        },
+    }
+
+
+def _among_themselves(spec: TrainingRunSpec, placement: Placement) -> Manifest:
+    """Lets the pods of one gang talk to each other, which the namespace forbids everybody else.
+
+    On all ports: what NCCL and Gloo listen on is chosen at random.
+    """
+
+    def own() -> Manifest:
+        return {"matchLabels": podspec.workload_selector(placement)}
+
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "spec": {
+            "podSelector": own(),
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": own()}]}],
         },
     }
 

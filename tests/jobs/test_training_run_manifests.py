@@ -108,3 +108,26 @@ def test_manifests_are_plain_json_and_do_not_share_parts_with_the_spec(body):
         manifest["metadata"]["labels"].clear()
     second = build_training_run(spec, RUN_PLACEMENTS["everything_8_gpus"])
     assert json.dumps(second.all(), sort_keys=True) == text
+
+
+def test_several_pods_are_numbered_and_may_talk_to_each_other_alone():
+    manifests = run(replicas=3)
+    job, (service, policy) = manifests.primary["spec"], manifests.dependants
+    name = manifests.primary["metadata"]["name"]
+    assert (job["completionMode"], job["completions"], job["parallelism"], job["backoffLimit"]) == (
+        "Indexed",
+        3,
+        3,
+        0,
+    )
+    assert service["metadata"]["name"] == job["template"]["spec"]["subdomain"] == name
+    assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    labels = job["template"]["metadata"]["labels"]
+    (rule,) = policy["spec"]["ingress"]
+    for chosen in (policy["spec"]["podSelector"], rule["from"][0]["podSelector"]):
+        assert chosen["matchLabels"].items() <= labels.items()
+        assert "mlportal.dev/workload-id" in chosen["matchLabels"]
+    env = {each["name"]: each for each in pod_of(manifests)["containers"][0]["env"]}
+    assert env["MASTER_ADDR"]["value"] == f"{name}-0.{name}"
+    assert "completionMode" not in run().primary["spec"]
+    assert run().dependants == ()
