@@ -194,3 +194,11 @@ def no_better(waiter: Waiter, other: Waiter) -> bool:
     """And no shorter, so that it would be in the way just as long."""
     shorter = waiter.seconds is not None and (other.seconds is None or waiter.seconds < other.seconds)
     return not shorter and no_easier(waiter, other)
+
+
+def is_of_any(compare: Callable[[Waiter, Waiter], bool], waiter: Waiter, others: list[Waiter]) -> bool:
+    """Whether that is true of this waiter and any of the others; `any` would cost more than most comparisons."""
+    for each in others:  # noqa: SIM110 (see above)
+        if compare(waiter, each):
+            return True
+    return False

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from quotas.backfill import PATIENCE_SECONDS, Delayed, Denial, Guard
-from quotas.ordering import InLine, Line, Turns, no_better, no_easier
+from quotas.ordering import InLine, Line, Turns, is_of_any, no_better, no_easier
 from quotas.packing import Fits
 from quotas.preemption import Chosen, choose, room_to_make
 from quotas.room import BLOCKS, CARDS, QUOTA, Pool
@@ -322,7 +322,7 @@ class Pass:
         if self._quick and len(hopeless) >= QUICK_TRIES:
             return LACKS[lack]
         refused = self._refused.setdefault(line.index, [])
-        if _is_no(no_easier, waiter, hopeless) or _is_no(no_better, waiter, refused):
+        if is_of_any(no_easier, waiter, hopeless) or is_of_any(no_better, waiter, refused):
             return LACKS[lack]
         after = guard.after
         chosen: list[Chosen] | None = []
@@ -378,14 +378,6 @@ def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
         if each.team == waiter.team and each.priority + last > waiter.priority
     )
     return higher + (supply.before_far if waiter.id and waiter.id == supply.far else 0)
-
-
-def _is_no(compare: Callable[[Waiter, Waiter], bool], waiter: Waiter, others: list[Waiter]) -> bool:
-    """Whether that is true of this waiter and any of the others; `any` would cost more than most comparisons."""
-    for each in others:  # noqa: SIM110 (see above)
-        if compare(waiter, each):
-            return True
-    return False
 
 
 def _by_slug(line: Line) -> str:

@@ -258,6 +258,11 @@ def test_a_lever_of_the_form_fills_its_fields():
     assert found.words == "4 GPUs instead of 8 and a time limit of 1 h 30 min instead of 1 d"
 
 
+def test_a_lever_of_fewer_pods_fills_the_form_too():
+    (found,) = levers_of(ON_THE_FORM, lever(replicas=2))
+    assert (found.words, found.fields, found.url, found.post) == ("2 pods", "replicas=2", "", "")
+
+
 def test_a_lever_of_a_run_leads_to_the_form_or_sets_the_limit():
     fewer, shorter = levers_of(ON_THE_RUN, lever(gpus_per_replica=4), lever(time_limit_seconds=7200))
     assert (fewer.url, fewer.post) == ("/runs/new/?from=1&gpus=4", "")
@@ -272,8 +277,8 @@ def test_more_quota_is_asked_for_on_the_page_of_the_team(page):
 
 
 def test_what_the_form_has_no_field_for_is_said_and_cannot_be_pressed():
-    (pods,) = levers_of(ON_THE_FORM, lever(replicas=2))
-    assert (pods.words, pods.fields, pods.url, pods.post) == ("2 pods", "", "", "")
+    (other,) = levers_of(ON_THE_FORM, lever(topology="any"))
+    assert (other.fields, other.url, other.post, other.label) == ("", "", "", "")
     assert not any(found.label for found in levers_of(NOWHERE, lever(flavor="t4"), lever(ask_for_quota=1)))
 
 
