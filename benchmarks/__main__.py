@@ -1,6 +1,7 @@
 """`python -m benchmarks [NAME …]`: measure, print tables; status 1 if a gate is missed.
 
-With all of them, in whole and with enough rounds, docs/reference/benchmarks.md is written.
+In whole and with enough rounds, all of them write docs/reference/benchmarks.md, and some of them their parts of it with
+`--write`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import clusters, database, first_page, memory, policy, submit, watch_to_row
-from benchmarks.results import Result, document, machine, table
+from benchmarks.results import Result, document, machine, table, with_sections
 from portal.settings import env
 from tests.crash.fleet import ROOT, running_fleet
 from tests.crash.raw_cluster import RawCluster
@@ -40,11 +41,20 @@ def main() -> int:
                 results += _shown(_on_cluster(given, folder, cluster.kubeconfig))
         # The cluster has ended by now, so that the machine is theirs alone.
         results += _shown(_by_themselves(given, folder))
-    whole = set(given.names) == set(NAMES) and given.rounds >= ROUNDS_MIN
-    if whole and given.kueue_count is None and given.waiting_count is None:
-        PAGE.write_text(document(results, cluster=words), encoding="utf-8")
-        print(f"written: {PAGE.relative_to(ROOT)}")
+    if given.rounds >= ROUNDS_MIN and given.kueue_count is None and given.waiting_count is None:
+        _write(given, results, cluster=words)
     return 1 if any(row.passed is False for result in results for row in result.rows) else 0
+
+
+def _write(given: argparse.Namespace, results: list[Result], *, cluster: str) -> None:
+    if set(given.names) == set(NAMES):
+        page = document(results, cluster=cluster)
+    elif given.write:
+        page = with_sections(PAGE.read_text(encoding="utf-8"), results)
+    else:
+        return
+    PAGE.write_text(page, encoding="utf-8")
+    print(f"written: {PAGE.relative_to(ROOT)}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -62,6 +72,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kueue-count", type=int, help="workloads of Kueue's day, all 15,000 unless given")
     parser.add_argument(
         "--waiting-count", type=int, help="workloads that wait before a card, 10,000 unless given"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put what is measured alone into its place in the page"
     )
     given = parser.parse_args()
     given.names = given.names or list(NAMES)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 _HEAD = (
     "Written by `make bench`. Each number stands beside the limit that was measured in the same run, in turn with it; "
-    "only the ratio is a claim, absolute times are landmarks of one machine. `python -m benchmarks NAME …` measures some of them alone."
+    "only the ratio is a claim, absolute times are landmarks of one machine. `python -m benchmarks NAME …` measures some of them "
+    "alone, `--write` puts those into their places here."
 )
 
 
@@ -121,8 +122,22 @@ def document(results: Sequence[Result], *, cluster: str) -> str:
         "",
         f"Machine: {machine()}. Cluster: {cluster}. PostgreSQL: embedded, `fsync=on`, `synchronous_commit=on`.",
     ]
-    for result in results:
-        parts += ["", f"## {result.title}", "", result.question, "", table(result.rows), ""]
-        parts += [f"Method: {result.method}", "", f"Limits: {result.limits}"]
-        parts += [line for note in result.notes for line in ("", note)]
+    return "\n".join(parts) + "\n" + "".join(map(_section, results))
+
+
+def _section(result: Result) -> str:
+    parts = ["", f"## {result.title}", "", result.question, "", table(result.rows), ""]
+    parts += [f"Method: {result.method}", "", f"Limits: {result.limits}"]
+    parts += [line for note in result.notes for line in ("", note)]
     return "\n".join(parts) + "\n"
+
+
+def with_sections(page: str, results: Sequence[Result]) -> str:
+    """The page with the sections of these results in the place of the older ones; ValueError where it has none."""
+    for result in results:
+        head, found, rest = page.partition(f"\n## {result.title}\n")
+        if not found:
+            raise ValueError(f"The page has no section {result.title}.")
+        _, following, rest = rest.partition("\n## ")
+        page = head + _section(result) + following + rest
+    return page
