@@ -108,7 +108,9 @@ def _turn(name: str, clients: Crowd, quota: Quota, tally: Tally) -> None:
         # Every turn begins with the same tables: no claims, and no dead rows.
         cursor.execute("TRUNCATE quotas_claim")
         cursor.execute("UPDATE quotas_quota SET used = 0")
-        cursor.execute("VACUUM ANALYZE quotas_quota, quotas_claim, quotas_pool, workloads_workload, benchmark_row")
+        cursor.execute(
+            "VACUUM ANALYZE quotas_quota, quotas_claim, quotas_pool, workloads_workload, benchmark_row"
+        )
         # What the turn before has written goes to the disk now, not in the turn of another.
         cursor.execute("CHECKPOINT")
 
