@@ -24,8 +24,9 @@ def build_training_run(spec: TrainingRunSpec, placement: Placement) -> ManifestS
 
     A pod is never replaced: `backoffLimit: 0` and `restartPolicy: Never`, because the portal alone owns
     retries, and a gang that lost one pod starts again as a whole. Several pods are an Indexed Job, whose pods have
-    numbers and names that stay. There is no podFailurePolicy: its Ignore rule would let the Job replace a disrupted pod behind
-    the portal's back, without a new resume point, and its FailJob rule has nothing to add to a limit of 0.
+    numbers and names that stay. There is no podFailurePolicy: its Ignore rule would let the Job replace a
+    disrupted pod behind the portal's back, without a new resume point, and its FailJob rule has nothing to add
+    to a limit of 0.
     `podReplacementPolicy: Failed` keeps two pods of a Job from ever running at once. There is no
     ttlSecondsAfterFinished: the portal deletes the Job when it has stored the result and the logs.
     """

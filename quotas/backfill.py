@@ -270,7 +270,7 @@ class Guard:
         where nobody gets to read it.
         """
         nobody = self._most is not None or self.after is self._pool.room
-        return nobody or self._beside_reserved(holding) is not None
+        return nobody or self._may_share(holding)
 
     def _met(self, holding: Holding) -> list[Protected]:
         waiter = holding.waiter
@@ -305,30 +305,43 @@ class Guard:
 
     def _share(self, holding: Holding) -> bool:
         """Take of `after` too, moving what is reserved to other nodes where need be."""
-        found = self._beside_reserved(holding)
-        if found is None:
+        after = self.after
+        if not self._leaves_quota(holding):
             return False
-        self.after.blocks, places = found
+        if after.blocks.has(holding.places):
+            after.take(holding)
+            return True
+        moved = self._moved_for(holding)
+        if moved is None:
+            return False
+        after.blocks, places = moved
         for each, at in zip(self._reserved, places, strict=True):
             each.places = at
-        self.after.count(holding, holding.units)
+        after.count(holding, holding.units)
         return True
 
-    def _beside_reserved(self, holding: Holding) -> tuple[Blocks, list[Places]] | None:
-        """What is left of the nodes in the end, and where those who are reserved are then; None where there is no room
-        for it beside them.
+    def _may_share(self, holding: Holding) -> bool:
+        """Whether `_share` would find room for it; takes nothing."""
+        if not self._leaves_quota(holding):
+            return False
+        return self.after.blocks.has(holding.places) or self._moved_for(holding) is not None
+
+    def _leaves_quota(self, holding: Holding) -> bool:
+        """Whether quota and cards are enough for it and those who are reserved."""
+        if holding.lent:
+            return True
+        after, line = self.after, holding.line
+        if line.index in self._entitled and not after.tree.within_guaranteed(line.place, holding.units):
+            return False
+        if holding.units > after.tree.available_at(line.place):
+            return False
+        return holding.units * after.per_unit <= after.cards
+
+    def _moved_for(self, holding: Holding) -> tuple[Blocks, list[Places]] | None:
+        """The nodes as they are with it and all who are reserved, and where those are then; None where they find no
+        places beside it.
         """
-        after = self.after
-        if not holding.lent:
-            line, tree = holding.line, after.tree
-            if line.index in self._entitled and not tree.within_guaranteed(line.place, holding.units):
-                return None
-            if holding.units > tree.available_at(line.place) or holding.units * after.per_unit > after.cards:
-                return None
-        blocks = after.blocks.copy()
-        if blocks.has(holding.places):
-            blocks.take(holding.places)
-            return blocks, [each.places for each in self._reserved]
+        blocks = self.after.blocks.copy()
         for each in self._reserved:
             blocks.release(each.places)
         blocks.take(holding.places)

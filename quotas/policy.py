@@ -16,7 +16,7 @@ from quotas.room import Pool
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import PassPlan, Verdict
 from quotas.words import Words
-from workloads.states import Reason
+from workloads.states import OUT_OF_REACH, Reason
 
 POLICY = "admission/2"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
@@ -24,7 +24,7 @@ POLICY = "admission/2"
 Told = Callable[[Waiter, Finding], bool]
 """Whether somebody gets to read the verdict of this waiter."""
 
-_OUT_OF_LINE = frozenset({Reason.NO_MATCHING_FLAVOR, Reason.QUEUE_STOPPED, Reason.EXCEEDS_MAX_QUOTA})
+_OUT_OF_LINE = frozenset({*OUT_OF_REACH, Reason.QUEUE_STOPPED})
 
 
 def plan(supply: Supply, *, told: Told | None = None) -> PassPlan:

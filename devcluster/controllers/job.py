@@ -303,14 +303,14 @@ class Jobs(Controller):
         """The lowest numbers that no pod has; a number for nobody where pods have none."""
         if not turn.indexed:
             return [None] * missing
-        going = {index_of(pod) for pod in turn.pods if phase_of(pod) not in {"Succeeded", "Failed"}}
+        going = {index_of(pod) for pod in turn.pods if not finished(pod)}
         taken = turn.succeeded_indexes() | going
         return [index for index in range(turn.spec["completions"]) if index not in taken][: max(0, missing)]
 
     def _create(self, job: Obj, index: int | None) -> Obj:
         template, name = job["spec"]["template"], name_of(job)
         metadata = {
-            k: dict(v) for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}
+            k: v for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}
         }
         spec = template["spec"]
         if index is not None:
