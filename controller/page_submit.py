@@ -69,7 +69,8 @@ class SubmitPage(LoginRequiredMixin, View):
         teams = submit_teams(request)
         lever = request.POST.get("set", "")
         data = _with_lever(request.POST, lever) if lever else request.POST
-        self.earlier = self._offered(data.get("replaces") or request.GET.get("from"), request)
+        given = data.get("replaces") or data.get("origin") or request.GET.get("from")
+        self.earlier = self._offered(given, request)
         # Who is a viewer chose a team that the form does not offer: the permissions say so, not the form.
         form = self.form_class(data, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
         team = form.teams.get(data.get("team", ""))

@@ -41,7 +41,5 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
 
 
 def _resume_point(workload: Workload, *, before: int) -> str | None:
-    """Path of the newest checkpoint that an earlier attempt reported."""
-    if before <= 1:
-        return None
+    """Path of the newest checkpoint that an earlier attempt reported, or that was brought along."""
     return workload.checkpoints.filter(attempt__lt=before).values_list("path", flat=True).first()

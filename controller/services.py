@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -49,6 +50,8 @@ class Submission:
     labels: dict[str, str]
     replaces: str | None = None
     """Public id of a waiting one of the same kind and team, which is cancelled when this is submitted."""
+    audited: Mapping[str, str] = field(default_factory=dict)
+    """What the audit trail is to hold of it besides its name."""
 
 
 def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
@@ -99,7 +102,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             simulated=settings.EMBEDDED_CLUSTER,
             now=now,
         )
-        _audit(workload, "submitted", actor, now)
+        _audit(workload, "submitted", actor, now, **submission.audited)
         transaction.on_commit(partial(crash_point, "submit-committed"))
         # It was made due; only the message is missing.
         transaction.on_commit(partial(wakeups.send, workload.public_id))
@@ -222,14 +225,14 @@ def _steer(workload: Workload, desired: Desired, action: str, actor: Actor, now:
         wakeups.wake_workload(workload, now=now)
 
 
-def _audit(workload: Workload, action: str, actor: Actor, now: datetime) -> None:
+def _audit(workload: Workload, action: str, actor: Actor, now: datetime, **more: str) -> None:
     record_audit(
         actor=actor,
         action=f"{workload.kind}.{action}",
         target_kind=workload.kind,
         target_id=str(workload.public_id),
         team=workload.team,
-        after={"name": workload.name},
+        after={"name": workload.name, **more},
         now=now,
     )
 

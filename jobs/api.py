@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from jobs.adapter import KIND, NOUN
 from jobs.models import TrainingRun
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
+from jobs.verbs import CloneSerializer, RetrySerializer, clone_request
 from teams.actors import actor_of
 from teams.permissions import team_for
 from teams.rest import PortalView
@@ -139,16 +141,49 @@ class TrainingRunLogsView(OfTrainingRuns, WorkloadLogsView):
     """The run's logs."""
 
 
-class TrainingRunRetryView(OfTrainingRuns):
-    """Submit the same spec again, as a new run."""
+class _CopyView(OfTrainingRuns):
+    def run(self, user: Any, public_id: UUID) -> TrainingRun:
+        rows = TrainingRun.objects.select_related("workload__team")
+        return rows.get(workload=self.find(user, public_id))
 
-    @extend_schema(request=None, responses={201: output.WorkloadSerializer})
+    def made(self, run: TrainingRun, *, now: datetime) -> Response:
+        answer = self.answer([self.find(self.request.user, run.workload.public_id)], now=now)[0]
+        return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
+
+
+class TrainingRunRetryView(_CopyView):
+    @extend_schema(request=RetrySerializer, responses={201: output.WorkloadSerializer})
     @idempotent()
     def post(self, request: Any, public_id: UUID) -> Response:
+        """Submit the same spec again, as a new run; with `from_checkpoint` it goes on where this one left off."""
         now = clock.now()
-        workload = self.find(request.user, public_id)
-        spec = TrainingRun.objects.get(workload=workload).parsed
-        run = submit_training_run(spec=spec, team=workload.team, actor=actor_of(request), now=now)
-        return Response(
-            self.answer([self.find(request.user, run.workload.public_id)], now=now)[0], status=201
+        origin = self.run(request.user, public_id)
+        copy = submit_training_run(
+            spec=origin.parsed,
+            team=origin.workload.team,
+            actor=actor_of(request),
+            now=now,
+            origin=origin,
+            from_checkpoint=self.read(RetrySerializer)["from_checkpoint"],
         )
+        return self.made(copy, now=now)
+
+
+class TrainingRunCloneView(_CopyView):
+    @extend_schema(request=CloneSerializer, responses={201: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any, public_id: UUID) -> Response:
+        """Submit the spec with edits (a JSON merge patch), as a new run with a name of its own."""
+        now = clock.now()
+        origin = self.run(request.user, public_id)
+        body, from_checkpoint = clone_request(origin, request.data)
+        copy = submit_training_run(
+            spec=body.to_spec(),
+            team=team_for(request.user, body.validated_data["team"], field="team"),
+            actor=actor_of(request),
+            now=now,
+            replaces=body.replaced_id,
+            origin=origin,
+            from_checkpoint=from_checkpoint,
+        )
+        return self.made(copy, now=now)

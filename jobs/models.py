@@ -14,6 +14,8 @@ class TrainingRun(models.Model):
         Workload, on_delete=models.CASCADE, primary_key=True, related_name="training_run"
     )
     spec = models.JSONField()
+    origin = models.ForeignKey(Workload, on_delete=models.SET_NULL, null=True, related_name="+")
+    """The run that this one repeats or goes on from."""
 
     @override
     def __str__(self) -> str:

@@ -10,28 +10,61 @@ from django.db import transaction
 from controller import services
 from controller.services import Submission
 from controller.waiting import Card
+from foundation.errors import Conflict, Invalid
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
+from jobs.copies import claim_around
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
 from teams.models import Team, User
 from teams.permissions import check_can_submit
+from workloads.models import Checkpoint
+from workloads.reports import bring_checkpoint
 from workloads.states import Priority
 
 
 def submit_training_run(
-    *, spec: TrainingRunSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
+    *,
+    spec: TrainingRunSpec,
+    team: Team,
+    actor: Actor,
+    now: datetime,
+    replaces: str | None = None,
+    origin: TrainingRun | None = None,
+    from_checkpoint: bool = False,
 ) -> TrainingRun:
     """The queued run, in the place of a waiting one where `replaces` is the id of one.
 
-    Invalid names the field of what can never start; NameTaken while a live one has the name; Conflict where what it
-    replaces waits no longer.
+    `origin` is the run that it repeats; with `from_checkpoint` it goes on where that one left off. Invalid names the
+    field of what can never start; NameTaken while a live one has the name; Conflict where what it replaces waits no
+    longer, and where the origin has left nothing to go on from.
     """
     spec = with_defaults(spec)
     with transaction.atomic():
-        workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
-        return TrainingRun.objects.create(workload=workload, spec=spec.to_json())
+        saved = _saved(origin, spec, team) if origin is not None and from_checkpoint else None
+        submission = _submission(spec, replaces, origin=origin, saved=saved)
+        workload = services.submit(submission=submission, team=team, actor=actor, now=now)
+        if saved is not None:
+            bring_checkpoint(workload=workload, saved=saved)
+        parent = origin.workload if origin is not None else None
+        return TrainingRun.objects.create(workload=workload, spec=spec.to_json(), origin=parent)
+
+
+def _saved(origin: TrainingRun, spec: TrainingRunSpec, team: Team) -> Checkpoint:
+    """The newest checkpoint of the origin, if a run with this spec finds it where it lies."""
+    field, earlier = "from_checkpoint", origin.workload
+    if not earlier.is_final:
+        message = f"{earlier.name} has not ended: it may still write checkpoints."
+        raise Conflict.of_field(field, message, code="not_ended")
+    saved = earlier.checkpoints.first()
+    if saved is None:
+        raise Conflict.of_field(field, f"{earlier.name} has reported no checkpoint.", code="no_checkpoint")
+    claim = claim_around(origin.parsed, saved.path)
+    if claim is not None and (earlier.team_id != team.pk or claim_around(spec, saved.path) != claim):
+        message = f"The checkpoint {saved.path} lies in claim {claim} of team {earlier.team.slug}, "
+        raise Invalid.of_field(field, f"{message}which this run does not mount there.", code="not_mounted")
+    return saved
 
 
 def preview_training_run(
@@ -49,7 +82,14 @@ def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
     return replace(spec, time_limit_seconds=PlatformSettings.current().default_time_limit_seconds)
 
 
-def _submission(spec: TrainingRunSpec, replaces: str | None) -> Submission:
+def _submission(
+    spec: TrainingRunSpec,
+    replaces: str | None,
+    *,
+    origin: TrainingRun | None = None,
+    saved: Checkpoint | None = None,
+) -> Submission:
+    audited = {"origin": str(origin.workload.public_id)} if origin is not None else {}
     return Submission(
         kind=KIND,
         noun=NOUN,
@@ -65,6 +105,7 @@ def _submission(spec: TrainingRunSpec, replaces: str | None) -> Submission:
         max_retries=spec.max_retries,
         labels=dict(spec.labels),
         replaces=replaces,
+        audited=audited | ({"resume_from": saved.path} if saved is not None else {}),
     )
 
 

@@ -31,6 +31,7 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_RUN}suspend/", api.TrainingRunSuspendView.as_view(), name="training-run-suspend"),
     path(f"{_RUN}resume/", api.TrainingRunResumeView.as_view(), name="training-run-resume"),
     path(f"{_RUN}retry/", api.TrainingRunRetryView.as_view(), name="training-run-retry"),
+    path(f"{_RUN}clone/", api.TrainingRunCloneView.as_view(), name="training-run-clone"),
     path(f"{_RUN}events/", api.TrainingRunEventsView.as_view(), name="training-run-events"),
     path(f"{_RUN}pods/", api.TrainingRunPodsView.as_view(), name="training-run-pods"),
     path(f"{_RUN}logs/", api.TrainingRunLogsView.as_view(), name="training-run-logs"),

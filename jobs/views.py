@@ -34,6 +34,7 @@ from jobs.adapter import KIND, NOUN
 from jobs.forms import TrainingRunForm, values_of
 from jobs.limits import running_out
 from jobs.models import TrainingRun
+from jobs.queries import free_name
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
 from jobs.specs import TrainingRunSpec
@@ -89,7 +90,8 @@ class RunNewPage(SubmitPage):
         if (workload := self.filled_from(request)) is None:
             return given
         spec = TrainingRun.objects.get(workload=workload).spec
-        return {**given, **values_of(spec), "team": workload.team.slug, "name": workload.name}
+        name = free_name(workload.name, workload.team)
+        return {**given, **values_of(spec), "team": workload.team.slug, "name": name}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
@@ -109,6 +111,7 @@ class RunNewPage(SubmitPage):
             actor=actor_of(request),
             now=clock.now(),
             replaces=form.replaced_id,
+            origin=TrainingRun.objects.filter(workload=self.earlier).first() if self.earlier else None,
         )
         return reverse("jobs:run-detail", args=[run.workload.public_id])
 
@@ -126,8 +129,11 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
 
     @override
     def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+        run = TrainingRun.objects.select_related("origin").get(workload=workload)
         return {
-            "spec": TrainingRun.objects.get(workload=workload).spec,
+            "spec": run.spec,
+            "origin": run.origin if run.origin and run.origin.team_id == workload.team_id else None,
+            "continues": workload.checkpoints.filter(attempt=0).first() if run.origin else None,
             "running_out": running_out(workload, now=now),
             "limit_url": self.url(self.limit_name, workload),
         }
@@ -161,6 +167,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
                 effect="Submits the same request as a new run.",
                 refused="" if workload.is_final else "Only when this one has ended.",
             ),
+            *self._continue(workload),
             Command(
                 name="cancel",
                 label="Cancel",
@@ -171,6 +178,22 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
                 refused=refusal(workload),
                 danger=True,
             ),
+        ]
+
+    def _continue(self, workload: Workload) -> list[Command]:
+        """Offered where it has saved something."""
+        saved = workload.checkpoints.first()
+        if saved is None:
+            return []
+        return [
+            Command(
+                name="continue",
+                label="Continue",
+                icon="play",
+                url=f"{self.url('run-retry', workload)}?from_checkpoint=1",
+                effect=f"Submits the same request as a new run, which goes on from {saved.path} (step {saved.step}).",
+                refused="" if workload.is_final else "Only when this one has ended.",
+            )
         ]
 
 
@@ -218,12 +241,19 @@ class RunTimeLimitPage(OfRuns, CommandPage):
 
 
 class RunRetryPage(OfRuns, CommandPage):
-    """Submit the same request as a new run."""
+    """Submit the same request as a new run; with `?from_checkpoint=1` it goes on where this one left off."""
 
     done = "{name} is submitted again."
     after_the_end = True
 
     @override
     def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
-        spec = TrainingRun.objects.get(workload=workload).parsed
-        return submit_training_run(spec=spec, team=workload.team, actor=actor, now=now).workload
+        run = TrainingRun.objects.select_related("workload__team").get(workload=workload)
+        return submit_training_run(
+            spec=run.parsed,
+            team=workload.team,
+            actor=actor,
+            now=now,
+            origin=run,
+            from_checkpoint=self.request.GET.get("from_checkpoint") == "1",
+        ).workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from workloads.models import Attempt, Checkpoint, ProgressReport
+from workloads.models import Attempt, Checkpoint, ProgressReport, Workload
 
 
 def report_checkpoint(*, attempt: Attempt, step: int, path: str, now: datetime) -> Checkpoint:
@@ -14,6 +14,13 @@ def report_checkpoint(*, attempt: Attempt, step: int, path: str, now: datetime) 
         workload_id=attempt.workload_id, attempt=attempt.number, step=step, defaults={"path": path, "at": now}
     )
     return checkpoint
+
+
+def bring_checkpoint(*, workload: Workload, saved: Checkpoint) -> Checkpoint:
+    """Let the first attempt of a new workload resume from what another one saved: a checkpoint of attempt 0."""
+    return Checkpoint.objects.create(
+        workload=workload, attempt=0, step=saved.step, path=saved.path, at=saved.at
+    )
 
 
 def report_progress(

@@ -181,6 +181,7 @@ ROUTES: dict[str, Row] = {
     "jobs-api:training-run-suspend": api("run", POST=steer()),
     "jobs-api:training-run-resume": api("run", POST=steer()),
     "jobs-api:training-run-retry": api("run", POST=steer()),
+    "jobs-api:training-run-clone": api("run", POST=steer("edits")),
     "jobs-api:training-run-events": api("run", GET=READ),
     "jobs-api:training-run-pods": api("run", GET=READ),
     "jobs-api:training-run-logs": api("run", GET=READ),

@@ -188,6 +188,7 @@ class World:
             },
             "run": run_body(team, name="another-run"),
             "endpoint": endpoint_body(team, name="another-endpoint"),
+            "edits": {"time_limit_seconds": 600},
             "run-patch": {"time_limit_seconds": 600},
             "endpoint-patch": {"image": "example.org/serve:2"},
             "team": {"slug": "new-team", "name": "New"},

@@ -125,9 +125,34 @@ def test_running_again_makes_a_new_run_of_the_same_request(ana, made):
 
 def test_a_clone_fills_the_form_in(ana, made):
     html = ana.get(f"/runs/new/?from={made['resnet50'].public_id}").content.decode()
-    assert 'name="name" value="resnet50"' in html
+    assert 'name="name" value="resnet50-2"' in html
     assert "project=imagenet" in html
     assert re.search(r'value="a100-40gb" checked', html)
+
+
+def test_a_run_that_was_cloned_by_the_form_says_of_what(ana, made):
+    html = ana.get(f"/runs/new/?from={made['resnet50'].public_id}").content.decode()
+    origin = re.search(r'name="origin" value="([^"]+)"', html)[1]
+    sent = {"team": "vision", "name": "copy", "image": "b:1", "gpus": "0", "origin": origin}
+    response = ana.post("/runs/new/", sent)
+    assert re.search(
+        rf'Copy of</dt><dd><a href="/runs/{origin}/">resnet50', ana.get(response["Location"]).content.decode()
+    )
+    stranger = ana.post("/runs/new/", {**sent, "name": "other", "origin": "no-id"})
+    assert "Copy of" not in ana.get(stranger["Location"]).content.decode()
+
+
+def test_what_has_saved_something_is_continued_by_a_button(ana, made):
+    run = made["unet-3d"]
+    assert "confirm-continue" not in page(ana, run)
+    run.checkpoints.create(attempt=1, step=400, path="/checkpoints/step-400", at=clock.now())
+    html = page(ana, run)
+    action = re.search(r'action="([^"]+from_checkpoint=1)"', html)[1]
+    assert "goes on from /checkpoints/step-400 (step 400)" in html
+    response = ana.post(action)
+    again = ana.get(response["Location"]).content.decode()
+    assert "Continues" in again
+    assert "from /checkpoints/step-400" in again
 
 
 def test_the_detail_page_asks_a_bounded_number_of_queries(ana, made, django_assert_max_num_queries):

@@ -9,7 +9,10 @@ from workloads.models.kernel import Workload
 
 
 class Checkpoint(models.Model):
-    """A resume point that a run reported with its own token; the latest one starts the next attempt."""
+    """A resume point that a run reported with its own token; the latest one starts the next attempt.
+
+    One of attempt 0 was brought along from the run that this one goes on from.
+    """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="checkpoints")
     attempt = models.PositiveIntegerField()
