@@ -114,16 +114,16 @@ class ClusterClient(Transport):
                 raise error from None
 
     def _adopt(self, ref: ObjectRef, workload_id: str) -> dict[str, Any]:
-        found = self._read_identity(ref)
+        found = self.read_identity(ref)
         owner = (found["metadata"].get("labels") or {}).get(WORKLOAD_ID)
         if owner == workload_id:
             return found
         whose = f"belongs to workload {owner}" if owner else "was not made by the portal"
         raise ForeignObject(f"{ref} already exists and {whose}")
 
-    def _read_identity(self, ref: ObjectRef) -> dict[str, Any]:
+    def read_identity(self, ref: ObjectRef) -> dict[str, Any]:
         """The object, or a Secret's metadata: an empty patch that is not stored needs no right to read
-        Secrets.
+        Secrets. Raises ObjectNotFound.
         """
         if ref.kind != kinds.SECRET.kind:
             return self.get(ref)
@@ -174,7 +174,7 @@ class ClusterClient(Transport):
             return
         except ClusterConflict:
             try:
-                found = self._read_identity(ref)
+                found = self.read_identity(ref)
             except ObjectNotFound:
                 return
             if found["metadata"].get("uid") == uid:

@@ -175,6 +175,34 @@ def file_name(text: str) -> Fault | None:
     return None
 
 
+def secret_key(text: str) -> Fault | None:
+    """A key of a Secret."""
+    if text.startswith("..") or text == "." or not _FILE_NAME.fullmatch(text):
+        return Fault(
+            "invalid_key",
+            f"{text[:80]!r}: a key holds letters, digits, '-', '_' and '.', does not begin with '..', "
+            "and has at most 253 characters.",
+        )
+    return None
+
+
+def secret_values(values: Mapping[str, str]) -> Fault | None:
+    """What a Secret is to hold, all of it. No message repeats a value."""
+    if not values:
+        return Fault("required", "Give at least one key with its value.")
+    if len(values) > FILES_MAX:
+        return Fault("too_many", f"At most {FILES_MAX} keys may be given.")
+    fault = next((found for found in map(secret_key, values) if found is not None), None)
+    if fault is not None:
+        return fault
+    size = sum(len(text.encode()) for text in values.values())
+    if size > FILES_BYTES_MAX:
+        return Fault(
+            "too_large", f"The values have {size} bytes together; at most {FILES_BYTES_MAX} are possible."
+        )
+    return None
+
+
 def files(contents: Mapping[str, str]) -> Fault | None:
     """The source files together."""
     if len(contents) > FILES_MAX:

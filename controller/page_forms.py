@@ -23,6 +23,7 @@ from teams.models import Team
 from workloads.states import Priority
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+_SECRET_LINE = re.compile(r"[^=]+=[^/]+/.+")
 _PRIORITIES = [(each.value, each.value) for each in Priority]
 _CAPACITIES = [("on-demand", "on-demand"), ("spot", "spot: cheaper, may be reclaimed")]
 
@@ -78,6 +79,9 @@ class ContainerForm(forms.Form):
         placeholder="python\ntrain.py\n--epochs=10",
     )
     env = lines("Environment", "One NAME=value per line.", placeholder="EPOCHS=10")
+    env_secrets = lines(
+        "Environment from secrets", "One NAME=secret/key per line.", rows=2, placeholder="HF_TOKEN=hf/token"
+    )
     flavor = forms.CharField(label="GPU", required=False, max_length=253)
     capacity = forms.ChoiceField(label="Capacity", choices=_CAPACITIES, required=False)
     gpus = text("GPUs", "Units of the flavor for each pod.", inputmode="numeric")
@@ -139,6 +143,13 @@ class ContainerForm(forms.Form):
             self.add_problems(flatten(serializer.errors))
         return values
 
+    def clean_env_secrets(self) -> str:
+        value = str(self.cleaned_data["env_secrets"])
+        for number, line in enumerate(filter(str.strip, split_lines(value)), start=1):
+            if not _SECRET_LINE.fullmatch(line.strip()):
+                raise forms.ValidationError(f"Line {number}: write NAME=secret/key.", code="invalid")
+        return value
+
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The JSON body of REST; what is left empty is left out."""
         return {
@@ -146,14 +157,17 @@ class ContainerForm(forms.Form):
             "name": values.get("name", ""),
             "image": values.get("image", ""),
             "command": [line for line in split_lines(values.get("command", "")) if line],
-            "env": [_pair(line) for line in split_lines(values.get("env", "")) if line.strip()],
+            "env": [
+                *_filled(_pair, values.get("env", "")),
+                *_filled(_secret_key, values.get("env_secrets", "")),
+            ],
             "flavor": values.get("flavor", ""),
             "capacity": values.get("capacity", ""),
             "gpus_per_replica": whole(values.get("gpus", "")),
             "cpu": values.get("cpu", ""),
             "memory": values.get("memory", ""),
             "shm": values.get("shm", ""),
-            "volumes": [_volume(line) for line in split_lines(values.get("volumes", "")) if line.strip()],
+            "volumes": _filled(_volume, values.get("volumes", "")),
             "priority": values.get("priority", ""),
             "labels": dict(_label(line) for line in split_lines(values.get("labels", "")) if line.strip()),
             "source": {"files": dict(self.sources)} if self.sources else None,
@@ -172,8 +186,14 @@ class ContainerForm(forms.Form):
             message = problem.message if field else f"{problem.field}: {problem.message}".lstrip(": ")
             place = re.search(r"\.([0-9]+)(\.|$)", problem.field)
             if field and place and problem.field.split(".")[0] in {"env", "volumes", "command"}:
-                message = f"Line {int(place[1]) + 1}: {message}"
+                field, line = self._line(field, int(place[1]))
+                message = f"Line {line + 1}: {message}"
             self.add_error(field, message)
+
+    def _line(self, field: str, index: int) -> tuple[str, int]:
+        """The field and its line: the variables of the body come from two fields, one after the other."""
+        plain = len(_filled(_pair, self.cleaned_data.get("env", ""))) if field == "env" else index + 1
+        return (field, index) if index < plain else ("env_secrets", index - plain)
 
     def add_portal_error(self, error: PortalError) -> None:
         """What a service said. Raises it again where it is no fault of the form."""
@@ -211,7 +231,14 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "image": spec.get("image", ""),
         "command": "\n".join([*spec.get("command", []), *spec.get("args", [])]),
-        "env": "\n".join(f"{item['name']}={item.get('value', '')}" for item in spec.get("env", [])),
+        "env": "\n".join(
+            f"{item['name']}={item['value']}" for item in spec.get("env", []) if "value" in item
+        ),
+        "env_secrets": "\n".join(
+            f"{item['name']}={item['secret']}/{item['key']}"
+            for item in spec.get("env", [])
+            if item.get("secret")
+        ),
         "flavor": spec.get("flavor") or "",
         "capacity": spec.get("capacity", "on-demand"),
         "gpus": str(spec.get("gpus_per_replica", 0)),
@@ -253,7 +280,18 @@ def _unix(value: str) -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _pair(line: str) -> dict[str, str]:
+def _filled(read: Callable[[str], dict[str, Any]], typed: str) -> list[dict[str, Any]]:
+    """What each line says that is not empty."""
+    return [read(line) for line in split_lines(typed) if line.strip()]
+
+
+def _secret_key(line: str) -> dict[str, Any]:
+    name, _, rest = line.partition("=")
+    secret, _, key = rest.strip().partition("/")
+    return {"name": name.strip(), "secret": secret, "key": key}
+
+
+def _pair(line: str) -> dict[str, Any]:
     name, _, value = line.partition("=")
     return {"name": name.strip(), "value": value}
 

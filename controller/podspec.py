@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster import labels as label_names
-from controller.specs import ContainerSpec
+from controller.specs import ContainerSpec, EnvVar
 from workloads.placement import Placement
 
 Manifest = dict[str, Any]
@@ -121,12 +121,18 @@ def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) ->
         container["args"] = list(spec.args)
     if spec.effective_working_dir:
         container["workingDir"] = spec.effective_working_dir
-    env = [*map(dict, parts.portal_env), *(item.to_json() for item in spec.env)]
+    env = [*map(dict, parts.portal_env), *map(_env_var, spec.env)]
     if env:
         container["env"] = env
     if mounts:
         container["volumeMounts"] = mounts
     return {**container, **copy.deepcopy(dict(parts.container_extra))}
+
+
+def _env_var(item: EnvVar) -> Manifest:
+    if item.secret is None:
+        return item.to_json()
+    return {"name": item.name, "valueFrom": {"secretKeyRef": {"name": item.secret, "key": item.key}}}
 
 
 def _resources(spec: ContainerSpec, resource_name: str | None) -> Manifest:

@@ -52,8 +52,14 @@ def _listed(child: StrictSerializer, most: int) -> serializers.ListSerializer[An
 class EnvVarSerializer(StrictSerializer):
     name = TextField(check=grammar.env_name)
     value = TextField(allow_blank=True, allow_null=True, required=False, max_length=ENV_VALUE_BYTES_MAX)
-    secret = NotYetField()
-    key = NotYetField()
+    secret = TextField(
+        check=grammar.object_name,
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        help_text="Instead of a value: a Secret of the team that the portal knows, and `key`.",
+    )
+    key = TextField(check=grammar.secret_key, required=False, allow_null=True, allow_blank=True)
 
 
 class VolumeSerializer(StrictSerializer):
@@ -149,6 +155,7 @@ def _env_problems(env: Sequence[Mapping[str, Any]]) -> Problems:
     for index, item in enumerate(env):
         if counts[item["name"]] > 1:
             found.append((f"env.{index}.name", Fault("duplicate", f"{item['name']} is given twice.")))
+        found += _reference_problems(f"env.{index}", item)
         if _size(item.get("value") or "") > ENV_VALUE_BYTES_MAX:
             message = f"The value of a variable has at most {ENV_VALUE_BYTES_MAX} bytes."
             found.append((f"env.{index}.value", Fault("too_large", message)))
@@ -157,6 +164,17 @@ def _env_problems(env: Sequence[Mapping[str, Any]]) -> Problems:
             ("env", Fault("too_large", f"All variables together have at most {ENV_BYTES_MAX} bytes."))
         )
     return found
+
+
+def _reference_problems(path: str, item: Mapping[str, Any]) -> Problems:
+    secret, key = item.get("secret"), item.get("key")
+    if secret and item.get("value") is not None:
+        return [(f"{path}.value", Fault("exclusive", "Give a value, or a secret and its key; not both."))]
+    if secret and not key:
+        return [(f"{path}.key", Fault("required", f"Say which key of {secret} holds the value."))]
+    if key and not secret:
+        return [(f"{path}.secret", Fault("required", f"Say which secret has the key {key}."))]
+    return []
 
 
 def _command_problems(body: Mapping[str, Any]) -> Problems:

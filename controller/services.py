@@ -12,6 +12,8 @@ from django.conf import settings
 from django.db import transaction
 
 from controller import wakeups
+from controller.references import check_references
+from controller.specs import ContainerSpec
 from controller.waiting import Asked, Card, card_for, judge_new
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
@@ -37,6 +39,7 @@ class Submission:
     kind: str
     noun: str
     name: str
+    container: ContainerSpec
     flavor: str | None
     capacity_type: str
     units_each: int
@@ -61,6 +64,7 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     """
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
+    check_references(submission.container, team)
     return card_for(_asked(submission, team, user, now), named=nameable_teams(user), now=now)
 
 
@@ -68,7 +72,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     """The queued workload, in the caller's transaction; woken when that commits.
 
     Invalid, naming the field, for what can never start: no quota row, a flavor that does not exist, more in one
-    pod than any node holds. More than the quota's maximum is accepted and waits. Conflict where what it replaces
+    pod than any node holds, a secret that the team does not have. More than the quota's maximum is accepted and waits. Conflict where what it replaces
     waits no longer.
     """
     user = actor.user
@@ -76,6 +80,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
         raise NotAllowed("Only a user can submit.")
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
+    check_references(submission.container, team)
     asked = _asked(submission, team, user, now)
     verdict = judge_new(asked, now=now)
     if verdict.outcome is Outcome.NEVER:

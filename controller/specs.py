@@ -27,8 +27,6 @@ NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "template": (),
     "extra_resources": (),
     "source.git": (),
-    "env.*.secret": (),
-    "env.*.key": (),
 }
 """Fields of the request body that later versions give a meaning: path -> values that say nothing yet, besides
 null and what is empty. `*` stands for every item of a list."""
@@ -55,10 +53,22 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class EnvVar:
+    """A variable with its value, or with the key of a Secret of the team in which the value is."""
+
     name: str
-    value: str
+    value: str = ""
+    secret: str | None = None
+    key: str = ""
+
+    @classmethod
+    def from_json(cls, item: Json) -> EnvVar:
+        if item.get("secret"):
+            return cls(item["name"], secret=item["secret"], key=item.get("key") or "")
+        return cls(item["name"], value_of(item, "value", ""))
 
     def to_json(self) -> dict[str, Any]:
+        if self.secret is not None:
+            return {"name": self.name, "secret": self.secret, "key": self.key}
         return {"name": self.name, "value": self.value}
 
 
@@ -173,7 +183,7 @@ def container_fields(body: Json) -> dict[str, Any]:
         "args": tuple(body.get("args") or ()),
         "working_dir": body.get("working_dir"),
         "run_as_user": value_of(body, "run_as_user", DEFAULT_USER),
-        "env": tuple(EnvVar(item["name"], value_of(item, "value", "")) for item in body.get("env") or ()),
+        "env": tuple(map(EnvVar.from_json, body.get("env") or ())),
         "image_pull_secrets": tuple(body.get("image_pull_secrets") or ()),
         "flavor": flavor,
         "capacity": value_of(body, "capacity", ON_DEMAND),

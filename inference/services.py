@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from controller import services, wakeups
+from controller.references import check_references
 from controller.services import Submission
 from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
@@ -81,6 +82,7 @@ def update_endpoint(
         raise Invalid(f"Deploy a new endpoint to change: {', '.join(changed)}.", errors=problems)
     if old == spec:
         return endpoint
+    check_references(spec, workload.team)
     endpoint.revision += 1
     endpoint.save(update_fields=["revision"])
     _add_revision(endpoint, spec, actor, now)
@@ -110,6 +112,7 @@ def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
         kind=KIND,
         noun=NOUN,
         name=spec.name,
+        container=spec,
         flavor=spec.flavor,
         capacity_type=spec.capacity,
         units_each=spec.gpus_per_replica,

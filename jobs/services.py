@@ -94,6 +94,7 @@ def _submission(
         kind=KIND,
         noun=NOUN,
         name=spec.name,
+        container=spec,
         flavor=spec.flavor,
         capacity_type=spec.capacity,
         units_each=spec.gpus_per_replica,

@@ -213,6 +213,32 @@ class SignInLink(models.Model):
         return f"link for {self.user}"
 
 
+class SecretName(models.Model):
+    """A Secret that the team's runs and endpoints may name: which keys it has, and never what is in them."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="secret_names")
+    name = models.CharField(max_length=253)
+    keys = models.JSONField(default=list)
+    written_here = models.BooleanField(
+        default=True, help_text="Whether the portal wrote the values; else it only knows of the Secret."
+    )
+    created_at = models.DateTimeField(default=clock.now, editable=False)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    updated_at = models.DateTimeField(default=clock.now)
+    updated_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["team", "name"], name="secret_name_once_per_team"),
+            models.CheckConstraint(condition=~models.Q(keys=[]), name="secret_name_has_keys"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name} of {self.team}"
+
+
 class AuditEvent(models.Model):
     """One change: who, what, when, from where, before and after. A trigger refuses UPDATE and DELETE.
 

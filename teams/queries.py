@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
-from teams.models import ApiToken, Membership, Team, User
+from teams.models import ApiToken, Membership, SecretName, Team, User
 from teams.permissions import global_roles, scopes_of, visible_teams
 
 
@@ -28,6 +28,11 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
     """A user's own tokens; through a token of one team only those of that team."""
     mine = ApiToken.objects.filter(user=user).select_related("team")
     return mine if user.bound_team_id is None else mine.filter(team_id=user.bound_team_id)
+
+
+def secrets_of(team: Team) -> QuerySet[SecretName]:
+    """The Secrets that the team's runs and endpoints may name, by name."""
+    return SecretName.objects.filter(team=team).select_related("updated_by")
 
 
 def caller(request: Any) -> dict[str, Any]:

@@ -70,6 +70,7 @@ RUN_BODIES: Mapping[str, dict[str, Any]] = {
         "env": [
             {"name": "NCCL_DEBUG", "value": "INFO"},
             {"name": "OUT", "value": "$(PORTAL_CHECKPOINT_DIR)/out"},
+            {"name": "HF_TOKEN", "secret": "hf", "key": "token"},
         ],
         "image_pull_secrets": ["ghcr"],
         "flavor": "a100-40gb",

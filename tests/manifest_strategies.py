@@ -33,7 +33,10 @@ def optional(strategy):
 
 
 env = st.lists(
-    st.fixed_dictionaries({"name": env_names, "value": texts}),
+    st.one_of(
+        st.fixed_dictionaries({"name": env_names, "value": texts}),
+        st.fixed_dictionaries({"name": env_names, "secret": names, "key": words}),
+    ),
     max_size=4,
     unique_by=lambda item: item["name"],
 )

@@ -16,7 +16,7 @@ from portal.web.quota_changes import Changed, differences_of
 from portal.web.team_quota import pools_context, team_of
 from quotas.models import QuotaChange
 from teams.models import Team
-from teams.queries import members_of
+from teams.queries import members_of, secrets_of
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM
 
@@ -59,6 +59,7 @@ class TeamDetailPage(LoginRequiredMixin, View):
             "members": members,
             "my_role": mine,
             "changes": [Changed(change, differences_of(change)) for change in changes],
+            "secrets": list(secrets_of(team)),
             "may_submit": team in submit_teams(request),
         }
 

@@ -52,9 +52,7 @@ def test_whatever_is_sent_is_answered_with_named_problems(body):
 def test_a_later_field_is_refused_by_name(path):
     head, _, rest = path.partition(".")
     value = LATER[path]
-    if head == "env":
-        value = [{"name": "A", rest.removeprefix("*."): value}]
-    elif rest:
+    if rest:
         value = {**({"files": {"a": ""}} if head == "source" else {}), rest: value}
     assert problems(**{head: value}) == [(path.replace("*", "0"), "not_yet_supported")]
 

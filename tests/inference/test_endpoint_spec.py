@@ -12,8 +12,6 @@ LATER = {
     "template": "big",
     "extra_resources": {"vpc.amazonaws.com/efa": 1},
     "source.git": {"url": "https://example.com/x.git"},
-    "env.*.secret": "hf",
-    "env.*.key": "token",
     "runtime": "triton",
     "capacity": "spot-first",
     "runtime_options": {"batch_size": 32},
@@ -28,8 +26,6 @@ LATER = {
 
 def with_value(path: str, value: object) -> dict:
     head, _, rest = path.partition(".")
-    if head == "env":
-        return {**MINIMAL, "env": [{"name": "A", "value": "", rest.removeprefix("*."): value}]}
     return {**MINIMAL, head: {rest: value} if rest else value}
 
 

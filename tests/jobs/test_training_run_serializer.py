@@ -58,9 +58,7 @@ def test_what_is_no_object_is_refused(body):
 def test_a_later_field_is_refused_by_name(path):
     head, _, rest = path.partition(".")
     value = LATER[path]
-    if head == "env":
-        value = [{"name": "A", rest.removeprefix("*."): value}]
-    elif rest:
+    if rest:
         value = {"files": {"a": ""}, rest: value}
     assert problems(**{head: value}) == [(path.replace("*", "0"), "not_yet_supported")]
 
@@ -163,6 +161,14 @@ NESTED = [
     ({"env": [{"name": "A", "value": "é" * 20_000}]}, "env.0.value", "too_large"),
     ({"env": [{"name": f"A{n}", "value": ""} for n in range(201)]}, "env", "max_length"),
     ({"env": [{"name": f"A{n}", "value": "x" * 30_000} for n in range(20)]}, "env", "too_large"),
+    ({"env": [{"name": "A", "secret": "hf"}]}, "env.0.key", "required"),
+    ({"env": [{"name": "A", "key": "token"}]}, "env.0.secret", "required"),
+    ({"env": [{"name": "A", "value": "", "secret": "hf", "key": "token"}]}, "env.0.value", "exclusive"),
+    ({"env": [{"name": "A", "secret": "HF", "key": "token"}]}, "env.0.secret", "invalid_name"),
+    ({"env": [{"name": "A", "secret": "hf", "key": "a b"}]}, "env.0.key", "invalid_key"),
+    ({"env": [{"name": "A", "secret": "hf", "key": "..a"}]}, "env.0.key", "invalid_key"),
+    ({"env": [{"name": "A", "secret": "hf", "key": "a" * 254}]}, "env.0.key", "invalid_key"),
+    ({"env": [{"name": "A", "secret": ["hf"], "key": "token"}]}, "env.0.secret", "invalid"),
     ({"command": ["a\0"]}, "command.0", "null_characters_not_allowed"),
     ({"command": ["a", 7]}, "command.1", "invalid"),
     ({"image_pull_secrets": ["A"]}, "image_pull_secrets.0", "invalid_name"),

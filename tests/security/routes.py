@@ -171,6 +171,8 @@ ROUTES: dict[str, Row] = {
     "costs-api:adjustment-list": api(POST=managers("adjustment")),
     "teams-api:settings": api(GET=EVERYBODY, PATCH=managers("settings")),
     "controller-api:volume-list": api("team", GET=need(UNKNOWN, DONE, DONE, DONE), POST=steer("volume")),
+    "controller-api:secret-list": api("team", GET=READ),
+    "controller-api:secret": api("secret", PUT=steer("secret"), DELETE=steer()),
     "controller-api:capacity-list": api(GET=EVERYBODY),
     "controller-api:preflight-list": api(GET=MANAGERS_ONLY),
     # --- training runs
@@ -224,6 +226,8 @@ ROUTES: dict[str, Row] = {
     "portal:theme": Row(kind="function"),
     "portal:team-list": page(GET=PAGE_LIST),
     "portal:team-detail": page("team", GET=PAGE),
+    "controller:secret-write": page("team", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "controller:secret-delete": page("secret", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "portal:team-quota": page("team", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "portal:team-queue": page("team", POST=LEADS_BUTTON),
     "portal:team-quota-withdraw": page("team-request", POST=shown(UNKNOWN, FORBIDDEN, DONE)),

@@ -153,6 +153,21 @@ def make_tokens(leaks, page: Client) -> str:
     return made.json()["secret"]
 
 
+def write_secrets(leaks, client, page: Client, team: str) -> None:
+    """Over REST and on the page, rightly and wrongly."""
+    url = f"/api/v1/teams/{team}/secrets/"
+    value = leaks.secrets["a team's secret"] = "canary-value-of-a-secret"
+    put = client.put(f"{url}hf/", {"values": {"token": value}})
+    assert put.status_code == 200, put.content
+    leaks.keep("secret written", put)
+    leaks.keep("secret refused", client.put(f"{url}hf/", {"values": {"to ken": value}}))
+    leaks.keep("secret with a bad name", client.put(f"{url}Bad_name/", {"values": {"token": value}}))
+    leaks.keep("secrets", client.get(url))
+    typed = {"name": "page", "key": "token", "value": value}
+    assert page.post(f"/teams/{team}/secrets/", typed).status_code == 303
+    leaks.keep("secret refused by the page", page.post(f"/teams/{team}/secrets/", {**typed, "key": "a b"}))
+
+
 def test_no_secret_is_in_any_answer_log_row_message_object_or_metric(
     leaks, devcluster, settings, monkeypatch
 ):
@@ -168,11 +183,13 @@ def test_no_secret_is_in_any_answer_log_row_message_object_or_metric(
     client = api_client()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
 
-    # --- a run, from submission to its end
-    made = client.post(
-        "/api/v1/training-runs/",
-        run_body(bench.team.slug, flavor=bench.flavor.name, env=[{"name": "BED_RUN_SECONDS", "value": "1"}]),
-    )
+    # --- a run that names a secret, from submission to its end
+    write_secrets(leaks, client, page, bench.team.slug)
+    env = [
+        {"name": "BED_RUN_SECONDS", "value": "1"},
+        {"name": "HF_TOKEN", "secret": "hf", "key": "token"},
+    ]
+    made = client.post("/api/v1/training-runs/", run_body(bench.team.slug, flavor=bench.flavor.name, env=env))
     assert made.status_code == 201, made.content
     leaks.keep("submit", made)
     run = Workload.objects.get(public_id=made.json()["id"])

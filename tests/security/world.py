@@ -25,6 +25,7 @@ from quotas.verdicts import Outcome, Verdict
 from teams import services as people
 from teams.actors import Actor
 from teams.models import ApiToken, User
+from teams.secret_names import record_secret
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
 from tests.factories.submitted import (
     endpoint_body,
@@ -107,6 +108,14 @@ class World:
             team=self.team,
             now=clock.now(),
         )
+        record_secret(
+            team=self.team,
+            name="canary",
+            keys=["canary"],
+            written_here=True,
+            actor=ACTOR,
+            now=clock.now(),
+        )
         self._quotas()
         # What the stranger has too, so that lists of theirs are not empty by accident.
         self.theirs = make_run(self.other, self.stranger, name="plain-run")
@@ -160,6 +169,7 @@ class World:
                 {"slug": TEAM, "username": self.viewer.username},
                 {"slug": "no-such-team", "username": self.viewer.username},
             ),
+            "secret": ({"slug": TEAM, "name": "canary"}, {"slug": "no-such-team", "name": "canary"}),
             "token": ({"token_id": self.own_token.public_id}, {"token_id": UNKNOWN_ID}),
             "flavor": ({"name": self.flavor.name}, {"name": "no-such-flavor"}),
             "cohort": ({"name": self.cohort.name}, {"name": "no-such-cohort"}),
@@ -219,6 +229,7 @@ class World:
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},
             "price": {"card": "new", "micro_usd_per_card_hour": 1, "reason": "test"},
+            "secret": {"values": {"token": "canary-value"}},
             "volume": {"name": "data", "size": "1Gi"},
             "checkpoint": {"step": 7, "path": "/c/7"},
             "progress": {"progress_percentage": 7},

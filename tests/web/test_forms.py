@@ -7,8 +7,11 @@ from html import unescape
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from foundation import clock
 from inference.models import Endpoint
 from jobs.models import TrainingRun
+from teams.secret_names import record_secret
+from tests.factories.teams import ACTOR
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +67,24 @@ def test_the_form_submits_what_it_says(ana, world):
     assert spec["source"]["files"] == {"train.py": "print(1)\n"}
     assert (spec["time_limit_seconds"], spec["max_retries"], spec["labels"]) == (93600, 3, {"project": "x"})
     assert workload.owner == world.ana
+
+
+def test_variables_come_from_secrets_and_what_is_wrong_is_said_at_its_line(ana, world):
+    now = clock.now()
+    record_secret(team=world.team, name="hf", keys=["token"], written_here=True, actor=ACTOR, now=now)
+    typed = "HF_TOKEN=hf/token\n\nOTHER=hf/missing"
+    response = ana.post(NEW, filled(env_secrets=typed))
+    assert response.context["form"].errors == {
+        "env_secrets": ["Line 2: Secret hf has no key missing; it has: token."]
+    }
+    response = ana.post(NEW, filled(env_secrets="HF_TOKEN"))
+    assert response.context["form"].errors == {"env_secrets": ["Line 1: write NAME=secret/key."]}
+    response = ana.post(NEW, filled(env_secrets="HF_TOKEN=hf/token"))
+    assert response.status_code == 303
+    assert TrainingRun.objects.get().spec["env"][-1] == {"name": "HF_TOKEN", "secret": "hf", "key": "token"}
+    again = ana.get(f"{NEW}?from={Workload.objects.get().public_id}").context["form"].initial
+    assert again["env_secrets"] == "HF_TOKEN=hf/token"
+    assert "HF_TOKEN" not in again["env"]
 
 
 def test_uploaded_files_come_along(ana, world):
