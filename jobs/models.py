@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 from typing_extensions import override
 
+from jobs.presets import Preset
 from jobs.specs import TrainingRunSpec
 from workloads.models import Workload
 
@@ -24,3 +25,40 @@ class TrainingRun(models.Model):
     @property
     def parsed(self) -> TrainingRunSpec:
         return TrainingRunSpec.from_json(self.spec)
+
+
+class RunTemplate(models.Model):
+    """A preset of the platform admin: values that a run begins with, limits to some, and those it may not change.
+
+    The rules are those of `jobs.presets`.
+    """
+
+    name = models.CharField(max_length=40, unique=True)
+    title = models.CharField(max_length=80)
+    description = models.CharField(max_length=500, default="", blank=True)
+    defaults = models.JSONField(default=dict, blank=True)
+    minimum = models.JSONField(default=dict, blank=True)
+    maximum = models.JSONField(default=dict, blank=True)
+    locked = models.JSONField(default=list, blank=True)
+    enabled = models.BooleanField(default=True)
+    order = models.PositiveIntegerField(default=100)
+    version = models.PositiveIntegerField(default=1)
+    """Counts the changes of what it says."""
+
+    class Meta:
+        ordering = ["order", "name"]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def preset(self) -> Preset:
+        return Preset(
+            name=self.name,
+            version=self.version,
+            defaults=self.defaults,
+            minimum=self.minimum,
+            maximum=self.maximum,
+            locked=self.locked,
+        )

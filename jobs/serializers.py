@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.fields import empty
 from typing_extensions import override
 
 from controller import grammar
 from controller.fields import ChoiceLaterField, NotYetField, TextField, WholeNumberField
 from controller.grammar import Fault, Mount
-from controller.serializers import ContainerSerializer, Problems
+from controller.serializers import ContainerSerializer, Problems, told
 from controller.specs import volume
 from foundation.http.serializers import StrictSerializer
+from jobs import presets
+from jobs.queries import enabled_templates, template_named
+from jobs.services import with_defaults
 from jobs.specs import KIND_JOB, KINDS_LATER, CheckpointSpec, TrainingRunSpec
 
 REPLICAS_MAX = 1024
@@ -46,6 +50,37 @@ class TrainingRunSerializer(ContainerSerializer):
     slots_per_worker = NotYetField(1)
     runtime_ref = NotYetField()
     retry = NotYetField()
+    template = TextField(  # type: ignore[assignment] # of an endpoint there are none
+        check=grammar.object_name,
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        help_text="Name of a template: it fills in what is left out, and refuses what it does not allow.",
+    )
+    template_version = WholeNumberField(
+        min_value=1,
+        required=False,
+        allow_null=True,
+        help_text="Refused where the template has another version by now.",
+    )
+
+    @override
+    def run_validation(self, data: Any = empty) -> Any:
+        """The checked body, completed by the template that it names and within its limits."""
+        preset = _preset(data)
+        if preset is None:
+            return super().run_validation(data)
+        filled, refused = presets.fill(preset, data)
+        try:
+            body = super().run_validation({**filled, "template_version": preset.version})
+        except serializers.ValidationError as error:
+            if not refused or not isinstance(error.detail, dict):
+                raise
+            raise serializers.ValidationError({**error.detail, **told(refused)}) from error
+        spec = with_defaults(TrainingRunSpec.from_json(body))
+        if found := [*refused, *presets.outside(preset, spec.to_json())]:
+            raise serializers.ValidationError(told(found))
+        return body
 
     def to_spec(self) -> TrainingRunSpec:
         """The request as a spec; call after `is_valid`."""
@@ -63,6 +98,28 @@ class TrainingRunSerializer(ContainerSerializer):
     @override
     def problems(self, body: Mapping[str, Any]) -> Problems:
         return [*super().problems(body), *_checkpoint_problems(body)]
+
+
+def _preset(data: Any) -> presets.Preset | None:
+    """The template that a body names. ValidationError where there is none, or of another version."""
+    given = data if isinstance(data, Mapping) else {}
+    name, version = given.get("template"), given.get("template_version")
+    if not isinstance(name, str) or not name:
+        if version is not None:
+            raise _refused("template", "required", "A version is that of a template: name it.")
+        return None
+    template = template_named(name)
+    if template is None:
+        names = ", ".join(each.name for each in enabled_templates()) or "none"
+        raise _refused("template", "unknown_template", f"There is no such template. There is: {names}.")
+    if version is not None and (type(version) is not int or version != template.version):
+        message = f"Template {name} has version {template.version} now: look at what it has become."
+        raise _refused("template_version", "changed", message)
+    return template.preset
+
+
+def _refused(field: str, code: str, message: str) -> serializers.ValidationError:
+    return serializers.ValidationError(told([(field, Fault(code, message))]))
 
 
 def _checkpoint_problems(body: Mapping[str, Any]) -> Problems:

@@ -16,7 +16,7 @@ KIND_JOB = "job"
 KINDS_LATER = ("pytorchjob", "tfjob", "mpijob", "trainjob")
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
-    **shared.NOT_YET_SUPPORTED,
+    **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
     "kind": (KIND_JOB,),
     "capacity": shared.CAPACITY_TYPES,
     "roles": (),
@@ -71,6 +71,9 @@ class TrainingRunSpec(ContainerSpec):
     time_limit_seconds: int | None = None
     """Starting and Running together, over all attempts; None until the service fills in the default."""
     max_retries: int = 0
+    template: str | None = None
+    """Name of the template whose defaults were filled in, and its version then."""
+    template_version: int | None = None
 
     @classmethod
     def from_json(cls, body: Json) -> TrainingRunSpec:
@@ -86,6 +89,8 @@ class TrainingRunSpec(ContainerSpec):
             checkpoint=CheckpointSpec.from_json(body.get("checkpoint")),
             time_limit_seconds=body.get("time_limit_seconds"),
             max_retries=value_of(body, "max_retries", 0),
+            template=body.get("template") or None,
+            template_version=body.get("template_version"),
         )
 
     @override
@@ -97,4 +102,6 @@ class TrainingRunSpec(ContainerSpec):
             "checkpoint": self.checkpoint.to_json() if self.checkpoint else None,
             "time_limit_seconds": self.time_limit_seconds,
             "max_retries": self.max_retries,
+            "template": self.template,
+            "template_version": self.template_version,
         }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from jobs import api, reports, views
+from jobs import api, reports, template_api, views
 
 app_name = "jobs"
 
@@ -24,6 +24,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
 _RUN = "training-runs/<uuid:public_id>/"
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
+    path("templates/", template_api.TemplateListView.as_view(), name="template-list"),
+    path("templates/<str:name>/", template_api.TemplateView.as_view(), name="template"),
     path("training-runs/", api.TrainingRunListView.as_view(), name="training-run-list"),
     path("training-runs/preview/", api.TrainingRunPreviewView.as_view(), name="training-run-preview"),
     path(_RUN, api.TrainingRunDetailView.as_view(), name="training-run"),

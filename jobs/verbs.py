@@ -12,7 +12,7 @@ from controller.fields import FlagField
 from foundation.http.serializers import StrictSerializer
 from jobs.copies import merged
 from jobs.models import TrainingRun
-from jobs.queries import free_name
+from jobs.queries import free_name, template_named
 from jobs.serializers import TrainingRunSerializer
 
 _FROM_CHECKPOINT = "Go on from the newest checkpoint that the run has reported; it must have ended."
@@ -47,7 +47,15 @@ def clone_request(run: TrainingRun, edits: Any) -> tuple[TrainingRunSerializer, 
     wish = RetrySerializer(data={key: given.pop(key) for key in ("from_checkpoint",) if key in given})
     wish.is_valid(raise_exception=True)
     team = run.workload.team
-    base = {**run.spec, "team": team.slug, "name": free_name(run.workload.name, team)}
+    base = {
+        **run.spec,
+        "team": team.slug,
+        "name": free_name(run.workload.name, team),
+        "template_version": None,
+    }
+    if template := template_named(str(base.get("template") or "")):
+        # What the template alone decides is what it says today, unless the edits say otherwise and are refused.
+        base = {key: value for key, value in base.items() if key not in template.locked}
     request = TrainingRunSerializer(data=merged(base, given))
     request.is_valid(raise_exception=True)
     return request, wish.validated_data["from_checkpoint"]

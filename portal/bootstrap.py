@@ -21,7 +21,7 @@ FILE_BYTES_MAX = 1024 * 1024
 SETTING_MAX = 2**31 - 1
 MAY_BE_ZERO = ("minimum_run_seconds",)
 WITHOUT_EFFECT_YET = ("spot_fallback_seconds", "optional_kinds")
-SECTIONS_LATER = ("budgets", "templates")
+SECTIONS_LATER = ("budgets",)
 KNOWN = ("settings", *SECTIONS)
 
 

@@ -13,6 +13,8 @@ from costs.serializers import PriceWriteSerializer
 from costs.services import set_price
 from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
+from jobs.catalogue import set_template
+from jobs.template_serializers import TemplateWriteSerializer
 from portal.settings import env
 from quotas.limits import LIMITS, create_cohort, limits_of, move_cohort, set_limits, set_policy
 from quotas.models import Cohort, Quota
@@ -229,6 +231,10 @@ def _price(item: Any, now: datetime) -> bool:
     return price.created_at == now
 
 
+def _template(item: Any, now: datetime) -> bool:
+    return set_template(**_read(TemplateWriteSerializer, item), actor=ACTOR, now=now)[1]
+
+
 def _find(model: Any, field: str, **key: Any) -> Any:
     found = model.objects.filter(**key).first()
     if found is None:
@@ -256,5 +262,6 @@ SECTIONS: Mapping[str, Apply] = {
     "flavors": _flavor,
     "quotas": _quota,
     "prices": _price,
+    "templates": _template,
 }
 """In the order in which they are applied."""

@@ -42,6 +42,9 @@ FILE = {
     ],
     "quotas": [{"team": "vision", "flavor": "a100", "nominal": 8}],
     "prices": [{"card": "a100", "micro_usd_per_card_hour": 2_744_705, "from": "2026-01-01T00:00:00Z"}],
+    "templates": [
+        {"name": "small", "title": "Small", "defaults": {"flavor": "a100"}, "maximum": {"replicas": 1}}
+    ],
 }
 
 
@@ -55,7 +58,7 @@ def everything():
     return {model.__name__: list(model.objects.order_by("pk").values()) for model in own}
 
 
-OWN = {"foundation", "teams", "workloads", "quotas", "costs"}
+OWN = {"foundation", "teams", "workloads", "quotas", "costs", "jobs"}
 
 
 @pytest.fixture
@@ -99,6 +102,7 @@ def test_a_second_run_changes_nothing_at_all():
         ("memberships", [{"team": "vision", "user": "ana", "role": "lead"}], 1),
         ("flavors", [{**FILE["flavors"][0], "memory_gib": 80}], 1),
         ("quotas", [{"team": "vision", "flavor": "a100", "nominal": 4}], 1),
+        ("templates", [{**FILE["templates"][0], "locked": ["flavor"]}], 1),
         ("prices", [*FILE["prices"], {**FILE["prices"][0], "micro_usd_per_card_hour": 3, "from": "2027-01-01T00:00:00Z"}], 1),
     ],
 )  # fmt: skip
@@ -154,7 +158,10 @@ BAD = [
     ("settings", [], "settings"),
     ("settings", 5, "settings"),
     ("budgets", [{"team": "vision"}], "budgets"),
-    ("templates", [{"name": "x"}], "templates"),
+    ("templates", [{"name": "x"}], "title"),
+    ("templates", [{"name": "x", "title": "X", "defaults": {"image": "UPPER"}}], "templates[0].defaults.image"),
+    ("templates", [{"name": "x", "title": "X", "defaults": {"flavor": "nope"}}], "templates[0].defaults.flavor"),
+    ("templates", [{"name": "x", "title": "X", "locked": ["image"]}], "templates[0].locked.0"),
     ("rooms", [], "rooms"),
 ]  # fmt: skip
 

@@ -176,6 +176,10 @@ ROUTES: dict[str, Row] = {
     "controller-api:capacity-list": api(GET=EVERYBODY),
     "controller-api:preflight-list": api(GET=MANAGERS_ONLY),
     # --- training runs
+    "jobs-api:template-list": api(GET=EVERYBODY, POST=managers("template")),
+    "jobs-api:template": api(
+        "template", GET=EVERYBODY, PATCH=managers("template-patch"), DELETE=MANAGERS_ONLY
+    ),
     "jobs-api:training-run-list": api(GET=LIST, POST=steer("run")),
     "jobs-api:training-run-preview": api(POST=steer("run")),
     "jobs-api:training-run": api("run", GET=READ, PATCH=steer("run-patch"), DELETE=steer()),

@@ -16,6 +16,7 @@ from django.test import Client
 
 from costs.models import LedgerEntry
 from foundation import clock
+from jobs.catalogue import set_template
 from quotas import limits
 from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import Receipt, record
@@ -117,6 +118,9 @@ class World:
             now=clock.now(),
         )
         self._quotas()
+        self.template, _ = set_template(
+            name="shared-template", title="For everybody", actor=ACTOR, now=clock.now()
+        )
         # What the stranger has too, so that lists of theirs are not empty by accident.
         self.theirs = make_run(self.other, self.stranger, name="plain-run")
         _, self.their_run_token = make_attempt(self.theirs)
@@ -172,6 +176,7 @@ class World:
             "secret": ({"slug": TEAM, "name": "canary"}, {"slug": "no-such-team", "name": "canary"}),
             "token": ({"token_id": self.own_token.public_id}, {"token_id": UNKNOWN_ID}),
             "flavor": ({"name": self.flavor.name}, {"name": "no-such-flavor"}),
+            "template": ({"name": self.template.name}, {"name": "no-such-template"}),
             "cohort": ({"name": self.cohort.name}, {"name": "no-such-cohort"}),
             "cohort-id": ({"public_id": self.cohort.public_id}, {"public_id": UNKNOWN_ID}),
             "team-request": (
@@ -208,6 +213,8 @@ class World:
             "token": {"name": "new", "scopes": ["read"]},
             "flavor": {"name": "new-flavor", "card": "new", "capacity": {"on-demand": {}}},
             "flavor-patch": {"memory_gib": 41},
+            "template": {"name": "new-template", "title": "New"},
+            "template-patch": {"title": "Renamed"},
             "policy": {"weight": 2},
             "reason": {"reason": "test"},
             "comment": {"comment": "test"},

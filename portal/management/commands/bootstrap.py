@@ -12,7 +12,7 @@ from portal.bootstrap import BootstrapError, load
 
 
 class Command(BaseCommand):
-    help = "Load teams, users, flavors, quotas and prices from a YAML file; a second run changes nothing."
+    help = "Load teams, users, flavors, quotas, prices and templates from a YAML file; a second run changes nothing."
 
     @override
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

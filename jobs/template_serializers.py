@@ -1,0 +1,153 @@
+"""Templates as REST, admin site and bootstrap read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rest_framework import serializers
+from typing_extensions import override
+
+from controller import grammar
+from controller.fields import FlagField, QuantityField, TextField, WholeNumberField
+from controller.grammar import Fault
+from controller.serializers import Problems, told
+from foundation.http.problems import flatten
+from foundation.http.serializers import StrictSerializer
+from jobs.catalogue import PARTS
+from jobs.models import RunTemplate
+from jobs.presets import NEVER_IN_A_TEMPLATE, Preset, contradictions
+from jobs.serializers import TrainingRunSerializer
+
+FILLED_IN: Mapping[str, Any] = {"team": "team", "name": "name", "image": "image"}
+"""What a request must have and a template need not, so that the rest can be judged."""
+INCOMPLETE = frozenset(
+    {("flavor", "required"), ("checkpoint.path", "not_persistent"), ("shm", "shm_above_memory")}
+)
+"""What is wrong with a request as long as the other half is missing, which the user may bring."""
+
+
+class _BodyField(serializers.JSONField):
+    """A part of the body of a training run."""
+
+    @override
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError("Give an object.", code="not_a_dict")
+        return super().to_internal_value(dict(data))
+
+
+class TemplateSerializer(serializers.ModelSerializer[RunTemplate]):
+    defaults = serializers.DictField()
+    minimum = serializers.DictField()
+    maximum = serializers.DictField()
+    locked = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = RunTemplate
+        fields = ["name", *PARTS, "version"]
+
+
+class TemplateWriteSerializer(StrictSerializer):
+    """What it says is held against the serializer of requests."""
+
+    name = TextField(check=grammar.object_name, max_length=40)
+    title = TextField(max_length=80)
+    description = TextField(max_length=500, default="", allow_blank=True)
+    defaults = _BodyField(default=dict, help_text="Fields of a training run, but team and replaces.")
+    minimum = _BodyField(default=dict, help_text="Least value by field, such as checkpoint.interval_seconds.")
+    maximum = _BodyField(default=dict, help_text="Greatest value by field.")
+    locked = serializers.ListField(
+        child=TextField(max_length=40),
+        default=list,
+        max_length=64,
+        help_text="Fields that a request may not change.",
+    )
+    enabled = FlagField(default=True)
+    order = WholeNumberField(min_value=0, max_value=10_000, default=100)
+
+    @override
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        body = TrainingRunSerializer()
+        found = [
+            *_default_problems(body, attrs["defaults"]),
+            *_bound_problems(body, "minimum", attrs["minimum"]),
+            *_bound_problems(body, "maximum", attrs["maximum"]),
+            *_locked_problems(body, attrs["locked"]),
+        ]
+        if not found:
+            rules = {part: attrs[part] for part in ("defaults", "minimum", "maximum", "locked")}
+            found = contradictions(Preset(name=attrs.get("name", ""), **rules))
+        if found:
+            raise serializers.ValidationError(told(found))
+        return attrs
+
+
+class TemplateUpdateSerializer(TemplateWriteSerializer):
+    """What is left out stays as it is; a template keeps its name."""
+
+    name = serializers.CharField(read_only=True)  # type: ignore[assignment] # a TextField is to be written
+
+
+def _default_problems(body: TrainingRunSerializer, defaults: Mapping[str, Any]) -> Problems:
+    found = [
+        (f"defaults.{name}", _not_in_a_template(name)) for name in NEVER_IN_A_TEMPLATE if name in defaults
+    ]
+    if found:
+        return found
+    whole = {**FILLED_IN, **defaults}
+    if isinstance(whole.get("checkpoint"), Mapping):
+        whole["checkpoint"] = {"path": "/checkpoints", **whole["checkpoint"]}
+    try:
+        values = body.to_internal_value(whole)
+    except serializers.ValidationError as error:
+        return [(f"defaults.{each.field}", Fault(each.code, each.message)) for each in flatten(error.detail)]
+    return [
+        (f"defaults.{path}", fault)
+        for path, fault in body.problems(values)
+        if (path, fault.code) not in INCOMPLETE
+    ]
+
+
+def _bound_problems(body: TrainingRunSerializer, part: str, bounds: Mapping[str, Any]) -> Problems:
+    limited = dict(_limited(body))
+    found: Problems = []
+    for path, value in bounds.items():
+        field = limited.get(path)
+        if field is None:
+            message = f"No limit can be set to it. Limits are possible for: {', '.join(limited)}."
+            found.append((f"{part}.{path}", Fault("unknown_field", message)))
+        elif value is None or isinstance(value, Mapping):
+            found.append((f"{part}.{path}", Fault("invalid", "Give one number or quantity.")))
+        else:
+            found += [(f"{part}.{path}", fault) for fault in _faults(field, value)]
+    return found
+
+
+def _faults(field: serializers.Field[Any, Any, Any, Any], value: Any) -> list[Fault]:
+    try:
+        field.run_validation(value)
+    except serializers.ValidationError as error:
+        return [Fault(each.code, each.message) for each in flatten(error.detail)]
+    return []
+
+
+def _limited(body: serializers.Serializer[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers and quantities of a body, by dotted path."""
+    for name, field in body.fields.items():
+        if isinstance(field, (WholeNumberField, QuantityField)) and name != "template_version":
+            yield f"{prefix}{name}", field
+        elif isinstance(field, serializers.Serializer):
+            yield from _limited(field, f"{prefix}{name}.")
+
+
+def _locked_problems(body: TrainingRunSerializer, locked: list[str]) -> Problems:
+    return [
+        (f"locked.{index}", _not_in_a_template(name))
+        for index, name in enumerate(locked)
+        if name not in body.fields or name in {*NEVER_IN_A_TEMPLATE, "name", "template_version"}
+    ]
+
+
+def _not_in_a_template(name: str) -> Fault:
+    return Fault("unknown_field", f"A template cannot say {name[:40]!r}.")
