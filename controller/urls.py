@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from controller import cluster_api, page_secrets
+from controller import advice_api, cluster_api, page_secrets
 
 app_name = "controller"
 
@@ -16,6 +16,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
+    path("advice/", advice_api.AdviceView.as_view(), name="advice"),
     path("teams/<str:slug>/volumes/", cluster_api.TeamVolumesView.as_view(), name="volume-list"),
     path("teams/<str:slug>/secrets/", cluster_api.TeamSecretsView.as_view(), name="secret-list"),
     path("teams/<str:slug>/secrets/<str:name>/", cluster_api.TeamSecretView.as_view(), name="secret"),

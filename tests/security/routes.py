@@ -175,6 +175,7 @@ ROUTES: dict[str, Row] = {
     "controller-api:secret": api("secret", PUT=steer("secret"), DELETE=steer()),
     "controller-api:capacity-list": api(GET=EVERYBODY),
     "controller-api:preflight-list": api(GET=MANAGERS_ONLY),
+    "controller-api:advice": api(POST=need(UNKNOWN, OK, OK, OK, body="advice")),
     # --- training runs
     "jobs-api:template-list": api(GET=EVERYBODY, POST=managers("template")),
     "jobs-api:template": api(

@@ -238,6 +238,7 @@ class World:
             "price": {"card": "new", "micro_usd_per_card_hour": 1, "reason": "test"},
             "secret": {"values": {"token": "canary-value"}},
             "volume": {"name": "data", "size": "1Gi"},
+            "advice": {"team": team, "text": "7B fp16"},
             "checkpoint": {"step": 7, "path": "/c/7"},
             "progress": {"progress_percentage": 7},
         }[what]
