@@ -16,6 +16,7 @@ from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
 from controller.adapters import WorkloadAdapter
 from controller.placements import placement_of
 from controller.podspec import owned_by
+from controller.prerequisites import refuse_missing_config_maps
 from controller.run_tokens import digest, run_token
 from foundation import clock
 from foundation.crashpoints import crash_point
@@ -75,6 +76,7 @@ def create_or_update(
     """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
     manifests = adapter.manifests(workload, placement)
+    refuse_missing_config_maps(client, manifests)
     if adapter.suspend_path is not None:
         held = _with(manifests.primary, adapter.suspend_path, value=True)
         primary = client.create_or_adopt(held, workload_id=placement.workload_id)

@@ -6,16 +6,22 @@ Asked of rows alone, so that preview and submission say the same and make no cal
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
-from controller.specs import ContainerSpec
+from controller.specs import ClaimUse, ContainerSpec
 from foundation.errors import FieldProblem, Invalid
 from teams.models import Team
 from teams.queries import secrets_of
+from workloads.models import ClaimRecord
+from workloads.queries import claims_in
+
+WRITE_MANY = "ReadWriteMany"
+READ_MANY = "ReadOnlyMany"
 
 
-def check_references(spec: ContainerSpec, team: Team) -> None:
-    """Raises Invalid naming every field that names what is not there."""
-    problems = list(_secret_problems(spec, team))
+def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
+    """Raises Invalid naming every field that names what is not there, or cannot be had by that many pods."""
+    problems = [*_secret_problems(spec, team), *_claim_problems(spec, team, now)]
     if problems:
         raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
 
@@ -38,3 +44,46 @@ def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
         elif item.key not in known[item.secret]:
             message = f"Secret {item.secret} has no key {item.key}; it has: {', '.join(known[item.secret])}."
             yield FieldProblem(field=f"env.{index}.key", code="unknown_key", message=message)
+
+
+def _claim_problems(spec: ContainerSpec, team: Team, now: datetime) -> Iterator[FieldProblem]:
+    uses = spec.claim_uses()
+    known = claims_in(team.namespace_name, now=now) if uses else None
+    if known is None:
+        return
+    for use in uses:
+        record = known.get(use.claim)
+        if record is None:
+            there = ", ".join(sorted(known)) or "none"
+            message = (
+                f"There is no claim {use.claim} in {team.namespace_name}; there is: {there}. Make it with "
+                f"POST /api/v1/teams/{team.slug}/volumes/ or kubectl."
+            )
+            yield FieldProblem(field=f"{use.field}.claim", code="unknown_claim", message=message)
+        else:
+            yield from _mode_problems(use, record, spec.pods_at_once)
+
+
+def _mode_problems(use: ClaimUse, record: ClaimRecord, pods: int) -> Iterator[FieldProblem]:
+    modes = set(record.access_modes)
+    if record.phase in {"Terminating", "Lost"}:
+        message = (
+            f"Claim {use.claim} is {record.phase.lower()}: its data cannot be relied on. Choose another one."
+        )
+        yield FieldProblem(field=f"{use.field}.claim", code="claim_unusable", message=message)
+    elif modes == {READ_MANY} and not use.read_only:
+        message = (
+            f"Claim {use.claim} can only be read (ReadOnlyMany): mount it read-only, or choose another one."
+        )
+        yield FieldProblem(field=f"{use.field}.claim", code="read_only_claim", message=message)
+    elif pods > 1 and not (WRITE_MANY in modes or (READ_MANY in modes and use.read_only)):
+        message = (
+            f"Claim {use.claim} is {' and '.join(sorted(modes))}, so that only one {_place(modes)} may have it, and "
+            f"the {pods} pods of this request cannot be promised that. Take a claim with ReadWriteMany"
+            f"{', or ReadOnlyMany for a mount that only reads' if use.read_only else ''}; or ask for one pod."
+        )
+        yield FieldProblem(field=f"{use.field}.claim", code="not_shareable", message=message)
+
+
+def _place(modes: set[str]) -> str:
+    return "node" if modes - {"ReadWriteOncePod"} else "pod"

@@ -64,7 +64,7 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     """
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
-    check_references(submission.container, team)
+    check_references(submission.container, team, now=now)
     return card_for(_asked(submission, team, user, now), named=nameable_teams(user), now=now)
 
 
@@ -80,7 +80,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
         raise NotAllowed("Only a user can submit.")
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
-    check_references(submission.container, team)
+    check_references(submission.container, team, now=now)
     asked = _asked(submission, team, user, now)
     verdict = judge_new(asked, now=now)
     if verdict.outcome is Outcome.NEVER:

@@ -85,6 +85,15 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A claim that the pods mount; `field` is what asked for it."""
+
+    field: str
+    claim: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigMapMount:
     name: str
     path: str
@@ -145,6 +154,18 @@ class ContainerSpec:
         if self.working_dir is None and self.source is not None:
             return self.source.path
         return self.working_dir
+
+    @property
+    def pods_at_once(self) -> int:
+        """Pods that run at the same time, at most."""
+        return 1
+
+    def claim_uses(self) -> list[ClaimUse]:
+        """Every claim that a pod mounts, as often as it does."""
+        return [
+            ClaimUse(f"volumes.{index}", volume.claim, volume.read_only)
+            for index, volume in enumerate(self.volumes)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The whole request but its team, every field written out."""

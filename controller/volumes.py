@@ -17,6 +17,7 @@ from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
 from teams.permissions import check_can_submit
+from workloads.observations import record_claim
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def create_volume(
         raise Invalid(f"The cluster refused it: {error}", code="refused") from error
     except (ClusterUnavailable, ClusterConflict, ObjectNotFound) as error:
         raise Unavailable(f"The cluster cannot make it now: {error}") from error
+    # A run that mounts it may be submitted before the watcher has seen it.
+    record_claim(made, now=now)
     record_audit(
         actor=actor,
         action="volume.created",

@@ -27,6 +27,7 @@ from cluster.watch import WatchExpired, watch_once
 from controller import wakeups
 from controller.adapters import adapters
 from controller.log_collector import LogCollector
+from controller.watched_claims import ClaimSink
 from costs.services import record_usage
 from foundation import clock, heartbeats
 from foundation.crashpoints import crash_point
@@ -358,6 +359,7 @@ class Watcher:
             (kinds.POD, PodSink(self.logs), OWN),
             (kinds.POD, ForeignPodSink(), FOREIGN),
             (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
+            (kinds.CLAIM, ClaimSink(), EVERY),
             *((adapter.primary, ObjectSink(adapter.primary), OWN) for adapter in adapters()),
         ]
         self.threads = [

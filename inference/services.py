@@ -82,7 +82,7 @@ def update_endpoint(
         raise Invalid(f"Deploy a new endpoint to change: {', '.join(changed)}.", errors=problems)
     if old == spec:
         return endpoint
-    check_references(spec, workload.team)
+    check_references(spec, workload.team, now=now)
     endpoint.revision += 1
     endpoint.save(update_fields=["revision"])
     _add_revision(endpoint, spec, actor, now)

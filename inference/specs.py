@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from controller import specs as shared
-from controller.specs import ContainerSpec, Json, value_of
+from controller.specs import ClaimUse, ContainerSpec, Json, value_of
 
 RUNTIME_CUSTOM = "custom"
 RUNTIMES_LATER = ("triton", "torchserve", "vllm")
@@ -137,6 +137,16 @@ class EndpointSpec(ContainerSpec):
     """Equal to `min_replicas` until there is a scaler."""
     strategy: str = SURGE
     request_timeout_seconds: int = DEFAULT_REQUEST_TIMEOUT_SECONDS
+
+    @property
+    @override
+    def pods_at_once(self) -> int:
+        return self.max_replicas
+
+    @override
+    def claim_uses(self) -> list[ClaimUse]:
+        uses = ContainerSpec.claim_uses(self)
+        return [*uses, ClaimUse("model", self.model.claim, read_only=True)] if self.model else uses
 
     @classmethod
     def from_json(cls, body: Json) -> EndpointSpec:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from controller import specs as shared
 from controller.grammar import is_inside
-from controller.specs import ContainerSpec, Json, Volume, value_of
+from controller.specs import ClaimUse, ContainerSpec, Json, Volume, value_of
 
 KIND_JOB = "job"
 KINDS_LATER = ("pytorchjob", "tfjob", "mpijob", "trainjob")
@@ -74,6 +74,19 @@ class TrainingRunSpec(ContainerSpec):
     template: str | None = None
     """Name of the template whose defaults were filled in, and its version then."""
     template_version: int | None = None
+
+    @property
+    @override
+    def pods_at_once(self) -> int:
+        return self.replicas
+
+    @override
+    def claim_uses(self) -> list[ClaimUse]:
+        uses = ContainerSpec.claim_uses(self)
+        checkpoint = self.checkpoint
+        if checkpoint is None or checkpoint.claim is None or checkpoint.holder(self.volumes) is not None:
+            return uses
+        return [*uses, ClaimUse("checkpoint", checkpoint.claim, read_only=False)]
 
     @classmethod
     def from_json(cls, body: Json) -> TrainingRunSpec:

@@ -15,7 +15,15 @@ from django.db import transaction
 
 from cluster import labels as label_names
 from cluster import quantities
-from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord, Workload
+from workloads.models import (
+    ClaimRecord,
+    ForeignPod,
+    NodePoolRecord,
+    NodeRecord,
+    ObjectRecord,
+    PodRecord,
+    Workload,
+)
 
 ENDED = frozenset({"Succeeded", "Failed"})
 STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
@@ -290,6 +298,23 @@ def record_node_pool(manifest: Mapping[str, Any], *, now: datetime) -> NodePoolR
             "taints": made.get("taints") or [],
             "limits": gpu_units(spec.get("limits")),
             "in_use": gpu_units(status.get("resources")),
+            "observed_at": now,
+        },
+    )
+    return record
+
+
+def record_claim(manifest: Mapping[str, Any], *, now: datetime) -> ClaimRecord:
+    """The row of a PersistentVolumeClaim as it was seen now."""
+    metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
+    ends = bool(metadata.get("deletionTimestamp"))
+    record, _ = ClaimRecord.objects.update_or_create(
+        uid=metadata["uid"],
+        defaults={
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "access_modes": list(spec.get("accessModes") or ()),
+            "phase": "Terminating" if ends else status.get("phase") or "Pending",
             "observed_at": now,
         },
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from fractions import Fraction
 from math import lcm
 
@@ -15,7 +16,7 @@ from django.contrib.postgres.aggregates import JSONBAgg
 from django.db import connection
 from django.db.models.functions import JSONObject
 
-from workloads.models import NodePoolRecord, NodeRecord, ResourceFlavor
+from workloads.models import ClaimRecord, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
 from workloads.placement import (
     PRODUCT_LABEL,
     FlavorFacts,
@@ -26,6 +27,9 @@ from workloads.placement import (
 )
 from workloads.provisioning import NodePoolFacts, brings, remaining
 
+CLAIM_CURSOR = "PersistentVolumeClaim"
+CLAIMS_TRUSTED = timedelta(minutes=10)
+"""A quiet watch moves its cursor with its bookmarks, and at the latest when the server ends it."""
 COUNT_LABEL = "nvidia.com/gpu.count"
 
 Units = Mapping[tuple[str, str], int]
@@ -100,6 +104,16 @@ def nodes() -> list[NodeFacts]:
 def node_pools() -> list[NodePoolFacts]:
     """Every Karpenter NodePool; none where the API server serves no such kind."""
     return [pool_facts(record) for record in NodePoolRecord.objects.all()]
+
+
+def claims_in(namespace: str, *, now: datetime) -> dict[str, ClaimRecord] | None:
+    """The claims of a namespace by name; None while nobody watches them, so that nothing can be said of what is not
+    among them.
+    """
+    seen = WatchCursor.objects.filter(kind=CLAIM_CURSOR, seen_at__gte=now - CLAIMS_TRUSTED).exists()
+    if not seen:
+        return None
+    return {record.name: record for record in ClaimRecord.objects.filter(namespace=namespace).order_by("pk")}
 
 
 def pool_facts(record: NodePoolRecord) -> NodePoolFacts:

@@ -158,6 +158,20 @@ def test_a_strangers_object_of_the_same_name_fails_the_run_and_stays_as_it_was(b
     bench.client.delete(ref, uid=found["metadata"]["uid"])
 
 
+def test_a_config_map_that_does_not_exist_ends_the_run_before_anything_is_made(bench):
+    mount = [{"name": "conf", "path": "/etc/conf"}]
+    source = {"files": {"train.py": "print(1)"}}
+    run = bench.submit(config_maps=mount, source=source)
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
+    assert f"there is no ConfigMap conf in {bench.team.namespace_name}; make it" in run.message
+    assert (used(), own(bench, run, kinds.JOB)) == (0, [])
+    metadata = {"name": "conf", "namespace": bench.team.namespace_name}
+    bench.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}})
+    again = bench.submit(name="again", config_maps=mount, source=source)
+    bench.until(again, lambda run: run.phase == "Running")
+
+
 @only_devcluster
 def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay):
     words = 'Job.batch "train" is invalid: spec.template.spec.containers[0].image: Required value'

@@ -16,6 +16,7 @@ from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
 from controller import watcher as module
 from controller.log_collector import LogCollector
+from controller.watched_claims import ClaimSink
 from controller.watcher import (
     EVERY,
     OWN,
@@ -32,7 +33,16 @@ from tests.controller.clusters import OwnCluster, Relay, until
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
-from workloads.models import ForeignPod, NodeRecord, ObjectRecord, PodRecord, WatchCursor, Workload
+from workloads.models import (
+    ClaimRecord,
+    ForeignPod,
+    NodeRecord,
+    ObjectRecord,
+    PodRecord,
+    WatchCursor,
+    Workload,
+)
+from workloads.observations import record_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -299,6 +309,42 @@ def test_nodes_come_and_go(relay, direct):
     with following(relay, kind=kinds.NODE, sink=NodeSink(), scope=EVERY):
         until(lambda: NodeRecord.objects.filter(uid=uid, gone_at__isnull=False, ready=False))
     assert NodeRecord.objects.get(name="a100-0").gone_at is None
+
+
+def test_claims_of_anybody_come_and_go_and_one_that_a_list_lacks_must_be_gone(relay, direct, namespace):
+    def claim(name):
+        metadata = {"name": name, "namespace": namespace}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        made = direct.create(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        )
+        return made["metadata"]["uid"]
+
+    def names():
+        return {record.name for record in ClaimRecord.objects.all()}
+
+    def delete(name, uid):
+        direct.delete(ObjectRef("v1", "PersistentVolumeClaim", namespace, name), uid=uid)
+
+    kept, lost = claim("kept"), claim("lost")
+    with following(relay, kind=kinds.CLAIM, sink=ClaimSink(), scope=EVERY):
+        until(lambda: names() == {"kept", "lost"})
+        late = claim("late")
+        until(lambda: names() == {"kept", "lost", "late"})
+        delete("late", late)
+        until(lambda: names() == {"kept", "lost"})
+    delete("lost", lost)
+    # Written down since the list, as `create_volume` does.
+    fresh = direct.get(ObjectRef("v1", "PersistentVolumeClaim", namespace, "kept"))
+    ClaimRecord.objects.all().delete()
+    record_claim(fresh, now=clock.now())
+    ClaimRecord.objects.create(
+        uid=lost, namespace=namespace, name="lost", phase="Bound", observed_at=clock.now()
+    )
+    ClaimSink().forget_absent(direct, set(), now=clock.now())
+    assert names() == {"kept"}
+    assert ClaimRecord.objects.get().access_modes == ["ReadWriteOnce"]
+    delete("kept", kept)
 
 
 def test_a_job_that_somebody_deletes_wakes_its_run(relay, direct, namespace, run):

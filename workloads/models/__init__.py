@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workloads.models.kernel import Attempt, CapacityType, ResourceFlavor, Workload, WorkloadEvent
 from workloads.models.observed import (
+    ClaimRecord,
     ForeignPod,
     LogChunk,
     NodePoolRecord,
@@ -18,6 +19,7 @@ __all__ = [
     "Attempt",
     "CapacityType",
     "Checkpoint",
+    "ClaimRecord",
     "ForeignPod",
     "LogChunk",
     "NodePoolRecord",

@@ -158,6 +158,27 @@ class NodePoolRecord(models.Model):
         return self.name
 
 
+class ClaimRecord(models.Model):
+    """A PersistentVolumeClaim that exists, of whoever made it."""
+
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    access_modes = models.JSONField(default=list)
+    phase = models.CharField(
+        max_length=16, help_text="The claim's own; Terminating while it is being deleted."
+    )
+    observed_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["namespace", "name"], name="claim_record_by_name")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class LogChunk(models.Model):
     """Index row of at most 256 KiB of a pod's log in the log store, kept after the pod is gone."""
 
