@@ -19,7 +19,7 @@ import yaml
 from aiohttp import web
 
 from .cluster import Cluster
-from .controllers import deployment, disruption, garbage, job, nodes, scheduler, stored
+from .controllers import deployment, disruption, garbage, job, nodes, pytorchjob, scheduler, stored
 from .controllers.loop import Controller
 from .http import Api
 from .kinds import NAMESPACE, NODE
@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CONTROLLERS: tuple[type[Controller], ...] = (
     garbage.Namespaces, nodes.Nodes, nodes.TaintEviction, scheduler.Scheduler, stored.Claims, stored.Quotas, disruption.Budgets,
-    job.Jobs, deployment.ReplicaSets, deployment.Deployments, garbage.Garbage, garbage.PodGarbage,
+    job.Jobs, pytorchjob.PyTorchJobs, deployment.ReplicaSets, deployment.Deployments, garbage.Garbage, garbage.PodGarbage,
 )  # fmt: skip
 
 

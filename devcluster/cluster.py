@@ -21,16 +21,11 @@ from .errors import (
     required,
 )
 from .kinds import (
-    BUDGET,
-    DEPLOYMENT,
     EVENT,
     JOB,
     NAMESPACE,
-    NETWORK_POLICY,
     NODE,
     POD,
-    PRIORITY_CLASS,
-    REPLICA_SET,
     SERVICE,
     Kind,
 )
@@ -46,7 +41,6 @@ from .objects import (
 )
 from .store import Store
 
-_WITH_GENERATION = (POD, JOB, DEPLOYMENT, REPLICA_SET, BUDGET, NETWORK_POLICY, PRIORITY_CLASS)
 _STATUS_ON_CREATE = (NODE,)
 _KEPT_METADATA = ("name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
                   "deletionGracePeriodSeconds", "generateName", "managedFields")  # fmt: skip
@@ -108,7 +102,7 @@ class Cluster:
             "generation",
         ):
             metadata.pop(name, None)
-        if kind in _WITH_GENERATION:
+        if kind.generation:
             metadata["generation"] = 1
         if "status" in kind.subresources and kind not in _STATUS_ON_CREATE:
             obj.pop("status", None)
@@ -190,7 +184,7 @@ class Cluster:
         match media:
             case "application/merge-patch+json":
                 new = patch.merge(live, body)
-            case "application/strategic-merge-patch+json":
+            case "application/strategic-merge-patch+json" if not kind.custom:
                 new = patch.strategic(kind.name, live, body)
             case "application/json-patch+json":
                 new = patch.json_patch(live, body)
@@ -280,7 +274,7 @@ class Cluster:
                 faults.append(forbidden_field("metadata.finalizers", detail))
         if faults:
             raise invalid(kind, name_of(live), faults)
-        if kind in _WITH_GENERATION and new.get("spec") != live.get("spec"):
+        if kind.generation and new.get("spec") != live.get("spec"):
             new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
 
     def _store_update(self, kind: Kind, live: Obj, new: Obj, options: Options = INTERNAL) -> Obj:
@@ -314,7 +308,7 @@ class Cluster:
         change(new)
         if new == live:
             return live
-        if kind in _WITH_GENERATION and new.get("spec") != live.get("spec"):
+        if kind.generation and new.get("spec") != live.get("spec"):
             new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
         return self._store_update(kind, live, new)
 

@@ -16,6 +16,7 @@ from .kinds import (
     NODE,
     POD,
     PRIORITY_CLASS,
+    PYTORCH_JOB,
     REPLICA_SET,
     SECRET,
     SERVICE,
@@ -181,6 +182,17 @@ def _priority_class(priority: Obj) -> None:
     _set(priority, value=0, preemptionPolicy="PreemptLowerPriority")
 
 
+def _pytorch_job(job: Obj) -> None:
+    """What the definition's schema says; the operator's own defaults are never stored."""
+    spec = job.get("spec") or {}
+    if "runPolicy" in spec:
+        _set(spec["runPolicy"], suspend=False)
+    for replica in (spec.get("pytorchReplicaSpecs") or {}).values():
+        for container in ((replica.get("template") or {}).get("spec") or {}).get("containers") or ():
+            for port in container.get("ports") or ():
+                _set(port, protocol="TCP")
+
+
 def _node(node: Obj) -> None:
     _set(node, spec={}, status={})
     _set(node["status"], allocatable=dict(node["status"].get("capacity") or {}), nodeInfo={})
@@ -199,7 +211,7 @@ def _node(node: Obj) -> None:
 _BY_KIND: dict[Kind, Callable[[Obj], None]] = {
     POD: _pod, JOB: _job, DEPLOYMENT: _deployment, REPLICA_SET: _replica_set, SERVICE: _service, SECRET: _secret,
     NAMESPACE: _namespace, CLAIM: _claim, NETWORK_POLICY: _network_policy, PRIORITY_CLASS: _priority_class,
-    NODE: _node,
+    NODE: _node, PYTORCH_JOB: _pytorch_job,
 }  # fmt: skip
 
 

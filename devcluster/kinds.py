@@ -17,6 +17,10 @@ class Kind:
     namespaced: bool = True
     short: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
+    # Changes of its spec are counted.
+    generation: bool = False
+    # Served for a CustomResourceDefinition: other words for wrong types, no strategic merge.
+    custom: bool = False
 
     @property
     def api_version(self) -> str:
@@ -37,7 +41,15 @@ NAMESPACE = Kind(
     "", "v1", "Namespace", "namespaces", namespaced=False, short=("ns",), subresources=("status",)
 )
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False, short=("no",), subresources=("status",))
-POD = Kind("", "v1", "Pod", "pods", short=("po",), subresources=("status", "log", "eviction", "proxy"))
+POD = Kind(
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    short=("po",),
+    subresources=("status", "log", "eviction", "proxy"),
+    generation=True,
+)
 SERVICE = Kind("", "v1", "Service", "services", short=("svc",), subresources=("status", "proxy"))
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", short=("cm",))
 SECRET = Kind("", "v1", "Secret", "secrets")
@@ -49,21 +61,47 @@ QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", short=("quota",), subr
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", short=("limits",))
 EVENT = Kind("", "v1", "Event", "events", short=("ev",))
 DEPLOYMENT = Kind(
-    "apps", "v1", "Deployment", "deployments", short=("deploy",), subresources=("status", "scale")
+    "apps",
+    "v1",
+    "Deployment",
+    "deployments",
+    short=("deploy",),
+    subresources=("status", "scale"),
+    generation=True,
 )
-REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", short=("rs",), subresources=("status", "scale"))
-JOB = Kind("batch", "v1", "Job", "jobs", subresources=("status",))
+REPLICA_SET = Kind(
+    "apps",
+    "v1",
+    "ReplicaSet",
+    "replicasets",
+    short=("rs",),
+    subresources=("status", "scale"),
+    generation=True,
+)
+JOB = Kind("batch", "v1", "Job", "jobs", subresources=("status",), generation=True)
 BUDGET = Kind(
-    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), subresources=("status",)
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), subresources=("status",),
+    generation=True,
+)  # fmt: skip
+NETWORK_POLICY = Kind(
+    "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short=("netpol",), generation=True
 )
-NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short=("netpol",))
 PRIORITY_CLASS = Kind(
-    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, short=("pc",)
+    "scheduling.k8s.io",
+    "v1",
+    "PriorityClass",
+    "priorityclasses",
+    namespaced=False,
+    short=("pc",),
+    generation=True,
+)
+PYTORCH_JOB = Kind(
+    "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", subresources=("status",), generation=True, custom=True
 )
 
 KINDS = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, SECRET, CLAIM, SERVICE_ACCOUNT, QUOTA, LIMIT_RANGE, EVENT,
-    DEPLOYMENT, REPLICA_SET, JOB, BUDGET, NETWORK_POLICY, PRIORITY_CLASS,
+    DEPLOYMENT, REPLICA_SET, JOB, BUDGET, NETWORK_POLICY, PRIORITY_CLASS, PYTORCH_JOB,
 )  # fmt: skip
 BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}
 BY_NAME = {(k.api_version, k.name): k for k in KINDS}

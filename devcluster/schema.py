@@ -1,6 +1,7 @@
 """Decoding as Go does it: known fields of the right type stay, unknown ones are dropped and reported.
 
 `schema.json` lists the fields of every type; tests/devcluster proves it equal to the official client's models.
+`schema_custom.json` does so for the kinds of CustomResourceDefinitions; tests/contract compares it with the real ones.
 """
 
 from __future__ import annotations
@@ -9,15 +10,29 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .errors import bad_request
+from .errors import ApiError, Fault, bad_request, invalid
 from .kinds import Kind
 from .objects import Obj
 
-TYPES: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "schema.json").read_text())
+TYPES: dict[str, dict[str, str]] = {
+    name: fields
+    for file in ("schema.json", "schema_custom.json")
+    for name, fields in json.loads((Path(__file__).parent / file).read_text()).items()
+}
 _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "string"), "int": ((int,), "int32"), "bool": ((bool,), "bool"), "datetime": ((str,), "Time"),
 }  # fmt: skip
 _JSON_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+# The same in the words of OpenAPI, which judges custom resources.
+_OPENAPI_NAMES = {
+    str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object",
+}  # fmt: skip
+UNCHECKED = Fault(
+    "<nil>", "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+)  # fmt: skip
+"""What the real server adds when a custom resource is too wrong for its rules to be tried."""
 
 # The key by which items of a list are one and the same thing; other lists are replaced as a whole.
 MERGE_KEYS: dict[str, tuple[str, ...]] = {
@@ -36,52 +51,87 @@ def decode(kind: Kind, body: Any) -> tuple[Obj, list[str]]:
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized (must be of type object)")
     unknown: list[str] = []
-    result = _decode(kind.name, body, "", unknown, kind.name, kind)
+    try:
+        result = _decode(kind.name, body, "", unknown, kind.name)
+    except _MistypedError as error:
+        raise _refusal(kind, body, error) from error
     return result, unknown
 
 
-def _decode(type_: str, value: Any, path: str, unknown: list[str], owner: str, kind: Kind) -> Any:
+class _MistypedError(Exception):
+    """A value of another type than its field has."""
+
+    def __init__(self, value: Any, allowed: tuple[type, ...], name: str, path: str, owner: str) -> None:
+        super().__init__(path)
+        self.value, self.allowed, self.name, self.path, self.owner = value, allowed, name, path, owner
+
+
+def _refusal(kind: Kind, body: Obj, error: _MistypedError) -> ApiError:
+    """In the words of Go's decoder, or of a custom resource's schema; that one leaves metadata to Go."""
+    if kind.custom and error.path.partition(".")[0] in {"spec", "status"}:
+        wanted = _OPENAPI_NAMES[error.allowed[0]]
+        got = _OPENAPI_NAMES.get(type(error.value), "null")
+        text = f'Invalid value: "{got}": {error.path} in body must be of type {wanted}: "{got}"'
+        metadata = body.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        return invalid(kind, str(name), [Fault(error.path, "FieldValueTypeInvalid", text), UNCHECKED])
+    got = _JSON_NAMES.get(type(error.value), "null")
+    return bad_request(
+        f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: '
+        f"json: cannot unmarshal {got} into Go struct field {error.owner}.{error.path} of type {error.name}"
+    )
+
+
+def _decode(type_: str, value: Any, path: str, unknown: list[str], owner: str) -> Any:
     if type_.startswith("List["):
-        _check(value, (list,), type_[5:-1], path, owner, kind)
-        inner = type_[5:-1]
-        return [_decode(inner, v, f"{path}[{i}]", unknown, owner, kind) for i, v in enumerate(value)]
+        inner = _inner(type_)
+        _check(value, (list,), inner, path, owner)
+        return [_decode(inner, v, f"{path}[{i}]", unknown, owner) for i, v in enumerate(value)]
     if type_.startswith("Dict["):
-        _check(value, (dict,), "map[string]string", path, owner, kind)
-        if type_ == "Dict[str, str]" and path.rpartition(".")[2] not in _QUANTITY_MAPS:
-            for key, text in value.items():
-                _check(text, (str,), "string", f"{path}.{key}", owner, kind)
-        return {k: v for k, v in value.items() if v is not None}
+        return _decode_map(type_, value, path, unknown, owner)
     if type_ in _SCALARS:
         allowed, name = _SCALARS[type_]
-        _check(value, allowed, name, path, owner, kind)
+        _check(value, allowed, name, path, owner)
         return value
     fields = TYPES.get(type_)
     if fields is None:
         return value
-    _check(value, (dict,), type_, path, owner, kind)
+    _check(value, (dict,), type_, path, owner)
     result = {}
     for key, item in value.items():
         where = f"{path}.{key}" if path else key
         if key not in fields:
             unknown.append(where)
         elif item is not None:
-            result[key] = _decode(fields[key], item, where, unknown, type_, kind)
+            result[key] = _decode(fields[key], item, where, unknown, type_)
     return result
+
+
+def _decode_map(type_: str, value: Any, path: str, unknown: list[str], owner: str) -> Obj:
+    _check(value, (dict,), "map[string]string", path, owner)
+    given = {k: v for k, v in value.items() if v is not None}
+    inner = _inner(type_)
+    if inner in TYPES:
+        return {k: _decode(inner, v, f"{path}.{k}", unknown, owner) for k, v in given.items()}
+    if inner == "str" and path.rpartition(".")[2] not in _QUANTITY_MAPS:
+        for key, text in value.items():
+            _check(text, (str,), "string", f"{path}.{key}", owner)
+    return given
+
+
+def _inner(type_: str) -> str:
+    """Of `List[X]` and `Dict[str, X]`: X."""
+    return type_[5:-1].removeprefix("str, ")
 
 
 # Quantities may be written as numbers.
 _QUANTITY_MAPS = {"limits", "requests", "capacity", "allocatable", "hard", "used", "max", "min", "default",
-                  "defaultRequest", "overhead", "allocatedResources"}  # fmt: skip
+                  "defaultRequest", "overhead", "allocatedResources", "minResources"}  # fmt: skip
 
 
-def _check(value: Any, allowed: tuple[type, ...], name: str, path: str, owner: str, kind: Kind) -> None:
-    if isinstance(value, allowed) and not (isinstance(value, bool) and bool not in allowed):
-        return
-    got = _JSON_NAMES.get(type(value), "null")
-    raise bad_request(
-        f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: '
-        f"json: cannot unmarshal {got} into Go struct field {owner}.{path} of type {name}"
-    )
+def _check(value: Any, allowed: tuple[type, ...], name: str, path: str, owner: str) -> None:
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+        raise _MistypedError(value, allowed, name, path, owner)
 
 
 def merge_key(type_: str, item: Any) -> tuple[Any, ...] | None:
@@ -95,5 +145,5 @@ def merge_key(type_: str, item: Any) -> tuple[Any, ...] | None:
 def field_type(type_: str, field: str) -> str:
     """The type of a field; empty where nothing is known of it."""
     if type_.startswith("Dict["):
-        return "str"
+        return _inner(type_)
     return TYPES.get(type_, {}).get(field, "")

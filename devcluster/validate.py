@@ -17,6 +17,7 @@ from .kinds import (
     NODE,
     POD,
     PRIORITY_CLASS,
+    PYTORCH_JOB,
     QUOTA,
     REPLICA_SET,
     SECRET,
@@ -25,6 +26,7 @@ from .kinds import (
 )
 from .objects import Obj, matches, quantity
 from .validate_pod import NOT_NEGATIVE, QUANTITY_TEXT, extended, label, pod_spec
+from .validate_pytorchjob import pytorch_job, queue_change, review
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 SUBDOMAIN_TEXT = (
@@ -275,15 +277,21 @@ def _priority_class(priority: Obj) -> Iterator[Fault]:
 _CREATE: dict[Kind, Callable[[Obj], Iterator[Fault]]] = {
     POD: _pod, JOB: _job, DEPLOYMENT: _deployment, REPLICA_SET: _workload, SERVICE: _service, CONFIG_MAP: _data,
     SECRET: _data, QUOTA: _quota, BUDGET: _budget, CLAIM: _claim, PRIORITY_CLASS: _priority_class,
+    PYTORCH_JOB: pytorch_job,
 }  # fmt: skip
 
 
 def on_create(kind: Kind, obj: Obj) -> list[Fault]:
-    return [*metadata(kind, obj), *(_CREATE[kind](obj) if kind in _CREATE else ())]
+    faults = [*metadata(kind, obj), *(_CREATE[kind](obj) if kind in _CREATE else ())]
+    if kind is PYTORCH_JOB and not faults:
+        review(obj)
+    return faults
 
 
 def on_update(kind: Kind, old: Obj, new: Obj) -> list[Fault]:
     faults = on_create(kind, new)
+    if kind is PYTORCH_JOB:
+        faults += queue_change(old, new)
     if kind is SERVICE and old["spec"].get("clusterIPs") != new["spec"].get("clusterIPs"):
         faults.append(wrong("spec.clusterIPs[0]", new["spec"].get("clusterIPs"), "may not change once set"))
     for field in _frozen(kind, old):

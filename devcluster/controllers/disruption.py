@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from devcluster.kinds import BUDGET, DEPLOYMENT, JOB, POD, REPLICA_SET
+from devcluster.kinds import BUDGET, DEPLOYMENT, JOB, POD, PYTORCH_JOB, REPLICA_SET
 from devcluster.objects import (
     Obj,
     controller_of,
@@ -82,9 +82,18 @@ class Budgets(Controller):
             if reference is None:
                 wanted[uid_of(pod)] = 1
                 continue
-            kind = {"ReplicaSet": REPLICA_SET, "Job": JOB}.get(reference["kind"])
+            kind = _OWNERS.get(reference["kind"])
             owner = self.store.get(kind, namespace_of(pod), reference["name"]) if kind else None
             if owner is not None:
-                spec = owner["spec"]
-                wanted[uid_of(owner)] = spec["replicas"] if "replicas" in spec else spec["parallelism"]
+                wanted[uid_of(owner)] = _replicas(owner["spec"])
         return sum(wanted.values())
+
+
+_OWNERS = {kind.name: kind for kind in (REPLICA_SET, JOB, PYTORCH_JOB)}
+
+
+def _replicas(spec: Obj) -> int:
+    """What the owner's scale says; that of a PyTorchJob knows its workers only."""
+    if "pytorchReplicaSpecs" in spec:
+        return int(spec["pytorchReplicaSpecs"].get("Worker", {}).get("replicas", 0))
+    return int(spec["replicas"] if "replicas" in spec else spec["parallelism"])

@@ -14,7 +14,7 @@ from devcluster.objects import Obj, name_of, namespace_of, timestamp, uid_of
 
 from .base import Kubelet, ended_conditions
 from .container import Container
-from .sandbox import NotReady, Sandbox
+from .sandbox import NotReady, Sandbox, Unresolved
 
 RETRY_SECONDS = 1.0
 LONGEST_BACKOFF = 30
@@ -104,6 +104,11 @@ class PodRunner:
         while not self._stopping.is_set():
             try:
                 action()
+            except Unresolved as error:
+                for one in [container] if container else self.all:
+                    one.wait("ContainerCreating", str(error))
+                self.report()
+                await self._pause(RETRY_SECONDS)
             except NotReady as error:
                 for one in [container] if container else self.all:
                     one.wait(reason, str(error) if container else "")

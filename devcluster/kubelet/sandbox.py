@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from devcluster.cluster import Cluster
-from devcluster.kinds import CLAIM, CONFIG_MAP, POD, SECRET, SERVICE, Kind
-from devcluster.objects import Obj, namespace_of, uid_of
+from devcluster.kinds import CLAIM, CONFIG_MAP, POD, PYTORCH_JOB, SECRET, SERVICE, Kind
+from devcluster.objects import Obj, controller_of, finished, labels_of, matches, namespace_of, uid_of
 
 _HOST = re.compile(r"(?<![\w./-])[a-z]([-a-z0-9]*[a-z0-9])?\.[a-z]([-a-z0-9]*[a-z0-9])?(?![\w./-])")
 _ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
@@ -22,6 +22,14 @@ _ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 
 class NotReady(Exception):
     """The container cannot be configured yet; the text is the container's waiting message."""
+
+
+class Unresolved(NotReady):
+    """A peer has no address yet. A program in a container would ask its resolver again and again."""
+
+
+Names = tuple[re.Pattern[str], Callable[[str], str]]
+"""Which words are host names, and the address for one of them."""
 
 
 def decode_data(obj: Obj) -> dict[str, bytes]:
@@ -119,7 +127,29 @@ class Sandbox:
                     folder.mkdir(parents=True, exist_ok=True)
             folders[mount["mountPath"].rstrip("/")] = folder
         self._link(container, folders)
-        return Rewriter(folders, self.address, self._peer if self.pod["spec"].get("subdomain") else None)
+        return Rewriter(folders, self.address, self._names())
+
+    def _names(self) -> Names | None:
+        """The names under which a pod knows its peers: `host.subdomain`, or the Services of a PyTorchJob's replicas."""
+        if self.pod["spec"].get("subdomain"):
+            return _HOST, self._peer
+        owner = controller_of(self.pod)
+        if owner is None or owner["kind"] != PYTORCH_JOB.name:
+            return None
+        word = rf"{re.escape(owner['name'])}-(?:master|worker)-\d+"
+        # Also in a URL, but not within a path.
+        return re.compile(rf"(?<![\w.-])(?<![^/]/)(?<!^/){word}(?![\w./-])"), self._replica
+
+    def _replica(self, name: str) -> str:
+        """The address of the pod that a headless Service selects."""
+        service = self._cluster.store.get(SERVICE, namespace_of(self.pod), name)
+        if service is not None:
+            wanted = {"matchLabels": service["spec"].get("selector")}
+            for pod in self._cluster.store.list(POD, namespace_of(self.pod)):
+                address = pod.get("status", {}).get("podIP")
+                if address and not finished(pod) and matches(wanted, labels_of(pod)):
+                    return str(address)
+        raise Unresolved(f"the name {name} does not resolve yet")
 
     def _peer(self, name: str) -> str:
         """Addresses for names of the kind `host.subdomain`; other text as it is."""
@@ -131,8 +161,7 @@ class Sandbox:
                 spec, address = pod["spec"], pod.get("status", {}).get("podIP")
                 if (spec.get("hostname"), spec.get("subdomain")) == (host, subdomain) and address:
                     return str(address)
-        # A program in a container would ask its resolver again and again.
-        raise NotReady(f"the name {name} does not resolve yet")
+        raise Unresolved(f"the name {name} does not resolve yet")
 
     def _link(self, container: Obj, folders: dict[str, Path]) -> None:
         """The mount paths as a tree of links, so that a person finds them."""
@@ -146,16 +175,14 @@ class Sandbox:
 class Rewriter:
     """Replaces mount paths by folders, 0.0.0.0 by the pod's own address, and names of its peers by theirs."""
 
-    def __init__(
-        self, folders: dict[str, Path], address: str, peer: Callable[[str], str] | None = None
-    ) -> None:
-        self._folders, self._address, self._peer = {k: str(v) for k, v in folders.items()}, address, peer
+    def __init__(self, folders: dict[str, Path], address: str, names: Names | None = None) -> None:
+        self._folders, self._address, self._names = {k: str(v) for k, v in folders.items()}, address, names
         longest_first = sorted(map(re.escape, folders), key=len, reverse=True)
         self._paths = re.compile(rf"(?<![\w./-])({'|'.join(longest_first)})(?![\w.-])") if folders else None
 
     def __call__(self, text: str) -> str:
         text = _ANY_ADDRESS.sub(self._address, text)
-        peer = self._peer
-        if peer is not None:
-            text = _HOST.sub(lambda match: peer(match[0]), text)
+        if self._names is not None:
+            pattern, resolve = self._names
+            text = pattern.sub(lambda match: resolve(match[0]), text)
         return self._paths.sub(lambda m: self._folders[m[1]], text) if self._paths else text

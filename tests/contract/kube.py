@@ -198,6 +198,33 @@ def job(
     }
 
 
+def pytorch_job(
+    name: str,
+    roles: dict[str, tuple[int, dict[str, str]]],
+    *,
+    restart: str | None = "Never",
+    template: dict[str, Any] | None = None,
+    policy: dict[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Each role with its number of replicas and what their pods do."""
+    replicas: dict[str, Any] = {}
+    for role, (count, bed) in roles.items():
+        made = pod_template(bed, **(template or {}))
+        made["spec"]["containers"][0]["name"] = "pytorch"
+        replicas[role] = {"replicas": count, "template": made}
+        if restart is not None:
+            replicas[role]["restartPolicy"] = restart
+    if policy is not None:
+        spec["runPolicy"] = policy
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {"pytorchReplicaSpecs": replicas, **spec},
+    }
+
+
 def deployment(
     name: str,
     bed: dict[str, str] | None = None,
