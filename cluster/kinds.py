@@ -44,6 +44,11 @@ class ResourceKind:
                 raise ClusterRejected(f"{part[:80]!r} is not a name that a cluster object can have")
         return "/" + "/".join(quote(part, safe="") for part in parts)
 
+    @property
+    def address(self) -> str:
+        """`batch/v1/Job`: what `named` finds it by."""
+        return f"{self.api_version}/{self.kind}"
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
@@ -81,6 +86,8 @@ PRIORITY_CLASS = ResourceKind("scheduling.k8s.io/v1", "PriorityClass", "priority
 PYTORCH_JOB = ResourceKind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
 TF_JOB = ResourceKind("kubeflow.org/v1", "TFJob", "tfjobs")
 MPI_JOB = ResourceKind("kubeflow.org/v1", "MPIJob", "mpijobs")
+# The MPI operator's own; its CRD has the same name, so that a cluster serves one of the two.
+MPI_JOB_V2 = ResourceKind("kubeflow.org/v2beta1", "MPIJob", "mpijobs")
 TRAIN_JOB = ResourceKind("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
 SCALED_OBJECT = ResourceKind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 VOLCANO_GROUP = ResourceKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups")
@@ -113,6 +120,7 @@ OPTIONAL = (
     PYTORCH_JOB,
     TF_JOB,
     MPI_JOB,
+    MPI_JOB_V2,
     TRAIN_JOB,
     SCALED_OBJECT,
     VOLCANO_GROUP,
@@ -134,6 +142,12 @@ def find(api_version: str, kind: str) -> ResourceKind:
         return _BY_NAME[api_version, kind]
     except KeyError:
         raise ClusterRejected(f"the portal does not know the kind {kind} of {api_version}") from None
+
+
+def named(address: str) -> ResourceKind:
+    """The kind by its `address`. Raises ClusterRejected for one that the portal does not know."""
+    api_version, _, kind = address.rpartition("/")
+    return find(api_version, kind)
 
 
 def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:

@@ -19,16 +19,17 @@ class WorkloadAdapter(Protocol):
     """`Workload.kind` of this adapter's rows, and the value of the kind label."""
     noun: str
     """What people call it in a sentence."""
-    primary: ResourceKind
-    """Kind of the one object that owns all others."""
+    primaries: tuple[ResourceKind, ...]
+    """Kinds that the one object which owns all others may be of; those of no core group only where they are served."""
     ends: bool
     """Whether it finishes by itself; what does not is made anew when somebody deletes its object."""
 
-    suspend_path: tuple[str, ...] | None
-    """Field by which the primary can be made without starting; None where it starts at once."""
-
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         """Deterministic name of the primary object, so that a repeated create meets the first one."""
+        ...
+
+    def primary_of(self, workload: Workload) -> ResourceKind:
+        """Of which kind the primary of its next attempt is."""
         ...
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
@@ -40,7 +41,10 @@ class WorkloadAdapter(Protocol):
         ...
 
     def live_patch(self, workload: Workload) -> Mapping[str, Any] | None:
-        """Merge patch that brings a running attempt's primary up to date; None where all manifests are applied."""
+        """Merge patch that brings a running attempt's primary up to date; None where all manifests are applied.
+
+        Empty where there is nothing that may change.
+        """
         ...
 
     def observe(

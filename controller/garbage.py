@@ -37,7 +37,7 @@ def delete_objects(client: ClusterClient, *, workload_id: int, now: datetime) ->
 
 def _primaries() -> QuerySet[ObjectRecord]:
     """Objects that are still there and own all others of their attempt."""
-    kinds = {adapter.primary.kind for adapter in adapters()}
+    kinds = {kind.kind for adapter in adapters() for kind in adapter.primaries}
     rows = ObjectRecord.objects.filter(gone_at__isnull=True, kind__in=kinds)
     return rows.select_related("workload__team", "workload__flavor")
 

@@ -39,7 +39,7 @@ __all__ = [
 
 
 def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) -> ObjectRef:
-    kind = adapter.primary
+    kind = kinds.named(attempt.object_kind) if attempt.object_kind else adapter.primaries[0]
     return ObjectRef(kind.api_version, kind.kind, workload.team.namespace_name, attempt.object_name)
 
 
@@ -63,7 +63,8 @@ def open_attempt_of_held(workload: Workload, adapter: WorkloadAdapter, *, now: d
     number = workload.attempt_number + 1
     name = adapter.object_name(workload, attempt=number)
     token = digest(run_token(workload, attempt=number))
-    return services.start_attempt(workload, object_name=name, token_digest=token, now=now)
+    kind = adapter.primary_of(workload).address
+    return services.start_attempt(workload, object_name=name, object_kind=kind, token_digest=token, now=now)
 
 
 def create_or_update(
@@ -77,8 +78,8 @@ def create_or_update(
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
     manifests = adapter.manifests(workload, placement)
     refuse_missing_config_maps(client, manifests)
-    if adapter.suspend_path is not None:
-        held = _with(manifests.primary, adapter.suspend_path, value=True)
+    if manifests.suspend_path is not None:
+        held = _with(manifests.primary, manifests.suspend_path, value=True)
         primary = client.create_or_adopt(held, workload_id=placement.workload_id)
     else:
         primary = _apply_own(client, manifests.primary, placement)
@@ -91,8 +92,8 @@ def create_or_update(
         services.renew(workload, now=clock.now())
         made.append(client.apply(owned_by(manifest, primary)))
         crash_point("dependant-created")
-    if adapter.suspend_path is not None:
-        go = _with({}, adapter.suspend_path, value=False)
+    if manifests.suspend_path is not None:
+        go = _with({}, manifests.suspend_path, value=False)
         primary = made[0] = client.patch_merge(primary_ref(workload, adapter, attempt), go)
         crash_point("primary-let-go")
     with transaction.atomic():
@@ -117,7 +118,7 @@ def update_live(
     patch = adapter.live_patch(workload)
     if patch is None:
         create_or_update(client, workload, adapter, attempt, now=now)
-    else:
+    elif patch:
         client.patch_merge(primary_ref(workload, adapter, attempt), patch)
 
 

@@ -35,6 +35,8 @@ class ManifestSet:
 
     primary: Manifest
     dependants: tuple[Manifest, ...] = ()
+    suspend_path: tuple[str, ...] | None = None
+    """Field by which the primary can be made without starting; None where it starts at once."""
 
     def all(self) -> list[Manifest]:
         """Every object, the primary first."""
@@ -169,7 +171,7 @@ def _container_security(user: int) -> Manifest:
 
 
 def _node_affinity(terms: Sequence[Mapping[str, Any]]) -> Manifest:
-    required = {"nodeSelectorTerms": [{"matchExpressions": [dict(term) for term in terms]}]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": copy.deepcopy(list(terms))}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 

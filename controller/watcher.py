@@ -77,6 +77,13 @@ FOREIGN = Scope(
 WHERE_SERVED = Scope(optional=True)
 
 
+def _own(kind: ResourceKind) -> Scope:
+    """The portal's objects of a kind; of one that not every cluster has, where it is served."""
+    if kind in kinds.CORE:
+        return OWN
+    return Scope(label_selector=selector(), name=kind.address, optional=True)
+
+
 class Sink(Protocol):
     """What is done with the objects of one kind."""
 
@@ -360,7 +367,7 @@ class Watcher:
             (kinds.POD, ForeignPodSink(), FOREIGN),
             (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
             (kinds.CLAIM, ClaimSink(), EVERY),
-            *((adapter.primary, ObjectSink(adapter.primary), OWN) for adapter in adapters()),
+            *((kind, ObjectSink(kind), _own(kind)) for each in adapters() for kind in each.primaries),
         ]
         self.threads = [
             KindWatcher(kind=kind, sink=sink, client=client, stop=self.stopping, scope=scope)

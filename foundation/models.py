@@ -13,6 +13,9 @@ from typing_extensions import override
 
 from foundation import clock
 
+OPTIONAL_KINDS = ("pytorchjob", "tfjob", "mpijob", "trainjob", "keda")
+"""What `optional_kinds` may name: each is offered only where the cluster serves it too."""
+
 
 def default_optional_kinds() -> list[str]:
     return ["pytorchjob", "keda"]

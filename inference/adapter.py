@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster import kinds
+from cluster.kinds import ResourceKind
 from cluster.names import object_name
 from controller.observation import Observation
 from controller.podspec import ManifestSet
@@ -23,13 +24,15 @@ NOUN = "endpoint"
 class EndpointAdapter:
     kind = KIND
     noun = NOUN
-    primary = kinds.DEPLOYMENT
-    suspend_path: tuple[str, ...] | None = None
+    primaries: tuple[ResourceKind, ...] = (kinds.DEPLOYMENT,)
     ends = False
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         """One name for life: revisions and restarts are rollouts of the same Deployment."""
         return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=0)
+
+    def primary_of(self, workload: Workload) -> ResourceKind:
+        return kinds.DEPLOYMENT
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         spec = _spec(workload)

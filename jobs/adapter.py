@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from cluster import kinds
+from cluster.kinds import ResourceKind
 from cluster.names import object_name
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from foundation.models import PlatformSettings
+from jobs import kinds
 from jobs.manifests import active_deadline_seconds, build_training_run
 from jobs.models import TrainingRun
-from jobs.specs import TrainingRunSpec
 from jobs.status import observe_training_run
 from workloads.models import Workload
 from workloads.placement import Placement
@@ -24,24 +24,33 @@ NOUN = "run"
 class TrainingRunAdapter:
     kind = KIND
     noun = NOUN
-    primary = kinds.JOB
-    suspend_path: tuple[str, ...] | None = ("spec", "suspend")
+    primaries = kinds.OBJECTS
     ends = True
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=attempt)
 
+    def primary_of(self, workload: Workload) -> ResourceKind:
+        return _run(workload).primary
+
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
-        return build_training_run(_spec(workload), placement)
+        run = _run(workload)
+        return build_training_run(run.parsed, placement, run.primary.address)
 
     def surge_units(self, workload: Workload) -> int:
         return 0
 
     def live_patch(self, workload: Workload) -> Mapping[str, Any]:
-        """Of a Job that runs only the deadline may change; its pod template never."""
+        """Of a run's object only the deadline may change, if that; its pod template never."""
+        spec = _run(workload).parsed
+        path = kinds.KINDS[spec.kind].deadline_path
+        if path is None:
+            return {}
         grace = PlatformSettings.current().grace_seconds
-        deadline = active_deadline_seconds(_spec(workload).time_limit_seconds, grace)
-        return {"spec": {"activeDeadlineSeconds": deadline}}
+        patch: Any = active_deadline_seconds(spec.time_limit_seconds, grace)
+        for key in reversed(path):
+            patch = {key: patch}
+        return cast("Mapping[str, Any]", patch)
 
     def observe(
         self,
@@ -52,5 +61,5 @@ class TrainingRunAdapter:
         return observe_training_run(primary, pods, events)
 
 
-def _spec(workload: Workload) -> TrainingRunSpec:
-    return TrainingRun.objects.get(workload=workload).parsed
+def _run(workload: Workload) -> TrainingRun:
+    return workload.training_run

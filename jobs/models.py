@@ -3,6 +3,8 @@ from __future__ import annotations
 from django.db import models
 from typing_extensions import override
 
+from cluster.kinds import ResourceKind, named
+from jobs.kinds import KINDS
 from jobs.presets import Preset
 from jobs.specs import TrainingRunSpec
 from workloads.models import Workload
@@ -17,6 +19,8 @@ class TrainingRun(models.Model):
     spec = models.JSONField()
     origin = models.ForeignKey(Workload, on_delete=models.SET_NULL, null=True, related_name="+")
     """The run that this one repeats or goes on from."""
+    object_kind = models.CharField(max_length=120, default="", blank=True)
+    """What it is in the cluster (`ResourceKind.address`); empty where its kind can be one thing only."""
 
     @override
     def __str__(self) -> str:
@@ -26,6 +30,10 @@ class TrainingRun(models.Model):
     def parsed(self) -> TrainingRunSpec:
         return TrainingRunSpec.from_json(self.spec)
 
+    @property
+    def primary(self) -> ResourceKind:
+        """The kind of the object that owns its pods."""
+        return named(self.object_kind) if self.object_kind else KINDS[self.spec["kind"]].objects[0]
 
 class RunTemplate(models.Model):
     """A preset of the platform admin: values that a run begins with, limits to some, and those it may not change.

@@ -9,21 +9,28 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 from typing_extensions import override
 
-from controller import grammar
-from controller.fields import ChoiceLaterField, NotYetField, TextField, WholeNumberField
+from controller import fields, grammar
+from controller.fields import AmountField, ChoiceLaterField, NotYetField, TextField, WholeNumberField
 from controller.grammar import Fault, Mount
-from controller.serializers import ContainerSerializer, Problems, told
+from controller.serializers import GPUS_MAX, ContainerSerializer, Problems, told
 from controller.specs import volume
 from foundation.http.serializers import StrictSerializer
 from jobs import presets
+from jobs.kinds import JOB, KINDS, RETIRED, TRAIN_JOB, RunKind
 from jobs.queries import enabled_templates, template_named
 from jobs.services import with_defaults
-from jobs.specs import KIND_JOB, KINDS_LATER, CheckpointSpec, TrainingRunSpec
+from jobs.specs import CheckpointSpec, Elastic, TrainingRunSpec
 
 REPLICAS_MAX = 1024
 TIME_LIMIT_SECONDS_MIN = 60
 TIME_LIMIT_SECONDS_MAX = 30 * 86400
 RETRIES_MAX = 20
+PROCESSES_MAX = 1024
+ROLES_MAX = 8
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {"slots_per_worker": (1,)}
+"""Values that say nothing where a kind has no place for the field."""
+SINGLE_ROLES = frozenset({"Chief", "Evaluator", "Launcher"})
+RUNTIME_KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
 
 
 class CheckpointSerializer(StrictSerializer):
@@ -32,23 +39,55 @@ class CheckpointSerializer(StrictSerializer):
     interval_seconds = WholeNumberField(min_value=10, max_value=7 * 86400, required=False, allow_null=True)
 
 
+class KindField(ChoiceLaterField):
+    """One of the kinds that there are; whether the cluster offers it is not asked here."""
+
+    @override
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, str) and data in RETIRED:
+            raise serializers.ValidationError(RETIRED[data], code="retired")
+        return super().to_internal_value(data)
+
+
+class RoleSerializer(StrictSerializer):
+    """Pods that are not alike those that `replicas` counts, and come on top of them."""
+
+    name = TextField(max_length=63)
+    replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
+    gpus_per_replica = WholeNumberField(min_value=0, max_value=GPUS_MAX, required=False, allow_null=True)
+    cpu = AmountField(least=fields.CPU_CORES_MIN, most=fields.CPU_CORES_MAX)
+    memory = AmountField(least=fields.MEMORY_BYTES_MIN, most=fields.MEMORY_BYTES_MAX)
+
+
+class ElasticSerializer(StrictSerializer):
+    min_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX)
+    max_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX)
+
+
+class RuntimeRefSerializer(StrictSerializer):
+    name = TextField(check=grammar.object_name)
+    kind = serializers.ChoiceField(choices=RUNTIME_KINDS, required=False, allow_null=True)
+
+
 class TrainingRunSerializer(ContainerSerializer):
     """Valid data becomes a spec by `to_spec`; whether flavor, team and claims exist is not asked here."""
 
-    kind = ChoiceLaterField(now=(KIND_JOB,), later=KINDS_LATER)
+    kind = KindField(now=tuple(KINDS))
     replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
     checkpoint = CheckpointSerializer(required=False, allow_null=True)
     time_limit_seconds = WholeNumberField(
         min_value=TIME_LIMIT_SECONDS_MIN, max_value=TIME_LIMIT_SECONDS_MAX, required=False, allow_null=True
     )
     max_retries = WholeNumberField(min_value=0, max_value=RETRIES_MAX, required=False, allow_null=True)
-    roles = NotYetField()
-    elastic = NotYetField()
+    roles: serializers.ListSerializer[Any] = serializers.ListSerializer(
+        child=RoleSerializer(), max_length=ROLES_MAX, required=False, allow_null=True
+    )
+    elastic = ElasticSerializer(required=False, allow_null=True)
+    nproc_per_node = WholeNumberField(min_value=1, max_value=PROCESSES_MAX, required=False, allow_null=True)
+    slots_per_worker = WholeNumberField(min_value=1, max_value=PROCESSES_MAX, required=False, allow_null=True)
+    runtime_ref = RuntimeRefSerializer(required=False, allow_null=True)
     topology = NotYetField("any")
     gang = NotYetField(True)
-    nproc_per_node = NotYetField()
-    slots_per_worker = NotYetField(1)
-    runtime_ref = NotYetField()
     retry = NotYetField()
     template = TextField(  # type: ignore[assignment] # of an endpoint there are none
         check=grammar.object_name,
@@ -97,7 +136,7 @@ class TrainingRunSerializer(ContainerSerializer):
 
     @override
     def problems(self, body: Mapping[str, Any]) -> Problems:
-        return [*super().problems(body), *_checkpoint_problems(body)]
+        return [*super().problems(body), *_checkpoint_problems(body), *kind_problems(body)]
 
 
 def _preset(data: Any) -> presets.Preset | None:
@@ -133,6 +172,65 @@ def _checkpoint_problems(body: Mapping[str, Any]) -> Problems:
     if holder is not None and holder.read_only:
         message = f"{checkpoint.path} lies in the volume at {holder.path}, which is read-only."
         return [("checkpoint.path", Fault("inside_read_only", message))]
+    return []
+
+
+def kind_problems(body: Mapping[str, Any]) -> Problems:
+    """What the kind of the run has no place for, or cannot do without."""
+    kind = KINDS[body.get("kind") or JOB]
+    return [*_misplaced(kind, body), *_role_problems(kind, body), *_elastic_problems(body)]
+
+
+def _misplaced(kind: RunKind, body: Mapping[str, Any]) -> Problems:
+    somewhere = frozenset[str]().union(*(each.fields for each in KINDS.values()))
+    found: Problems = []
+    for name in sorted(somewhere - kind.fields | kind.lacks):
+        if body.get(name) and body[name] not in NEUTRAL.get(name, ()):
+            takers = ", ".join(each.name for each in KINDS.values() if name in each.fields)
+            fix = f"it belongs to {takers}" if takers else "leave it out"
+            found.append((name, Fault("not_for_kind", f"A {kind.name} has no place for {name}; {fix}.")))
+    if kind.name == TRAIN_JOB and not (body.get("runtime_ref") or {}).get("name"):
+        message = "A trainjob is made from a training runtime of the cluster; name it."
+        found.append(("runtime_ref", Fault("required", message)))
+    return found
+
+
+def _role_problems(kind: RunKind, body: Mapping[str, Any]) -> Problems:
+    found: Problems = []
+    main = body.get("gpus_per_replica")
+    main = (1 if body.get("flavor") else 0) if main is None else main
+    names = [role["name"] for role in body.get("roles") or ()]
+    for index, role in enumerate(body.get("roles") or ()):
+        name, path = role["name"], f"roles.{index}"
+        if kind.roles and name not in kind.roles:
+            listed = ", ".join(kind.roles)
+            message = (
+                f"A {kind.name} has no role {name[:40]!r}; besides its {kind.workers} it may have: {listed}."
+            )
+            found.append((f"{path}.name", Fault("invalid_choice", message)))
+        if names.index(name) != index:
+            found.append((f"{path}.name", Fault("duplicate", f"The role {name[:40]} is given twice.")))
+        if name in SINGLE_ROLES and (role.get("replicas") or 1) > 1:
+            found.append((f"{path}.replicas", Fault("max_value", f"There is one {name} at most.")))
+        if (role.get("gpus_per_replica") or 0) not in {0, main}:
+            message = f"A role has no GPUs, or as many as each of the {kind.workers}: {main}."
+            found.append((f"{path}.gpus_per_replica", Fault("uneven", message)))
+    return found
+
+
+def _elastic_problems(body: Mapping[str, Any]) -> Problems:
+    elastic = Elastic.from_json(body.get("elastic"))
+    if elastic is None:
+        return []
+    if elastic.min_replicas > elastic.max_replicas:
+        return [("elastic.min_replicas", Fault("max_value", "The fewest cannot be more than the most."))]
+    replicas = body.get("replicas")
+    if replicas not in {None, elastic.max_replicas}:
+        message = (
+            f"An elastic run asks for the most pods it may have: leave replicas out, or give"
+            f" {elastic.max_replicas}."
+        )
+        return [("replicas", Fault("not_the_most", message))]
     return []
 
 

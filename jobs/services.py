@@ -15,6 +15,7 @@ from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.copies import claim_around
 from jobs.models import TrainingRun
+from jobs.offers import object_kind
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
 from teams.models import Team, User
@@ -37,10 +38,11 @@ def submit_training_run(
     """The queued run, in the place of a waiting one where `replaces` is the id of one.
 
     `origin` is the run that it repeats; with `from_checkpoint` it goes on where that one left off. Invalid names the
-    field of what can never start; NameTaken while a live one has the name; Conflict where what it replaces waits no
+    field of what can never start, and of a kind that is not offered; NameTaken while a live one has the name; Conflict where what it replaces waits no
     longer, and where the origin has left nothing to go on from.
     """
     spec = with_defaults(spec)
+    kind = object_kind(spec.kind)
     with transaction.atomic():
         saved = _saved(origin, spec, team) if origin is not None and from_checkpoint else None
         submission = _submission(spec, replaces, origin=origin, saved=saved)
@@ -48,7 +50,9 @@ def submit_training_run(
         if saved is not None:
             bring_checkpoint(workload=workload, saved=saved)
         parent = origin.workload if origin is not None else None
-        return TrainingRun.objects.create(workload=workload, spec=spec.to_json(), origin=parent)
+        return TrainingRun.objects.create(
+            workload=workload, spec=spec.to_json(), origin=parent, object_kind=kind
+        )
 
 
 def _saved(origin: TrainingRun, spec: TrainingRunSpec, team: Team) -> Checkpoint:
@@ -70,7 +74,8 @@ def _saved(origin: TrainingRun, spec: TrainingRunSpec, team: Team) -> Checkpoint
 def preview_training_run(
     *, spec: TrainingRunSpec, team: Team, user: User, now: datetime, replaces: str | None = None
 ) -> Card:
-    """What submitting this now would do."""
+    """What submitting this now would do. Invalid for a kind that is not offered."""
+    object_kind(spec.kind)
     submission = _submission(with_defaults(spec), replaces)
     return services.preview(submission=submission, team=team, user=user, now=now)
 
@@ -98,8 +103,8 @@ def _submission(
         flavor=spec.flavor,
         capacity_type=spec.capacity,
         units_each=spec.gpus_per_replica,
-        replicas=spec.replicas,
-        pods=spec.replicas,
+        replicas=spec.pods_with_gpus,
+        pods=spec.pods_with_gpus,
         preemptible=True,
         priority=Priority(spec.priority),
         time_limit_seconds=spec.time_limit_seconds,

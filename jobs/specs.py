@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typing_extensions import override
 
 from controller import specs as shared
 from controller.grammar import is_inside
-from controller.specs import ClaimUse, ContainerSpec, Json, Volume, value_of
-
-KIND_JOB = "job"
-KINDS_LATER = ("pytorchjob", "tfjob", "mpijob", "trainjob")
+from controller.specs import Amount, ClaimUse, ContainerSpec, Json, Volume, value_of
+from jobs.kinds import JOB, KINDS, MPI_JOB
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
-    "kind": (KIND_JOB,),
+    "kind": tuple(KINDS),
     "capacity": shared.CAPACITY_TYPES,
-    "roles": (),
-    "elastic": (),
     "topology": ("any",),
     "gang": (True,),
-    "nproc_per_node": (),
-    "slots_per_worker": (1,),
-    "runtime_ref": (),
     "retry": (),
 }
+LAUNCHER = "Launcher"
+SMALL_CPU = Amount.from_json(shared.DEFAULT_CPU)
+SMALL_MEMORY = Amount.from_json(shared.DEFAULT_MEMORY)
+CLUSTER_RUNTIME = "ClusterTrainingRuntime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +57,87 @@ class CheckpointSpec:
         return nearest
 
 
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Pods of a run that are not alike the others. What is None is as the others have it."""
+
+    name: str
+    replicas: int = 1
+    gpus_per_replica: int = 0
+    """Either none, or as many as each of the others has."""
+    cpu: Amount | None = None
+    memory: Amount | None = None
+
+    @classmethod
+    def from_json(cls, value: Json) -> Role:
+        cpu, memory = value.get("cpu"), value.get("memory")
+        return cls(
+            name=value["name"],
+            replicas=value_of(value, "replicas", 1),
+            gpus_per_replica=value_of(value, "gpus_per_replica", 0),
+            cpu=None if cpu is None else Amount.from_json(cpu),
+            memory=None if memory is None else Amount.from_json(memory),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "replicas": self.replicas,
+            "gpus_per_replica": self.gpus_per_replica,
+            "cpu": self.cpu.to_json() if self.cpu else None,
+            "memory": self.memory.to_json() if self.memory else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """With how few pods the training may go on, and with how many at most."""
+
+    min_replicas: int
+    max_replicas: int
+
+    @classmethod
+    def from_json(cls, value: Json | None) -> Elastic | None:
+        if not value or value.get("min_replicas") is None:
+            return None
+        return cls(value["min_replicas"], value["max_replicas"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"min_replicas": self.min_replicas, "max_replicas": self.max_replicas}
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeRef:
+    """The training runtime that a TrainJob is made from."""
+
+    name: str
+    kind: str = CLUSTER_RUNTIME
+
+    @classmethod
+    def from_json(cls, value: Json | None) -> RuntimeRef | None:
+        if not value or not value.get("name"):
+            return None
+        return cls(value["name"], value_of(value, "kind", CLUSTER_RUNTIME))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRunSpec(ContainerSpec):
-    """A training run: of one pod, or of several equal ones that start together."""
+    """A training run: of one pod, or of several that start together."""
 
-    kind: str = KIND_JOB
+    kind: str = JOB
     replicas: int = 1
-    """Pods, all of them alike and all needed: they are admitted, started, retried and ended together."""
+    """Pods, all of them alike and all needed: they are admitted, started, retried and ended together. A PyTorchJob's
+    master is one of them; the pods of `roles` are not."""
+    roles: tuple[Role, ...] = ()
+    elastic: Elastic | None = None
+    nproc_per_node: int | None = None
+    """Processes that torchrun starts in each pod; None leaves it to the command, or to the number of GPUs."""
+    slots_per_worker: int | None = None
+    """Processes that mpirun starts in each worker; None is one for each GPU."""
+    runtime_ref: RuntimeRef | None = None
     checkpoint: CheckpointSpec | None = None
     time_limit_seconds: int | None = None
     """Starting and Running together, over all attempts; None until the service fills in the default."""
@@ -76,9 +147,39 @@ class TrainingRunSpec(ContainerSpec):
     template_version: int | None = None
 
     @property
+    def all_roles(self) -> tuple[Role, ...]:
+        """Those asked for, and the launcher that an MPIJob has even where nobody asks for one."""
+        if self.kind != MPI_JOB or any(role.name == LAUNCHER for role in self.roles):
+            return self.roles
+        return (Role(LAUNCHER), *self.roles)
+
+    @property
+    def pods(self) -> int:
+        """All pods of one attempt."""
+        return self.replicas + sum(role.replicas for role in self.all_roles)
+
+    @property
+    def pods_with_gpus(self) -> int:
+        """Those that take units of the flavor, each the same number."""
+        if not self.gpus_per_replica:
+            return self.pods
+        return self.replicas + sum(role.replicas for role in self.roles if role.gpus_per_replica)
+
+    def of_role(self, role: Role) -> TrainingRunSpec:
+        """What a pod of the role asks for: a launcher, which only starts the others, little unless it says more."""
+        small = role.name == LAUNCHER
+        return replace(
+            self,
+            gpus_per_replica=role.gpus_per_replica,
+            cpu=role.cpu or (SMALL_CPU if small else self.cpu),
+            memory=role.memory or (SMALL_MEMORY if small else self.memory),
+            shm=self.shm if role.gpus_per_replica else None,
+        )
+
+    @property
     @override
     def pods_at_once(self) -> int:
-        return self.replicas
+        return self.pods
 
     @override
     def claim_uses(self) -> list[ClaimUse]:
@@ -97,8 +198,13 @@ class TrainingRunSpec(ContainerSpec):
         shared.refuse_not_yet_supported(body, NOT_YET_SUPPORTED)
         return cls(
             **shared.container_fields(body),
-            kind=value_of(body, "kind", KIND_JOB),
-            replicas=value_of(body, "replicas", 1),
+            kind=value_of(body, "kind", JOB),
+            replicas=_replicas(body),
+            roles=tuple(Role.from_json(item) for item in body.get("roles") or ()),
+            elastic=Elastic.from_json(body.get("elastic")),
+            nproc_per_node=body.get("nproc_per_node"),
+            slots_per_worker=body.get("slots_per_worker"),
+            runtime_ref=RuntimeRef.from_json(body.get("runtime_ref")),
             checkpoint=CheckpointSpec.from_json(body.get("checkpoint")),
             time_limit_seconds=body.get("time_limit_seconds"),
             max_retries=value_of(body, "max_retries", 0),
@@ -112,9 +218,20 @@ class TrainingRunSpec(ContainerSpec):
             **ContainerSpec.to_json(self),
             "kind": self.kind,
             "replicas": self.replicas,
+            "roles": [role.to_json() for role in self.roles],
+            "elastic": self.elastic.to_json() if self.elastic else None,
+            "nproc_per_node": self.nproc_per_node,
+            "slots_per_worker": self.slots_per_worker,
+            "runtime_ref": self.runtime_ref.to_json() if self.runtime_ref else None,
             "checkpoint": self.checkpoint.to_json() if self.checkpoint else None,
             "time_limit_seconds": self.time_limit_seconds,
             "max_retries": self.max_retries,
             "template": self.template,
             "template_version": self.template_version,
         }
+
+
+def _replicas(body: Json) -> int:
+    """An elastic run asks for as many as it may have."""
+    elastic = Elastic.from_json(body.get("elastic"))
+    return int(value_of(body, "replicas", elastic.max_replicas if elastic else 1))

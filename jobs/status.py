@@ -1,4 +1,4 @@
-"""What a training run's Job and pods show, as an Observation. Pure: raw JSON in, frozen facts out.
+"""What a training run's object and pods show, as an Observation. Pure: raw JSON in, frozen facts out.
 
 A run of several pods is a gang: it has come as far as the pod that has come least far, and ends with the first
 pod that fails.
@@ -14,9 +14,12 @@ from typing import Any
 from controller import podstatus
 from controller.observation import Observation, PodFacts, Stage
 from controller.podstatus import Json, Verdict
+from jobs import kinds
 from workloads.states import Reason
 
-FAILED_CREATE = frozenset({"FailedCreate"})
+FAILED_CREATE = frozenset({"FailedCreate", "FailedCreatePod", "TrainingRuntimeNotSupported"})
+"""Reasons of the events in which a controller says why it could make no pod."""
+DEADLINE_WORDS = "active longer than specified deadline"
 ENDED = frozenset({Stage.SUCCEEDED, Stage.FAILED, Stage.LOADING})
 """A pod that is never restarted is in `loading` only between its container's end and its own."""
 _ORDER = (Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.RUNNING)
@@ -45,11 +48,13 @@ class _Pod:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The Job's pods, and the facts of every pod that was given."""
+    """The object's pods, and the facts of every pod that was given."""
 
     own: tuple[_Pod, ...]
     pods: tuple[PodFacts, ...]
     wanted: int
+    noun: str
+    """The object's kind, as Kubernetes writes it."""
 
     @property
     def is_gang(self) -> bool:
@@ -89,11 +94,11 @@ def observe_training_run(job: Json | None, pods: Sequence[Json], events: Sequenc
         return Observation(
             stage=Stage.ABSENT,
             reason=Reason.DELETED_EXTERNALLY,
-            message="The Job is not in the cluster.",
+            message="Its object is not in the cluster.",
             exists=False,
             pods=seen.pods,
         )
-    if podstatus.condition_is_true(job, "Complete"):
+    if podstatus.condition_is_true(job, kinds.of_object(job).succeeded):
         return _observation(
             job, seen, stage=Stage.SUCCEEDED, reason=Reason.COMPLETED, message="Completed.", exit_code=0
         )
@@ -110,16 +115,22 @@ def _look_at(job: Json | None, pods: Sequence[Json], events: Sequence[Json]) -> 
         every.append(facts)
         if job is not None and _belongs(pod, job):
             own.append((_age_key(pod), _Pod(verdict, facts)))
-    wanted = int(((job or {}).get("spec") or {}).get("completions") or 1)
+    wanted = 1 if job is None else kinds.pods_wanted(job)
     own.sort(key=lambda entry: entry[0])
-    # A Job of one pod has more than one only while an older one is going.
+    # A run of one pod has more than one only while an older one is going.
     kept = own[-1:] if wanted == 1 else own
-    return _Seen(tuple(pod for _, pod in kept), tuple(every), wanted)
+    noun = "Job" if job is None else str(job["kind"])
+    return _Seen(tuple(pod for _, pod in kept), tuple(every), wanted, noun)
 
 
 def _belongs(pod: Json, job: Json) -> bool:
-    uid = job["metadata"]["uid"]
-    return any(owner.get("uid") == uid for owner in pod["metadata"].get("ownerReferences") or ())
+    """Whether the pod is this object's. Those of a JobSet, or of the Job that launches an MPIJob, belong to objects
+    between; their labels, by which they were chosen, are those of the attempt.
+    """
+    owners = pod["metadata"].get("ownerReferences") or ()
+    if any(owner.get("uid") == job["metadata"]["uid"] for owner in owners):
+        return True
+    return job["kind"] != "Job" and any(owner.get("kind") == "Job" for owner in owners)
 
 
 def _age_key(pod: Json) -> tuple[str, str]:
@@ -130,11 +141,11 @@ def _age_key(pod: Json) -> tuple[str, str]:
 def _failed(job: Json, seen: _Seen) -> Observation:
     failure = podstatus.condition(job, "Failed")
     word, text = failure.get("reason") or "", podstatus.shorten(failure.get("message") or "")
-    if word == "DeadlineExceeded":
-        message = f"The Job's own deadline passed: {text}"
+    if word == "DeadlineExceeded" or DEADLINE_WORDS in text:
+        message = f"The {seen.noun}'s own deadline passed: {text}"
         return _observation(job, seen, stage=Stage.FAILED, reason=Reason.DEADLINE_EXCEEDED, message=message)
     cause = seen.cause()
-    gone = len(seen.own) < seen.wanted and word == "BackoffLimitExceeded"
+    gone = len(seen.own) < seen.wanted and _for_its_pods(job, word)
     if cause is not None and cause.failed and not (gone and _by_hand(cause)):
         verdict = cause.verdict
         return _observation(
@@ -148,7 +159,7 @@ def _failed(job: Json, seen: _Seen) -> Observation:
             exit_code=verdict.exit_code,
         )
     if gone:
-        # A Job keeps the pods that failed by themselves; only someone else removes them.
+        # Pods that failed by themselves are kept; only someone else removes them.
         what = "A pod was" if seen.is_gang else "The pod was"
         return _observation(
             job,
@@ -165,6 +176,14 @@ def _failed(job: Json, seen: _Seen) -> Observation:
     )
 
 
+def _for_its_pods(job: Json, word: str) -> bool:
+    """Whether the object has failed because a pod did, and not because it could make none."""
+    if job["kind"] == "Job":
+        return word == "BackoffLimitExceeded"
+    counts = ((job.get("status") or {}).get("replicaStatuses") or {}).values()
+    return any(each.get("failed") for each in counts)
+
+
 def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
     if not seen.own:
         return _without_pod(job, seen, events)
@@ -177,7 +196,7 @@ def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
         have = (
             "A pod has" if seen.is_gang and going_on else "Its pods have" if seen.is_gang else "The pod has"
         )
-        message = f"{have} ended; waiting for its Job to say so. {seen.called(ended)}{ended.verdict.message}"
+        message = f"{have} ended; waiting for its {seen.noun} to say so. {seen.called(ended)}{ended.verdict.message}"
         return _observation(job, seen, stage=Stage.RUNNING, reason=Reason.PROGRESSING, message=message)
     if len(seen.own) < seen.wanted:
         return _incomplete(job, seen, events)
@@ -223,7 +242,8 @@ def _counted(seen: _Seen, stage: Stage) -> str:
 
 
 def _without_pod(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
-    return _making(job, seen, events, "The Job is made; its pod is not there yet.")
+    pods = "its pods are" if seen.is_gang else "its pod is"
+    return _making(job, seen, events, f"The {seen.noun} is made; {pods} not there yet.")
 
 
 def _incomplete(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
@@ -232,8 +252,8 @@ def _incomplete(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
 
 def _making(job: Json, seen: _Seen, events: Sequence[Json], message: str) -> Observation:
     refusal = podstatus.latest_event(events, uid=job["metadata"]["uid"], reasons=FAILED_CREATE)
-    if (job.get("spec") or {}).get("suspend"):
-        refusal, message = "", "The Job is suspended in the cluster, not by the portal."
+    if _suspended(job):
+        refusal, message = "", f"The {seen.noun} is suspended in the cluster, not by the portal."
     return _observation(
         job,
         seen,
@@ -243,6 +263,13 @@ def _making(job: Json, seen: _Seen, events: Sequence[Json], message: str) -> Obs
         blocked=bool(refusal),
         waiting_since=podstatus.parse_time(job["metadata"].get("creationTimestamp")),
     )
+
+
+def _suspended(job: Json) -> bool:
+    found: Any = job
+    for key in kinds.of_object(job).suspend_path:
+        found = (found or {}).get(key)
+    return bool(found)
 
 
 def _being_interrupted(job: Json, seen: _Seen, cause: _Pod) -> Observation:

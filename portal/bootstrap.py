@@ -13,14 +13,14 @@ from rest_framework import serializers
 
 from foundation.errors import FieldProblem, PortalError
 from foundation.http.problems import flatten
-from foundation.models import PlatformSettings
+from foundation.models import OPTIONAL_KINDS, PlatformSettings
 from portal.bootstrap_rows import ACTOR, SECTIONS, Apply, parents_first
 from teams.platform import SETTINGS_CHANGEABLE, update_settings
 
 FILE_BYTES_MAX = 1024 * 1024
 SETTING_MAX = 2**31 - 1
 MAY_BE_ZERO = ("minimum_run_seconds",)
-WITHOUT_EFFECT_YET = ("spot_fallback_seconds", "optional_kinds")
+WITHOUT_EFFECT_YET = ("spot_fallback_seconds",)
 SECTIONS_LATER = ("budgets",)
 KNOWN = ("settings", *SECTIONS)
 
@@ -122,6 +122,10 @@ def _check_setting(name: Any, value: Any) -> None:
         return
     if name not in SETTINGS_CHANGEABLE:
         raise BootstrapError(f"settings.{name}: there is no such setting.")
+    if name == "optional_kinds":
+        if not isinstance(value, list) or not set(map(str, value)) <= set(OPTIONAL_KINDS):
+            raise BootstrapError(f"settings.{name}: a list of any of {', '.join(OPTIONAL_KINDS)}.")
+        return
     least = 0 if name in MAY_BE_ZERO else 1
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= SETTING_MAX:
         raise BootstrapError(f"settings.{name}: not a whole number from {least} to {SETTING_MAX}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -20,6 +21,7 @@ SETTINGS_CHANGEABLE = (
     "image_pull_deadline_seconds",
     "schedule_deadline_seconds",
     "log_retention_days",
+    "optional_kinds",
 )
 
 
@@ -27,7 +29,7 @@ SETTINGS_CHANGEABLE = (
 def update_settings(
     *,
     actor: Actor,
-    changes: Mapping[str, int],
+    changes: Mapping[str, Any],
     now: datetime,
     expected_versions: frozenset[int] | None = None,
 ) -> PlatformSettings:

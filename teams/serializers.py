@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from foundation.http.serializers import StrictSerializer
-from foundation.models import PlatformSettings
+from foundation.models import OPTIONAL_KINDS, PlatformSettings
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug
 from teams.permissions import has_global_role
@@ -146,6 +146,8 @@ class CallerSerializer(serializers.Serializer[Any]):
 class SettingsSerializer(serializers.ModelSerializer[PlatformSettings]):
     """The settings that have an effect."""
 
+    optional_kinds = serializers.ListField(child=serializers.ChoiceField(choices=OPTIONAL_KINDS))
+
     class Meta:
         model = PlatformSettings
         fields = SETTINGS_CHANGEABLE
@@ -159,6 +161,9 @@ class SettingsUpdateSerializer(StrictSerializer):
     image_pull_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     schedule_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     log_retention_days = serializers.IntegerField(min_value=1, max_value=3650, required=False)
+    optional_kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=OPTIONAL_KINDS), required=False, max_length=len(OPTIONAL_KINDS)
+    )
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):

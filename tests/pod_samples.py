@@ -108,6 +108,8 @@ def pending(state: dict[str, Any], **more: Any) -> dict[str, Any]:
 def job(*conditions: tuple[str, str, str], deleted: bool = False, suspend: bool = False) -> dict[str, Any]:
     metadata = {"name": "a-1", "uid": "job-uid", "creationTimestamp": T0}
     return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
         "metadata": {**metadata, "deletionTimestamp": T3} if deleted else metadata,
         "spec": {"suspend": suspend},
         "status": {

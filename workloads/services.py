@@ -307,13 +307,16 @@ def backoff_seconds(failures: int) -> int:
     return int(min(BACKOFF_SECONDS_MAX, 2 ** min(failures + 1, 9)))
 
 
-def start_attempt(workload: Workload, *, object_name: str, token_digest: str, now: datetime) -> Attempt:
+def start_attempt(
+    workload: Workload, *, object_name: str, token_digest: str, now: datetime, object_kind: str = ""
+) -> Attempt:
     """Open the next attempt. A workload has at most one open attempt (a constraint keeps it so)."""
     number = workload.attempt_number + 1
     attempt = Attempt.objects.create(
         workload=workload,
         number=number,
         object_name=object_name,
+        object_kind=object_kind,
         run_token_digest=token_digest,
         created_at=now,
     )

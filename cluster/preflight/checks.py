@@ -146,7 +146,8 @@ def node_pools(facts: Facts) -> Check:
 _CONTROLLERS: dict[kinds.ResourceKind, tuple[str, ...]] = {
     kinds.PYTORCH_JOB: ("training-operator",),
     kinds.TF_JOB: ("training-operator",),
-    kinds.MPI_JOB: ("training-operator", "mpi-operator"),
+    kinds.MPI_JOB: ("training-operator",),
+    kinds.MPI_JOB_V2: ("mpi-operator",),
     kinds.TRAIN_JOB: ("kubeflow-trainer", "trainer-controller"),
     kinds.SCALED_OBJECT: ("keda-operator",),
     kinds.VOLCANO_GROUP: ("volcano-controllers",),

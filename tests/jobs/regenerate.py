@@ -7,16 +7,18 @@ from pathlib import Path
 from controller.podspec import ManifestSet
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
+from tests.kind_samples import SAMPLES
 from tests.manifest_samples import RUN_BODIES, RUN_PLACEMENTS, write_golden
 
 FOLDER = Path(__file__).parent / "golden"
 
 
 def built() -> dict[str, ManifestSet]:
-    return {
+    of_jobs = {
         name: build_training_run(TrainingRunSpec.from_json(body), RUN_PLACEMENTS[name])
         for name, body in RUN_BODIES.items()
     }
+    return {**of_jobs, **{name: sample.built() for name, sample in SAMPLES.items()}}
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def look(*pods, conditions=(), **more):
 @pytest.mark.parametrize(
     ("pods", "stage", "reason", "message"),
     [
-        ((), "creating", "Creating", "The Job is made; its pod is not there yet."),
+        ((), "creating", "Creating", "The Job is made; its pods are not there yet."),
         ((runs(), runs()), "creating", "Creating", "2 of 3 pods are made."),
         (
             (runs(), runs(), unscheduled("Unschedulable", NO_ROOM)),

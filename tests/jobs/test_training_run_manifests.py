@@ -10,19 +10,20 @@ from controller.podspec import owned_by
 from jobs.manifests import active_deadline_seconds, build_training_run
 from jobs.specs import TrainingRunSpec
 from tests.jobs.regenerate import FOLDER, built
+from tests.kind_samples import SAMPLES
 from tests.manifest_samples import LOST_NODE, RUN_PLACEMENTS, golden, placement
 from tests.manifest_strategies import run_bodies
 
 HOW = "differs; if that is meant: python -m tests.jobs.regenerate"
 
 
-@pytest.mark.parametrize("name", RUN_PLACEMENTS)
+@pytest.mark.parametrize("name", [*RUN_PLACEMENTS, *SAMPLES])
 def test_manifests_are_those_of_the_golden_file(name):
     assert built()[name].all() == golden(FOLDER)[name], HOW
 
 
 def test_there_is_a_golden_file_for_each_sample_and_no_other():
-    assert set(golden(FOLDER)) == set(RUN_PLACEMENTS)
+    assert set(golden(FOLDER)) == {*RUN_PLACEMENTS, *SAMPLES}
 
 
 def run(**body):

@@ -12,15 +12,10 @@ MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "extra_resources": {"vpc.amazonaws.com/efa": 1},
     "source.git": {"url": "https://example.com/x.git"},
-    "kind": "pytorchjob",
+    "kind": "cronjob",
     "capacity": "spot-first",
-    "roles": [{"name": "PS"}],
-    "elastic": {"min_replicas": 2, "max_replicas": 4},
     "topology": "same-node",
     "gang": False,
-    "nproc_per_node": 8,
-    "slots_per_worker": 2,
-    "runtime_ref": "torch",
     "retry": {"exit_codes": [33]},
 }
 
@@ -65,7 +60,7 @@ def test_an_empty_value_of_a_later_field_says_nothing(path, value):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("topology", "any"), ("gang", True), ("slots_per_worker", 1), ("kind", "job")],
+    [("topology", "any"), ("gang", True), ("kind", "job")],
 )
 def test_the_default_of_a_later_field_says_nothing(field, value):
     assert TrainingRunSpec.from_json({**MINIMAL, field: value}) == TrainingRunSpec.from_json(MINIMAL)
@@ -73,7 +68,7 @@ def test_the_default_of_a_later_field_says_nothing(field, value):
 
 def test_true_is_not_the_number_one():
     with pytest.raises(Invalid):
-        TrainingRunSpec.from_json({**MINIMAL, "slots_per_worker": True})
+        TrainingRunSpec.from_json({**MINIMAL, "gang": 1})
 
 
 def test_a_flavor_without_a_number_asks_for_one_gpu():

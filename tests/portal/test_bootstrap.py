@@ -153,7 +153,7 @@ BAD = [
     ("settings", {"minimum_run_seconds": -1}, "settings.minimum_run_seconds"),
     ("settings", {"fair_share_half_life_hours": 0}, "settings.fair_share_half_life_hours"),
     ("settings", {"spot_fallback_seconds": 7}, "settings.spot_fallback_seconds"),
-    ("settings", {"optional_kinds": []}, "settings.optional_kinds"),
+    ("settings", {"optional_kinds": ["pytorchjob", "mxjob"]}, "settings.optional_kinds"),
     ("settings", {"pk": 7}, "settings.pk"),
     ("settings", [], "settings"),
     ("settings", 5, "settings"),

@@ -185,6 +185,8 @@ class Attempt(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
     object_name = models.CharField(max_length=63)
+    object_kind = models.CharField(max_length=120, default="", blank=True)
+    """API version and kind, as `batch/v1/Job`; empty in rows of a time when there was one kind for each adapter."""
     object_uid = models.CharField(max_length=64, default="", blank=True)
     phase = models.CharField(max_length=16, choices=_choices(*Phase), default=Phase.ADMITTED.value)
     reason = models.CharField(max_length=40, default="", blank=True)

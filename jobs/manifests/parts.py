@@ -1,0 +1,99 @@
+"""What the objects of all kinds of runs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller import podspec
+from controller.podspec import ClaimMount, Manifest, PodParts
+from jobs.specs import TrainingRunSpec
+from workloads.placement import Placement
+
+DEADLINE_SLACK_SECONDS = 3600
+"""An object's clock also runs while its pods are Pending, which the portal's does not count."""
+
+
+def pod(
+    spec: TrainingRunSpec,
+    placement: Placement,
+    *,
+    container: str,
+    env: Sequence[Manifest] = (),
+    subdomain: str | None = None,
+) -> Manifest:
+    """The pod template of the run, or of one of its roles where `spec` is that role's."""
+    return podspec.pod_template(
+        pod_parts(spec, placement, container=container, env=env, subdomain=subdomain), placement
+    )
+
+
+def pod_parts(
+    spec: TrainingRunSpec,
+    placement: Placement,
+    *,
+    container: str,
+    env: Sequence[Manifest] = (),
+    subdomain: str | None = None,
+) -> PodParts:
+    checkpoint_dir = spec.checkpoint.path if spec.checkpoint else None
+    return PodParts(
+        spec=spec,
+        container_name=container,
+        claims=_claims(spec),
+        files_config_map=files_name(placement) if spec.source else None,
+        portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
+        subdomain=subdomain,
+        annotations=podspec.DO_NOT_DISRUPT,
+        grace_seconds=placement.grace_seconds,
+        restart_policy="Never",
+    )
+
+
+def files_name(placement: Placement) -> str:
+    """Name of the ConfigMap of the source files."""
+    return f"{placement.object_name}-files"
+
+
+def _claims(spec: TrainingRunSpec) -> list[ClaimMount]:
+    claims = [ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.volumes]
+    checkpoint = spec.checkpoint
+    if checkpoint is None or checkpoint.claim is None or checkpoint.holder(spec.volumes) is not None:
+        return claims
+    return [*claims, ClaimMount(checkpoint.claim, checkpoint.path, read_only=False)]
+
+
+def among_themselves(spec: TrainingRunSpec, placement: Placement) -> Manifest:
+    """Lets the pods of one gang talk to each other, which the namespace forbids everybody else.
+
+    On all ports: what NCCL and Gloo listen on is chosen at random.
+    """
+
+    def own() -> Manifest:
+        return {"matchLabels": podspec.workload_selector(placement)}
+
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "spec": {
+            "podSelector": own(),
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": own()}]}],
+        },
+    }
+
+
+def deadline(spec: TrainingRunSpec, placement: Placement) -> Manifest:
+    """`activeDeadlineSeconds`, as the field of a Job, a TrainJob or a runPolicy; nothing without a time limit."""
+    seconds = active_deadline_seconds(spec.time_limit_seconds, placement.grace_seconds)
+    return {} if seconds is None else {"activeDeadlineSeconds": seconds}
+
+
+def active_deadline_seconds(time_limit_seconds: int | None, grace_seconds: int) -> int | None:
+    """The object's own deadline: a backstop that acts only if the portal does not enforce the limit itself.
+
+    The field may be changed while it runs, and has to be when the time limit is extended.
+    """
+    if time_limit_seconds is None:
+        return None
+    return time_limit_seconds + grace_seconds + DEADLINE_SLACK_SECONDS
