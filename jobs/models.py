@@ -35,6 +35,7 @@ class TrainingRun(models.Model):
         """The kind of the object that owns its pods."""
         return named(self.object_kind) if self.object_kind else KINDS[self.spec["kind"]].objects[0]
 
+
 class RunTemplate(models.Model):
     """A preset of the platform admin: values that a run begins with, limits to some, and those it may not change.
 

@@ -309,6 +309,8 @@ SPECTACULAR_SETTINGS = {
         "MembershipRole": "teams.models.Membership.Role",
         "TokenScope": "teams.models.ApiToken.Scope",
         "PodSecurity": "teams.models.Team.PodSecurity",
+        "RunKind": ["job", "pytorchjob", "tfjob", "mpijob", "trainjob"],
+        "RuntimeKind": ["ClusterTrainingRuntime", "TrainingRuntime"],
     },
 }
 
