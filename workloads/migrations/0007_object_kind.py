@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workloads', '0005_gang_waiting'),
+        ('workloads', '0006_claim_record'),
     ]
 
     operations = [
