@@ -41,7 +41,7 @@ def test_the_kubeconfig_is_private_and_the_token_is_asked_for(cluster):
 @pytest.mark.parametrize(
     ("method", "path", "named"),
     [
-        ("GET", "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", "pytorchjobs.kubeflow.org/v1"),
+        ("GET", "/apis/kubeflow.org/v1/namespaces/default/tfjobs", "tfjobs.kubeflow.org/v1"),
         ("GET", "/api/v1/persistentvolumes", "persistentvolumes of v1"),
         ("GET", "/api/v1/namespaces/default/pods/p/exec", "pods/exec"),
     ],
