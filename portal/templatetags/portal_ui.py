@@ -13,6 +13,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from controller.fitting import gib
 from controller.page_words import PHASES, duration_words, span_words
 from foundation import clock
 from foundation.money import format_usd
@@ -88,6 +89,18 @@ def span(seconds: float) -> str:
 def gpu_hours(seconds: int) -> str:
     """GPU-equivalent seconds as hours with one decimal."""
     return f"{seconds / 3600:,.1f}"
+
+
+@register.filter
+def thousands(number: int) -> str:
+    """`7,000,000,000`."""
+    return f"{number:,}"
+
+
+@register.filter(name="gib")
+def gib_of(size: int) -> str:
+    """Bytes as GiB with one decimal, rounded up."""
+    return gib(size)
 
 
 @register.filter

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from portal.web import (
+    advice,
     home,
     quota_changes,
     quota_cohorts,
@@ -19,6 +20,7 @@ app_name = "portal"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.HomePage.as_view(), name="home"),
     path("theme/", home.choose_theme, name="theme"),
+    path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
     path("teams/", team.TeamListPage.as_view(), name="team-list"),
     path("teams/<slug:slug>/", team.TeamDetailPage.as_view(), name="team-detail"),
     path("teams/<slug:slug>/quota/", team_quota.TeamQuotaPage.as_view(), name="team-quota"),

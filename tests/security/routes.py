@@ -229,6 +229,7 @@ ROUTES: dict[str, Row] = {
     ),
     "portal:home": page(GET=PAGE_LIST),
     "portal:theme": Row(kind="function"),
+    "portal:what-fits": page(GET=PAGE_LIST),
     "portal:team-list": page(GET=PAGE_LIST),
     "portal:team-detail": page("team", GET=PAGE),
     "controller:secret-write": page("team", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
