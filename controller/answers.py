@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -113,6 +114,7 @@ def describe_waiting(workload: Workload, *, cost: Cost, reader: User, now: datet
         "decision": decision.public_id if decision else None,
         "since": workload.since,
         "preempted": _preempted(workload),
+        "warnings": [],
     }
 
 
@@ -150,6 +152,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         "decision": None,
         "since": None,
         "preempted": None,
+        "warnings": [asdict(hint) for hint in card.hints],
     }
 
 

@@ -191,6 +191,30 @@ class TextMapField(serializers.DictField):
             raise serializers.ValidationError("A key is not valid Unicode.", code="invalid_value") from error
 
 
+class UnitsField(serializers.DictField):
+    """An object whose values are whole numbers from 1 on; errors are told for the field as a whole and name the key."""
+
+    def __init__(
+        self, *, check: Callable[[Mapping[str, int]], Fault | None], most: int, **kwargs: Any
+    ) -> None:
+        child = WholeNumberField(min_value=1, max_value=most)
+        super().__init__(**{"child": child, "required": False, "allow_null": True, **kwargs})
+        self.check = check
+
+    @override
+    def to_internal_value(self, data: Any) -> dict[str, int]:
+        if not isinstance(data, Mapping):
+            self.fail("not_a_dict", input_type=type(data).__name__)
+        for key, value in data.items():
+            try:
+                self.child.run_validation(value)
+            except serializers.ValidationError as error:
+                message = f"The amount of {str(key)[:80]!r} will not do: {_first_message(error)}"
+                raise serializers.ValidationError(message, code="invalid_value") from error
+        refuse(self.check(data))
+        return dict(data)
+
+
 def _first_message(error: serializers.ValidationError) -> str:
     return str(error.detail[0] if isinstance(error.detail, list) else error.detail)
 

@@ -20,6 +20,8 @@ LABELS_MAX = 32
 FILES_MAX = 200
 FILES_BYTES_MAX = 1024 * 1024
 PORTAL_ENV_PREFIX = "PORTAL_"
+EXTRA_RESOURCES_MAX = 8
+GPU_DOMAINS = frozenset({"nvidia.com", "amd.com", "gpu.intel.com"})
 RESERVED_FOLDERS = ("/proc", "/sys", "/dev", "/var/run/secrets", "/run/secrets")
 RESERVED_LABEL_DOMAINS = ("mlportal.dev", "kubernetes.io", "k8s.io", "x-k8s.io")
 RESERVED_LABELS = frozenset({"job-name", "controller-uid", "pod-template-hash"})
@@ -84,6 +86,15 @@ def image(text: str) -> Fault | None:
     return None
 
 
+def image_version(text: str) -> str | None:
+    """The tag of an image reference that is right, or its digest where it has one; None where it has neither."""
+    name, at, digest = text.partition("@")
+    if at:
+        return digest
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return tag or None
+
+
 def env_name(text: str) -> Fault | None:
     if text.startswith(PORTAL_ENV_PREFIX):
         return Fault("reserved_name", f"Names that begin with {PORTAL_ENV_PREFIX} are the portal's own.")
@@ -127,6 +138,30 @@ def mount_path(text: str) -> Fault | None:
 def is_inside(path: str, parent: str) -> bool:
     """Whether `path` is `parent` or lies under it."""
     return path == parent or path.startswith(parent.rstrip("/") + "/")
+
+
+def extra_resource(name: str) -> Fault | None:
+    """The name of an extended resource that is neither Kubernetes' own nor a GPU, which has its flavor."""
+    domain, slash, part = name.rpartition("/")
+    if not slash or not _OBJECT_NAME.fullmatch(domain) or not _LABEL_PART.fullmatch(part):
+        return Fault(
+            "invalid_name",
+            f"{name[:80]!r}: write an extended resource as domain/name, such as vpc.amazonaws.com/efa. cpu, memory and "
+            "ephemeral_storage have fields of their own.",
+        )
+    if len(domain) > 200 or "kubernetes.io/" in name or domain.startswith("requests."):
+        return Fault("reserved_name", f"{name[:80]!r} belongs to Kubernetes.")
+    if domain in GPU_DOMAINS:
+        return Fault(
+            "reserved_name", f"{name[:80]!r} is a GPU: name its flavor, and how many in gpus_per_replica."
+        )
+    return None
+
+
+def extra_resources(amounts: Mapping[str, int]) -> Fault | None:
+    if len(amounts) > EXTRA_RESOURCES_MAX:
+        return Fault("too_many", f"At most {EXTRA_RESOURCES_MAX} further resources may be given.")
+    return next((fault for fault in map(extra_resource, amounts) if fault is not None), None)
 
 
 def url_path(text: str) -> Fault | None:

@@ -153,6 +153,20 @@ class PreemptedSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
+class HintSerializer(serializers.Serializer[Any]):
+    """Allowed, and seldom meant."""
+
+    field = serializers.CharField()
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class SubmittedSerializer(WorkloadSerializer):
+    """What was made, and what its request says that is allowed and seldom meant."""
+
+    warnings = HintSerializer(many=True)
+
+
 class WaitingSerializer(serializers.Serializer[Any]):
     verdict = serializers.ChoiceField(choices=["admit", "wait", "never"])
     reason = serializers.CharField()
@@ -178,6 +192,7 @@ class WaitingSerializer(serializers.Serializer[Any]):
     )
     since = serializers.DateTimeField(allow_null=True)
     preempted = PreemptedSerializer(allow_null=True)
+    warnings = HintSerializer(many=True, help_text="Of a preview: what is allowed and seldom meant.")
 
 
 class CostLineSerializer(serializers.Serializer[Any]):

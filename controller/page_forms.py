@@ -59,6 +59,7 @@ class ContainerForm(forms.Form):
         "memory": "memory",
         "shm": "shm",
         "volumes": "volumes",
+        "extra_resources": "extra_resources",
         "priority": "priority",
         "labels": "labels",
         "source": "upload",
@@ -85,14 +86,20 @@ class ContainerForm(forms.Form):
     flavor = forms.CharField(label="GPU", required=False, max_length=253)
     capacity = forms.ChoiceField(label="Capacity", choices=_CAPACITIES, required=False)
     gpus = text("GPUs", "Units of the flavor for each pod.", inputmode="numeric")
-    cpu = text("CPU cores", "Such as 4 or 500m.")
-    memory = text("Memory", "Such as 16Gi.")
+    cpu = text("CPU cores", "Such as 4 or 500m. Empty: the GPUs' share of a node.")
+    memory = text("Memory", "Such as 16Gi. Empty: the GPUs' share.")
     shm = text("Shared memory", "For data loaders, such as 8Gi. Part of the memory.")
     priority = forms.ChoiceField(label="Priority", choices=_PRIORITIES, required=False)
     volumes = lines(
         "Volumes", "One claim:/path per line; add :ro for read-only.", placeholder="datasets:/data:ro"
     )
     labels = lines("Labels", "One name=value per line.", placeholder="project=vision")
+    extra_resources = lines(
+        "Further resources",
+        "One name=count per line, for each pod.",
+        rows=2,
+        placeholder="vpc.amazonaws.com/efa=1",
+    )
     # Drawn as a box to tick beside the name of the one that waits.
     replaces = forms.CharField(label="In place of", required=False, max_length=36, widget=forms.HiddenInput)
     upload = forms.FileField(
@@ -168,6 +175,9 @@ class ContainerForm(forms.Form):
             "memory": values.get("memory", ""),
             "shm": values.get("shm", ""),
             "volumes": _filled(_volume, values.get("volumes", "")),
+            "extra_resources": dict(
+                _units(line) for line in split_lines(values.get("extra_resources", "")) if line.strip()
+            ),
             "priority": values.get("priority", ""),
             "labels": dict(_label(line) for line in split_lines(values.get("labels", "")) if line.strip()),
             "source": {"files": dict(self.sources)} if self.sources else None,
@@ -250,6 +260,9 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
             f"{item['claim']}:{item['path']}{':ro' if item.get('read_only') else ''}"
             for item in spec.get("volumes", [])
         ),
+        "extra_resources": "\n".join(
+            f"{name}={units}" for name, units in (spec.get("extra_resources") or {}).items()
+        ),
         "labels": "\n".join(f"{name}={value}" for name, value in spec.get("labels", {}).items()),
         "sources": list(((spec.get("source") or {}).get("files") or {}).items()),
     }
@@ -299,6 +312,11 @@ def _pair(line: str) -> dict[str, Any]:
 def _label(line: str) -> tuple[str, str]:
     name, _, value = line.partition("=")
     return name.strip(), value.strip()
+
+
+def _units(line: str) -> tuple[str, int | str]:
+    name, _, value = line.partition("=")
+    return name.strip(), whole(value.strip())
 
 
 def _volume(line: str) -> dict[str, Any]:

@@ -147,6 +147,8 @@ def _resources(spec: ContainerSpec, resource_name: str | None) -> Manifest:
         if resource_name is None:
             raise ValueError(f"{spec.name} asks for GPUs, but its placement names no resource")
         requests[resource_name] = limits[resource_name] = str(spec.gpus_per_replica)
+    for name, units in spec.extra_resources.items():
+        requests[name] = limits[name] = str(units)
     return {"requests": requests, "limits": limits}
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from cluster import quantities
 from controller.specs import ClaimUse, ContainerSpec
 from foundation.errors import FieldProblem, Invalid
 from teams.models import Team
 from teams.queries import secrets_of
-from workloads.models import ClaimRecord
-from workloads.queries import claims_in
+from workloads.models import ClaimRecord, ResourceFlavor
+from workloads.queries import claims_in, hosts_of, rooms_of
 
 WRITE_MANY = "ReadWriteMany"
 READ_MANY = "ReadOnlyMany"
@@ -21,7 +22,12 @@ READ_MANY = "ReadOnlyMany"
 
 def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
     """Raises Invalid naming every field that names what is not there, or cannot be had by that many pods."""
-    problems = [*_secret_problems(spec, team), *_claim_problems(spec, team, now)]
+    problems = [
+        *_secret_problems(spec, team),
+        *_claim_problems(spec, team, now),
+        *_extra_problems(spec),
+        *_shm_problems(spec),
+    ]
     if problems:
         raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
 
@@ -44,6 +50,38 @@ def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
         elif item.key not in known[item.secret]:
             message = f"Secret {item.secret} has no key {item.key}; it has: {', '.join(known[item.secret])}."
             yield FieldProblem(field=f"env.{index}.key", code="unknown_key", message=message)
+
+
+def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
+    """What no node has on which the pods may land; nothing is said where nodes come from zero, or none is known."""
+    if not spec.extra_resources:
+        return
+    flavors = {flavor.resource: flavor.name for flavor in ResourceFlavor.objects.all()}
+    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first() if spec.gpus_per_replica else None
+    hosts = hosts_of(flavor, spec.capacity)
+    unknown = not hosts or (flavor is not None and rooms_of(flavor, spec.capacity).provisionable_block > 0)
+    for name, units in spec.extra_resources.items():
+        if name in flavors:
+            message = f"{name} is what flavor {flavors[name]} consists of: ask for the flavor, and gpus_per_replica."
+            yield FieldProblem(field="extra_resources", code="reserved_name", message=message)
+            continue
+        most = max((int(quantities.parse(host.others.get(name, "0"))) for host in hosts), default=0)
+        if units > most and not unknown:
+            where = f"node of flavor {flavor.name} ({spec.capacity})" if flavor else "node"
+            message = (
+                f"No {where} offers {units} {name}; the most is {most}. Take another flavor, or leave it out."
+            )
+            yield FieldProblem(field="extra_resources", code="never_fits", message=message)
+
+
+def _shm_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
+    """Of what came to be where the request left memory to the portal; else the serializer has said it."""
+    if spec.shm is not None and quantities.parse(spec.shm) > quantities.parse(spec.memory.limit):
+        message = (
+            f"Shared memory counts as memory: {spec.shm} is above the {spec.memory.limit} that a pod gets here. Give "
+            "memory, and more of it."
+        )
+        yield FieldProblem(field="shm", code="shm_above_memory", message=message)
 
 
 def _claim_problems(spec: ContainerSpec, team: Team, now: datetime) -> Iterator[FieldProblem]:

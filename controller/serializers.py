@@ -26,6 +26,7 @@ from controller.fields import (
     TextField,
     TextListField,
     TextMapField,
+    UnitsField,
     WholeNumberField,
 )
 from controller.grammar import Fault, Mount
@@ -113,7 +114,11 @@ class ContainerSerializer(StrictSerializer):
     )
     source = SourceSerializer(required=False, allow_null=True)  # type: ignore[assignment] # as above
     template = NotYetField()
-    extra_resources = NotYetField()
+    extra_resources = UnitsField(
+        check=grammar.extra_resources,
+        most=GPUS_MAX,
+        help_text='Extended resources of each pod that are no GPUs, such as {"vpc.amazonaws.com/efa": 1}.',
+    )
 
     @override
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -195,6 +200,9 @@ def _gpu_problems(body: Mapping[str, Any]) -> Problems:
 
 def _shm_problems(body: Mapping[str, Any]) -> Problems:
     shm = body.get("shm")
+    if body.get("memory") is None and body.get("flavor"):
+        # What it comes to is known where the nodes of the flavor are.
+        return []
     memory = specs.Amount.from_json(specs.value_of(body, "memory", specs.DEFAULT_MEMORY))
     if shm is None or quantities.parse(shm) <= quantities.parse(memory.limit):
         return []

@@ -25,7 +25,6 @@ DEFAULT_USER = 1000
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "template": (),
-    "extra_resources": (),
     "source.git": (),
 }
 """Fields of the request body that later versions give a meaning: path -> values that say nothing yet, besides
@@ -144,9 +143,13 @@ class ContainerSpec:
     ephemeral_storage: Amount | None = None
     volumes: tuple[Volume, ...] = ()
     config_maps: tuple[ConfigMapMount, ...] = ()
+    extra_resources: Mapping[str, int] = field(default_factory=dict)
+    """Further extended resources of each pod, such as network adapters: whole units by name."""
     priority: str = "normal"
     labels: Mapping[str, str] = field(default_factory=dict)
     source: Source | None = None
+    left_out: frozenset[str] = field(default=frozenset(), compare=False)
+    """Which of cpu and memory the request left to the portal. Not stored: what it came to is."""
 
     @property
     def effective_working_dir(self) -> str | None:
@@ -154,6 +157,11 @@ class ContainerSpec:
         if self.working_dir is None and self.source is not None:
             return self.source.path
         return self.working_dir
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an interruption costs no more than what it did since its last checkpoint."""
+        return True
 
     @property
     def pods_at_once(self) -> int:
@@ -187,6 +195,7 @@ class ContainerSpec:
             "ephemeral_storage": self.ephemeral_storage.to_json() if self.ephemeral_storage else None,
             "volumes": [item.to_json() for item in self.volumes],
             "config_maps": [item.to_json() for item in self.config_maps],
+            "extra_resources": dict(self.extra_resources),
             "priority": self.priority,
             "labels": dict(self.labels),
             "source": self.source.to_json() if self.source else None,
@@ -217,9 +226,11 @@ def container_fields(body: Json) -> dict[str, Any]:
         "config_maps": tuple(
             ConfigMapMount(item["name"], item["path"]) for item in body.get("config_maps") or ()
         ),
+        "extra_resources": dict(body.get("extra_resources") or {}),
         "priority": value_of(body, "priority", "normal"),
         "labels": dict(body.get("labels") or {}),
         "source": Source.from_json(body.get("source")),
+        "left_out": frozenset(name for name in ("cpu", "memory") if body.get(name) is None),
     }
 
 

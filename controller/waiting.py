@@ -11,6 +11,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from controller import forecasts
+from controller.hints import Hint
 from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas import policy, snapshots
 from quotas.estimates import Estimate, estimate
@@ -68,6 +69,8 @@ class Card:
     offers: tuple[LeverOffer, ...] = ()
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
+    hints: tuple[Hint, ...] = ()
+    """What is allowed and seldom meant, of something that nobody has submitted yet."""
 
     @property
     def quota_before(self) -> dict[str, int]:

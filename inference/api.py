@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from typing_extensions import override
 
 from controller import detail_api, output
 from controller.answers import describe_card
+from controller.hints import hints_of
 from controller.log_views import WorkloadLogsView
 from foundation import clock
 from foundation.errors import Invalid
@@ -53,7 +55,7 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
     def get(self, request: Any) -> Response:
         return self.list_page()
 
-    @extend_schema(request=EndpointSerializer, responses={201: output.WorkloadSerializer})
+    @extend_schema(request=EndpointSerializer, responses={201: output.SubmittedSerializer})
     @idempotent()
     def post(self, request: Any) -> Response:
         """Deploy an endpoint. 201 also when it has to wait; 422 when it could never start."""
@@ -69,6 +71,7 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
             replaces=body.replaced_id,
         )
         answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
+        answer["warnings"] = [asdict(hint) for hint in hints_of(body.to_spec(), team)]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
 
 

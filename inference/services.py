@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from django.db import transaction
 
 from controller import services, wakeups
+from controller.hints import hints_of
 from controller.references import check_references
 from controller.services import Submission
+from controller.sizing import with_host_share
 from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import check_version
@@ -38,6 +41,7 @@ def deploy_endpoint(
     *, spec: EndpointSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
 ) -> Endpoint:
     """The queued endpoint with its first revision, in the place of a waiting one where `replaces` is the id of one."""
+    spec = with_host_share(spec)
     with transaction.atomic():
         workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
         endpoint = Endpoint.objects.create(workload=workload)
@@ -49,7 +53,9 @@ def preview_endpoint(
     *, spec: EndpointSpec, team: Team, user: User, now: datetime, replaces: str | None = None
 ) -> Card:
     """What deploying this now would do."""
-    return services.preview(submission=_submission(spec, replaces), team=team, user=user, now=now)
+    submission = _submission(with_host_share(spec), replaces)
+    card = services.preview(submission=submission, team=team, user=user, now=now)
+    return replace(card, hints=tuple(hints_of(spec, team)))
 
 
 @transaction.atomic
@@ -65,6 +71,7 @@ def update_endpoint(
 
     PreconditionFailed unless the workload's generation is among `expected_versions`.
     """
+    spec = with_host_share(spec)
     workload = endpoint.workload
     check_can_submit(actor.user, workload.team)
     fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)

@@ -8,7 +8,9 @@ from datetime import datetime
 from django.db import transaction
 
 from controller import services
+from controller.hints import hints_of
 from controller.services import Submission
+from controller.sizing import with_host_share
 from controller.waiting import Card
 from foundation.errors import Conflict, Invalid
 from foundation.models import PlatformSettings
@@ -77,11 +79,13 @@ def preview_training_run(
     """What submitting this now would do. Invalid for a kind that is not offered."""
     object_kind(spec.kind)
     submission = _submission(with_defaults(spec), replaces)
-    return services.preview(submission=submission, team=team, user=user, now=now)
+    card = services.preview(submission=submission, team=team, user=user, now=now)
+    return replace(card, hints=tuple(hints_of(spec, team)))
 
 
 def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
-    """Every run has a time limit: the platform's, unless it brings its own."""
+    """Every run has a time limit: the platform's, unless it brings its own. So it is with its share of a node."""
+    spec = with_host_share(spec)
     if spec.time_limit_seconds is not None:
         return spec
     return replace(spec, time_limit_seconds=PlatformSettings.current().default_time_limit_seconds)

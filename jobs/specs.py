@@ -174,7 +174,13 @@ class TrainingRunSpec(ContainerSpec):
             cpu=role.cpu or (SMALL_CPU if small else self.cpu),
             memory=role.memory or (SMALL_MEMORY if small else self.memory),
             shm=self.shm if role.gpus_per_replica else None,
+            extra_resources=self.extra_resources if role.gpus_per_replica else {},
         )
+
+    @property
+    @override
+    def resumes(self) -> bool:
+        return self.checkpoint is not None
 
     @property
     @override

@@ -54,8 +54,6 @@ EXAMPLE: Mapping[str, str] = {
     "capacity": "on-demand",
     "gpus": "1",
     "replicas": "1",
-    "cpu": "4",
-    "memory": "16Gi",
     "priority": "normal",
     "retries": "0",
 }

@@ -85,6 +85,7 @@ RUN_BODIES: Mapping[str, dict[str, Any]] = {
             {"claim": "scratch", "path": "/scratch"},
             {"claim": "datasets", "path": "/data2", "read_only": True},
         ],
+        "extra_resources": {"vpc.amazonaws.com/efa": 4},
         "config_maps": [{"name": "conf", "path": "/etc/conf"}],
         "checkpoint": {"path": "/checkpoints", "claim": "ckpt", "interval_seconds": 1800},
         "priority": "high",

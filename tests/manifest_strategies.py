@@ -50,6 +50,9 @@ SHARED = {
     "image_pull_secrets": st.lists(names, max_size=2),
     "capacity": st.sampled_from([None, "on-demand", "spot"]),
     "cpu": cores,
+    "extra_resources": optional(
+        st.dictionaries(names.map(lambda n: f"example.com/{n}"), st.integers(1, 9), max_size=2)
+    ),
     "ephemeral_storage": optional(sizes),
     "priority": st.sampled_from([None, "low", "normal", "high"]),
     "labels": st.dictionaries(words, words, max_size=3).filter(

@@ -209,6 +209,11 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
             "labels": metadata.get("labels") or {},
             "taints": spec.get("taints") or [],
             "allocatable": allocatable,
+            "others": {
+                name: str(value)
+                for name, value in (status.get("allocatable") or {}).items()
+                if name not in allocatable
+            },
             "ready": ready,
             "unschedulable": bool(spec.get("unschedulable")),
             "created_at": created_at(metadata),

@@ -87,6 +87,14 @@ class Rooms:
 
 
 @dataclass(frozen=True)
+class Host:
+    """A node, and the quantities of what it offers besides GPUs."""
+
+    node: NodeFacts
+    others: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Observed:
     """What is known of the cluster at one moment, read in one statement for any number of pools."""
 
@@ -119,6 +127,25 @@ def claims_in(namespace: str, *, now: datetime) -> dict[str, ClaimRecord] | None
     if not seen:
         return None
     return {record.name: record for record in ClaimRecord.objects.filter(namespace=namespace).order_by("pk")}
+
+
+def hosts_of(flavor: ResourceFlavor | None, capacity_type: str) -> list[Host]:
+    """What else the nodes offer on which pods of the flavor may land, usable now or not; without one, all nodes."""
+    rows = NodeRecord.objects.filter(gone_at__isnull=True).exclude(others={})
+    columns = rows.values_list("name", "labels", "allocatable", "others")
+    found = {name: Host(NodeFacts(name, labels, units), others) for name, labels, units, others in columns}
+    if flavor is None:
+        return list(found.values())
+    matching = matching_nodes(flavor.facts, capacity_type, (host.node for host in found.values()))
+    return [found[node.name] for node in matching]
+
+
+def cards_on(flavor: FlavorFacts, node: NodeFacts) -> Fraction:
+    """Cards of a node that offers the flavor: as its label counts them, else what the flavor's units add up to."""
+    units = node.allocatable[flavor.resource] * flavor.gpu_fraction
+    count = node.labels.get(COUNT_LABEL, "")
+    sliced = "-MIG-" in node.labels.get(PRODUCT_LABEL, "")
+    return units if sliced or not count.isdecimal() or count == "0" else Fraction(int(count))
 
 
 def pool_facts(record: NodePoolRecord) -> NodePoolFacts:

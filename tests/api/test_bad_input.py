@@ -63,6 +63,7 @@ RUN_FIELDS = {
     "priority": "choice",
     "labels": "object",
     "source": "object",
+    "extra_resources": "object",
     "checkpoint": "object",
 }
 ENDPOINT_FIELDS = {

@@ -32,6 +32,7 @@ def test_a_run_is_made_and_read_back(bench):
     )
     assert response.status_code == 201
     run = response.json()
+    assert [hint["code"] for hint in run.pop("warnings")] == ["filled_in", "filled_in"]
     assert set(run) == KEYS
     assert (run["team"], run["owner"], run["name"], run["kind"]) == ("vision", "ana", "resnet50", "job")
     assert (run["phase"], run["reason"]) == ("Queued", "PendingEvaluation")

@@ -71,7 +71,12 @@ def make_price(
 
 
 def make_node(
-    name: str = "a100-0", *, units: int = 8, product: str = "NVIDIA-A100-SXM4-40GB", **labels: str
+    name: str = "a100-0",
+    *,
+    units: int = 8,
+    product: str = "NVIDIA-A100-SXM4-40GB",
+    others: dict[str, str] | None = None,
+    **labels: str,
 ) -> NodeRecord:
     return NodeRecord.objects.create(
         uid=f"uid-{name}",
@@ -79,6 +84,7 @@ def make_node(
         resource_version="1",
         labels={"nvidia.com/gpu.product": product, **labels},
         allocatable={"nvidia.com/gpu": units},
+        others=others or {},
         ready=True,
         created_at=clock.now(),
     )

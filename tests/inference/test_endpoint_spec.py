@@ -10,7 +10,6 @@ from tests.manifest_strategies import endpoint_bodies
 MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "template": "big",
-    "extra_resources": {"vpc.amazonaws.com/efa": 1},
     "source.git": {"url": "https://example.com/x.git"},
     "runtime": "triton",
     "capacity": "spot-first",

@@ -90,6 +90,9 @@ class NodeRecord(models.Model):
     labels = models.JSONField(default=dict)
     taints = models.JSONField(default=list)
     allocatable = models.JSONField(default=dict, help_text="Whole units of extended resources.")
+    others = models.JSONField(
+        default=dict, help_text="Quantities of all other resources: cpu, memory, what else its plugins offer."
+    )
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
     created_at = models.DateTimeField()

@@ -1,0 +1,78 @@
+"""What is allowed and yet seldom meant: told before something is submitted, and refused by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from controller.grammar import image_version
+from controller.sizing import with_host_share
+from controller.specs import SPOT, ContainerSpec
+from teams.models import Team
+from teams.queries import secrets_of
+
+CHOSEN_BY_THE_PLUGIN = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A sentence about one field; the code is stable."""
+
+    field: str
+    code: str
+    message: str
+
+
+def hints_of(spec: ContainerSpec, team: Team) -> list[Hint]:
+    """`spec` is the request as it came, before anything was filled in."""
+    return [*_image(spec), *_devices(spec), *_spot(spec), *_pull_secrets(spec, team), *_filled_in(spec)]
+
+
+def _image(spec: ContainerSpec) -> Iterator[Hint]:
+    tag = image_version(spec.image)
+    if tag in {None, "latest"}:
+        said = "no tag, which means latest" if tag is None else "the tag latest"
+        message = f"The image has {said}: a retry may run other code than the first attempt. Name a version or a digest."
+        yield Hint("image", "image_tag_latest", message)
+
+
+def _devices(spec: ContainerSpec) -> Iterator[Hint]:
+    for index, item in enumerate(spec.env):
+        if item.name in CHOSEN_BY_THE_PLUGIN:
+            message = (
+                f"{item.name} is set by hand. Which GPUs a pod sees is for the device plugin to say: a wrong list hides "
+                "the ones that it was given. Leave it out."
+            )
+            yield Hint(f"env.{index}.name", "visible_devices_set", message)
+
+
+def _spot(spec: ContainerSpec) -> Iterator[Hint]:
+    if spec.capacity == SPOT and not spec.resumes:
+        message = (
+            "Spot capacity may be taken back at any moment, and without checkpoints a run starts again from nothing. "
+            "Name a checkpoint folder, or take on-demand."
+        )
+        yield Hint("checkpoint", "spot_without_checkpoint", message)
+
+
+def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
+    if not spec.image_pull_secrets:
+        return
+    known = {row.name for row in secrets_of(team)}
+    for index, name in enumerate(spec.image_pull_secrets):
+        if name not in known:
+            message = (
+                f"The portal knows no secret {name} of team {team.slug}. If there is none, the image is pulled without "
+                "it, which fails where it is private."
+            )
+            yield Hint(f"image_pull_secrets.{index}", "unknown_secret", message)
+
+
+def _filled_in(spec: ContainerSpec) -> Iterator[Hint]:
+    if not (spec.left_out and spec.gpus_per_replica):
+        return
+    sized = with_host_share(spec)
+    why = "no node of the flavor is known" if sized == spec else "the share of its GPUs in a node"
+    for name in sorted(spec.left_out):
+        amount = getattr(sized, name).limit
+        yield Hint(name, "filled_in", f"{name} is left out: each pod gets {amount} ({why}).")

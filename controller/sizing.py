@@ -1,0 +1,71 @@
+"""How much CPU and memory a pod gets that asks for GPUs and leaves the rest to the portal: their share of the node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeVar
+
+from cluster import quantities
+from controller.specs import Amount, ContainerSpec
+from workloads.models import ResourceFlavor
+from workloads.placement import FlavorFacts
+from workloads.queries import Host, cards_on, hosts_of
+
+Spec = TypeVar("Spec", bound=ContainerSpec)
+
+KEPT_BACK = Fraction(1, 10)
+"""Of each node, for what runs on all nodes beside the pods of the portal."""
+MILLICORES_STEP = 100
+GIB = 1024**3
+SMALL_STEP = GIB // 4
+"""In what steps less than four GiB is given; more than that in whole ones."""
+
+
+def with_host_share(spec: Spec) -> Spec:
+    """The spec with what it left out of cpu and memory: nine tenths of a node, shared out by cards, of the node that
+    has least for a card. Unchanged where it asks for no GPU or no node of the flavor is known.
+    """
+    found = _share(spec) if spec.left_out and spec.gpus_per_replica else {}
+    given = {name: Amount(text, text) for name, text in found.items() if name in spec.left_out}
+    return replace(spec, cpu=given.get("cpu", spec.cpu), memory=given.get("memory", spec.memory))
+
+
+def _share(spec: ContainerSpec) -> dict[str, str]:
+    """Cpu and memory as quantities, by field."""
+    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
+    if flavor is None:
+        return {}
+    facts = flavor.facts
+    shares = [
+        share
+        for host in hosts_of(flavor, spec.capacity)
+        if (share := _of(host, facts, spec.gpus_per_replica)) is not None
+    ]
+    if not shares:
+        return {}
+    millicores, size = min(share[0] for share in shares), min(share[1] for share in shares)
+    return {
+        "cpu": _cores(millicores),
+        "memory": f"{size // 1024**2}Mi" if size % GIB else f"{size // GIB}Gi",
+    }
+
+
+def _of(host: Host, facts: FlavorFacts, units: int) -> tuple[int, int] | None:
+    """(millicores, bytes) for that many units on the node; None where it cannot hold them or says too little."""
+    if not {"cpu", "memory"} <= host.others.keys() or host.node.allocatable[facts.resource] < units:
+        return None
+    part = (1 - KEPT_BACK) * units * facts.gpu_fraction / cards_on(facts, host.node)
+    millicores = int(quantities.parse(host.others["cpu"]) * 1000 * part.numerator // part.denominator)
+    size = int(quantities.parse(host.others["memory"]) * part.numerator // part.denominator)
+    return max(MILLICORES_STEP, _down(millicores, MILLICORES_STEP)), max(
+        SMALL_STEP, _down(size, GIB if size >= 4 * GIB else SMALL_STEP)
+    )
+
+
+def _down(value: int, step: int) -> int:
+    return value // step * step
+
+
+def _cores(millicores: int) -> str:
+    return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)

@@ -1,0 +1,131 @@
+"""What a preview and a submission say beside the verdict, and what is filled in for who leaves it out."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.models import TrainingRun
+from tests.api.bench import ENDPOINTS, RUNS, problem
+from tests.factories.catalogue import make_flavor, make_node, make_quota
+from tests.factories.submitted import endpoint_body, run_body
+from workloads.models import NodeRecord
+
+PREVIEW = f"{RUNS}preview/"
+OF_A_NODE = {"cpu": "96", "memory": "1000Gi", "vpc.amazonaws.com/efa": "4", "pods": "110"}
+QUIET = {"flavor": "a100-40gb", "cpu": "1", "memory": "1Gi"}
+
+
+def hinted(bench, path=PREVIEW, make=run_body, **body):
+    response = bench.client.post(path, make("vision", **body))
+    assert response.status_code in {200, 201}, response.content
+    return [(hint["field"], hint["code"]) for hint in response.json()["warnings"]]
+
+
+def sized(bench, **body):
+    made = bench.run(flavor="a100-40gb", **body)
+    return made["spec"]["cpu"], made["spec"]["memory"], made["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ({"image": "train"}, ("image", "image_tag_latest")),
+        ({"image": "localhost:5000/train"}, ("image", "image_tag_latest")),
+        ({"image": "train:latest"}, ("image", "image_tag_latest")),
+        ({"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]}, ("env.0.name", "visible_devices_set")),
+        ({"image_pull_secrets": ["ghcr"]}, ("image_pull_secrets.0", "unknown_secret")),
+    ],
+)
+def test_what_is_seldom_meant_is_told_and_not_refused(bench, body, hint):
+    assert hinted(bench, **QUIET, **body) == [hint]
+    assert hinted(bench, RUNS, **QUIET, **body) == [hint]
+    assert hinted(bench, f"{ENDPOINTS}preview/", endpoint_body, **QUIET, **body) == [hint]
+
+
+@pytest.mark.parametrize("image", ["train:1", "train:latest@sha256:" + "0" * 64, "localhost:5000/train:1"])
+def test_nothing_is_told_of_what_is_in_order(bench, image):
+    assert hinted(bench, **QUIET, image=image) == []
+
+
+def test_spot_without_checkpoints_is_told_of_runs_alone(bench):
+    spot = make_flavor("a100-spot", capacity={"spot": {}})
+    make_quota(bench.team, spot, capacity_type="spot")
+    body = {**QUIET, "flavor": spot.name, "capacity": "spot"}
+    assert hinted(bench, **body) == [("checkpoint", "spot_without_checkpoint")]
+    assert hinted(bench, **body, checkpoint={"path": "/c", "claim": "c"}) == []
+    assert hinted(bench, f"{ENDPOINTS}preview/", endpoint_body, **body) == []
+
+
+def test_who_leaves_cpu_and_memory_out_gets_the_share_of_the_gpus(bench):
+    NodeRecord.objects.update(others=OF_A_NODE)
+    # Nine tenths of 96 cores and 1000 GiB, an eighth of that for each of eight cards.
+    cpu, memory, hints = sized(bench)
+    assert (cpu, memory) == ("10800m", "112Gi")
+    assert [(hint["field"], hint["code"]) for hint in hints] == [
+        ("cpu", "filled_in"),
+        ("memory", "filled_in"),
+    ]
+    assert "10800m (the share of its GPUs" in hints[0]["message"]
+    assert sized(bench, gpus_per_replica=8)[:2] == ("86400m", "900Gi")
+    assert sized(bench, cpu="4")[:2] == ("4", "112Gi")
+    assert TrainingRun.objects.latest("pk").spec["memory"] == "112Gi"
+
+
+def test_of_unlike_nodes_the_smaller_share_counts_and_only_of_those_that_hold_the_pod(bench):
+    NodeRecord.objects.update(others=OF_A_NODE)
+    make_node("small", units=4, others={"cpu": "16", "memory": "64Gi"})
+    assert sized(bench)[:2] == ("3600m", "14Gi")
+    assert sized(bench, gpus_per_replica=8)[:2] == ("86400m", "900Gi")
+
+
+def test_without_known_nodes_or_gpus_the_plain_defaults_hold(bench):
+    cpu, memory, hints = sized(bench)
+    assert (cpu, memory) == ("1", "2Gi")
+    assert "no node of the flavor is known" in hints[0]["message"]
+    made = bench.run()
+    assert (made["spec"]["cpu"], made["warnings"]) == ("1", [])
+
+
+def test_shared_memory_is_held_against_the_memory_that_is_filled_in(bench):
+    NodeRecord.objects.update(others=OF_A_NODE)
+    bench.run(flavor="a100-40gb", shm="100Gi")
+    for path in (RUNS, PREVIEW):
+        body = run_body("vision", flavor="a100-40gb", shm="113Gi")
+        problem(bench.client.post(path, body), 422, "shm", code="shm_above_memory")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        ({"vpc.amazonaws.com/efa": 4}, None),
+        ({"vpc.amazonaws.com/efa": 5}, "never_fits"),
+        ({"example.com/nic": 1}, "never_fits"),
+    ],
+)
+def test_extra_resources_are_those_of_a_node_that_may_take_the_pod(bench, wanted, code):
+    NodeRecord.objects.update(others=OF_A_NODE)
+    make_node("other", product="Tesla-T4", others={"cpu": "1", "example.com/nic": "1"})
+    for path in (RUNS, PREVIEW):
+        response = bench.client.post(path, run_body("vision", **QUIET, extra_resources=wanted))
+        if code is None:
+            assert response.status_code in {200, 201}, response.content
+        else:
+            problem(response, 422, "extra_resources", code=code)
+
+
+def test_extra_resources_of_nodes_that_come_from_zero_are_taken_at_their_word(bench):
+    wanted = {"extra_resources": {"vpc.amazonaws.com/efa": 32}}
+    NodeRecord.objects.update(others=OF_A_NODE)
+    bench.flavor.capacity = {"on-demand": {"provisionable": {"block": 8, "units": 32}}}
+    bench.flavor.save()
+    bench.run(**QUIET, **wanted)
+    NodeRecord.objects.update(others={})
+    bench.flavor.capacity = {"on-demand": {}}
+    bench.flavor.save()
+    bench.run(**QUIET, **wanted)
+
+
+def test_what_a_flavor_consists_of_is_no_extra_resource(bench):
+    make_flavor("fpga", resource="xilinx.com/fpga")
+    body = run_body("vision", **QUIET, extra_resources={"xilinx.com/fpga": 1})
+    problem(bench.client.post(RUNS, body), 422, "extra_resources", code="reserved_name")
