@@ -15,6 +15,7 @@ from django.db.models import NOT_PROVIDED
 from drf_spectacular.generators import SchemaGenerator
 
 from foundation.models import PlatformSettings
+from portal import reference_manifests
 from portal.reference_words import (
     ENVIRONMENT_MEANING,
     PACKAGE_MEANING,
@@ -36,6 +37,7 @@ def pages() -> dict[str, str]:
         "layers.md": _layers,
         "rest-api.md": _rest_api,
         "settings.md": _settings,
+        "manifests.md": reference_manifests.page,
     }
     return {name: "\n".join([WRITTEN_BY, "", *make()]) + "\n" for name, make in makers.items()}
 
