@@ -122,10 +122,14 @@ class ContainerForm(forms.Form):
         self.body: dict[str, Any] = {}
         self.sources: list[tuple[str, str]] = []
 
+    files_fixed: bool = False
+    """Whether nobody may change the source files here."""
+
     @property
     def code_rows(self) -> list[tuple[str, str]]:
-        """The source files so far and one row to fill in."""
-        return [*(self.sources or self.initial.get("sources", [])), ("", "")]
+        """The source files so far and, unless they are fixed, one row to fill in."""
+        files = self.sources or self.initial.get("sources", [])
+        return files if self.files_fixed else [*files, ("", "")]
 
     @property
     def posted_token(self) -> str:
@@ -193,9 +197,11 @@ class ContainerForm(forms.Form):
         """Each at the form field that the body's field came from; what has none stands above the form."""
         for problem in problems:
             field = self._field_of(problem.field)
-            message = problem.message if field else f"{problem.field}: {problem.message}".lstrip(": ")
+            # What has an input of its own is said there in few words; of the rest the path is said, too.
+            named = field is not None and field != "more"
+            message = problem.message if named else f"{problem.field}: {problem.message}".lstrip(": ")
             place = re.search(r"\.([0-9]+)(\.|$)", problem.field)
-            if field and place and problem.field.split(".")[0] in {"env", "volumes", "command"}:
+            if field and named and place and problem.field.split(".")[0] in {"env", "volumes", "command"}:
                 field, line = self._line(field, int(place[1]))
                 message = f"Line {line + 1}: {message}"
             self.add_error(field, message)

@@ -89,6 +89,10 @@ class SubmitPage(LoginRequiredMixin, View):
         """What the form begins with."""
         return {}
 
+    def facts(self, form: ContainerForm) -> dict[str, Any]:
+        """What only this kind's page shows."""
+        return {}
+
     def filled_from(self, request: HttpRequest) -> Workload | None:
         """The workload that `?from=` names; NotFound where it is not one of the reader's."""
         if not (given := request.GET.get("from")):
@@ -163,6 +167,8 @@ class SubmitPage(LoginRequiredMixin, View):
             context["cards"] = flavor_cards(team=team, now=now)
             chosen = form["flavor"].value() or ""
             context["chosen_flavor"] = chosen
+        if not fragment:
+            context |= self.facts(form)
         return render(request, f"{self.template}{fragment}", context, status=status)
 
 

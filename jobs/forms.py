@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 from django import forms
 from typing_extensions import override
 
-from controller.page_forms import ContainerForm, initial_of, text, whole
+from controller.page_forms import ContainerForm, initial_of, lines, text, whole
 from controller.page_words import limit_words
+from jobs.form_rules import Rules, rules_of
+from jobs.prefill import NOTHING, combined, rest_of
+from jobs.queries import template_named
 from jobs.serializers import TrainingRunSerializer
 
 _LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
@@ -20,10 +24,12 @@ class TrainingRunForm(ContainerForm):
     serializer_class = TrainingRunSerializer
     PATHS = {
         **ContainerForm.PATHS,
+        "replicas": "replicas",
         "time_limit_seconds": "time_limit",
         "max_retries": "retries",
         "checkpoint": "checkpoint_path",
         "checkpoint.claim": "checkpoint_claim",
+        "template": "template",
     }
 
     replicas = text(
@@ -35,18 +41,54 @@ class TrainingRunForm(ContainerForm):
         "Checkpoint folder", "Where the run writes what it can resume from.", placeholder="/checkpoints"
     )
     checkpoint_claim = text("Checkpoint claim", "Only if the folder is in no volume above.")
+    template = forms.CharField(label="Template", required=False, max_length=80, widget=forms.HiddenInput)
+    more = lines(
+        "Further fields",
+        "A JSON object of fields of the request that have no input here.",
+        placeholder='{"working_dir": "/srv"}',
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.rules = Rules()
+        given = (self.data if self.is_bound else self.initial).get("template")
+        if given and (template := template_named(str(given))):
+            self.rules = rules_of(template, self.PATHS, values_of(template.defaults))
+            self.rules.apply(self)
 
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
         checkpoint = {"path": values.get("checkpoint_path"), "claim": values.get("checkpoint_claim")}
         given = {key: value for key, value in checkpoint.items() if value}
-        return {
+        typed = {
             **super().to_body(values),
             "replicas": whole(values.get("replicas", "")),
             "time_limit_seconds": seconds_of(values.get("time_limit", "")),
             "max_retries": whole(values.get("retries", "")),
             "checkpoint": given or None,
+            "template": values.get("template", ""),
         }
+        body, twice = combined(typed, values.get("more") or {})
+        for name in twice:
+            self.add_error("more", f"{name} is given above, too, in another way.")
+        return body
+
+    def clean_more(self) -> dict[str, Any]:
+        """What was written there, as an object."""
+        written = str(self.cleaned_data["more"]).strip()
+        try:
+            found = json.loads(written) if written else {}
+        except (ValueError, RecursionError) as error:
+            raise forms.ValidationError("This is not JSON.", code="invalid") from error
+        if not isinstance(found, dict):
+            raise forms.ValidationError('Write an object: {"field": value}.', code="invalid")
+        return found
+
+    @override
+    def _field_of(self, path: str) -> str | None:
+        """What came from the further fields is wrong there."""
+        given = self.cleaned_data.get("more") or {}
+        return "more" if path.partition(".")[0] in given else super()._field_of(path)
 
     def clean_time_limit(self) -> str:
         value = str(self.cleaned_data["time_limit"])
@@ -67,13 +109,26 @@ def seconds_of(value: str) -> int | str | None:
 
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's values for the stored spec of a run."""
+    """The form's values for the stored spec of a run, or for the body of a request."""
     checkpoint = spec.get("checkpoint") or {}
-    return {
+    values = {
         **initial_of(spec),
         "replicas": str(spec.get("replicas", 1)),
         "time_limit": limit_words(spec.get("time_limit_seconds")),
         "retries": str(spec.get("max_retries", 0)),
         "checkpoint_path": checkpoint.get("path") or "",
         "checkpoint_claim": checkpoint.get("claim") or "",
+        "template": spec.get("template") or "",
     }
+    form = TrainingRunForm(teams=[])
+    form.sources = values["sources"]
+    typed = {name: value for name, value in form.to_body(values).items() if value not in NOTHING}
+    rest, emptied = rest_of(spec, typed)
+    for path, field in form.PATHS.items():
+        if path.partition(".")[0] in emptied:
+            values[field] = ""
+    if "env" in emptied:
+        values["env_secrets"] = ""
+    if "source" in emptied:
+        values["sources"] = []
+    return {**values, "more": json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""}

@@ -42,8 +42,8 @@ class RunTemplate(models.Model):
     The rules are those of `jobs.presets`.
     """
 
-    name = models.CharField(max_length=40, unique=True)
-    title = models.CharField(max_length=80)
+    name = models.CharField(max_length=80, unique=True)
+    title = models.CharField(max_length=120)
     description = models.CharField(max_length=500, default="", blank=True)
     defaults = models.JSONField(default=dict, blank=True)
     minimum = models.JSONField(default=dict, blank=True)

@@ -22,7 +22,12 @@ from jobs.serializers import TrainingRunSerializer
 FILLED_IN: Mapping[str, Any] = {"team": "team", "name": "name", "image": "image"}
 """What a request must have and a template need not, so that the rest can be judged."""
 INCOMPLETE = frozenset(
-    {("flavor", "required"), ("checkpoint.path", "not_persistent"), ("shm", "shm_above_memory")}
+    {
+        ("flavor", "required"),
+        ("checkpoint.path", "not_persistent"),
+        ("shm", "shm_above_memory"),
+        ("runtime_ref", "required"),
+    }
 )
 """What is wrong with a request as long as the other half is missing, which the user may bring."""
 
@@ -51,8 +56,8 @@ class TemplateSerializer(serializers.ModelSerializer[RunTemplate]):
 class TemplateWriteSerializer(StrictSerializer):
     """What it says is held against the serializer of requests."""
 
-    name = TextField(check=grammar.object_name, max_length=40)
-    title = TextField(max_length=80)
+    name = TextField(check=grammar.object_name, max_length=80)
+    title = TextField(max_length=120)
     description = TextField(max_length=500, default="", allow_blank=True)
     defaults = _BodyField(default=dict, help_text="Fields of a training run, but team and replaces.")
     minimum = _BodyField(default=dict, help_text="Least value by field, such as checkpoint.interval_seconds.")

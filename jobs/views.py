@@ -27,14 +27,14 @@ from controller.page_views import (
 from controller.page_words import limit_words
 from controller.waiting import Card
 from foundation import clock
-from foundation.errors import Invalid
+from foundation.errors import Invalid, NotFound
 from foundation.http.problems import flatten
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.forms import TrainingRunForm, values_of
 from jobs.limits import running_out
 from jobs.models import TrainingRun
-from jobs.queries import free_name
+from jobs.queries import enabled_templates, free_name, template_named
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
 from jobs.specs import TrainingRunSpec
@@ -86,10 +86,22 @@ class RunNewPage(SubmitPage):
         limit = limit_words(PlatformSettings.current().default_time_limit_seconds)
         given: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
         if (workload := self.filled_from(request)) is None:
-            return given
+            return {**given, **self._of_template(request)}
         spec = TrainingRun.objects.get(workload=workload).spec
         name = free_name(workload.name, workload.team)
         return {**given, **values_of(spec), "team": workload.team.slug, "name": name}
+
+    def _of_template(self, request: HttpRequest) -> Mapping[str, Any]:
+        """What the template says that `?template=` names; NotFound where it may not be named."""
+        if not (name := request.GET.get("template")):
+            return {}
+        if template_named(name) is None:
+            raise NotFound("There is no such template.")
+        return TrainingRunForm(initial={"template": name}, teams=[]).rules.initial
+
+    @override
+    def facts(self, form: ContainerForm) -> dict[str, Any]:
+        return {"templates": enabled_templates(), "rules": cast("TrainingRunForm", form).rules}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:

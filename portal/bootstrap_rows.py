@@ -26,6 +26,7 @@ from teams.models import ApiToken, Membership, Team, User
 from teams.tokens import digest
 from workloads.catalogue import set_flavor
 from workloads.models import ResourceFlavor
+from workloads.placement import Sharing
 from workloads.serializers import FlavorWriteSerializer
 
 ACTOR = Actor.system("bootstrap")
@@ -231,8 +232,33 @@ def _price(item: Any, now: datetime) -> bool:
     return price.created_at == now
 
 
+class _TemplateSerializer(TemplateWriteSerializer):
+    each_flavor = serializers.BooleanField(default=False)
+
+
 def _template(item: Any, now: datetime) -> bool:
-    return set_template(**_read(TemplateWriteSerializer, item), actor=ACTOR, now=now)[1]
+    """With `each_flavor`, one for every flavor that there is, named after it and held to it."""
+    values = _read(_TemplateSerializer, item)
+    if not values.pop("each_flavor"):
+        return set_template(**values, actor=ACTOR, now=now)[1]
+    changed = [
+        set_template(**_read(TemplateWriteSerializer, _of_flavor(values, flavor)), actor=ACTOR, now=now)[1]
+        for flavor in ResourceFlavor.objects.filter(enabled=True)
+    ]
+    return any(changed)
+
+
+def _of_flavor(values: Mapping[str, Any], flavor: ResourceFlavor) -> dict[str, Any]:
+    shared = flavor.facts.sharing is not Sharing.NONE
+    return {
+        **values,
+        "name": f"{values['name']}-{flavor.name}",
+        "title": f"{values['title']}: {flavor.name}",
+        "defaults": {**values["defaults"], "flavor": flavor.name, "capacity": min(flavor.capacity)},
+        # One container has the use of one slice or share.
+        "maximum": {**values["maximum"], **({"gpus_per_replica": 1} if shared else {})},
+        "locked": [*values["locked"], "flavor"],
+    }
 
 
 def _find(model: Any, field: str, **key: Any) -> Any:

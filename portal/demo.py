@@ -13,6 +13,7 @@ from teams.tokens import new_token
 
 FOLDER = env.BASE_DIR / ".demo"
 SEED = env.BASE_DIR / "demo" / "portal.yaml"
+TEMPLATES = env.BASE_DIR / "deploy" / "run-templates.yaml"
 PEOPLE = ("root", "qm", "ana", "bo")
 
 
@@ -21,7 +22,8 @@ def main(*, once: bool) -> int:
     if FOLDER.exists():
         shutil.rmtree(FOLDER)
     manage = shlex.join([sys.executable, str(env.BASE_DIR / "manage.py")])
-    steps = f"{manage} bootstrap {shlex.quote(str(SEED))} && exec {manage} tour"
+    files = shlex.join([str(SEED), str(TEMPLATES)])
+    steps = f"{manage} bootstrap {files} && exec {manage} tour"
     env.set_variables(_credentials() | {"PORTAL_DATA_DIR": str(FOLDER)})
     return up.main(["--then", shlex.join(["sh", "-c", steps]), *(["--once"] if once else [])])
 

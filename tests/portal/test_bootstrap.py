@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from hypothesis import strategies as st
 
 from costs.models import Price
 from foundation.models import PlatformSettings
+from jobs.models import RunTemplate
+from jobs.serializers import TrainingRunSerializer
 from portal.bootstrap import BootstrapError, load
 from quotas.models import Quota
 from teams.models import ApiToken, Membership, Team, User
@@ -259,3 +264,84 @@ def test_the_command_ends_with_a_sentence(tmp_path, make):
     make(path)
     with pytest.raises(CommandError, match=r"portal\.yaml"):
         call_command("bootstrap", str(path))
+
+
+# --- templates that are shipped
+
+TEMPLATES = DEMO.parents[1] / "deploy" / "run-templates.yaml"
+
+
+def test_the_shipped_templates_are_loaded_for_every_flavor(demo_environment):
+    call_command("bootstrap", str(DEMO), str(TEMPLATES))
+    smoke = RunTemplate.objects.filter(name__startswith="smoke-")
+    assert {each.name for each in smoke} == {
+        f"smoke-{flavor.name}" for flavor in ResourceFlavor.objects.all()
+    }
+    assert {each.defaults["flavor"] for each in smoke} == {
+        flavor.name for flavor in ResourceFlavor.objects.all()
+    }
+    shared = smoke.get(name="smoke-t4-shared")
+    assert shared.maximum["gpus_per_replica"] == 1
+    before = list(RunTemplate.objects.values())
+    assert load(TEMPLATES.read_text(), now=NOW + timedelta(days=1)).changed == {}
+    assert list(RunTemplate.objects.values()) == before
+
+
+@pytest.mark.parametrize(
+    "brought", [{"flavor": "a100-40gb"}, {"flavor": "a100-40gb", "checkpoint": {"claim": "ckpt"}}]
+)
+def test_a_request_by_a_shipped_template_is_complete_but_for_what_it_asks_of_the_user(
+    demo_environment, brought
+):
+    call_command("bootstrap", str(DEMO), str(TEMPLATES))
+    for template in RunTemplate.objects.all():
+        body = {"team": "vision", "name": "a", "template": template.name, **brought}
+        if "image" not in template.defaults:
+            body["image"] = "python:3.12"
+        if "flavor" in template.locked:
+            del body["flavor"]
+        wants_claim = "checkpoint" in template.defaults and "checkpoint" not in brought
+        if "checkpoint" in brought and "checkpoint" not in template.defaults:
+            del body["checkpoint"]
+        request = TrainingRunSerializer(data=body)
+        assert request.is_valid() is not wants_claim, (template.name, request.errors)
+        assert not wants_claim or set(request.errors) == {"checkpoint.path"}
+
+
+def test_the_smoke_test_fails_where_there_is_no_card(demo_environment, tmp_path):
+    call_command("bootstrap", str(DEMO), str(TEMPLATES))
+    defaults = RunTemplate.objects.get(name="smoke-t4").defaults
+    script = tmp_path / "smoke.py"
+    script.write_text(defaults["source"]["files"]["smoke.py"])
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "There is no nvidia-smi in this container" in ended.stderr
+    (tmp_path / "nvidia-smi").symlink_to(shutil.which("true"))
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1, "a driver is no card yet"
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"name": "x" * 80, "title": "X", "each_flavor": True}, "templates[0].name"),
+        ({"name": "x", "title": "X", "each_flavor": "yes"}, "templates[0].each_flavor"),
+        ({"name": "x", "title": "X", "each_flavor": True, "defaults": {"gpus_per_replica": 2}}, "templates[0].defaults.gpus_per_replica"),
+    ],
+)  # fmt: skip
+def test_a_template_for_each_flavor_is_checked_for_each(item, said):
+    with pytest.raises(BootstrapError) as caught:
+        load(text(templates=[item]), now=NOW)
+    assert said in str(caught.value)

@@ -16,11 +16,15 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", type=Path)
+        parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
 
     @override
     def handle(self, *_args: Any, **options: Any) -> None:
-        path: Path = options["file"]
+        for path in options["files"]:
+            self._load(path)
+
+    def _load(self, path: Path) -> None:
+        """All of this file, or nothing of it; those before it stay."""
         try:
             report = load(path.read_text(encoding="utf-8"), now=clock.now())
         except (OSError, UnicodeDecodeError) as error:
