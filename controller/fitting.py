@@ -176,7 +176,7 @@ def counts_of(demand: Demand, offered: Offered) -> Sequence[int]:
         return (1,)
     if not demand.trains:
         heads = demand.shape.heads
-        return [count for count in range(1, heads + 1) if heads % count == 0]
+        return [count for count in range(1, min(heads, CARDS_MAX) + 1) if heads % count == 0]
     return (1,) if demand.sharding is Sharding.NONE else range(1, CARDS_MAX + 1)
 
 

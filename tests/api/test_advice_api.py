@@ -145,6 +145,18 @@ def test_more_than_the_quota_is_told_as_such(bench):
     assert (offer["units"], offer["quota"], offer["within_quota"]) == (4, 2, False)
 
 
+@pytest.mark.parametrize("purpose", ["training", "inference"])
+def test_the_largest_of_everything_is_answered(bench, purpose):
+    most = {
+        "parameters": 10**13, "sequence_length": 10**7, "batch_size": 10**6, "layers": 10**4, "hidden_size": 10**6,
+        "attention_heads": 10**6, "kv_heads": 10**6, "vocabulary_size": 10**7, "fused_attention": False,
+    }  # fmt: skip
+    answer = advice(bench, purpose=purpose, **most)
+    assert not answer["flavors"][0]["holds"]
+    assert answer["memory"]["total_bytes"] > 2**64
+    assert advice(bench, purpose=purpose, parameters=1000, sequence_length=1)["flavors"][0]["holds"]
+
+
 def test_the_same_question_has_the_same_answer(bench, slices):
     assert ask(bench, text="7B").content == ask(bench, text="7B").content
 

@@ -51,7 +51,14 @@ def test_a_button_opens_a_new_run_with_flavor_and_count(ana, world):
     assert re.search(r'value="a100-40gb" checked', form)
     assert re.search(rf'name="gpus" value="{query["gpus"][0]}"', form)
     assert re.search(rf'name="replicas" value="{query["replicas"][0]}"', form)
-    assert links(ana.get(PAGE, {"text": "llama 2 7B int4"}), "/endpoints/new/")[0]["gpus"] == ["1"]
+
+
+def test_what_is_served_opens_a_new_endpoint_with_flavor_and_count(ana, world):
+    query = links(ana.get(PAGE, {"text": "llama 2 7B int4"}), "/endpoints/new/")[0]
+    form = text_of(ana.get("/endpoints/new/", {name: values[0] for name, values in query.items()}))
+    assert query["flavor"] == ["a100-mig-1g.10gb"]
+    assert re.search(r'value="a100-mig-1g.10gb" checked', form)
+    assert re.search(r'name="gpus" value="1"', form)
 
 
 def test_a_viewer_is_told_and_has_no_button(viewer, world):
