@@ -79,9 +79,7 @@ WHERE_SERVED = Scope(optional=True)
 
 def _own(kind: ResourceKind) -> Scope:
     """The portal's objects of a kind; of one that not every cluster has, where it is served."""
-    if kind in kinds.CORE:
-        return OWN
-    return Scope(label_selector=selector(), name=kind.address, optional=True)
+    return OWN if kind in kinds.CORE else Scope(selector(), name=kind.address, optional=True)
 
 
 class Sink(Protocol):
