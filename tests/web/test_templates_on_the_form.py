@@ -77,8 +77,7 @@ def test_the_form_begins_with_what_the_template_says(ana, small):
 def test_it_is_submitted_as_it_stands(ana, small):
     html = ana.get(f"{NEW}?template=small").content.decode()
     sent = {
-        name: re.search(r'value="([^"]*)"', control(html, name))[1]
-        for name in ("image", "memory", "gpus")
+        name: re.search(r'value="([^"]*)"', control(html, name))[1] for name in ("image", "memory", "gpus")
     }
     sent |= {
         "team": "vision",
