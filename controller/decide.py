@@ -209,6 +209,9 @@ def _absent(snapshot: Snapshot, observed: Observation) -> Plan:
 
 def _ended(snapshot: Snapshot, observed: Observation) -> Plan:
     if observed.pods_alive:
+        if observed.interruption and not observed.deleting:
+            # Of some kinds the object has failed while its pod on a lost node is still there, and stays.
+            return _leave(snapshot, observed)
         return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
     if observed.stage is Stage.SUCCEEDED:
         return _finished(Phase.SUCCEEDED, Reason.COMPLETED, observed.message or "Completed.")

@@ -13,20 +13,16 @@ from uuid import UUID
 
 from django.db import OperationalError, transaction
 
-from cluster import kinds
 from cluster.client import ClusterClient
 from cluster.errors import (
     ClusterUnavailable,
-    ObjectNotFound,
 )
-from cluster.kinds import ObjectRef
-from cluster.labels import selector
 from controller import admission, garbage, objects, preemption
-from controller.acting import Hand, Look, carry_out, get_own
+from controller.acting import Hand, Look, carry_out
 from controller.adapters import WorkloadAdapter, adapter_for
 from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Leave, Limits, Plan, Snapshot, decide
+from controller.looking import look_at
 from controller.observation import Observation
-from costs.services import record_usage
 from foundation import clock
 from foundation.crashpoints import crash_point
 from foundation.models import PlatformSettings
@@ -35,8 +31,7 @@ from quotas.errors import QuotaExceeded
 from quotas.verdicts import PreemptionCause
 from workloads import services
 from workloads.errors import StaleWorkload
-from workloads.models import Attempt, PodRecord, Workload
-from workloads.observations import mark_pods_gone, record_pod
+from workloads.models import Attempt, Workload
 from workloads.states import HOLDS_CLAIM, IN_CLUSTER, Desired, Phase, Reason
 
 logger = logging.getLogger(__name__)
@@ -122,14 +117,14 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     attempt = None
     if workload.attempt_number:
         attempt = workload.attempts.filter(ended_at__isnull=True).first()
-    look = _observe(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
+    look = look_at(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
     plan = decide(_snapshot(workload, adapter, attempt), look.observation if look else None, now)
     if Action.ADMIT in plan.actions:
         wait, attempt = _admit(workload, client, now)
         if attempt is None:
             return wait
         # The row is as this process has just left it, under its lock: on at once.
-        look = _observe(workload, adapter, attempt, client, now)
+        look = look_at(workload, adapter, attempt, client, now)
         plan = decide(_snapshot(workload, adapter, attempt), look.observation, now)
     services.renew(workload, now=clock.now())
     plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now))
@@ -229,62 +224,6 @@ def _schedule_backoff(workload: Workload, settings: PlatformSettings) -> int | N
         return None
     missed = workload.attempts.filter(reason=Reason.BACKOFF_WAITING.value).count()
     return int(min(settings.schedule_deadline_seconds * 2**missed, BACKOFF_SECONDS_MAX))
-
-
-def _observe(
-    workload: Workload,
-    adapter: WorkloadAdapter,
-    attempt: Attempt | None,
-    client: ClusterClient,
-    now: datetime,
-) -> Look:
-    if _only_to_be_made(workload, attempt):
-        return Look(adapter.observe(None, (), ()), None)
-    namespace = workload.team.namespace_name
-    primary = None
-    if attempt is not None:
-        primary = get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
-    listing = client.list(
-        kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
-    )
-    for pod in listing.items:
-        record_usage(record_pod(pod, workload=workload, now=now), now=now)
-    _record_vanished(workload, listing.items, client, now)
-    number = str(attempt.number) if attempt and adapter.ends else None
-    own = [
-        pod
-        for pod in listing.items
-        if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
-    ]
-    events = objects.warnings(client, primary) if primary is not None and not own else []
-    return Look(adapter.observe(primary, own, events), primary)
-
-
-def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
-    """Whether there is nothing to look at: no attempt was ever written down, or the first one is to be made now,
-    which meets and adopts what a crash may have left of it.
-    """
-    if workload.attempt_number == 0:
-        return True
-    first = attempt is not None and attempt.number == 1 and not attempt.object_uid
-    return first and workload.phase == Phase.ADMITTED.value and workload.desired == Desired.RUN.value
-
-
-def _record_vanished(
-    workload: Workload, present: list[dict[str, Any]], client: ClusterClient, now: datetime
-) -> None:
-    """A pod that a list no longer shows is gone only if a read by name agrees: a list may be partial or stale."""
-    uids = {pod["metadata"]["uid"] for pod in present}
-    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=uids)
-    for record in known:
-        try:
-            found = client.get(ObjectRef("v1", "Pod", record.namespace, record.name))
-            if found["metadata"]["uid"] == record.uid:
-                uids.add(record.uid)
-        except ObjectNotFound:
-            continue
-    for record in mark_pods_gone(workload=workload, present_uids=uids, now=now):
-        record_usage(record, now=now)
 
 
 def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) -> None:

@@ -53,6 +53,7 @@ class _Seen:
     own: tuple[_Pod, ...]
     pods: tuple[PodFacts, ...]
     wanted: int
+    """Pods that it has to have; of an elastic one as many as it has got, if these are more."""
     noun: str
     """The object's kind, as Kubernetes writes it."""
 
@@ -120,7 +121,7 @@ def _look_at(job: Json | None, pods: Sequence[Json], events: Sequence[Json]) -> 
     # A run of one pod has more than one only while an older one is going.
     kept = own[-1:] if wanted == 1 else own
     noun = "Job" if job is None else str(job["kind"])
-    return _Seen(tuple(pod for _, pod in kept), tuple(every), wanted, noun)
+    return _Seen(tuple(pod for _, pod in kept), tuple(every), max(wanted, len(kept)), noun)
 
 
 def _belongs(pod: Json, job: Json) -> bool:
@@ -145,8 +146,10 @@ def _failed(job: Json, seen: _Seen) -> Observation:
         message = f"The {seen.noun}'s own deadline passed: {text}"
         return _observation(job, seen, stage=Stage.FAILED, reason=Reason.DEADLINE_EXCEEDED, message=message)
     cause = seen.cause()
-    gone = len(seen.own) < seen.wanted and _for_its_pods(job, word)
-    if cause is not None and cause.failed and not (gone and _by_hand(cause)):
+    leaving = any(pod.facts.deletion_at for pod in seen.own)
+    gone = (leaving or len(seen.own) < seen.wanted) and _for_its_pods(job, word)
+    told = cause is not None and (cause.failed or cause.verdict.interruption)
+    if cause is not None and told and not (gone and _by_hand(cause)):
         verdict = cause.verdict
         return _observation(
             job,

@@ -125,3 +125,11 @@ def real_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     client = connect(_kubeconfig(request))
     yield from _bench(client, "restricted")
     client.close()
+
+
+@pytest.fixture(scope="module", params=[pytest.param("real", marks=pytest.mark.cluster)])
+def baseline_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """Under Pod Security `baseline`, on an API server whose operators carry out kubeflow.org/v1."""
+    client = connect(_kubeconfig(request))
+    yield from _bench(client, "baseline")
+    client.close()

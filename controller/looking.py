@@ -1,0 +1,102 @@
+"""The observing half of a reconcile: reads the objects of one workload, and records what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from cluster import kinds
+from cluster.client import ClusterClient
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
+from cluster.labels import selector
+from controller import objects
+from controller.acting import Look, get_own
+from controller.adapters import WorkloadAdapter
+from controller.observation import Observation
+from costs.services import record_usage
+from workloads.models import Attempt, PodRecord, Workload
+from workloads.observations import mark_pods_gone, record_pod
+from workloads.states import Desired, Phase, Reason
+
+
+def look_at(
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt | None,
+    client: ClusterClient,
+    now: datetime,
+) -> Look:
+    """The attempt's object and the workload's pods as the cluster shows them now, recorded on the way."""
+    if _only_to_be_made(workload, attempt):
+        return Look(adapter.observe(None, (), ()), None)
+    namespace = workload.team.namespace_name
+    primary = None
+    if attempt is not None:
+        primary = get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
+    listing = client.list(
+        kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
+    )
+    for pod in listing.items:
+        record_usage(record_pod(pod, workload=workload, now=now), now=now)
+    _record_vanished(workload, listing.items, client, now)
+    number = str(attempt.number) if attempt and adapter.ends else None
+    own = [
+        pod
+        for pod in listing.items
+        if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
+    ]
+    events = objects.warnings(client, primary) if primary is not None and not own else []
+    observation = adapter.observe(primary, own, events)
+    if number is not None and own:
+        observation = _short_of_a_pod(workload, int(number), observation)
+    return Look(observation, primary)
+
+
+def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) -> Observation:
+    """The same, unless a pod that had started has gone while the attempt goes on.
+
+    Some operators put another pod in its place, which knows nothing of what the others have done: the portal starts
+    such a gang again as a whole.
+    """
+    if observation.final or observation.interruption:
+        return observation
+    lost = workload.pods.filter(attempt=attempt, gone_at__isnull=False, started_at__isnull=False)
+    name = lost.exclude(phase="Succeeded").values_list("name", flat=True).first()
+    if name is None:
+        return observation
+    return replace(
+        observation,
+        message=f"Pod {name} was deleted; all its pods start again together.",
+        interruption=True,
+        retryable=True,
+        cause=Reason.NODE_LOST,
+    )
+
+
+def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
+    """Whether there is nothing to look at: no attempt was ever written down, or the first one is to be made now,
+    which meets and adopts what a crash may have left of it.
+    """
+    if workload.attempt_number == 0:
+        return True
+    first = attempt is not None and attempt.number == 1 and not attempt.object_uid
+    return first and workload.phase == Phase.ADMITTED.value and workload.desired == Desired.RUN.value
+
+
+def _record_vanished(
+    workload: Workload, present: list[dict[str, Any]], client: ClusterClient, now: datetime
+) -> None:
+    """A pod that a list no longer shows is gone only if a read by name agrees: a list may be partial or stale."""
+    uids = {pod["metadata"]["uid"] for pod in present}
+    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=uids)
+    for record in known:
+        try:
+            found = client.get(ObjectRef("v1", "Pod", record.namespace, record.name))
+            if found["metadata"]["uid"] == record.uid:
+                uids.add(record.uid)
+        except ObjectNotFound:
+            continue
+    for record in mark_pods_gone(workload=workload, present_uids=uids, now=now):
+        record_usage(record, now=now)
