@@ -146,10 +146,10 @@ def _failed(job: Json, seen: _Seen) -> Observation:
         message = f"The {seen.noun}'s own deadline passed: {text}"
         return _observation(job, seen, stage=Stage.FAILED, reason=Reason.DEADLINE_EXCEEDED, message=message)
     cause = seen.cause()
-    leaving = any(pod.facts.deletion_at for pod in seen.own)
-    gone = (leaving or len(seen.own) < seen.wanted) and _for_its_pods(job, word)
+    fewer = len(seen.own) < seen.wanted and _for_its_pods(job, word)
+    gone = fewer or (any(pod.facts.deletion_at for pod in seen.own) and _for_its_pods(job, word))
     told = cause is not None and (cause.failed or cause.verdict.interruption)
-    if cause is not None and told and not (gone and _by_hand(cause)):
+    if cause is not None and told and not (fewer and _by_hand(cause)):
         verdict = cause.verdict
         return _observation(
             job,

@@ -248,11 +248,18 @@ def test_success_ends_the_attempt_and_gives_the_claim_back():
     assert (plan.to, plan.actions) == (Phase.SUCCEEDED, (Action.END_ATTEMPT, Action.RELEASE))
 
 
-@pytest.mark.parametrize("observed", [FAILED, LOST, seen(Stage.SUCCEEDED, Reason.COMPLETED)])
+@pytest.mark.parametrize("observed", [FAILED, seen(Stage.SUCCEEDED, Reason.COMPLETED)])
 @pytest.mark.parametrize("phase", PLACED)
 def test_an_end_waits_for_the_last_pod(observed, phase):
     plan = decide(row(phase), replace(observed, pods=ALIVE), NOW)
     assert (plan.to, plan.actions) == (phase, ())
+
+
+@pytest.mark.parametrize("phase", PLACED)
+def test_an_interrupted_end_does_not_wait_for_a_pod_that_a_lost_node_keeps(phase):
+    plan = decide(row(phase), replace(LOST, pods=ALIVE), NOW)
+    assert (plan.to, plan.stopping_to, plan.actions) == (Phase.STOPPING, Phase.ADMITTED, (Action.DELETE,))
+    assert (plan.interruption, plan.retry) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -167,3 +167,47 @@ def test_an_interrupted_pod_interrupts_all_while_the_job_still_lives():
     seen = look(runs(), disrupted("DeletionByTaintManager", phase="Running"), runs())
     assert (seen.stage, seen.interruption, seen.cause) == ("degraded", True, "NodeLost")
     assert seen.message.startswith("Pod a-1-1-x7k2p: ")
+
+
+# --- kinds of the training operator
+
+
+def kubeflow(*conditions, kind="PyTorchJob", failed=0):
+    made = one_job(*conditions)
+    specs = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}
+    return {
+        **made,
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "spec": {"pytorchReplicaSpecs": specs, "runPolicy": {}},
+        "status": {**made["status"], "replicaStatuses": {"Worker": {"failed": failed} if failed else {}}},
+    }
+
+
+OPERATOR_SAYS = ("Failed", "PyTorchJobFailed", "PyTorchJob a-1 is failed because 1 Worker replica(s) failed.")
+
+
+def test_a_pod_that_is_being_deleted_fails_the_job_at_once_and_nobody_is_blamed():
+    leaving = pod(containers=(container(running()),), deleted=True)
+    seen = observe_training_run(kubeflow(OPERATOR_SAYS, failed=1), gang(runs(), leaving, runs()))
+    assert (seen.stage, seen.reason, seen.interruption) == ("failed", "DeletedExternally", True)
+
+
+def test_a_pod_on_its_way_off_a_lost_node_is_the_cause_though_it_has_not_ended():
+    leaving = disrupted("DeletionByTaintManager", phase="Running")
+    seen = observe_training_run(kubeflow(OPERATOR_SAYS, failed=1), gang(runs(), leaving, runs()))
+    assert (seen.stage, seen.reason, seen.interruption) == ("failed", "NodeLost", True)
+
+
+def test_an_object_that_failed_without_a_pod_is_no_interruption():
+    refused = ("Failed", "PyTorchJobFailed", "PyTorchJob a-1 is not valid")
+    seen = observe_training_run(kubeflow(refused), [])
+    assert (seen.stage, seen.reason, seen.interruption) == ("failed", "BackoffLimitExceeded", False)
+    assert "is not valid" in seen.message
+
+
+def test_the_operators_deadline_is_told_from_its_words():
+    words = "Job a-1 has failed because it was active longer than specified deadline"
+    seen = observe_training_run(kubeflow(("Failed", "PyTorchJobFailed", words)), [])
+    assert (seen.reason, seen.interruption) == ("DeadlineExceeded", False)
+    assert seen.message.startswith("The PyTorchJob's own deadline passed")
