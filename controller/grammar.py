@@ -32,10 +32,12 @@ _LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.AS
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FILE_NAME = re.compile(r"[-._A-Za-z0-9]{1,253}", re.ASCII)
 _URL_PATH = re.compile(r"/[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~]*", re.ASCII)
+_GIT_REF = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.+/@]{0,254}", re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 _HOST_PART = r"(?:[A-Za-z0-9]|[A-Za-z0-9][-A-Za-z0-9]*[A-Za-z0-9])"
 _HOST = rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9A-Fa-f:]+\])(?::[0-9]{{1,5}})?"
+_GIT_URL = re.compile(rf"https://{_HOST}(?:/[-A-Za-z0-9._~%+]+)+/?", re.ASCII)
 _IMAGE_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}"
 _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,128}"
@@ -234,6 +236,52 @@ def secret_values(values: Mapping[str, str]) -> Fault | None:
     if size > FILES_BYTES_MAX:
         return Fault(
             "too_large", f"The values have {size} bytes together; at most {FILES_BYTES_MAX} are possible."
+        )
+    return None
+
+
+def git_url(text: str) -> Fault | None:
+    """The address of a repository: https alone, because ssh needs a key and an account that no pod here has."""
+    if len(text) > PATH_LENGTH_MAX:
+        return Fault("max_length", f"An address has at most {PATH_LENGTH_MAX} characters.")
+    if text.startswith(("ssh://", "git@", "git://", "http://")):
+        return Fault(
+            "invalid_url",
+            "Only https is possible. Most hosts serve the same repository there; a private one takes a secret.",
+        )
+    if re.match(r"[a-z][a-z0-9+.-]*://[^/@\s]*@", text, re.ASCII):
+        return Fault(
+            "credentials_in_url",
+            "Leave the credentials out of the address: it is stored and shown. Write them into a secret of the team "
+            "(keys username and password) and name that in source.git.secret.",
+        )
+    if not _GIT_URL.fullmatch(text) or "/../" in f"{text}/":
+        return Fault("invalid_url", "Write the address as https://host/path/to/repository.git.")
+    return None
+
+
+def git_ref(text: str) -> Fault | None:
+    """A branch, a tag or a commit: what git check-ref-format allows, less what could be an option or a pattern."""
+    parts = text.split("/")
+    fits = _GIT_REF.fullmatch(text) and ".." not in text and "@{" not in text
+    if fits and all(
+        part and not part.startswith(".") and not part.endswith((".", ".lock")) for part in parts
+    ):
+        return None
+    return Fault(
+        "invalid_ref",
+        "Write the name of a branch or a tag, or a whole commit hash: letters, digits, '-', '_', '.', '+' and '/', "
+        "beginning with a letter, a digit or '_'.",
+    )
+
+
+def git_subdir(text: str) -> Fault | None:
+    """A folder of a repository."""
+    if len(text) > PATH_LENGTH_MAX or text.startswith(("/", "-")) or _UNPRINTABLE.search(text):
+        return Fault("invalid_path", "Write the folder as it stands in the repository, such as train/vision.")
+    if ".." in text.split("/") or posixpath.normpath(text) != text or "$(" in text or ":" in text:
+        return Fault(
+            "invalid_path", "Write the folder in its shortest form: no '..', no '.', no slash at the end."
         )
     return None
 

@@ -63,6 +63,10 @@ class ContainerForm(forms.Form):
         "priority": "priority",
         "labels": "labels",
         "source": "upload",
+        "source.git": "git_url",
+        "source.git.ref": "git_ref",
+        "source.git.subdir": "git_subdir",
+        "source.git.secret": "git_secret",
         "replaces": "replaces",
     }
     """Where in the form a field of the body comes from; the longest prefix of a dotted path counts."""
@@ -108,6 +112,11 @@ class ContainerForm(forms.Form):
         help_text="Text files, together at most 1 MiB.",
         widget=forms.ClearableFileInput,
     )
+
+    git_url = text("Repository", placeholder="https://git.example.org/vision/train.git", width="wide")
+    git_ref = text("Revision", "Branch, tag or whole commit hash.", placeholder="main")
+    git_subdir = text("Folder in it", "Where the command starts.")
+    git_secret = text("Secret", "Of a private one: with the key password, and username if need be.")
 
     def __init__(
         self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile[Any]] = (), **kwargs: Any
@@ -184,9 +193,15 @@ class ContainerForm(forms.Form):
             ),
             "priority": values.get("priority", ""),
             "labels": dict(_label(line) for line in split_lines(values.get("labels", "")) if line.strip()),
-            "source": {"files": dict(self.sources)} if self.sources else None,
+            "source": self._source(values),
             "replaces": values.get("replaces", ""),
         }
+
+    def _source(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        names = ("url", "ref", "subdir", "secret")
+        git = {name: given for name in names if (given := values.get(f"git_{name}"))}
+        files = {"files": dict(self.sources)} if self.sources else {}
+        return {**files, **({"git": git} if git else {})} or None
 
     @property
     def replaced_id(self) -> str | None:
@@ -270,6 +285,10 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
             f"{name}={units}" for name, units in (spec.get("extra_resources") or {}).items()
         ),
         "labels": "\n".join(f"{name}={value}" for name, value in spec.get("labels", {}).items()),
+        **{
+            f"git_{name}": value or ""
+            for name, value in ((spec.get("source") or {}).get("git") or {}).items()
+        },
         "sources": list(((spec.get("source") or {}).get("files") or {}).items()),
     }
 

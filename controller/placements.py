@@ -37,6 +37,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
         resume_from=_resume_point(workload, before=attempt),
         grace_seconds=PlatformSettings.current().grace_seconds,
+        git_image=PlatformSettings.current().git_image,
     )
 
 

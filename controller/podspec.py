@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster import labels as label_names
+from controller import gitsource
 from controller.specs import ContainerSpec, EnvVar
 from workloads.placement import Placement
 
@@ -58,7 +59,7 @@ class PodParts:
     container_name: str
     claims: Sequence[ClaimMount]
     files_config_map: str | None
-    """Name of the ConfigMap with the source files; given exactly when the spec has a source."""
+    """Name of the ConfigMap with the source files; given exactly when the spec has files."""
     portal_env: Sequence[Manifest] = ()
     """EnvVars of the portal; they come first, so that the user's may refer to them as $(NAME)."""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +93,14 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
         "securityContext": _pod_security(parts.spec.run_as_user),
         "containers": [_container(parts, placement, mounts)],
     }
+    if parts.spec.source is not None and parts.spec.source.git is not None:
+        pod["initContainers"] = gitsource.fetch_containers(
+            parts.spec.source.git,
+            image=placement.git_image,
+            mount=_mount(_FILES_VOLUME, parts.spec.source.path, read_only=False),
+            resources=_resources(replace(parts.spec, gpus_per_replica=0, extra_resources={}), None),
+            security=_container_security(parts.spec.run_as_user),
+        )
     if placement.tolerations:
         pod["tolerations"] = [dict(toleration) for toleration in placement.tolerations]
     if placement.node_terms:
@@ -192,7 +201,10 @@ def _volumes(parts: PodParts) -> tuple[list[Manifest], list[Manifest]]:
     for index, config_map in enumerate(spec.config_maps):
         volumes.append({"name": f"config-{index}", "configMap": {"name": config_map.name}})
         mounts.append(_mount(f"config-{index}", config_map.path, read_only=True))
-    if spec.source is not None and parts.files_config_map:
+    if spec.source is not None and spec.source.git is not None:
+        volumes.append({"name": _FILES_VOLUME, "emptyDir": {}})
+        mounts.append(_mount(_FILES_VOLUME, spec.source.path, read_only=False))
+    elif spec.source is not None and parts.files_config_map:
         volumes.append({"name": _FILES_VOLUME, "configMap": {"name": parts.files_config_map}})
         mounts.append(_mount(_FILES_VOLUME, spec.source.path, read_only=True))
     if spec.shm is not None:
@@ -237,8 +249,8 @@ def run_environment(placement: Placement, checkpoint_dir: str | None) -> list[Ma
 
 
 def files_config_map(name: str, spec: ContainerSpec, placement: Placement) -> Manifest | None:
-    """The ConfigMap of the source files; None where the spec brings none. It never changes once made."""
-    if spec.source is None:
+    """The ConfigMap of the source files; None where the spec brings no files. It never changes once made."""
+    if spec.source is None or not spec.source.files:
         return None
     return {
         "apiVersion": "v1",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from cluster import quantities
+from controller.gitsource import PASSWORD_KEY
 from controller.specs import ClaimUse, ContainerSpec
 from foundation.errors import FieldProblem, Invalid
 from teams.models import Team
@@ -34,22 +35,29 @@ def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
 
 def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
     """Only Secrets that the portal wrote, or that a lead vouched for, may be named: any other could be anybody's."""
-    if not any(item.secret for item in spec.env):
+    git = spec.source.git if spec.source else None
+    named = [
+        (f"env.{index}", item.secret, item.key)
+        for index, item in enumerate(spec.env)
+        if item.secret is not None
+    ]
+    if git is not None and git.secret is not None:
+        named.append(("source.git", git.secret, PASSWORD_KEY))
+    if not named:
         return
     known = {row.name: row.keys for row in secrets_of(team)}
-    for index, item in enumerate(spec.env):
-        if item.secret is None:
-            continue
-        if item.secret not in known:
+    for field, secret, key in named:
+        if secret not in known:
             there = ", ".join(known) or "none"
             message = (
-                f"The portal knows no secret {item.secret} of team {team.slug}; it knows: {there}. Give its values on "
+                f"The portal knows no secret {secret} of team {team.slug}; it knows: {there}. Give its values on "
                 "the team's page or by REST; a lead can register one that was made with kubectl."
             )
-            yield FieldProblem(field=f"env.{index}.secret", code="unknown_secret", message=message)
-        elif item.key not in known[item.secret]:
-            message = f"Secret {item.secret} has no key {item.key}; it has: {', '.join(known[item.secret])}."
-            yield FieldProblem(field=f"env.{index}.key", code="unknown_key", message=message)
+            yield FieldProblem(field=f"{field}.secret", code="unknown_secret", message=message)
+        elif key not in known[secret]:
+            message = f"Secret {secret} has no key {key}; it has: {', '.join(known[secret])}."
+            where = f"{field}.key" if field.startswith("env.") else f"{field}.secret"
+            yield FieldProblem(field=where, code="unknown_key", message=message)
 
 
 def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:

@@ -75,10 +75,29 @@ class ConfigMapMountSerializer(StrictSerializer):
     path = TextField(check=grammar.mount_path)
 
 
+class GitSerializer(StrictSerializer):
+    url = TextField(check=grammar.git_url, required=False, allow_null=True, allow_blank=True)
+    ref = TextField(
+        check=grammar.git_ref,
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        help_text="Branch, tag or whole commit hash; HEAD of the repository where it is left out.",
+    )
+    subdir = TextField(check=grammar.git_subdir, required=False, allow_null=True, allow_blank=True)
+    secret = TextField(
+        check=grammar.object_name,
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        help_text="For a private repository: a secret of the team with the key password, and username if need be.",
+    )
+
+
 class SourceSerializer(StrictSerializer):
     files = TextMapField(check=grammar.files)
     path = TextField(check=grammar.mount_path, required=False, allow_null=True)
-    git = NotYetField()
+    git = GitSerializer(required=False, allow_null=True)
 
 
 class ContainerSerializer(StrictSerializer):
@@ -141,7 +160,7 @@ class ContainerSerializer(StrictSerializer):
             yield Mount(f"config_maps.{index}.path", item["path"], sealed=True)
         source = specs.Source.from_json(body.get("source"))
         if source is not None:
-            yield Mount("source.path", source.path, sealed=True)
+            yield Mount("source.path", source.path, sealed=source.git is None)
 
     def problems(self, body: Mapping[str, Any]) -> Problems:
         """What is wrong with fields together, each of which is right by itself."""
@@ -150,6 +169,7 @@ class ContainerSerializer(StrictSerializer):
             *_command_problems(body),
             *_gpu_problems(body),
             *_shm_problems(body),
+            *_source_problems(body),
             *grammar.mount_conflicts(self.mounts(body)),
         ]
 
@@ -208,6 +228,17 @@ def _shm_problems(body: Mapping[str, Any]) -> Problems:
         return []
     message = f"Shared memory counts as memory: {shm} is above the memory limit of {memory.limit}."
     return [("shm", Fault("shm_above_memory", message))]
+
+
+def _source_problems(body: Mapping[str, Any]) -> Problems:
+    source = body.get("source") or {}
+    git = source.get("git") or {}
+    if not git.get("url"):
+        given = [name for name in ("ref", "subdir", "secret") if git.get(name)]
+        return [("source.git.url", Fault("required", "Say which repository is meant."))] if given else []
+    if source.get("files"):
+        return [("source.git", Fault("exclusive", "Give files or a repository; not both."))]
+    return []
 
 
 def _size(text: str) -> int:

@@ -21,11 +21,11 @@ CAPACITY_TYPES = (ON_DEMAND, SPOT)
 DEFAULT_CPU = "1"
 DEFAULT_MEMORY = "2Gi"
 DEFAULT_SOURCE_PATH = "/workspace"
+DEFAULT_GIT_REF = "HEAD"
 DEFAULT_USER = 1000
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "template": (),
-    "source.git": (),
 }
 """Fields of the request body that later versions give a meaning: path -> values that say nothing yet, besides
 null and what is empty. `*` stands for every item of a list."""
@@ -102,21 +102,61 @@ class ConfigMapMount:
 
 
 @dataclass(frozen=True, slots=True)
+class GitSource:
+    """What is fetched of a git repository before the command starts."""
+
+    url: str
+    ref: str = DEFAULT_GIT_REF
+    """Branch, tag or whole commit hash."""
+    subdir: str = ""
+    """Folder of the repository that the command starts in."""
+    secret: str | None = None
+    """A Secret of the team with the key `password`, and `username` where the host asks for one."""
+
+    @classmethod
+    def from_json(cls, value: Json | None) -> GitSource | None:
+        """None where no address is given."""
+        if not value or not value.get("url"):
+            return None
+        return cls(
+            url=value["url"],
+            ref=value.get("ref") or DEFAULT_GIT_REF,
+            subdir=value.get("subdir") or "",
+            secret=value.get("secret") or None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"url": self.url, "ref": self.ref, "subdir": self.subdir, "secret": self.secret}
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
-    """Code brought without building an image: file name -> text, lying read-only in the folder `path`."""
+    """Code brought without building an image, in the folder `path`: file name -> text, which lie there read-only, or
+    what a git repository holds.
+    """
 
     files: Mapping[str, str]
     path: str = DEFAULT_SOURCE_PATH
+    git: GitSource | None = None
 
     @classmethod
     def from_json(cls, value: Json | None) -> Source | None:
-        """None where there is no file, because then there is nothing to bring."""
-        if not value or not value.get("files"):
+        """None where there is neither a file nor a repository, because then there is nothing to bring."""
+        git = GitSource.from_json(value.get("git")) if value else None
+        if not value or not (value.get("files") or git):
             return None
-        return cls(files=dict(value["files"]), path=value.get("path") or DEFAULT_SOURCE_PATH)
+        return cls(
+            files=dict(value.get("files") or {}), path=value.get("path") or DEFAULT_SOURCE_PATH, git=git
+        )
+
+    @property
+    def folder(self) -> str:
+        """Where the command starts unless it says otherwise."""
+        return f"{self.path}/{self.git.subdir}" if self.git and self.git.subdir else self.path
 
     def to_json(self) -> dict[str, Any]:
-        return {"files": dict(self.files), "path": self.path}
+        git = {"git": self.git.to_json()} if self.git else {}
+        return {"files": dict(self.files), **git, "path": self.path}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +195,7 @@ class ContainerSpec:
     def effective_working_dir(self) -> str | None:
         """The folder in which the command starts; None leaves it to the image."""
         if self.working_dir is None and self.source is not None:
-            return self.source.path
+            return self.source.folder
         return self.working_dir
 
     @property

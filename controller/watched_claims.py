@@ -28,9 +28,16 @@ class ClaimSink:
     def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
         for record in ClaimRecord.objects.exclude(uid__in=present):
             ref = ObjectRef(kinds.CLAIM.api_version, kinds.CLAIM.kind, record.namespace, record.name)
-            try:
-                there = client.get(ref)["metadata"]["uid"] == record.uid
-            except ObjectNotFound:
-                there = False
-            if not there:
+            if not still_there(client, ref, record.uid):
                 record.delete()
+
+
+def still_there(
+    client: ClusterClient, ref: ObjectRef, uid: str, *, lacking: frozenset[str] = frozenset()
+) -> bool:
+    """Whether the object exists, in none of the `lacking` phases."""
+    try:
+        found = client.get(ref)
+    except ObjectNotFound:
+        return False
+    return found["metadata"]["uid"] == uid and (found.get("status") or {}).get("phase") not in lacking

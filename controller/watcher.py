@@ -27,7 +27,7 @@ from cluster.watch import WatchExpired, watch_once
 from controller import wakeups
 from controller.adapters import adapters
 from controller.log_collector import LogCollector
-from controller.watched_claims import ClaimSink
+from controller.watched_claims import ClaimSink, still_there
 from costs.services import record_usage
 from foundation import clock, heartbeats
 from foundation.crashpoints import crash_point
@@ -114,7 +114,7 @@ class PodSink:
     def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
         rows = PodRecord.objects.filter(gone_at__isnull=True).exclude(uid__in=present)
         for record in rows.select_related("workload__flavor", "workload__team"):
-            if _still_there(client, ObjectRef("v1", "Pod", record.namespace, record.name), record.uid):
+            if still_there(client, ObjectRef("v1", "Pod", record.namespace, record.name), record.uid):
                 continue
             PodRecord.objects.filter(pk=record.pk, gone_at__isnull=True).update(gone_at=now, ready=False)
             record.refresh_from_db()
@@ -139,7 +139,7 @@ class ObjectSink:
         rows = ObjectRecord.objects.filter(gone_at__isnull=True, kind=self.kind.kind).exclude(uid__in=present)
         for record in rows.select_related("workload__team"):
             ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
-            if not _still_there(client, ref, record.uid):
+            if not still_there(client, ref, record.uid):
                 ObjectRecord.objects.filter(pk=record.pk).update(gone_at=now)
                 wakeups.wake_workload(record.workload, now=now)
 
@@ -156,7 +156,7 @@ class ForeignPodSink:
         for record in ForeignPod.objects.exclude(uid__in=present):
             ref = ObjectRef("v1", "Pod", record.namespace, record.name)
             # One that has ended is still there, and holds nothing.
-            if not _still_there(client, ref, record.uid, lacking=ENDED):
+            if not still_there(client, ref, record.uid, lacking=ENDED):
                 nodes.add(record.node_name)
                 record.delete()
         foreign_use_changed(nodes, now=now)
@@ -176,7 +176,7 @@ class NodeSink:
     def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
         lost = []
         for record in NodeRecord.objects.filter(gone_at__isnull=True).exclude(uid__in=present):
-            if not _still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
+            if not still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
                 NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
                 lost.append(record.facts)
         nodes_changed(lost, now=now)
@@ -218,17 +218,6 @@ def look_again(pools: Iterable[tuple[int, str]], *, now: datetime) -> None:
     """Make pools due, by flavor's primary key and capacity type."""
     for flavor_id, capacity_type in sorted(pools):
         mark_due(flavor_id=flavor_id, capacity_type=capacity_type, now=now)
-
-
-def _still_there(
-    client: ClusterClient, ref: ObjectRef, uid: str, *, lacking: frozenset[str] = frozenset()
-) -> bool:
-    """Whether the object exists, in none of the `lacking` phases."""
-    try:
-        found = client.get(ref)
-    except ObjectNotFound:
-        return False
-    return found["metadata"]["uid"] == uid and (found.get("status") or {}).get("phase") not in lacking
 
 
 class KindWatcher(threading.Thread):

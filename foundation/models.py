@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar, Self, cast
 
-from django.core.validators import MinValueValidator
+from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from typing_extensions import override
 
@@ -15,6 +15,14 @@ from foundation import clock
 
 OPTIONAL_KINDS = ("pytorchjob", "tfjob", "mpijob", "trainjob", "keda")
 """What `optional_kinds` may name: each is offered only where the cluster serves it too."""
+
+
+DEFAULT_GIT_IMAGE = "alpine/git:v2.49.1"
+validate_image = RegexValidator(
+    r"\A[A-Za-z0-9][-A-Za-z0-9_./:@]*\Z",
+    "Write an image as [registry/]name[:tag][@digest].",
+    code="invalid_image",
+)
 
 
 def default_optional_kinds() -> list[str]:
@@ -39,6 +47,12 @@ class PlatformSettings(models.Model):
     image_pull_deadline_seconds = models.PositiveIntegerField(default=900, validators=[MinValueValidator(1)])
     schedule_deadline_seconds = models.PositiveIntegerField(default=600, validators=[MinValueValidator(1)])
     log_retention_days = models.PositiveIntegerField(default=30, validators=[MinValueValidator(1)])
+    git_image = models.CharField(
+        max_length=512,
+        default=DEFAULT_GIT_IMAGE,
+        validators=[validate_image],
+        help_text="The image of the init containers that fetch `source.git`; it has git and a shell.",
+    )
     optional_kinds = models.JSONField(default=default_optional_kinds, blank=True)
     version = models.PositiveBigIntegerField(default=1, editable=False)
     updated_at = models.DateTimeField(default=clock.now, editable=False)

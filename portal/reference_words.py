@@ -121,5 +121,6 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "image_pull_deadline_seconds": "How long an image may fail to be pulled before the workload fails.",
     "schedule_deadline_seconds": "How long a pod may wait for a node before its claim is given back, and the pause after.",
     "log_retention_days": "How long a stored log is kept, counted from when it was written.",
+    "git_image": "Image of the init containers that fetch `source.git`: it has git and a shell, and runs as any user.",
     "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`; `keda` has no effect yet.",
 })  # fmt: skip

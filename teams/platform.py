@@ -21,6 +21,7 @@ SETTINGS_CHANGEABLE = (
     "image_pull_deadline_seconds",
     "schedule_deadline_seconds",
     "log_retention_days",
+    "git_image",
     "optional_kinds",
 )
 

@@ -44,6 +44,7 @@ def placement(name: str, kind: str, **changes: Any) -> Placement:
         "node_terms": [],
         "tolerations": LOST_NODE,
         "service_account": "ml-portal-workload",
+        "git_image": "alpine/git:v2.49.1",
         "priority_class": None,
         "portal_url": "http://portal.ml-portal.svc:8000",
         "run_token_secret": None,
@@ -119,6 +120,23 @@ RUN_BODIES: Mapping[str, dict[str, Any]] = {
         "volumes": [{"claim": "scratch", "path": "/scratch"}],
         "checkpoint": {"path": "/scratch/checkpoints"},
     },
+    "git_run": {
+        "name": "from-git",
+        "image": "ghcr.io/vision/train:2.1",
+        "command": ["python", "train.py"],
+        "flavor": "t4-shared",
+        "cpu": "2",
+        "memory": "8Gi",
+        "source": {
+            "git": {
+                "url": "https://git.example.com/vision/train.git",
+                "ref": "v2.1",
+                "subdir": "resnet",
+                "secret": "git-read",
+            }
+        },
+        "time_limit_seconds": 600,
+    },
     "shared_gpu_run": {
         "name": "small",
         "image": "vision/small:1",
@@ -149,6 +167,9 @@ RUN_PLACEMENTS: Mapping[str, Placement] = {
     ),
     "gang_of_32_gpus": placement("llm", "training-run", **_A100, run_token_secret="llm-a1d3f00d-1-token"),
     "root_run": placement("as-root", "training-run", **_A100),
+    "git_run": placement(
+        "from-git", "training-run", **{**_A100, "resource_name": "nvidia.com/gpu.shared", "node_terms": []}
+    ),
     "shared_gpu_run": placement(
         "small", "training-run", **{**_A100, "resource_name": "nvidia.com/gpu.shared", "node_terms": []}
     ),

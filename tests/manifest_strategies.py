@@ -61,6 +61,10 @@ SHARED = {
 }
 
 
+def fits_git(ref):
+    return ".." not in ref and not ref.endswith((".", ".lock"))
+
+
 def bodies(**fields):
     """Valid bodies; every mount has a place of its own, none inside another."""
     required = {"team": names, "name": names, "image": images}
@@ -75,8 +79,19 @@ run_bodies = bodies(
     time_limit_seconds=optional(st.integers(60, 30 * 86400)),
     max_retries=optional(st.integers(0, 20)),
     source=optional(
-        st.fixed_dictionaries(
-            {"files": st.dictionaries(words, texts, max_size=3)}, optional={"path": st.just("/work")}
+        st.one_of(
+            st.fixed_dictionaries(
+                {"files": st.dictionaries(words, texts, max_size=3)}, optional={"path": st.just("/work")}
+            ),
+            st.fixed_dictionaries(
+                {
+                    "git": st.fixed_dictionaries(
+                        {"url": st.just("https://git.example.com:8443/a/b.git")},
+                        optional={"ref": words.filter(fits_git), "subdir": names, "secret": optional(names)},
+                    )
+                },
+                optional={"path": st.just("/work")},
+            ),
         )
     ),
 )

@@ -92,6 +92,8 @@ class Placement:
     run_token_secret: str | None
     resume_from: str | None = None
     grace_seconds: int = 60
+    git_image: str = ""
+    """Of the init containers that fetch a git repository."""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -40,7 +40,7 @@ def pod_parts(
         spec=spec,
         container_name=container,
         claims=_claims(spec),
-        files_config_map=files_name(placement) if spec.source else None,
+        files_config_map=files_name(placement) if spec.source and spec.source.files else None,
         portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
         subdomain=subdomain,
         annotations=podspec.DO_NOT_DISRUPT,

@@ -5,9 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
+import subprocess
 import threading
 
 import pytest
+
+from controller.gitsource import fetch_containers
+from controller.specs import GitSource
 
 from .conftest import RefusedError, until
 
@@ -292,3 +297,22 @@ def test_numbered_pods_of_a_job_find_each_other_by_name(space):
         "rank 0 total 3\n",
         "rank 1 total 3\n",
     ]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git here")
+def test_init_containers_fetch_a_repository_with_the_git_of_this_machine(space, tmp_path):
+    plain = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
+    config = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    (tmp_path / "hello.py").write_text("print('from git')")
+    for words in (["init", "-q"], ["add", "hello.py"], [*config, "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=tmp_path, env=plain, check=True)
+    mount = {"name": "source", "mountPath": "/workspace"}
+    git = GitSource(f"file://{tmp_path}")
+    inits = fetch_containers(git, image="alpine/git", mount=mount, resources={}, security={})
+    for each in inits:
+        # A repository of this machine stands for one that is served.
+        each["env"].append({"name": "GIT_ALLOW_PROTOCOL", "value": "file"})
+    spec = {"initContainers": inits, "volumes": [{"name": "source", "emptyDir": {}}]}
+    space.run("python", "hello.py", spec=spec, volumeMounts=[mount], workingDir="/workspace")
+    assert space.ended()["exitCode"] == 0
+    assert space.log() == "from git\n"

@@ -10,7 +10,6 @@ from tests.manifest_strategies import endpoint_bodies
 MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "template": "big",
-    "source.git": {"url": "https://example.com/x.git"},
     "runtime": "triton",
     "capacity": "spot-first",
     "runtime_options": {"batch_size": 32},

@@ -219,6 +219,62 @@ NESTED = [
         "volumes.0.path",
         "inside_read_only",
     ),
+    *[
+        ({"source": {"git": {"url": url}}}, "source.git.url", code)
+        for url, code in [
+            ("https://me:pw@example.com/x.git", "credentials_in_url"),
+            ("ssh://git@example.com/x.git", "invalid_url"),
+            ("git@example.com:x.git", "invalid_url"),
+            ("ssh://example.com/x.git", "invalid_url"),
+            ("http://example.com/x.git", "invalid_url"),
+            ("file:///etc", "invalid_url"),
+            ("ext::sh -c id", "invalid_url"),
+            ("--upload-pack=touch /tmp/x", "invalid_url"),
+            ("https://example.com", "invalid_url"),
+            ("https://example.com/a b", "invalid_url"),
+            ("https://example.com/$(HOME)", "invalid_url"),
+            ("https://example.com/x.git?token=1", "invalid_url"),
+            ("https://example.com/a/../b", "invalid_url"),
+            ("https://example.com/x\n", "invalid_url"),
+            ("https://example.com/" + "a" * 500, "max_length"),
+            (5, "invalid"),
+        ]
+    ],
+    *[
+        (
+            {"source": {"git": {"url": "https://example.com/x.git", "ref": ref}}},
+            "source.git.ref",
+            "invalid_ref",
+        )
+        for ref in [
+            "-f",
+            "--all",
+            "+main",
+            "a..b",
+            "a b",
+            "a@{1}",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a/",
+            "$(X)",
+            "a:b",
+            "a\n",
+            "a" * 256,
+        ]
+    ],
+    *[
+        (
+            {"source": {"git": {"url": "https://example.com/x.git", "subdir": subdir}}},
+            "source.git.subdir",
+            "invalid_path",
+        )
+        for subdir in ["/a", "../a", "a/..", "a/", "./a", "-a", "a//b", "$(X)", "a\n", "a:b"]
+    ],
+    ({"source": {"git": {"ref": "main"}}}, "source.git.url", "required"),
+    ({"source": {"git": {"url": "https://a.b/c", "branch": "x"}}}, "source.git.branch", "unknown_field"),
+    ({"source": {"git": {"url": "https://a.b/c", "secret": "A"}}}, "source.git.secret", "invalid_name"),
+    ({"source": {"git": {"url": "https://a.b/c"}, "files": {"a": ""}}}, "source.git", "exclusive"),
     ({"source": {"files": {"a/b.py": ""}}}, "source.files", "invalid_file_name"),
     ({"source": {"files": {"..a": ""}}}, "source.files", "invalid_file_name"),
     ({"source": {"files": {"a.py": "x" * MIB}}}, "source.files", "too_large"),

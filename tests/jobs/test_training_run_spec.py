@@ -10,7 +10,6 @@ from tests.manifest_strategies import run_bodies
 
 MINIMAL = {"name": "a", "image": "b"}
 LATER = {
-    "source.git": {"url": "https://example.com/x.git"},
     "kind": "cronjob",
     "capacity": "spot-first",
     "topology": "same-node",

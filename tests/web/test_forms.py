@@ -87,6 +87,22 @@ def test_variables_come_from_secrets_and_what_is_wrong_is_said_at_its_line(ana, 
     assert "HF_TOKEN" not in again["env"]
 
 
+def test_a_repository_is_brought_instead_of_files(ana, world):
+    git = {"git_url": "https://git.example.org/x.git", "git_ref": "v1", "git_subdir": "train"}
+    response = ana.post(NEW, filled(**git))
+    assert response.context["form"].errors == {"git_url": ["Give files or a repository; not both."]}
+    none = {"file_name": "", "file_content": ""}
+    response = ana.post(NEW, filled(**none, **{**git, "git_ref": "--all"}))
+    assert list(response.context["form"].errors) == ["git_ref"]
+    response = ana.post(NEW, filled(**none, **git, git_secret="missing"))
+    assert "The portal knows no secret missing" in response.context["form"].errors["git_secret"][0]
+    assert ana.post(NEW, filled(**none, **git)).status_code == 303
+    source = TrainingRun.objects.get().spec["source"]
+    assert source["git"] == {"url": git["git_url"], "ref": "v1", "subdir": "train", "secret": None}
+    again = ana.get(f"{NEW}?from={Workload.objects.get().public_id}").context["form"].initial
+    assert {name: again[name] for name in git} == git
+
+
 def test_uploaded_files_come_along(ana, world):
     files = [SimpleUploadedFile("a.py", b"A = 1\n"), SimpleUploadedFile("b.txt", "ü\n".encode())]
     assert ana.post(NEW, filled(upload=files)).status_code == 303
