@@ -1,76 +1,25 @@
-"""The main job, step by step, as any client would do it: nothing here but the public REST API and the gateway.
+"""The main job, step by step, as any client would do it: the public REST API and the gateway, and nothing else.
 
-Every number that is printed comes from an answer; a step that does not happen ends the tour with status 1.
+Only the node that is taken away half-way is taken by the Kubernetes API: see portal.tour_interruption. A step that does
+not happen ends the tour with status 1.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from cluster.errors import ClusterError
 from portal.settings import env
+from portal.tour_client import FLAVOR, SOURCES, TEAM, Portal, TourError, say, step, until
+from portal.tour_interruption import print_interruption, submit_on_two_nodes, take_a_node_away, two_nodes_bill
 
-TEAM, FLAVOR = "vision", "t4"
-DEADLINE_SECONDS = 180.0
-POLL_SECONDS = 0.3
 ACCURACY_MIN = 0.9
 BATCH = 60
-SOURCES = env.BASE_DIR / "demo" / "digits"
-
-
-class TourError(Exception):
-    """A step did not happen."""
-
-
-class Portal:
-    """A client of the REST API with one member's token."""
-
-    def __init__(self, *, url: str, live_url: str, token: str) -> None:
-        self.url = url
-        self.live_url = live_url
-        self.token = token
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """JSON of `/api/v1/…`; TourError with the problem's own words."""
-        return json.loads(self.read(f"{self.url}/api/v1/{path}", method, body) or b"null")
-
-    def read(self, url: str, method: str = "GET", body: Any = None) -> bytes:
-        """The body of an answer, following redirects as curl -L would."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 (the portal's own address)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-                return bytes(answer.read())
-        except urllib.error.HTTPError as error:
-            words = error.read().decode(errors="replace")
-            raise TourError(f"{method} {url} answered {error.code}: {words}") from error
-        except OSError as error:
-            raise TourError(f"{method} {url}: {error}") from error
-
-    def wait(self, path: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Ask until `done`; prints each new phase and reason."""
-        deadline, shown = time.monotonic() + DEADLINE_SECONDS, ""
-        while True:
-            found: dict[str, Any] = self.call("GET", path)
-            state = f"{found['phase']} ({found['reason']})"
-            if state != shown:
-                say(f"    {state}: {found['message']}")
-                shown = state
-            if done(found):
-                return found
-            if found["phase"] in {"Failed", "Cancelled"} or time.monotonic() > deadline:
-                raise TourError(f"it is {state}: {found['message']}")
-            time.sleep(POLL_SECONDS)
 
 
 def main() -> int:
@@ -86,13 +35,18 @@ def main() -> int:
             run = submit_run(portal)
         with step("train"):
             run = follow_run(portal, run)
+        with step("train on two nodes, data-parallel, and lose one of them half-way"):
+            wide = take_a_node_away(portal, submit_on_two_nodes(portal))
+            print_interruption(portal, wide)
         with step("deploy the model as an endpoint"):
             endpoint = deploy(portal)
         with step("call it with the 360 held-out digits, through the gateway"):
             accuracy = call_endpoint(portal)
         with step("read the bill"):
             print_bill(portal, run, endpoint)
-    except TourError as error:
+            two_nodes_bill(portal, wide)
+            say("    the GPUs are simulated; prices are public on-demand prices of the cards")
+    except (TourError, ClusterError) as error:
         say(f"the tour stopped: {error}")
         return 1
     say(f"all of it happened in {time.monotonic() - started:.1f} s; the endpoint got {accuracy:.1%} right")
@@ -141,7 +95,7 @@ def follow_run(portal: Portal, run: dict[str, Any]) -> dict[str, Any]:
     """Wait for its end, then show what it wrote: the logs are kept after its pod is gone."""
     path = f"training-runs/{run['id']}/"
     run = portal.wait(path, lambda found: found["phase"] == "Succeeded")
-    lines = _until(lambda: _finished_log(portal, path), "the log has its last line")
+    lines = until(lambda: _finished_log(portal, path), "the log has its last line")
     for line in [*lines[:2], "…", *lines[-3:]]:
         say(f"    | {line}")
     points = portal.call("GET", f"{path}checkpoints/")["results"]
@@ -222,7 +176,7 @@ def print_bill(portal: Portal, run: dict[str, Any], endpoint: dict[str, Any]) ->
         cost = portal.call("GET", f"training-runs/{run['id']}/cost/")
         return [cost] if cost["so_far"] and cost["so_far"]["amount_micro_usd"] > 0 else []
 
-    (cost,) = _until(billed, "the run has a cost")
+    (cost,) = until(billed, "the run has a cost")
     (line,) = cost["lines"]
     say(
         f"    run:      {cost['so_far']['usd']} USD ({line['started_at']} to {line['ended_at']}, on {line['node_name']})"
@@ -232,7 +186,6 @@ def print_bill(portal: Portal, run: dict[str, Any], endpoint: dict[str, Any]) ->
         raise TourError(f"the endpoint has no cost: {running['reason']}")
     rate = running["rate_per_hour"]["usd"]
     say(f"    endpoint: {running['so_far']['usd']} USD so far, {rate} USD an hour while it runs")
-    say("    the GPUs are simulated; prices are public on-demand prices of the cards")
 
 
 def print_logins(portal: Portal) -> None:
@@ -245,32 +198,6 @@ def print_logins(portal: Portal) -> None:
         ("root", "admin"),
     ):
         say(f"    {person} ({what}): {_given(f'DEMO_{person.upper()}_PASSWORD')}")
-
-
-def _until(ask: Callable[[], list[Any]], what: str) -> list[Any]:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while True:
-        found = ask()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise TourError(f"it never happened that {what}")
-        time.sleep(POLL_SECONDS)
-
-
-@contextmanager
-def step(title: str) -> Iterator[None]:
-    """A step with its time."""
-    started = time.monotonic()
-    say(title)
-    yield
-    say(f"    done in {time.monotonic() - started:.1f} s")
-
-
-def say(line: str) -> None:
-    """One line of the tour."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def _given(name: str) -> str:

@@ -13,7 +13,7 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.labels import selector
-from portal.tour import Portal, TourError
+from portal.tour_client import Portal, TourError
 
 TEAM = os.environ["E2E_TEAM"]
 NAMESPACE = f"team-{TEAM}"

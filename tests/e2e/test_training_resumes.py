@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -16,10 +17,11 @@ from foundation import clock
 from foundation.models import PlatformSettings
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
+from portal.tour_interruption import EPOCHS, request_for_two_nodes, unusable
 from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_member, make_team
-from workloads.models import Workload
+from workloads.models import WatchCursor, Workload
 from workloads.observations import record_node
 
 SCRIPT = Path(__file__).resolve().parents[2] / "demo" / "digits" / "train.py"
@@ -44,17 +46,17 @@ class Hand:
             time.sleep(0.1)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_suspended_run_goes_on_from_its_last_checkpoint(process_cluster, live_server, settings):
+@pytest.fixture
+def bench(process_cluster, live_server, settings):
+    """A team with both T4s of a cluster whose pods are processes, and two volumes."""
     settings.INTERNAL_URL = live_server.url
     PlatformSettings(grace_seconds=5).save()
     client = connect(process_cluster)
     for node in client.list(kinds.NODE).items:
         record_node(node, now=clock.now())
-    team = make_team("resumes")
+    team = make_team(f"resumes-{uuid4().hex[:6]}")
     actor = Actor.of_user(make_member(team=team).user)
-    flavor = make_flavor("t4", product="Tesla-T4")
-    make_quota(team, flavor, 1)
+    make_quota(team, make_flavor("t4", product="Tesla-T4"), 2)
     for name in ("models", "checkpoints"):
         create_volume(
             client,
@@ -66,6 +68,12 @@ def test_a_suspended_run_goes_on_from_its_last_checkpoint(process_cluster, live_
             actor=actor,
             now=clock.now(),
         )
+    return client, team, actor
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_suspended_run_goes_on_from_its_last_checkpoint(bench):
+    client, team, actor = bench
     spec = TrainingRunSpec.from_json(
         {
             "name": "digits",
@@ -100,4 +108,38 @@ def test_a_suspended_run_goes_on_from_its_last_checkpoint(process_cluster, live_
     lines = [line.text for line in logs.read_lines(run, attempt=2, limit=200).lines]
     assert f"resuming after epoch {reached.step}" in lines[0]
     assert lines[1].startswith(f"epoch {reached.step + 1}/60")
+    assert run.progress_reports.get(attempt=2).progress_percentage == 100
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_on_two_nodes_survives_the_loss_of_one(bench):
+    """The tour's own request: the pods train together, a node is taken away, and they go on from the checkpoint."""
+    client, team, actor = bench
+    # What the watcher would have found.
+    WatchCursor.objects.create(kind=kinds.PYTORCH_JOB.address, seen_at=clock.now())
+    asked = {key: value for key, value in request_for_two_nodes().items() if key != "team"}
+    spec = TrainingRunSpec.from_json(asked)
+    run = submit_training_run(spec=spec, team=team, actor=actor, now=clock.now()).workload
+    hand = Hand(client, run)
+
+    hand.until(lambda run: run.phase == "Running" and run.checkpoints.exists())
+    pods = client.list(kinds.POD, namespace=team.namespace_name).items
+    (worker,) = [pod for pod in pods if pod["metadata"]["name"].endswith("-worker-0")]
+    with unusable(client, worker["spec"]["nodeName"]):
+        hand.until(lambda run: run.attempts.count() == 2 or run.is_final)
+    hand.until(lambda run: run.is_final)
+
+    assert run.phase == "Succeeded", run.message
+    first, second = run.attempts.order_by("number")
+    kept = {point.path: point.step for point in run.checkpoints.filter(attempt=1)}
+    assert second.resumed_from in kept
+    assert kept[second.resumed_from] == max(kept.values()) < EPOCHS
+    assert (run.retries_used, run.interruptions) == (0, 1)
+    assert first.lost_seconds <= (first.ended_at - first.started_at).total_seconds()
+    logs.fetch_last(client, run, attempt=2, now=clock.now())
+    said = [line.text for line in logs.read_lines(run, attempt=2, limit=1000).lines]
+    resumed = kept[second.resumed_from]
+    assert f"resuming after epoch {resumed} from {second.resumed_from}" in said
+    assert any(line.startswith(f"epoch {resumed + 1}/{EPOCHS} ") for line in said)
+    assert {"pod 0 of 2 is here", "pod 1 of 2 is here"} <= set(said)
     assert run.progress_reports.get(attempt=2).progress_percentage == 100

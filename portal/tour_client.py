@@ -1,0 +1,95 @@
+"""What the steps of the tour share: a client of the REST API, patience, and words.
+
+Every number that is printed comes from an answer; a step that does not happen raises TourError.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from portal.settings import env
+
+TEAM, FLAVOR = "vision", "t4"
+SOURCES = env.BASE_DIR / "demo" / "digits"
+DEADLINE_SECONDS = 180.0
+POLL_SECONDS = 0.3
+
+
+class TourError(Exception):
+    """A step did not happen."""
+
+
+class Portal:
+    """A client of the REST API with one member's token."""
+
+    def __init__(self, *, url: str, live_url: str, token: str) -> None:
+        self.url = url
+        self.live_url = live_url
+        self.token = token
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """JSON of `/api/v1/…`; TourError with the problem's own words."""
+        return json.loads(self.read(f"{self.url}/api/v1/{path}", method, body) or b"null")
+
+    def read(self, url: str, method: str = "GET", body: Any = None) -> bytes:
+        """The body of an answer, following redirects as curl -L would."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 (the portal's own address)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            words = error.read().decode(errors="replace")
+            raise TourError(f"{method} {url} answered {error.code}: {words}") from error
+        except OSError as error:
+            raise TourError(f"{method} {url}: {error}") from error
+
+    def wait(self, path: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask until `done`; prints each new phase and reason. TourError where it ends before."""
+        deadline, shown = time.monotonic() + DEADLINE_SECONDS, ""
+        while True:
+            found: dict[str, Any] = self.call("GET", path)
+            state = f"{found['phase']} ({found['reason']})"
+            if state != shown:
+                say(f"    {state}: {found['message']}")
+                shown = state
+            if done(found):
+                return found
+            if found["phase"] in {"Succeeded", "Failed", "Cancelled"} or time.monotonic() > deadline:
+                raise TourError(f"it is {state}: {found['message']}")
+            time.sleep(POLL_SECONDS)
+
+
+def until(ask: Callable[[], list[Any]], what: str) -> list[Any]:
+    """The first answer that is not empty; `what` is said where there is none in time."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        found = ask()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise TourError(f"it never happened that {what}")
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def step(title: str) -> Iterator[None]:
+    """A step with its time."""
+    started = time.monotonic()
+    say(title)
+    yield
+    say(f"    done in {time.monotonic() - started:.1f} s")
+
+
+def say(line: str) -> None:
+    """One line of the tour."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -1,0 +1,33 @@
+"""What the tour holds against a run that was interrupted; the tour itself is `make demo ONCE=1`."""
+
+from __future__ import annotations
+
+import pytest
+
+from portal.tour_client import TourError
+from portal.tour_interruption import check_interruption
+
+KEPT = {"/c/20": 20, "/c/40": 40}
+
+
+def attempt(number, resumed_from=None, lost_seconds=0):
+    return {"number": number, "resumed_from": resumed_from, "lost_seconds": lost_seconds}
+
+
+def test_a_resumed_run_says_what_it_lost():
+    assert check_interruption([attempt(2, "/c/40"), attempt(1, lost_seconds=3)], KEPT) == 3
+
+
+@pytest.mark.parametrize(
+    ("attempts", "says"),
+    [
+        ([attempt(1)], "there are 1 attempts, not 2"),
+        ([attempt(1), attempt(2, "/c/40"), attempt(3, "/c/40")], "there are 3 attempts"),
+        ([attempt(1), attempt(2)], "resumed from None, which is no checkpoint"),
+        ([attempt(1), attempt(2, "/elsewhere/40")], "/elsewhere/40, which is no checkpoint of attempt 1"),
+        ([attempt(1), attempt(2, "/c/20")], "resumed from step 20, not from 40"),
+    ],
+)
+def test_a_run_that_was_not_interrupted_once_or_did_not_resume_stops_the_tour(attempts, says):
+    with pytest.raises(TourError, match=says):
+        check_interruption(attempts, KEPT)
