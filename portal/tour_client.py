@@ -33,6 +33,8 @@ class Portal:
         self.url = url
         self.live_url = live_url
         self.token = token
+        # What was last printed of each path.
+        self._shown: dict[str, str] = {}
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """JSON of `/api/v1/…`; TourError with the problem's own words."""
@@ -54,13 +56,13 @@ class Portal:
 
     def wait(self, path: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Ask until `done`; prints each new phase and reason. TourError where it ends before."""
-        deadline, shown = time.monotonic() + DEADLINE_SECONDS, ""
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
             found: dict[str, Any] = self.call("GET", path)
             state = f"{found['phase']} ({found['reason']})"
-            if state != shown:
+            if state != self._shown.get(path):
                 say(f"    {state}: {found['message']}")
-                shown = state
+                self._shown[path] = state
             if done(found):
                 return found
             if found["phase"] in {"Succeeded", "Failed", "Cancelled"} or time.monotonic() > deadline:
