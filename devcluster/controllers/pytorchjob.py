@@ -318,7 +318,9 @@ class PyTorchJobs(Controller):
 
     def _progress(self, turn: _Round, counts: dict[str, int], wanted: int, *, master: bool) -> None:
         who = turn.name if master else f"{namespace_of(turn.job)}/{turn.name}"
-        if wanted == counts["succeeded"]:
+        # One worker that has come to the end is enough where their number may change.
+        enough = "elasticPolicy" in turn.spec and not master and counts["succeeded"]
+        if wanted == counts["succeeded"] or enough:
             text = f"PyTorchJob {who} {'is ' if master else ''}successfully completed."
             self._event(turn, "PyTorchJobSucceeded", text)
             turn.status.setdefault("completionTime", timestamp())

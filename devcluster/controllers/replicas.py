@@ -21,13 +21,20 @@ def with_defaults(spec: Obj) -> Obj:
     spec = copy.deepcopy(spec)
     policy = spec.setdefault("runPolicy", {})
     policy.setdefault("cleanPodPolicy", "None")
-    spec.setdefault("nprocPerNode", "auto")
+    elastic = spec.get("elasticPolicy")
+    if elastic is None or "nProcPerNode" not in elastic:
+        spec.setdefault("nprocPerNode", "auto")
     for replica in spec["pytorchReplicaSpecs"].values():
         replica.setdefault("replicas", 1)
         replica.setdefault("restartPolicy", "OnFailure")
         ports = _main(replica).setdefault("ports", [])
         if not any(port.get("name") == PORT_NAME for port in ports):
             ports.append({"name": PORT_NAME, "containerPort": PORT})
+    if elastic is not None:
+        workers = spec["pytorchReplicaSpecs"]["Worker"]["replicas"]
+        least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+        elastic["minReplicas"] = next(n for n in (least, most, workers) if n is not None)
+        elastic["maxReplicas"] = next(n for n in (most, least, workers) if n is not None)
     return spec
 
 
@@ -94,11 +101,11 @@ def pod(job: Obj, spec: Obj, role: str, index: int) -> Obj:
 def _environment(job: Obj, spec: Obj, role: str, index: int) -> list[dict[str, str]]:
     replicas = spec["pytorchReplicaSpecs"]
     nodes = sum(replica["replicas"] for replica in replicas.values())
-    processes = int(spec["nprocPerNode"]) if _is_number(spec["nprocPerNode"]) else 1
+    per_node = spec.get("nprocPerNode")
+    processes = int(per_node) if per_node is not None and _is_number(per_node) else 1
     env = {"PYTHONUNBUFFERED": "1"}
     if "Master" in replicas:
-        ports = _main(replicas["Master"])["ports"]
-        port = next(str(p["containerPort"]) for p in ports if p.get("name") == PORT_NAME)
+        port = _port(replicas["Master"])
         address = replica_name(name_of(job), "Master", 0)
         rank = str(index + (role == "Worker"))
         env |= {
@@ -108,8 +115,37 @@ def _environment(job: Obj, spec: Obj, role: str, index: int) -> list[dict[str, s
             "PET_MASTER_ADDR": address,
         }
         env |= {"WORLD_SIZE": str(nodes * processes), "RANK": rank, "PET_NODE_RANK": rank}
-    env |= {"PET_NPROC_PER_NODE": spec["nprocPerNode"], "PET_NNODES": str(nodes)}
+    env |= {} if per_node is None else {"PET_NPROC_PER_NODE": per_node}
+    env |= _rendezvous(job, spec) if "elasticPolicy" in spec else {"PET_NNODES": str(nodes)}
     return [{"name": name, "value": value} for name, value in env.items()]
+
+
+def _rendezvous(job: Obj, spec: Obj) -> dict[str, str]:
+    """What torchrun needs where the number of nodes may change."""
+    policy = spec["elasticPolicy"]
+    host = policy.get("rdzvHost") or replica_name(name_of(job), "Worker", 0)
+    port = policy.get("rdzvPort") or _port(spec["pytorchReplicaSpecs"]["Worker"])
+    env = {
+        "PET_RDZV_ENDPOINT": f"{host}:{port}",
+        "PET_RDZV_BACKEND": policy.get("rdzvBackend", "c10d"),
+        "PET_NNODES": f"{policy['minReplicas']}:{policy['maxReplicas']}",
+    }
+    optional = {
+        "PET_MAX_RESTARTS": "maxRestarts",
+        "PET_NPROC_PER_NODE": "nProcPerNode",
+        "PET_RDZV_ID": "rdzvId",
+    }
+    env |= {name: str(policy[field]) for name, field in optional.items() if field in policy}
+    if policy.get("rdzvConf"):
+        env["PET_RDZV_CONF"] = ",".join(
+            f"{c.get('key', '')}={c.get('value', '')}" for c in policy["rdzvConf"]
+        )
+    return env | ({"PET_STANDALONE": ""} if policy.get("standalone") else {})
+
+
+def _port(replica: Obj) -> str:
+    """Where the replicas listen."""
+    return next(str(p["containerPort"]) for p in _main(replica)["ports"] if p.get("name") == PORT_NAME)
 
 
 def _is_number(text: str) -> bool:

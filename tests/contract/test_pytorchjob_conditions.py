@@ -62,6 +62,15 @@ def test_without_a_master_all_workers_have_to_succeed(jobs):
     until_equal(jobs.replicas, {"Worker": {"succeeded": 2}})
 
 
+def test_of_an_elastic_job_one_worker_has_to_succeed(jobs):
+    jobs.create({"Worker": (2, RUNS)}, elasticPolicy={"minReplicas": 1, "maxReplicas": 2})
+    until_equal(jobs.replicas, {"Worker": {"active": 2}})
+    ended = {"status": {"phase": "Succeeded"}}
+    jobs.kube.core.patch_namespaced_pod_status("run-worker-1", jobs.namespace, ended)
+    jobs.until("Created", "Running", "Succeeded")
+    assert jobs.phases() == {"run-worker-0": "Running", "run-worker-1": "Succeeded"}
+
+
 @pytest.mark.parametrize(("policy", "left"), [("None", 3), ("Running", 1), ("All", 0)])
 def test_the_clean_up_policy_says_which_pods_stay(jobs, policy, left):
     jobs.create({"Master": (1, ENDS), "Worker": (2, RUNS)}, policy={"cleanPodPolicy": policy})

@@ -92,6 +92,34 @@ def test_workers_alone_have_no_rank_and_the_first_leads(jobs):
     assert roles == {"run-worker-0": "master", "run-worker-1": None}
 
 
+ELASTIC = {
+    "given": (
+        {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "etcd", "rdzvPort": 29400, "maxRestarts": 3, "rdzvId": "x"},
+        {"PET_NNODES": "1:4", "PET_RDZV_BACKEND": "etcd", "PET_RDZV_ENDPOINT": "run-worker-0:29400"}
+        | {"PET_MAX_RESTARTS": "3", "PET_RDZV_ID": "x", "PET_NPROC_PER_NODE": "auto"},
+    ),
+    "bare": (
+        {},
+        {"PET_NNODES": "2:2", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "run-worker-0:23456"}
+        | {"PET_NPROC_PER_NODE": "auto"},
+    ),
+    "least alone": (
+        {"minReplicas": 2, "nProcPerNode": 8, "rdzvConf": [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]},
+        {"PET_NNODES": "2:2", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "run-worker-0:23456"}
+        | {"PET_RDZV_CONF": "a=1,b=2", "PET_NPROC_PER_NODE": "8"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ELASTIC)
+def test_an_elastic_job_meets_at_its_first_worker(jobs, case):
+    policy, wanted = ELASTIC[case]
+    jobs.create({"Worker": (2, RUNS)}, elasticPolicy=policy)
+    until_equal(lambda: len(jobs.pods()), 2)
+    for pod in jobs.pods().values():
+        assert environment(pod) == {"PYTHONUNBUFFERED": "1"} | wanted
+
+
 @pytest.mark.parametrize(
     ("given", "policy"),
     [(None, "OnFailure"), ("Never", "Never"), ("ExitCode", "Never"), ("Always", "Always")],

@@ -102,11 +102,11 @@ def test_a_replica_that_fails_fails_the_job_and_keeps_its_log(space):
 
 def test_what_devcluster_lacks_is_named(space):
     elastic = job("elastic", ALL_REDUCE)
-    elastic["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 2}
+    elastic["spec"]["elasticPolicy"] = {"metrics": [{"type": "Resource"}]}
     sidecar = job("sidecar", ALL_REDUCE)
     for replica in sidecar["spec"]["pytorchReplicaSpecs"].values():
         replica["template"]["spec"]["volumes"] = [{"name": "x", "hostPath": {"path": "/"}}]
-    for body, what in ((elastic, "spec.elasticPolicy"), (sidecar, "the volume source hostPath")):
+    for body, what in ((elastic, "spec.elasticPolicy.metrics"), (sidecar, "the volume source hostPath")):
         with pytest.raises(RefusedError, match=what) as caught:
             space.create("pytorchjobs", body, "kubeflow.org")
         assert caught.value.status["code"] == 501
