@@ -13,6 +13,8 @@ from typing_extensions import override
 from controller.page_forms import ContainerForm, initial_of, lines, text, whole
 from controller.page_words import limit_words
 from jobs.form_rules import Rules, rules_of
+from jobs.kinds import JOB, KINDS
+from jobs.offers import offered_kinds
 from jobs.prefill import NOTHING, combined, rest_of
 from jobs.queries import template_named
 from jobs.serializers import TrainingRunSerializer
@@ -20,10 +22,20 @@ from jobs.serializers import TrainingRunSerializer
 _LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
 
 
+class _KindField(forms.ChoiceField):
+    """Shows what is offered; takes every kind there is, so that the service says why one is not."""
+
+    @override
+    def valid_value(self, value: Any) -> bool:
+        return value in KINDS
+
+
 class TrainingRunForm(ContainerForm):
     serializer_class = TrainingRunSerializer
     PATHS = {
         **ContainerForm.PATHS,
+        "kind": "kind",
+        "nproc_per_node": "processes",
         "replicas": "replicas",
         "time_limit_seconds": "time_limit",
         "max_retries": "retries",
@@ -32,6 +44,14 @@ class TrainingRunForm(ContainerForm):
         "template": "template",
     }
 
+    kind = _KindField(
+        label="Kind", required=False, help_text="What it is in the cluster: as many kinds as that serves."
+    )
+    processes = text(
+        "Processes per pod",
+        "For torchrun. Empty: one for each GPU, or as the command says.",
+        inputmode="numeric",
+    )
     replicas = text(
         "Pods", "All alike, each with these GPUs. They start and end together.", inputmode="numeric"
     )
@@ -51,10 +71,18 @@ class TrainingRunForm(ContainerForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.rules = Rules()
+        self.fields["kind"].choices = self._kinds  # type: ignore[attr-defined]
         given = (self.data if self.is_bound else self.initial).get("template")
         if given and (template := template_named(str(given))):
             self.rules = rules_of(template, self.PATHS, values_of(template.defaults))
             self.rules.apply(self)
+
+    def _kinds(self) -> list[tuple[str, str]]:
+        """The kinds that are offered, and the one that was chosen elsewhere."""
+        chosen = str((self.data if self.is_bound else self.initial).get("kind") or JOB)
+        return [
+            (name, kind.objects[0].kind) for name, kind in KINDS.items() if name in {*offered_kinds(), chosen}
+        ]
 
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +90,8 @@ class TrainingRunForm(ContainerForm):
         given = {key: value for key, value in checkpoint.items() if value}
         typed = {
             **super().to_body(values),
+            "kind": values.get("kind", ""),
+            "nproc_per_node": whole(values.get("processes", "")),
             "replicas": whole(values.get("replicas", "")),
             "time_limit_seconds": seconds_of(values.get("time_limit", "")),
             "max_retries": whole(values.get("retries", "")),
@@ -113,6 +143,8 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     checkpoint = spec.get("checkpoint") or {}
     values = {
         **initial_of(spec),
+        "kind": spec.get("kind") or JOB,
+        "processes": str(spec.get("nproc_per_node") or ""),
         "replicas": str(spec.get("replicas", 1)),
         "time_limit": limit_words(spec.get("time_limit_seconds")),
         "retries": str(spec.get("max_retries", 0)),
