@@ -72,8 +72,15 @@ def _one(workload: Workload, spec: Mapping[str, Any], cost: Cost) -> dict[str, A
                 ("waiting", "waiting/"),
                 ("cost", "cost/"),
             )
-        },
+        }
+        | _tracking(workload),
     }
+
+
+def _tracking(workload: Workload) -> dict[str, str]:
+    """Where the run tracks what it does, if its team has such a place; endpoints do not."""
+    address = workload.team.mlflow_tracking_uri
+    return {"mlflow": address} if address and RESOURCE_PATH[workload.kind] == "training-runs" else {}
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -25,7 +25,14 @@ class Hint:
 
 def hints_of(spec: ContainerSpec, team: Team) -> list[Hint]:
     """`spec` is the request as it came, before anything was filled in."""
-    return [*_image(spec), *_devices(spec), *_spot(spec), *_pull_secrets(spec, team), *_filled_in(spec)]
+    return [
+        *_image(spec),
+        *_devices(spec),
+        *_spot(spec),
+        *_shared_memory(spec),
+        *_pull_secrets(spec, team),
+        *_filled_in(spec),
+    ]
 
 
 def _image(spec: ContainerSpec) -> Iterator[Hint]:
@@ -53,6 +60,15 @@ def _spot(spec: ContainerSpec) -> Iterator[Hint]:
             "Name a checkpoint folder, or take on-demand."
         )
         yield Hint("checkpoint", "spot_without_checkpoint", message)
+
+
+def _shared_memory(spec: ContainerSpec) -> Iterator[Hint]:
+    if spec.gpus_per_replica > 1 and spec.shm is None:
+        message = (
+            "Several GPUs of a pod talk through /dev/shm, and so do data loaders; a container has 64 MiB of it unless "
+            "the request names more. Give shm."
+        )
+        yield Hint("shm", "small_shm", message)
 
 
 def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:

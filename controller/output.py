@@ -82,6 +82,9 @@ class PodSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField()
     message = serializers.CharField()
     node_name = serializers.CharField()
+    image_digest = serializers.CharField(
+        allow_null=True, help_text="Of the image that really ran; null before it was pulled."
+    )
     exit_code = serializers.IntegerField(allow_null=True)
     created_at = serializers.DateTimeField()
     scheduled_at = serializers.DateTimeField(allow_null=True)

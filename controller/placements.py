@@ -38,6 +38,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         resume_from=_resume_point(workload, before=attempt),
         grace_seconds=PlatformSettings.current().grace_seconds,
         git_image=PlatformSettings.current().git_image,
+        mlflow_uri=workload.team.mlflow_tracking_uri,
     )
 
 

@@ -6,6 +6,7 @@ Every pod passes Pod Security `restricted`, unless the request wants user 0; the
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,6 +63,8 @@ class PodParts:
     """Name of the ConfigMap with the source files; given exactly when the spec has files."""
     portal_env: Sequence[Manifest] = ()
     """EnvVars of the portal; they come first, so that the user's may refer to them as $(NAME)."""
+    default_env: Sequence[Manifest] = ()
+    """EnvVars that are only good defaults: left out where the user's own have the name."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     grace_seconds: int
     """From SIGTERM to SIGKILL."""
@@ -132,7 +135,9 @@ def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) ->
         container["args"] = list(spec.args)
     if spec.effective_working_dir:
         container["workingDir"] = spec.effective_working_dir
-    env = [*map(dict, parts.portal_env), *map(_env_var, spec.env)]
+    given = {item.name for item in spec.env}
+    defaults = [dict(item) for item in parts.default_env if item["name"] not in given]
+    env = [*map(dict, parts.portal_env), *defaults, *map(_env_var, spec.env)]
     if env:
         container["env"] = env
     if mounts:
@@ -246,6 +251,23 @@ def run_environment(placement: Placement, checkpoint_dir: str | None) -> list[Ma
     if placement.resume_from:
         env.append({"name": "PORTAL_RESUME_FROM", "value": placement.resume_from})
     return env
+
+
+def tracking_environment(spec: ContainerSpec, placement: Placement) -> list[Manifest]:
+    """What MLflow's client reads: where the server is, and the name and tags of whatever it starts there."""
+    if not placement.mlflow_uri:
+        return []
+    tags = {
+        "mlflow.runName": f"{spec.name}-{placement.attempt}",
+        "mlportal.team": placement.team_slug,
+        "mlportal.run_id": placement.workload_id,
+        "mlportal.attempt": str(placement.attempt),
+    }
+    return [
+        {"name": "MLFLOW_TRACKING_URI", "value": placement.mlflow_uri},
+        {"name": "MLFLOW_EXPERIMENT_NAME", "value": placement.team_slug},
+        {"name": "MLFLOW_RUN_CONTEXT", "value": json.dumps(tags)},
+    ]
 
 
 def files_config_map(name: str, spec: ContainerSpec, placement: Placement) -> Manifest | None:

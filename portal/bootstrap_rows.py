@@ -41,6 +41,7 @@ class _TeamSerializer(StrictSerializer):
     cohort = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     namespace = serializers.CharField(required=False, allow_null=True)
     pod_security = serializers.CharField(required=False)
+    mlflow_tracking_uri = serializers.CharField(required=False, allow_blank=True)
     policy = PolicySerializer(required=False)
 
 
@@ -126,7 +127,8 @@ def _cohort(item: Any, now: datetime) -> bool:
 
 def _team(item: Any, now: datetime) -> bool:
     values = _read(_TeamSerializer, item)
-    facts: dict[str, Any] = {name: values[name] for name in ("name", "pod_security") if name in values}
+    told = ("name", "pod_security", "mlflow_tracking_uri")
+    facts: dict[str, Any] = {name: values[name] for name in told if name in values}
     if "cohort" in values:
         facts["cohort_name"] = values["cohort"] or ""
     team = Team.objects.filter(slug=values["slug"]).first()

@@ -97,7 +97,7 @@ class ReadOnlyAdmin(ServiceAdmin):
 class TeamAdmin(ServiceAdmin):
     list_display = ("slug", "name", "cohort_name", "namespace_name", "pod_security", "created_at")
     search_fields = ("slug", "name")
-    fields = ("slug", "name", "cohort_name", "namespace", "pod_security")
+    fields = ("slug", "name", "cohort_name", "namespace", "pod_security", "mlflow_tracking_uri")
 
     @override
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:

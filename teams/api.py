@@ -34,6 +34,7 @@ from teams.serializers import (
     TokenWithSecretSerializer,
 )
 
+LEADS_FIELDS = frozenset({"name", "mlflow_tracking_uri"})
 NO_CONTENT = OpenApiResponse(description="Done.")
 
 
@@ -255,12 +256,12 @@ class AuditListView(PortalView):
 
 
 def _check_may_change(user: Any, team: Team, fields: set[str]) -> None:
-    """A team's name is for its leads, its cohort for quota managers, the rest for platform admins."""
-    if "name" in fields or not fields:
+    """A team's name and its MLflow are for its leads, its cohort for quota managers, the rest for platform admins."""
+    if fields & LEADS_FIELDS or not fields:
         permissions.check_can_manage(user, team)
     if "cohort_name" in fields:
         permissions.check_global_role(user, "quota-manager")
-    if fields - {"name", "cohort_name"}:
+    if fields - {*LEADS_FIELDS, "cohort_name"}:
         permissions.check_global_role(user, "platform-admin")
 
 

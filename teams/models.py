@@ -27,6 +27,13 @@ validate_slug = RegexValidator(
 )
 
 
+validate_web_address = RegexValidator(
+    r"\Ahttps?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[-A-Za-z0-9._~%/]*)?\Z",
+    "An address such as https://mlflow.example.org, without credentials.",
+    code="invalid_url",
+)
+
+
 class User(AbstractUser):
     """A person or a service account. Never deleted once there is history: deactivated."""
 
@@ -81,6 +88,13 @@ class Team(models.Model):
         help_text="An existing namespace to use instead of team-<slug>.",
     )
     pod_security = models.CharField(max_length=16, choices=PodSecurity.choices, default=PodSecurity.BASELINE)
+    mlflow_tracking_uri = models.CharField(
+        max_length=500,
+        blank=True,
+        default="",
+        validators=[validate_web_address],
+        help_text="Address of the team's MLflow server, which its runs find in their environment.",
+    )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(default=clock.now, editable=False)
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from foundation.http.serializers import StrictSerializer
 from foundation.models import OPTIONAL_KINDS, PlatformSettings, validate_image
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
-from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug
+from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug, validate_web_address
 from teams.permissions import has_global_role
 from teams.platform import SETTINGS_CHANGEABLE
 
@@ -32,7 +32,9 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
 
     class Meta:
         model = Team
-        fields = ["id", "slug", "name", "cohort", "namespace", "pod_security", "version", "created_at"]
+        fields = [
+            "id", "slug", "name", "cohort", "namespace", "pod_security", "mlflow_tracking_uri", "version", "created_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
@@ -54,10 +56,13 @@ class TeamCreateSerializer(StrictSerializer):
         help_text="An existing namespace to use instead of team-<slug>.",
     )
     pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
+    mlflow_tracking_uri = serializers.CharField(
+        max_length=500, validators=[validate_web_address], required=False, allow_blank=True
+    )
 
 
 class TeamUpdateSerializer(StrictSerializer):
-    """`name` for leads, `cohort` for quota managers, `pod_security` for platform admins. Slug and namespace never change."""
+    """`name` and `mlflow_tracking_uri` for leads, `cohort` for quota managers, `pod_security` for platform admins. Slug and namespace never change."""
 
     slug = serializers.CharField(read_only=True)
     namespace = serializers.CharField(read_only=True)
@@ -70,6 +75,9 @@ class TeamUpdateSerializer(StrictSerializer):
         help_text="Name of a cohort that exists; empty for none.",
     )
     pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
+    mlflow_tracking_uri = serializers.CharField(
+        max_length=500, validators=[validate_web_address], required=False, allow_blank=True
+    )
 
 
 class MemberSerializer(serializers.Serializer[Membership]):

@@ -42,7 +42,7 @@ __all__ = [
     "update_team",
 ]
 
-TEAM_CHANGEABLE = ("name", "cohort_name", "pod_security")
+TEAM_CHANGEABLE = ("name", "cohort_name", "pod_security", "mlflow_tracking_uri")
 
 
 @transaction.atomic
@@ -55,6 +55,7 @@ def create_team(
     cohort_name: str = "",
     namespace: str | None = None,
     pod_security: str = Team.PodSecurity.BASELINE,
+    mlflow_tracking_uri: str = "",
 ) -> Team:
     """A new team. Raises Conflict when the slug or namespace is taken, Invalid for malformed values."""
     team = Team(
@@ -63,6 +64,7 @@ def create_team(
         cohort_name=cohort_name,
         namespace=namespace or None,
         pod_security=pod_security,
+        mlflow_tracking_uri=mlflow_tracking_uri,
         created_at=now,
     )
     _check(team)
@@ -95,7 +97,7 @@ def update_team(
     now: datetime,
     expected_versions: frozenset[int] | None = None,
 ) -> Team:
-    """The team with `changes` to name, cohort_name or pod_security; unchanged values write nothing.
+    """The team with `changes` to some of TEAM_CHANGEABLE; unchanged values write nothing.
 
     Raises PreconditionFailed unless its version is expected, Invalid for malformed values.
     """
@@ -271,6 +273,7 @@ def team_values(team: Team) -> dict[str, Any]:
         "cohort_name": team.cohort_name,
         "namespace": team.namespace_name,
         "pod_security": str(team.pod_security),
+        "mlflow_tracking_uri": team.mlflow_tracking_uri,
     }
 
 

@@ -163,6 +163,7 @@ RUN_PLACEMENTS: Mapping[str, Placement] = {
         run_token_secret="resnet50-a1d3f00d-2-token",
         resume_from="/checkpoints/step-400",
         grace_seconds=120,
+        mlflow_uri="https://mlflow.example.com",
         annotations={"mlportal.dev/owner": "ana"},
     ),
     "gang_of_32_gpus": placement("llm", "training-run", **_A100, run_token_secret="llm-a1d3f00d-1-token"),

@@ -6,7 +6,7 @@ poorer description of the same pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ from workloads.models import (
 ENDED = frozenset({"Succeeded", "Failed"})
 STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
 # What such a field holds when a description says nothing of it.
-KEPT: dict[str, Any] = {"node_name": "", "units": 0, "exit_code": None}
+KEPT: dict[str, Any] = {"node_name": "", "units": 0, "exit_code": None, "image_id": ""}
 KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": ""}
 GPU_PREFIXES = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 
@@ -137,7 +137,14 @@ def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any
             for container in spec.get("containers", [])
         ),
         "exit_code": worst.get("exitCode") if worst else None,
+        "image_id": _image_id(spec, containers),
     }
+
+
+def _image_id(spec: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) -> str:
+    """Of the pod's first container; what others an admission webhook may add run is nobody's code."""
+    first = next((container["name"] for container in spec.get("containers") or []), None)
+    return next((str(each.get("imageID") or "")[:1024] for each in statuses if each.get("name") == first), "")
 
 
 def _pod_times(manifest: Mapping[str, Any]) -> dict[str, datetime | None]:

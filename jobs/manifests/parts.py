@@ -42,11 +42,21 @@ def pod_parts(
         claims=_claims(spec),
         files_config_map=files_name(placement) if spec.source and spec.source.files else None,
         portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
+        default_env=[*podspec.tracking_environment(spec, placement), *_collectives(spec)],
         subdomain=subdomain,
         annotations=podspec.DO_NOT_DISRUPT,
         grace_seconds=placement.grace_seconds,
         restart_policy="Never",
     )
+
+
+def _collectives(spec: TrainingRunSpec) -> list[Manifest]:
+    """NCCL is silent about what it could not do unless it is asked, and a log that says it is what gets diagnosed.
+
+    Everything else it finds out better by itself: which network to take differs from cluster to cluster.
+    """
+    several = spec.gpus_per_replica > 0 and spec.pods_with_gpus > 1
+    return [{"name": "NCCL_DEBUG", "value": "WARN"}] if several else []
 
 
 def files_name(placement: Placement) -> str:

@@ -7,8 +7,9 @@ import pytest
 from jobs.models import TrainingRun
 from tests.api.bench import ENDPOINTS, RUNS, problem
 from tests.factories.catalogue import make_flavor, make_node, make_quota
-from tests.factories.submitted import endpoint_body, run_body
-from workloads.models import NodeRecord
+from tests.factories.submitted import endpoint_body, make_pod, run_body
+from tests.factories.teams import api_client
+from workloads.models import NodeRecord, Workload
 
 PREVIEW = f"{RUNS}preview/"
 OF_A_NODE = {"cpu": "96", "memory": "1000Gi", "vpc.amazonaws.com/efa": "4", "pods": "110"}
@@ -33,6 +34,7 @@ def sized(bench, **body):
         ({"image": "localhost:5000/train"}, ("image", "image_tag_latest")),
         ({"image": "train:latest"}, ("image", "image_tag_latest")),
         ({"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]}, ("env.0.name", "visible_devices_set")),
+        ({"gpus_per_replica": 2}, ("shm", "small_shm")),
         ({"image_pull_secrets": ["ghcr"]}, ("image_pull_secrets.0", "unknown_secret")),
     ],
 )
@@ -66,7 +68,7 @@ def test_who_leaves_cpu_and_memory_out_gets_the_share_of_the_gpus(bench):
         ("memory", "filled_in"),
     ]
     assert "10800m (the share of its GPUs" in hints[0]["message"]
-    assert sized(bench, gpus_per_replica=8)[:2] == ("86400m", "900Gi")
+    assert sized(bench, gpus_per_replica=8, shm="64Gi")[:2] == ("86400m", "900Gi")
     assert sized(bench, cpu="4")[:2] == ("4", "112Gi")
     assert TrainingRun.objects.latest("pk").spec["memory"] == "112Gi"
 
@@ -129,3 +131,34 @@ def test_what_a_flavor_consists_of_is_no_extra_resource(bench):
     make_flavor("fpga", resource="xilinx.com/fpga")
     body = run_body("vision", **QUIET, extra_resources={"xilinx.com/fpga": 1})
     problem(bench.client.post(RUNS, body), 422, "extra_resources", code="reserved_name")
+
+
+def test_a_lead_names_the_teams_mlflow_and_its_runs_link_to_it(bench):
+    url = "/api/v1/teams/vision/"
+    lead = api_client(bench.lead)
+    problem(bench.client.patch(url, {"mlflow_tracking_uri": "https://mlflow.example.org"}), 403)
+    for wrong in (
+        "ftp://x",
+        "https://me:pw@x",
+        "https://x?a=b",
+        "https://x y",
+        "javascript:alert(1)",
+        "x" * 501,
+    ):
+        problem(lead.patch(url, {"mlflow_tracking_uri": wrong}), 422, "mlflow_tracking_uri")
+    changed = lead.patch(url, {"mlflow_tracking_uri": "https://mlflow.example.org:5000/a"})
+    assert changed.json()["mlflow_tracking_uri"] == "https://mlflow.example.org:5000/a"
+    assert bench.run()["links"]["mlflow"] == "https://mlflow.example.org:5000/a"
+    assert "mlflow" not in bench.endpoint()["links"]
+    lead.patch(url, {"mlflow_tracking_uri": ""})
+    assert "mlflow" not in bench.run()["links"]
+
+
+def test_the_image_that_really_ran_is_told_with_its_digest(bench):
+    workload = Workload.objects.get(public_id=bench.run()["id"])
+    url = f"{RUNS}{workload.public_id}/pods/"
+    pod = make_pod(workload, image_id="docker.io/library/python@sha256:" + "a" * 64)
+    make_pod(workload)
+    digests = {each["uid"]: each["image_digest"] for each in bench.client.get(url).json()["results"]}
+    assert digests.pop(pod.uid) == "sha256:" + "a" * 64
+    assert list(digests.values()) == [None]

@@ -132,3 +132,39 @@ def test_several_pods_are_numbered_and_may_talk_to_each_other_alone():
     assert env["MASTER_ADDR"]["value"] == f"{name}-0.{name}"
     assert "completionMode" not in run().primary["spec"]
     assert run().dependants == ()
+
+
+def environment(spec, **placed):
+    body = TrainingRunSpec.from_json({"name": "a", "image": "b", **spec})
+    where = placement("a", "training-run", resource_name="nvidia.com/gpu", **placed)
+    pod = build_training_run(body, where).primary["spec"]["template"]["spec"]
+    return [(each["name"], each.get("value")) for each in pod["containers"][0]["env"]]
+
+
+def test_mlflow_finds_its_server_and_the_tags_of_the_run():
+    found = dict(environment({}, mlflow_uri="https://mlflow.example.com"))
+    assert found["MLFLOW_TRACKING_URI"] == "https://mlflow.example.com"
+    assert found["MLFLOW_EXPERIMENT_NAME"] == "vision"
+    assert json.loads(found["MLFLOW_RUN_CONTEXT"]) == {
+        "mlflow.runName": "a-2",
+        "mlportal.team": "vision",
+        "mlportal.run_id": found["PORTAL_RUN_ID"],
+        "mlportal.attempt": "2",
+    }
+    assert not [name for name, _ in environment({}) if name.startswith("MLFLOW")]
+
+
+def test_nccl_says_what_it_could_not_do_where_several_pods_have_gpus():
+    gpus = {"flavor": "x", "gpus_per_replica": 8}
+    assert ("NCCL_DEBUG", "WARN") in environment({**gpus, "replicas": 2})
+    for alone in (gpus, {"replicas": 2}):
+        assert "NCCL_DEBUG" not in dict(environment(alone))
+
+
+def test_what_the_user_says_wins_over_what_is_only_a_default():
+    own = [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "MLFLOW_TRACKING_URI", "value": "http://mine"}]
+    found = environment(
+        {"flavor": "x", "gpus_per_replica": 1, "replicas": 2, "env": own}, mlflow_uri="https://theirs"
+    )
+    assert [value for name, value in found if name == "NCCL_DEBUG"] == ["INFO"]
+    assert [value for name, value in found if name == "MLFLOW_TRACKING_URI"] == ["http://mine"]

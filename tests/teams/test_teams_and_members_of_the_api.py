@@ -86,6 +86,7 @@ def test_a_team_is_answered_in_full(vision):
         "cohort": "research",
         "namespace": "team-vision",
         "pod_security": "baseline",
+        "mlflow_tracking_uri": "",
         "version": 1,
         "created_at": vision.created_at.isoformat().replace("+00:00", "Z"),
     }

@@ -30,6 +30,12 @@ class PodRecord(models.Model):
     message = models.TextField(default="", blank=True)
     node_name = models.CharField(max_length=253, default="", blank=True)
     units = models.PositiveIntegerField(default=0)
+    image_id = models.CharField(
+        max_length=1024,
+        default="",
+        blank=True,
+        help_text="What the runtime says that it ran, with its digest.",
+    )
     exit_code = models.IntegerField(null=True)
     created_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True)
@@ -48,6 +54,11 @@ class PodRecord(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def image_digest(self) -> str | None:
+        """Of the image that really ran, such as sha256:…; None before it was pulled."""
+        return self.image_id.rpartition("@")[2] or None
 
     @property
     def ended_at(self) -> datetime | None:
