@@ -243,7 +243,7 @@ class ContainerForm(forms.Form):
     def _sources(self) -> list[tuple[str, str]]:
         getlist: Callable[[str], list[str]] = getattr(self.data, "getlist", lambda _: [])
         typed = zip(getlist("file_name"), getlist("file_content"), strict=False)
-        rows = [(name.strip(), _unix(content)) for name, content in typed if name.strip() or content.strip()]
+        rows = [(name.strip(), unix(content)) for name, content in typed if name.strip() or content.strip()]
         for sent in self.files_sent:
             if (sent.size or 0) > FILES_BYTES_MAX:
                 self.add_error("upload", f"{sent.name} is larger than 1 MiB.")
@@ -306,7 +306,7 @@ def curl_of(body: Mapping[str, Any], *, url: str) -> str:
 
 def split_lines(value: str) -> list[str]:
     """Lines as typed, whatever the browser puts between them."""
-    return _unix(value).split("\n")
+    return unix(value).split("\n")
 
 
 def whole(value: str) -> int | str:
@@ -314,7 +314,8 @@ def whole(value: str) -> int | str:
     return int(value) if _WHOLE.match(value) else value
 
 
-def _unix(value: str) -> str:
+def unix(value: str) -> str:
+    """The text with ends of lines of one kind."""
     return value.replace("\r\n", "\n").replace("\r", "\n")
 
 

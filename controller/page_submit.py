@@ -51,14 +51,10 @@ class SubmitPage(LoginRequiredMixin, View):
     """What the form was filled in from."""
 
     def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
-        teams = submit_teams(request)
         wanted = slug or request.GET.get("team")
         if wanted and wanted not in {team.slug for team in teams_of(request)}:
             raise NotFound("There is no such team, or you are not a member of it.")
-        if not teams:
-            raise NotAllowed(
-                f"You may not submit a {self.noun} in any team. A team lead can make you a member."
-            )
+        teams = teams_to_submit(request, self.noun)
         chosen = next((team for team in teams if team.slug == wanted), teams[0])
         initial = {"team": chosen.slug, **self.initial(request), **_prefilled(request.GET)}
         chosen = next((team for team in teams if team.slug == initial["team"]), chosen)
@@ -161,6 +157,7 @@ class SubmitPage(LoginRequiredMixin, View):
             "earlier_waits": self.earlier is not None and self.earlier.waits,
             "replaces": bool(form.replaced_id) if form.is_bound else request.GET.get("replaces") == "1",
             "noun": self.noun,
+            "form_url": request.path,
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
         }
         if fragment != "#preview":
@@ -170,6 +167,14 @@ class SubmitPage(LoginRequiredMixin, View):
         if not fragment:
             context |= self.facts(form)
         return render(request, f"{self.template}{fragment}", context, status=status)
+
+
+def teams_to_submit(request: HttpRequest, noun: str) -> list[Team]:
+    """Those in which the user may submit; NotAllowed where there is none."""
+    teams = submit_teams(request)
+    if not teams:
+        raise NotAllowed(f"You may not submit a {noun} in any team. A team lead can make you a member.")
+    return teams
 
 
 def _prefilled(given: Mapping[str, str]) -> dict[str, str]:

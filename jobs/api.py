@@ -20,6 +20,7 @@ from foundation import clock
 from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
 from jobs.adapter import KIND, NOUN
+from jobs.importing import ImportedSerializer, ImportSerializer, import_manifest
 from jobs.models import TrainingRun
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
@@ -190,3 +191,16 @@ class TrainingRunCloneView(_CopyView):
             from_checkpoint=from_checkpoint,
         )
         return self.made(copy, now=now)
+
+
+class TrainingRunImportView(PortalView):
+    @extend_schema(request=ImportSerializer, responses=ImportedSerializer)
+    def post(self, request: Any) -> Response:
+        """Read a manifest of a Job or PyTorchJob as a request, or name what has no place; makes nothing."""
+        found = import_manifest(self.read(ImportSerializer)["manifest"], user=request.user)
+        shown = {
+            "request": found.request,
+            "dropped": [{"path": path, "why": why} for path, why in found.dropped.items()],
+            "problems": found.problems,
+        }
+        return Response(ImportedSerializer(shown).data)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from typing_extensions import override
 
 from controller import services
-from controller.page_forms import ContainerForm, whole
+from controller.page_forms import ContainerForm, unix, whole
 from controller.page_lists import WorkloadListPage
-from controller.page_submit import SubmitPage
+from controller.page_submit import SubmitPage, teams_to_submit
 from controller.page_views import (
     Command,
     CommandPage,
@@ -27,11 +28,12 @@ from controller.page_views import (
 from controller.page_words import limit_words
 from controller.waiting import Card
 from foundation import clock
-from foundation.errors import Invalid, NotFound
+from foundation.errors import Invalid, Malformed, NotFound
 from foundation.http.problems import flatten
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.forms import TrainingRunForm, values_of
+from jobs.importing import import_manifest
 from jobs.limits import running_out
 from jobs.models import TrainingRun
 from jobs.queries import enabled_templates, free_name, template_named
@@ -124,6 +126,40 @@ class RunNewPage(SubmitPage):
             origin=TrainingRun.objects.filter(workload=self.earlier).first() if self.earlier else None,
         )
         return reverse("jobs:run-detail", args=[run.workload.public_id])
+
+
+class RunImportPage(RunNewPage):
+    """A manifest to paste; what it says fills in the form of a new run, which is sent to that one's page."""
+
+    @override
+    def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
+        teams_to_submit(request, self.noun)
+        return render(request, "jobs/run_import.html", {"manifest": "", "problems": []})
+
+    @override
+    def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
+        teams = teams_to_submit(request, self.noun)
+        manifest = unix(request.POST.get("manifest", ""))
+        try:
+            found = import_manifest(manifest, user=request.user)
+        except (Invalid, Malformed) as error:
+            context = {"manifest": manifest, "problems": error.errors}
+            return render(request, "jobs/run_import.html", context, status=422)
+        team = next((each for each in teams if each.slug == found.request.get("team")), teams[0])
+        limit = limit_words(PlatformSettings.current().default_time_limit_seconds)
+        values = values_of(found.request)
+        initial = {
+            **values,
+            "team": team.slug,
+            "name": found.request.get("name", ""),
+            "time_limit": values["time_limit"] or limit,
+        }
+        self.imported = found
+        return self._page(request, self.form_class(initial=initial, teams=teams), team)
+
+    @override
+    def facts(self, form: ContainerForm) -> dict[str, Any]:
+        return {"imported": self.imported, "form_url": reverse("jobs:run-new")}
 
 
 def _spec(form: ContainerForm) -> TrainingRunSpec:

@@ -183,6 +183,9 @@ ROUTES: dict[str, Row] = {
     ),
     "jobs-api:training-run-list": api(GET=LIST, POST=steer("run")),
     "jobs-api:training-run-preview": api(POST=steer("run")),
+    "jobs-api:training-run-import": api(
+        POST=need(DONE, DONE, DONE, DONE, readers=FORBIDDEN, body="manifest")
+    ),
     "jobs-api:training-run": api("run", GET=READ, PATCH=steer("run-patch"), DELETE=steer()),
     "jobs-api:training-run-cancel": api("run", POST=steer()),
     "jobs-api:training-run-suspend": api("run", POST=steer()),
@@ -250,6 +253,8 @@ ROUTES: dict[str, Row] = {
     "portal:endpoint-try": page("endpoint", GET=PAGE, POST=PAGE),
     "jobs:run-list": page(GET=PAGE_LIST),
     "jobs:run-new": page(GET=FORM, POST=SENT_FORM),
+    # It makes nothing; what comes of it is sent by the form.
+    "jobs:run-import": page(GET=FORM, POST=shown(_one(200, 403, 422), FORBIDDEN, DONE, body="manifest")),
     "jobs:team-run-list": page("team", GET=PAGE),
     "jobs:team-run-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),
     "jobs:run-detail": page("run", GET=PAGE),

@@ -42,6 +42,12 @@ from tests.factories.teams import ACTOR, make_member, make_team, make_token, mak
 from workloads.states import Phase, Reason
 
 SECRET_WORD = "canary"
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec: {template: {spec: {containers: [{image: "example.org/train:1"}]}}}
+"""
 TEAM = "canary-team"
 UNKNOWN_ID = UUID("00000000-0000-7000-8000-000000000000")
 
@@ -204,6 +210,7 @@ class World:
             "run": run_body(team, name="another-run"),
             "endpoint": endpoint_body(team, name="another-endpoint"),
             "edits": {"time_limit_seconds": 600},
+            "manifest": {"manifest": JOB},
             "run-patch": {"time_limit_seconds": 600},
             "endpoint-patch": {"image": "example.org/serve:2"},
             "team": {"slug": "new-team", "name": "New"},

@@ -1,0 +1,117 @@
+"""A manifest that is pasted fills in the form of a new run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from jobs.models import TrainingRun
+from tests.jobs.test_imports import job
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.test_browser import findings
+from tests.web.test_forms import text
+from workloads.models import Workload
+
+pytestmark = pytest.mark.django_db
+URL = "/runs/import/"
+
+
+def manifest(**changes) -> str:
+    found = job(
+        **{
+            "spec__template__spec__nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"},
+            **changes,
+        }
+    )
+    container = found["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["sh", "-c", "echo one\necho two"]
+    container["env"] = [{"name": "A", "value": "1"}]
+    del container["resources"]["limits"]["vpc.amazonaws.com/efa"]
+    return yaml.safe_dump(found)
+
+
+def test_the_page_asks_for_a_manifest(ana, world):
+    assert 'name="manifest"' in text(ana.get(URL))
+    assert f'href="{URL}"' in text(ana.get("/runs/new/"))
+
+
+def test_a_manifest_fills_in_the_form_of_a_new_run(ana, world):
+    response = ana.post(URL, {"manifest": manifest().replace("\n", "\r\n")})
+    html = response.content.decode()
+    assert response.status_code == 200
+    assert '<form method="post" action="/runs/new/"' in html
+    assert 'hx-post="/runs/new/"' in html
+    assert 'hx-post="/runs/import/"' not in html
+    for name, value in {
+        "name": "train",
+        "gpus": "2",
+        "memory": "16Gi",
+        "shm": "8Gi",
+        "time_limit": "2h",
+        "retries": "2",
+    }.items():
+        assert f'value="{value}"' in re.search(rf'<input[^>]* name="{name}"[^>]*>', html)[0]
+    assert re.search(r'value="a100-40gb" checked', html)
+    assert "datasets:/data:ro" in html
+    assert "echo one\\necho two" in text(response), "what has no input is carried as JSON"
+    assert "spec.template.spec.restartPolicy" in html
+    assert not Workload.objects.exists()
+
+
+def test_what_has_no_place_is_named_and_what_was_pasted_is_kept(ana, world):
+    response = ana.post(URL, {"manifest": manifest(spec__template__spec__hostNetwork=True)})
+    assert response.status_code == 422
+    html = text(response)
+    assert "<code>spec.template.spec.hostNetwork</code>: There is no place for it in a training run." in html
+    assert "hostNetwork: true" in html
+
+
+def test_what_is_left_to_decide_stands_above_the_form(ana, world):
+    html = text(ana.post(URL, {"manifest": manifest(metadata__name="Not A Name")}))
+    assert re.search(
+        r'id="import-problems".*<span class="strong">name</span>: A name begins', html, re.DOTALL
+    )
+
+
+@pytest.mark.parametrize(
+    "pasted", ["", "a: [", "<script>alert(1)</script>", "kind: <script>alert(1)</script>", "\x00"]
+)
+def test_what_is_no_manifest_is_refused_and_does_not_act(ana, world, pasted):
+    response = ana.post(URL, {"manifest": pasted})
+    assert response.status_code in {400, 422}
+    assert "<script>alert" not in response.content.decode()
+
+
+def test_who_may_submit_nowhere_may_not_import(viewer, world):
+    assert viewer.get(URL).status_code == 403
+    assert viewer.post(URL, {"manifest": manifest()}).status_code == 403
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("script", [True, False])
+def test_a_manifest_becomes_a_run_in_a_browser(live_server, world, script):
+    session = session_of(world.ana)
+    source = yaml.safe_load(manifest())
+    pod = source["spec"]["template"]["spec"]
+    pod["volumes"], pod["containers"][0]["volumeMounts"] = [], []
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, script=script)
+        page.goto("/runs/new/")
+        page.get_by_role("link", name="Import a manifest").click()
+        page.get_by_label("Manifest").fill("kind: Pod")
+        page.get_by_role("button", name="Fill in the form").click()
+        page.get_by_text("This cannot be a training run as it is").wait_for()
+        assert not script or findings(page) == []
+        page.get_by_label("Manifest").fill(yaml.safe_dump(source))
+        page.get_by_role("button", name="Fill in the form").click()
+        if script:
+            page.locator("#preview .verdict").get_by_text("Starts now").wait_for()
+            assert findings(page) == []
+        page.get_by_role("button", name="Submit run").click()
+        page.get_by_text("train is submitted.").wait_for()
+        assert [each for each in complaints if "422" not in each] == []
+    assert TrainingRun.objects.get().spec["command"] == ["sh", "-c", "echo one\necho two"]
