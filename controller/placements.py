@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from cluster import kinds
 from cluster.labels import workload_labels
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from foundation.models import PlatformSettings
 from workloads.models import Workload
 from workloads.placement import Placement, node_terms, tolerations
-from workloads.queries import nodes
+from workloads.queries import followed_kinds, nodes
 
+GROUPS = {"volcano": kinds.VOLCANO_GROUP, "coscheduling": kinds.COSCHEDULING_GROUP}
 TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
 
 
@@ -30,16 +32,24 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         ),
         resource_name=facts.resource if facts else None,
         node_terms=node_terms(facts, workload.capacity_type, nodes()) if facts else [],
-        tolerations=tolerations(facts),
+        tolerations=tolerations(facts, workload.capacity_type),
         service_account=SERVICE_ACCOUNT,
         priority_class=priority_class(workload.priority),
         portal_url=settings.INTERNAL_URL,
         run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
         resume_from=_resume_point(workload, before=attempt),
+        capacity_type=workload.capacity_type,
+        gang_scheduler=_gang_scheduler(),
         grace_seconds=PlatformSettings.current().grace_seconds,
         git_image=PlatformSettings.current().git_image,
         mlflow_uri=workload.team.mlflow_tracking_uri,
     )
+
+
+def _gang_scheduler() -> str:
+    """The one that the settings name, where the cluster serves its groups."""
+    named = PlatformSettings.current().gang_scheduler
+    return named if named and GROUPS[named].address in followed_kinds() else ""
 
 
 def _resume_point(workload: Workload, *, before: int) -> str | None:

@@ -69,6 +69,8 @@ class PodParts:
     grace_seconds: int
     """From SIGTERM to SIGKILL."""
     restart_policy: str
+    near: str | None = None
+    """Label of nodes by which the workload's pods are to be near each other; a hint to the scheduler."""
     subdomain: str | None = None
     """Name of the headless Service under which the pods of a gang find each other."""
     container_extra: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class PodParts:
 
 def pod_template(parts: PodParts, placement: Placement) -> Manifest:
     """The pod template. User strings stay list items and values: none becomes part of a shell line."""
-    annotations = {**placement.annotations, **parts.annotations, CAPACITY_ANNOTATION: parts.spec.capacity}
+    annotations = {**placement.annotations, **parts.annotations, CAPACITY_ANNOTATION: placement.capacity_type}
     return {
         "metadata": {"labels": all_labels(parts.spec, placement), "annotations": annotations},
         "spec": _pod_spec(parts, placement),
@@ -106,8 +108,9 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
         )
     if placement.tolerations:
         pod["tolerations"] = [dict(toleration) for toleration in placement.tolerations]
-    if placement.node_terms:
-        pod["affinity"] = _node_affinity(placement.node_terms)
+    affinity = {**_node_affinity(placement.node_terms), **_pod_affinity(parts.near, placement)}
+    if affinity:
+        pod["affinity"] = affinity
     if placement.priority_class:
         pod["priorityClassName"] = placement.priority_class
     if parts.subdomain is not None:
@@ -187,8 +190,19 @@ def _container_security(user: int) -> Manifest:
 
 
 def _node_affinity(terms: Sequence[Mapping[str, Any]]) -> Manifest:
+    if not terms:
+        return {}
     required = {"nodeSelectorTerms": [{"matchExpressions": copy.deepcopy(list(terms))}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _pod_affinity(near: str | None, placement: Placement) -> Manifest:
+    """A wish: who has been admitted is not to wait for a better place."""
+    if near is None:
+        return {}
+    own = {"matchLabels": workload_selector(placement)}
+    wish = {"weight": 100, "podAffinityTerm": {"labelSelector": own, "topologyKey": near}}
+    return {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
 
 
 def _volumes(parts: PodParts) -> tuple[list[Manifest], list[Manifest]]:

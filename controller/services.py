@@ -28,6 +28,7 @@ from teams.audit import record_audit
 from teams.models import Membership, Team, User
 from teams.permissions import check_can_submit, has_global_role, role_in
 from workloads.models import ResourceFlavor, Workload
+from workloads.placement import MIG_PREFIX, Sharing
 from workloads.services import change_generation, clear_up, create_workload, set_desired
 from workloads.states import Desired, Phase, Priority
 
@@ -47,6 +48,8 @@ class Submission:
     pods: int
     """Pods that need a place for it to start: of an endpoint its minimum."""
     preemptible: bool
+    trains: bool
+    """Whether its pods work on one thing together, so that the slowest sets the pace."""
     priority: Priority
     time_limit_seconds: int | None
     max_retries: int
@@ -255,7 +258,26 @@ def _flavor(submission: Submission) -> ResourceFlavor | None:
         raise Invalid.of_field(
             "flavor", f"There is no such flavor. There is: {names}.", code="unknown_flavor"
         )
+    _check_parts_of_cards(flavor, submission)
     return flavor
+
+
+def _check_parts_of_cards(flavor: ResourceFlavor, submission: Submission) -> None:
+    """Invalid for more parts of cards than a program could use together (docs/reference/flavors.md)."""
+    sharing = Sharing(flavor.sharing)
+    sliced = sharing is Sharing.MIG or flavor.resource.startswith(MIG_PREFIX)
+    if submission.units_each > 1 and (sliced or sharing is not Sharing.NONE):
+        why = (
+            "a program sees one slice of a card and no more" if sliced else "two shares are no more than one"
+        )
+        message = f"A pod can have one {flavor.name}: {why}. Ask for 1, or for a larger flavor."
+        raise Invalid.of_field("gpus_per_replica", message, code="one_part_only")
+    if submission.trains and submission.replicas > 1 and sharing in {Sharing.TIME_SLICING, Sharing.MPS}:
+        message = (
+            f"{flavor.name} is shared with others: pods that train together would wait for strangers' work."
+            " Ask for one pod, or for GPUs of its own."
+        )
+        raise Invalid.of_field("replicas", message, code="one_part_only")
 
 
 def _replaced(submission: Submission, team: Team) -> Workload | None:

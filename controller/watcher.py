@@ -77,6 +77,10 @@ FOREIGN = Scope(
 WHERE_SERVED = Scope(optional=True)
 
 
+GROUPS = (kinds.VOLCANO_GROUP, kinds.COSCHEDULING_GROUP)
+"""What a gang scheduler keeps together."""
+
+
 def _own(kind: ResourceKind) -> Scope:
     """The portal's objects of a kind; of one that not every cluster has, where it is served."""
     return OWN if kind in kinds.CORE else Scope(selector(), name=kind.address, optional=True)
@@ -355,6 +359,7 @@ class Watcher:
             (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
             (kinds.CLAIM, ClaimSink(), EVERY),
             *((kind, ObjectSink(kind), _own(kind)) for each in adapters() for kind in each.primaries),
+            *((kind, ObjectSink(kind), _own(kind)) for kind in GROUPS),
         ]
         self.threads = [
             KindWatcher(kind=kind, sink=sink, client=client, stop=self.stopping, scope=scope)

@@ -25,6 +25,9 @@ validate_image = RegexValidator(
 )
 
 
+GANG_SCHEDULERS = ("volcano", "coscheduling")
+
+
 def default_optional_kinds() -> list[str]:
     return ["pytorchjob", "keda"]
 
@@ -54,6 +57,13 @@ class PlatformSettings(models.Model):
         help_text="The image of the init containers that fetch `source.git`; it has git and a shell.",
     )
     optional_kinds = models.JSONField(default=default_optional_kinds, blank=True)
+    gang_scheduler = models.CharField(
+        max_length=16,
+        default="",
+        blank=True,
+        choices=[(name, name) for name in GANG_SCHEDULERS],
+        help_text="Places the pods of a gang together, where the cluster has it; empty leaves that to admission.",
+    )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     updated_at = models.DateTimeField(default=clock.now, editable=False)
 

@@ -126,6 +126,7 @@ def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
         replicas=spec.max_replicas,
         pods=spec.min_replicas,
         preemptible=False,
+        trains=False,
         priority=Priority(spec.priority),
         time_limit_seconds=None,
         max_retries=0,

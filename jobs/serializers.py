@@ -10,7 +10,14 @@ from rest_framework.fields import empty
 from typing_extensions import override
 
 from controller import fields, grammar
-from controller.fields import AmountField, ChoiceLaterField, NotYetField, TextField, WholeNumberField
+from controller.fields import (
+    AmountField,
+    ChoiceLaterField,
+    FlagField,
+    NotYetField,
+    TextField,
+    WholeNumberField,
+)
 from controller.grammar import Fault, Mount
 from controller.serializers import GPUS_MAX, ContainerSerializer, Problems, told
 from controller.specs import volume
@@ -86,8 +93,8 @@ class TrainingRunSerializer(ContainerSerializer):
     nproc_per_node = WholeNumberField(min_value=1, max_value=PROCESSES_MAX, required=False, allow_null=True)
     slots_per_worker = WholeNumberField(min_value=1, max_value=PROCESSES_MAX, required=False, allow_null=True)
     runtime_ref = RuntimeRefSerializer(required=False, allow_null=True)
-    topology = NotYetField("any")
-    gang = NotYetField(True)
+    topology = ChoiceLaterField(now=("any", "same-zone", "same-node"))
+    gang = FlagField(required=False, allow_null=True)
     retry = NotYetField()
     template = TextField(  # type: ignore[assignment] # of an endpoint there are none
         check=grammar.object_name,

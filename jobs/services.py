@@ -110,6 +110,7 @@ def _submission(
         replicas=spec.pods_with_gpus,
         pods=spec.pods_with_gpus,
         preemptible=True,
+        trains=True,
         priority=Priority(spec.priority),
         time_limit_seconds=spec.time_limit_seconds,
         max_retries=spec.max_retries,

@@ -17,8 +17,6 @@ NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
     "kind": tuple(KINDS),
     "capacity": shared.CAPACITY_TYPES,
-    "topology": ("any",),
-    "gang": (True,),
     "retry": (),
 }
 LAUNCHER = "Launcher"
@@ -133,6 +131,10 @@ class TrainingRunSpec(ContainerSpec):
     master is one of them; the pods of `roles` are not."""
     roles: tuple[Role, ...] = ()
     elastic: Elastic | None = None
+    topology: str = "any"
+    """How near each other its pods would best be: a hint to the scheduler."""
+    gang: bool = True
+    """Whether a scheduler for gangs places its pods, where the cluster has one."""
     nproc_per_node: int | None = None
     """Processes that torchrun starts in each pod; None leaves it to the command, or to the number of GPUs."""
     slots_per_worker: int | None = None
@@ -208,6 +210,8 @@ class TrainingRunSpec(ContainerSpec):
             replicas=_replicas(body),
             roles=tuple(Role.from_json(item) for item in body.get("roles") or ()),
             elastic=Elastic.from_json(body.get("elastic")),
+            topology=value_of(body, "topology", "any"),
+            gang=value_of(body, "gang", True),
             nproc_per_node=body.get("nproc_per_node"),
             slots_per_worker=body.get("slots_per_worker"),
             runtime_ref=RuntimeRef.from_json(body.get("runtime_ref")),
@@ -226,6 +230,8 @@ class TrainingRunSpec(ContainerSpec):
             "replicas": self.replicas,
             "roles": [role.to_json() for role in self.roles],
             "elastic": self.elastic.to_json() if self.elastic else None,
+            "topology": self.topology,
+            "gang": self.gang,
             "nproc_per_node": self.nproc_per_node,
             "slots_per_worker": self.slots_per_worker,
             "runtime_ref": self.runtime_ref.to_json() if self.runtime_ref else None,

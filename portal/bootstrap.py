@@ -13,7 +13,7 @@ from rest_framework import serializers
 
 from foundation.errors import FieldProblem, PortalError
 from foundation.http.problems import flatten
-from foundation.models import OPTIONAL_KINDS, PlatformSettings
+from foundation.models import GANG_SCHEDULERS, OPTIONAL_KINDS, PlatformSettings
 from portal.bootstrap_rows import ACTOR, SECTIONS, Apply, parents_first
 from teams.platform import SETTINGS_CHANGEABLE, update_settings
 
@@ -125,6 +125,10 @@ def _check_setting(name: Any, value: Any) -> None:
     if name == "optional_kinds":
         if not isinstance(value, list) or not set(map(str, value)) <= set(OPTIONAL_KINDS):
             raise BootstrapError(f"settings.{name}: a list of any of {', '.join(OPTIONAL_KINDS)}.")
+        return
+    if name == "gang_scheduler":
+        if value not in {"", *GANG_SCHEDULERS}:
+            raise BootstrapError(f"settings.{name}: empty, or one of {', '.join(GANG_SCHEDULERS)}.")
         return
     least = 0 if name in MAY_BE_ZERO else 1
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= SETTING_MAX:

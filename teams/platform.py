@@ -23,6 +23,7 @@ SETTINGS_CHANGEABLE = (
     "log_retention_days",
     "git_image",
     "optional_kinds",
+    "gang_scheduler",
 )
 
 

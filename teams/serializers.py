@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from foundation.http.serializers import StrictSerializer
-from foundation.models import OPTIONAL_KINDS, PlatformSettings, validate_image
+from foundation.models import GANG_SCHEDULERS, OPTIONAL_KINDS, PlatformSettings, validate_image
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug, validate_web_address
 from teams.permissions import has_global_role
@@ -170,6 +170,7 @@ class SettingsUpdateSerializer(StrictSerializer):
     schedule_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     log_retention_days = serializers.IntegerField(min_value=1, max_value=3650, required=False)
     git_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
+    gang_scheduler = serializers.ChoiceField(choices=["", *GANG_SCHEDULERS], required=False)
     optional_kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=OPTIONAL_KINDS), required=False, max_length=len(OPTIONAL_KINDS)
     )

@@ -73,7 +73,12 @@ SORTS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "capacity": "spot",
             "checkpoint": {"path": "/checkpoints", "claim": "ckpt", "interval_seconds": 600},
         },
-        {"resource_name": "nvidia.com/gpu", "node_terms": A100_TERMS, "resume_from": "/checkpoints/step-400"},
+        {
+            "resource_name": "nvidia.com/gpu",
+            "node_terms": A100_TERMS,
+            "resume_from": "/checkpoints/step-400",
+            "capacity_type": "spot",
+        },
     ),
 }
 

@@ -159,6 +159,7 @@ RUN_PLACEMENTS: Mapping[str, Placement] = {
         "resnet50",
         "training-run",
         **_A100,
+        capacity_type="spot",
         priority_class="ml-portal-high",
         run_token_secret="resnet50-a1d3f00d-2-token",
         resume_from="/checkpoints/step-400",

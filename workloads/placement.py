@@ -20,6 +20,9 @@ MIG_PREFIX = "nvidia.com/mig-"
 SLICES_LABEL = "nvidia.com/gpu.slices.gi"
 BINDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 UNREACHABLE_SECONDS = 60
+SPOT = "spot"
+SPOT_TAINTS = ("kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot")
+"""Taints of nodes that the cloud may take back: AKS sets the first by itself, the other is GKE's recommendation."""
 
 
 class Sharing(StrEnum):
@@ -48,6 +51,13 @@ class FlavorFacts:
         for key, values in self.capacity.get(capacity_type, {}).get("node_selector", {}).items():
             merged[key] = list(values)
         return merged
+
+    def tolerates(self, capacity_type: str) -> list[Mapping[str, Any]]:
+        """The flavor's own tolerations, and on spot those of the taints by which clouds mark such nodes."""
+        if capacity_type != SPOT:
+            return list(self.tolerations)
+        marks = ({"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in SPOT_TAINTS)
+        return [*self.tolerations, *marks]
 
     def declared_block(self, capacity_type: str) -> int:
         """Units that one node may bring that does not exist yet; 0 where no node comes from zero."""
@@ -97,6 +107,10 @@ class Placement:
     mlflow_uri: str = ""
     """Of the team's MLflow server; empty where it has none."""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    gang_scheduler: str = ""
+    """Scheduler that places the pods of a gang together; empty where there is none."""
+    capacity_type: str = "on-demand"
+    """Which of them it was claimed on, where the request leaves a choice."""
 
 
 def node_terms(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
@@ -144,16 +158,16 @@ def _product_fits(flavor: FlavorFacts, product: str) -> bool:
     return _is_slice(product) if flavor.sharing is Sharing.MIG else not _cut(product)
 
 
-def takes_pods(flavor: FlavorFacts, node: NodeFacts) -> bool:
-    """Whether the node takes new pods with the flavor's tolerations: ready, not cordoned, no other taint."""
+def takes_pods(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
+    """Whether the node takes new pods with these tolerations: ready, not cordoned, no other taint."""
     if not node.ready or node.unschedulable:
         return False
-    return all(tolerated(taint, flavor.tolerations) for taint in node.taints)
+    return all(tolerated(taint, flavor.tolerates(capacity_type)) for taint in node.taints)
 
 
 def usable(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
     """Whether a pod of the flavor could be bound to the node now, if that has units free."""
-    return takes_pods(flavor, node) and matches(flavor, capacity_type, node)
+    return takes_pods(flavor, capacity_type, node) and matches(flavor, capacity_type, node)
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
@@ -233,9 +247,9 @@ def largest_block(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeF
     return max([flavor.declared_block(capacity_type), *observed])
 
 
-def tolerations(flavor: FlavorFacts | None) -> list[dict[str, Any]]:
-    """The flavor's own, and 60 s for a node that is not ready or unreachable."""
-    own = [dict(toleration) for toleration in flavor.tolerations] if flavor else []
+def tolerations(flavor: FlavorFacts | None, capacity_type: str) -> list[dict[str, Any]]:
+    """The flavor's own and those of its capacity type, and 60 s for a node that is not ready or unreachable."""
+    own = [dict(toleration) for toleration in flavor.tolerates(capacity_type)] if flavor else []
     lost = [
         {
             "key": f"node.kubernetes.io/{condition}",

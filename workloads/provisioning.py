@@ -65,7 +65,7 @@ def remaining(
 def brings(pool: NodePoolFacts, flavor: FlavorFacts, capacity_type: str) -> bool:
     """Whether Karpenter may make a node of this pool for a pod of the flavor."""
     if not _names(pool, flavor.resource) or not all(
-        tolerated(taint, flavor.tolerations) for taint in pool.taints
+        tolerated(taint, flavor.tolerates(capacity_type)) for taint in pool.taints
     ):
         return False
     return all(_may_have(pool, key, values) for key, values in flavor.selector(capacity_type).items())

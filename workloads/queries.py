@@ -243,7 +243,9 @@ def rooms_of(flavor: ResourceFlavor, capacity_type: str, *, known: Observed | No
     matching = matching_nodes(facts, capacity_type, seen.nodes)
     block, units = remaining(facts, capacity_type, matching, seen.pools)
     return Rooms(
-        rooms=tuple(_room(node, facts.resource, seen) for node in matching if takes_pods(facts, node)),
+        rooms=tuple(
+            _room(node, facts.resource, seen) for node in matching if takes_pods(facts, capacity_type, node)
+        ),
         largest=max([block, *(node.allocatable[facts.resource] for node in matching)]),
         nodes=seen.nodes,
         provisionable_block=block,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from controller import podspec
 from controller.podspec import Manifest, ManifestSet
 from jobs import kinds
-from jobs.manifests import job, kubeflow, mpi, trainjob
+from jobs.manifests import gang, job, kubeflow, mpi, trainjob
 from jobs.manifests.parts import active_deadline_seconds, among_themselves, files_name
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
@@ -38,7 +38,7 @@ def build_training_run(
     """
     kind = kinds.KINDS[spec.kind]
     primary = _PRIMARY[object_kind or kind.objects[0].address](spec, placement)
-    dependants = []
+    dependants = [*gang.group(spec, placement), *gang.budget(spec, placement)]
     if spec.pods > 1:
         dependants += [*job.rendezvous(spec, placement), among_themselves(spec, placement)]
     files = podspec.files_config_map(files_name(placement), spec, placement)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from controller import podspec
 from controller.podspec import ClaimMount, Manifest, PodParts
+from jobs.manifests import gang
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
 
@@ -22,9 +23,8 @@ def pod(
     subdomain: str | None = None,
 ) -> Manifest:
     """The pod template of the run, or of one of its roles where `spec` is that role's."""
-    return podspec.pod_template(
-        pod_parts(spec, placement, container=container, env=env, subdomain=subdomain), placement
-    )
+    parts = pod_parts(spec, placement, container=container, env=env, subdomain=subdomain)
+    return gang.marked(podspec.pod_template(parts, placement), spec, placement)
 
 
 def pod_parts(
@@ -44,6 +44,7 @@ def pod_parts(
         portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
         default_env=[*podspec.tracking_environment(spec, placement), *_collectives(spec)],
         subdomain=subdomain,
+        near=gang.NEAR.get(spec.topology) if spec.pods > 1 else None,
         annotations=podspec.DO_NOT_DISRUPT,
         grace_seconds=placement.grace_seconds,
         restart_policy="Never",

@@ -39,6 +39,7 @@ def test_valid_bodies_are_valid_also_after_being_stored(body):
     assert again.to_spec().to_json() == stored
 
 
+@pytest.mark.django_db
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300, deadline=None)
 @given(body=broken(run_bodies, TrainingRunSerializer().fields))
 def test_whatever_is_sent_is_answered_with_named_problems(body):
@@ -159,6 +160,9 @@ REFUSED = [
     ("team", None, "null"),
     ("flavor", "A100", "invalid_name"),
     ("kind", "mxjob", "retired"),
+    ("topology", "near", "invalid_choice"),
+    ("gang", "yes", "invalid"),
+    ("gang", 1, "invalid"),
     ("kind", ["job"], "invalid_choice"),
     ("elastic", DEEP, "invalid"),
     ("elastic", {"min_replicas": 2, "max_replicas": 4}, "not_for_kind"),

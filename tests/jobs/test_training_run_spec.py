@@ -12,8 +12,6 @@ MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "kind": "cronjob",
     "capacity": "spot-first",
-    "topology": "same-node",
-    "gang": False,
     "retry": {"exit_codes": [33]},
 }
 
@@ -62,11 +60,6 @@ def test_an_empty_value_of_a_later_field_says_nothing(path, value):
 )
 def test_the_default_of_a_later_field_says_nothing(field, value):
     assert TrainingRunSpec.from_json({**MINIMAL, field: value}) == TrainingRunSpec.from_json(MINIMAL)
-
-
-def test_true_is_not_the_number_one():
-    with pytest.raises(Invalid):
-        TrainingRunSpec.from_json({**MINIMAL, "gang": 1})
 
 
 def test_a_flavor_without_a_number_asks_for_one_gpu():
