@@ -15,6 +15,7 @@ from workloads.placement import (
     largest_block,
     matches,
     node_terms,
+    takes_pods,
     tolerated,
     tolerations,
     usable,
@@ -207,10 +208,20 @@ def test_what_exists_is_said_in_numbers():
 
 
 def test_every_pod_tolerates_a_lost_node_for_a_minute_and_gpu_pods_their_taint():
-    lost = tolerations(None)
+    lost = tolerations(None, "on-demand")
     assert {each["key"] for each in lost} == {
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
     }
     assert {each["tolerationSeconds"] for each in lost} == {60}
-    assert tolerations(sets.T4) == [{"key": "nvidia.com/gpu", "operator": "Exists"}, *lost]
+    own = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    assert tolerations(sets.T4, "on-demand") == [own, *lost]
+
+
+def test_spot_pods_tolerate_the_taints_by_which_clouds_mark_such_nodes():
+    taint = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+    assert tolerated(taint, tolerations(sets.T4, "spot"))
+    assert not tolerated(taint, tolerations(sets.T4, "on-demand"))
+    node = replace(next(each for each in sets.NODES if each.name == "a100-spot-0"), taints=[taint])
+    assert takes_pods(sets.A100_40GB, "spot", node)
+    assert not takes_pods(sets.A100_40GB, "on-demand", node)
