@@ -121,7 +121,6 @@ def describe_waiting(workload: Workload, *, cost: Cost, reader: User, now: datet
         "decision": decision.public_id if decision else None,
         "since": workload.since,
         "preempted": _preempted(workload),
-        "warnings": [],
     }
 
 
@@ -189,6 +188,7 @@ def _not_waiting(workload: Workload, cost: Cost, now: datetime) -> dict[str, Any
         "decision": None,
         "since": workload.since,
         "preempted": _preempted(workload),
+        "warnings": [],
     }
 
 

@@ -7,9 +7,10 @@ import pytest
 from jobs.models import TrainingRun
 from tests.api.bench import ENDPOINTS, RUNS, problem
 from tests.factories.catalogue import make_flavor, make_node, make_quota
-from tests.factories.submitted import endpoint_body, make_pod, run_body
+from tests.factories.submitted import endpoint_body, make_pod, move, run_body
 from tests.factories.teams import api_client
 from workloads.models import NodeRecord, Workload
+from workloads.states import Phase
 
 PREVIEW = f"{RUNS}preview/"
 OF_A_NODE = {"cpu": "96", "memory": "1000Gi", "vpc.amazonaws.com/efa": "4", "pods": "110"}
@@ -162,3 +163,13 @@ def test_the_image_that_really_ran_is_told_with_its_digest(bench):
     digests = {each["uid"]: each["image_digest"] for each in bench.client.get(url).json()["results"]}
     assert digests.pop(pod.uid) == "sha256:" + "a" * 64
     assert list(digests.values()) == [None]
+
+
+def test_what_waits_and_what_does_not_answer_the_same_shape(bench):
+    workload = Workload.objects.get(public_id=bench.run(**QUIET)["id"])
+    url = f"{RUNS}{workload.public_id}/waiting/"
+    waits = bench.client.get(url).json()
+    move(workload, Phase.RUNNING)
+    runs = bench.client.get(url).json()
+    assert set(waits) == set(runs)
+    assert waits["warnings"] == runs["warnings"] == []
