@@ -34,7 +34,8 @@ class Rules:
         for name in self.locked:
             locked: Any = form.fields[name]
             if hasattr(locked, "choices"):
-                locked.choices = [pair for pair in locked.choices if pair[0] == self.initial[name]]
+                value = self.initial[name]
+                locked.choices = [each for each in locked.choices if each[0] == value] or [(value, value)]
             else:
                 locked.widget.attrs["readonly"] = True
         for name, words in self.limits.items():

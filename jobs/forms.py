@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from django import forms
@@ -76,6 +77,7 @@ class TrainingRunForm(ContainerForm):
         if given and (template := template_named(str(given))):
             self.rules = rules_of(template, self.PATHS, values_of(template.defaults))
             self.rules.apply(self)
+        self._point_to_more()
 
     def _kinds(self) -> list[tuple[str, str]]:
         """The kinds that are offered, and the one that was chosen elsewhere."""
@@ -83,6 +85,17 @@ class TrainingRunForm(ContainerForm):
         return [
             (name, kind.objects[0].kind) for name, kind in KINDS.items() if name in {*offered_kinds(), chosen}
         ]
+
+    def _point_to_more(self) -> None:
+        """Where an input is empty because its value stands in the further fields, it says so."""
+        written = str((self.data if self.is_bound else self.initial).get("more") or "")
+        self.fields["more"].widget.attrs["rows"] = min(16, max(3, written.count("\n") + 1))
+        with suppress(ValueError, RecursionError):
+            carried = json.loads(written or "{}")
+            for name in carried if isinstance(carried, dict) else ():
+                field = self.fields.get(self.PATHS.get(name, ""))
+                if field is not None:
+                    field.help_text = f"{field.help_text} Part of it stands in the further fields below."
 
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from foundation.models import PlatformSettings
 from jobs.adapter import KIND, NOUN
 from jobs.forms import TrainingRunForm, values_of
 from jobs.importing import import_manifest
+from jobs.imports import Imported
 from jobs.limits import running_out
 from jobs.models import TrainingRun
 from jobs.queries import enabled_templates, free_name, template_named
@@ -131,6 +132,8 @@ class RunNewPage(SubmitPage):
 class RunImportPage(RunNewPage):
     """A manifest to paste; what it says fills in the form of a new run, which is sent to that one's page."""
 
+    imported: Imported
+
     @override
     def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams_to_submit(request, self.noun)
@@ -159,7 +162,9 @@ class RunImportPage(RunNewPage):
 
     @override
     def facts(self, form: ContainerForm) -> dict[str, Any]:
-        return {"imported": self.imported, "form_url": reverse("jobs:run-new")}
+        # Which team it is for, the form has an answer to already.
+        problems = [each for each in self.imported.problems if each.field != "team"]
+        return {"imported": self.imported, "problems": problems, "form_url": reverse("jobs:run-new")}
 
 
 def _spec(form: ContainerForm) -> TrainingRunSpec:

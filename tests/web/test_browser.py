@@ -22,6 +22,7 @@ def addresses(made) -> list[str]:
         "/runs/",
         "/runs/?name=zzz",
         "/runs/new/",
+        "/runs/import/",
         "/endpoints/",
         "/endpoints/new/",
         "/teams/vision/",
