@@ -137,7 +137,7 @@ def check(pod: Fields, wanted: Sequence[Wish], choice: Choice, nodes: Sequence[N
             )
         elif not _implied(wish, flavor, capacity, nodes):
             pod.notes.refuse(wish.path, f"Flavor {flavor.name} ({capacity}) does not ask for it: {wish.key}.")
-    given = tolerations(flavor)
+    given = tolerations(flavor, capacity)
     for each in pod.items("tolerations"):
         toleration = {name: each.rest.pop(name) for name in TOLERATION if name in each.rest}
         if choice.problem is not None and toleration.get("key"):

@@ -61,7 +61,7 @@ def placed(spec: TrainingRunSpec, base):
         base,
         resource_name=facts.resource if facts else None,
         node_terms=node_terms(facts, spec.capacity, NODES) if facts else [],
-        tolerations=tolerations(facts),
+        tolerations=tolerations(facts, spec.capacity),
         service_account=SERVICE_ACCOUNT,
         priority_class=priority_class(spec.priority),
     )
