@@ -47,6 +47,10 @@ class WorkloadAdapter(Protocol):
         """
         ...
 
+    def retries(self, workload: Workload, ended: Observation) -> bool:
+        """Whether another attempt may follow this end, by the rules that the workload brings."""
+        ...
+
     def observe(
         self,
         primary: Mapping[str, Any] | None,

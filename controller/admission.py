@@ -221,8 +221,12 @@ def left_line(workload: Workload, *, now: datetime) -> None:
 
 def _hint(workload: Workload) -> None:
     if workload.flavor is not None:
-        send = partial(wakeups.send_pool, flavor_id=workload.flavor.pk, capacity_type=workload.capacity_type)
-        transaction.on_commit(send)
+        hint_of(workload.flavor, workload.capacity_type)
+
+
+def hint_of(flavor: ResourceFlavor, capacity_type: str) -> None:
+    """Have the pool passed over soon after this transaction; it was made due in it."""
+    transaction.on_commit(partial(wakeups.send_pool, flavor_id=flavor.pk, capacity_type=capacity_type))
 
 
 def _take_mutex(pool: Pool) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from controller.grammar import image_version
 from controller.sizing import with_host_share
-from controller.specs import SPOT, ContainerSpec
+from controller.specs import SPOT, SPOT_FIRST, ContainerSpec
+from foundation.models import PlatformSettings
 from teams.models import Team
 from teams.queries import secrets_of
 
@@ -29,6 +30,7 @@ def hints_of(spec: ContainerSpec, team: Team) -> list[Hint]:
         *_image(spec),
         *_devices(spec),
         *_spot(spec),
+        *_falls_back(spec),
         *_shared_memory(spec),
         *_pull_secrets(spec, team),
         *_filled_in(spec),
@@ -54,12 +56,19 @@ def _devices(spec: ContainerSpec) -> Iterator[Hint]:
 
 
 def _spot(spec: ContainerSpec) -> Iterator[Hint]:
-    if spec.capacity == SPOT and not spec.resumes:
+    if spec.first_capacity == SPOT and not spec.resumes:
         message = (
             "Spot capacity may be taken back at any moment, and without checkpoints a run starts again from nothing. "
             "Name a checkpoint folder, or take on-demand."
         )
         yield Hint("checkpoint", "spot_without_checkpoint", message)
+
+
+def _falls_back(spec: ContainerSpec) -> Iterator[Hint]:
+    if spec.capacity == SPOT_FIRST:
+        seconds = PlatformSettings.current().spot_fallback_seconds
+        message = f"After {seconds} s without spot capacity it waits for on-demand, at that price."
+        yield Hint("capacity", "falls_back", message)
 
 
 def _shared_memory(spec: ContainerSpec) -> Iterator[Hint]:

@@ -49,6 +49,8 @@ def look_at(
     ]
     events = objects.warnings(client, primary) if primary is not None and not own else []
     observation = adapter.observe(primary, own, events)
+    if observation.final and not observation.interruption:
+        observation = replace(observation, retryable=adapter.retries(workload, observation))
     if number is not None and own:
         observation = _short_of_a_pod(workload, int(number), observation)
     return Look(observation, primary)

@@ -25,7 +25,8 @@ from workloads.states import Priority
 _WHOLE = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 _SECRET_LINE = re.compile(r"[^=]+=[^/]+/.+")
 _PRIORITIES = [(each.value, each.value) for each in Priority]
-_CAPACITIES = [("on-demand", "on-demand"), ("spot", "spot: cheaper, may be reclaimed")]
+CAPACITIES = [("on-demand", "on-demand"), ("spot", "spot: cheaper, may be reclaimed")]
+SPOT_FIRST_CHOICE = ("spot-first", "spot first, on-demand if none comes in time")
 
 
 def text(label: str, help_text: str = "", *, width: str = "", **attrs: Any) -> forms.CharField:
@@ -88,7 +89,7 @@ class ContainerForm(forms.Form):
         "Environment from secrets", "One NAME=secret/key per line.", rows=2, placeholder="HF_TOKEN=hf/token"
     )
     flavor = forms.CharField(label="GPU", required=False, max_length=253)
-    capacity = forms.ChoiceField(label="Capacity", choices=_CAPACITIES, required=False)
+    capacity = forms.ChoiceField(label="Capacity", choices=CAPACITIES, required=False)
     gpus = text("GPUs", "Units of the flavor for each pod.", inputmode="numeric")
     cpu = text("CPU cores", "Such as 4 or 500m. Empty: the GPUs' share of a node.")
     memory = text("Memory", "Such as 16Gi. Empty: the GPUs' share.")

@@ -21,6 +21,7 @@ from controller import admission, garbage, objects, preemption
 from controller.acting import Hand, Look, carry_out
 from controller.adapters import WorkloadAdapter, adapter_for
 from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Leave, Limits, Plan, Snapshot, decide
+from controller.fallback import fall_back, falls_back_at
 from controller.looking import look_at
 from controller.observation import Observation
 from foundation import clock
@@ -141,6 +142,21 @@ def _admit(workload: Workload, client: ClusterClient, now: datetime) -> tuple[fl
     """
     if not client.answered_within(ANSWER_FRESH_SECONDS):
         client.version()
+    left = _until_fallback(workload, now)
+    if left is not None and left <= 0 and fall_back(workload, now=now):
+        left = None
+    wait, attempt = _judge(workload, now)
+    if attempt is None and wait and left is not None and left > 0:
+        wait = min(wait, left)
+    return wait, attempt
+
+
+def _until_fallback(workload: Workload, now: datetime) -> float | None:
+    at = falls_back_at(workload)
+    return None if at is None else (at - now).total_seconds()
+
+
+def _judge(workload: Workload, now: datetime) -> tuple[float | None, Attempt | None]:
     if Reason(workload.reason) in JUDGED and workload.flavor is not None:
         return _look_again(workload, now), None
     attempt = None

@@ -66,8 +66,10 @@ def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
         return
     flavors = {flavor.resource: flavor.name for flavor in ResourceFlavor.objects.all()}
     flavor = ResourceFlavor.objects.filter(name=spec.flavor).first() if spec.gpus_per_replica else None
-    hosts = hosts_of(flavor, spec.capacity)
-    unknown = not hosts or (flavor is not None and rooms_of(flavor, spec.capacity).provisionable_block > 0)
+    hosts = hosts_of(flavor, spec.first_capacity)
+    unknown = not hosts or (
+        flavor is not None and rooms_of(flavor, spec.first_capacity).provisionable_block > 0
+    )
     for name, units in spec.extra_resources.items():
         if name in flavors:
             message = f"{name} is what flavor {flavors[name]} consists of: ask for the flavor, and gpus_per_replica."
@@ -75,7 +77,7 @@ def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
             continue
         most = max((int(quantities.parse(host.others.get(name, "0"))) for host in hosts), default=0)
         if units > most and not unknown:
-            where = f"node of flavor {flavor.name} ({spec.capacity})" if flavor else "node"
+            where = f"node of flavor {flavor.name} ({spec.first_capacity})" if flavor else "node"
             message = (
                 f"No {where} offers {units} {name}; the most is {most}. Take another flavor, or leave it out."
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -21,7 +21,7 @@ from foundation.http.etag import check_version
 from quotas.counters import mark_due
 from quotas.models import Quota, TeamPolicy
 from quotas.queries import nameable_teams, policy_of
-from quotas.verdicts import Outcome
+from quotas.verdicts import Outcome, Verdict
 from quotas.waiters import new_waiter
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -43,6 +43,8 @@ class Submission:
     container: ContainerSpec
     flavor: str | None
     capacity_type: str
+    fallback_capacity: str
+    """What it takes where that does not come in time, or can never; empty where it is to wait."""
     units_each: int
     replicas: int
     pods: int
@@ -68,7 +70,8 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
     check_references(submission.container, team, now=now)
-    return card_for(_asked(submission, team, user, now), named=nameable_teams(user), now=now)
+    _, asked, _ = _judged(submission, team, user, now)
+    return card_for(asked, named=nameable_teams(user), now=now)
 
 
 def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:
@@ -84,8 +87,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
     check_references(submission.container, team, now=now)
-    asked = _asked(submission, team, user, now)
-    verdict = judge_new(asked, now=now)
+    submission, asked, verdict = _judged(submission, team, user, now)
     if verdict.outcome is Outcome.NEVER:
         raise Invalid.of_field(verdict.field, verdict.message, code="never_fits")
     with transaction.atomic(savepoint=False):
@@ -99,6 +101,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             priority=submission.priority,
             flavor=asked.flavor,
             capacity_type=submission.capacity_type,
+            fallback_capacity=submission.fallback_capacity,
             units=asked.waiter.units,
             units_each=submission.units_each,
             pod_count=submission.pods,
@@ -294,6 +297,21 @@ def _replaced(submission: Submission, team: Team) -> Workload | None:
         message = f"No {submission.noun} of team {team.slug} with this id waits."
         raise Invalid.of_field("replaces", message, code="not_waiting")
     return found
+
+
+def _judged(
+    submission: Submission, team: Team, user: User, now: datetime
+) -> tuple[Submission, Asked, Verdict]:
+    """What is asked for, and what admission says to it; of its other capacity type where the first can never come."""
+    asked = _asked(submission, team, user, now)
+    verdict = judge_new(asked, now=now)
+    if verdict.outcome is Outcome.NEVER and submission.fallback_capacity:
+        other = replace(submission, capacity_type=submission.fallback_capacity, fallback_capacity="")
+        second = _asked(other, team, user, now)
+        said = judge_new(second, now=now)
+        if said.outcome is not Outcome.NEVER:
+            return other, second, said
+    return submission, asked, verdict
 
 
 def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Asked:

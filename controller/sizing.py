@@ -39,7 +39,7 @@ def _share(spec: ContainerSpec) -> dict[str, str]:
     facts = flavor.facts
     shares = [
         share
-        for host in hosts_of(flavor, spec.capacity)
+        for host in hosts_of(flavor, spec.first_capacity)
         if (share := _of(host, facts, spec.gpus_per_replica)) is not None
     ]
     if not shares:

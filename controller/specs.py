@@ -192,6 +192,11 @@ class ContainerSpec:
     """Which of cpu and memory the request left to the portal. Not stored: what it came to is."""
 
     @property
+    def first_capacity(self) -> str:
+        """The capacity type that it waits for first."""
+        return SPOT if self.capacity == SPOT_FIRST else self.capacity
+
+    @property
     def effective_working_dir(self) -> str | None:
         """The folder in which the command starts; None leaves it to the image."""
         if self.working_dir is None and self.source is not None:

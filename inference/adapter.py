@@ -46,6 +46,9 @@ class EndpointAdapter:
     def live_patch(self, workload: Workload) -> None:
         """A new revision is a rollout of the same Deployment: all manifests are applied."""
 
+    def retries(self, workload: Workload, ended: Observation) -> bool:
+        return ended.retryable
+
     def observe(
         self,
         primary: Mapping[str, Any] | None,

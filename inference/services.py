@@ -122,6 +122,7 @@ def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
         container=spec,
         flavor=spec.flavor,
         capacity_type=spec.capacity,
+        fallback_capacity="",
         units_each=spec.gpus_per_replica,
         replicas=spec.max_replicas,
         pods=spec.min_replicas,

@@ -52,6 +52,11 @@ class TrainingRunAdapter:
             patch = {key: patch}
         return cast("Mapping[str, Any]", patch)
 
+    def retries(self, workload: Workload, ended: Observation) -> bool:
+        """With exit codes that are worth another try, those alone are; without, whatever may end otherwise next time."""
+        worth = _run(workload).parsed.retry_exit_codes
+        return ended.exit_code in worth if worth else ended.retryable
+
     def observe(
         self,
         primary: Mapping[str, Any] | None,

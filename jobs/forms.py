@@ -11,7 +11,7 @@ from typing import Any
 from django import forms
 from typing_extensions import override
 
-from controller.page_forms import ContainerForm, initial_of, lines, text, whole
+from controller.page_forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, lines, text, whole
 from controller.page_words import limit_words
 from jobs.form_rules import Rules, rules_of
 from jobs.kinds import JOB, KINDS
@@ -72,6 +72,7 @@ class TrainingRunForm(ContainerForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.rules = Rules()
+        self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
         self.fields["kind"].choices = self._kinds  # type: ignore[attr-defined]
         given = (self.data if self.is_bound else self.initial).get("template")
         if given and (template := template_named(str(given))):

@@ -14,13 +14,12 @@ from controller.fields import (
     AmountField,
     ChoiceLaterField,
     FlagField,
-    NotYetField,
     TextField,
     WholeNumberField,
 )
 from controller.grammar import Fault, Mount
 from controller.serializers import GPUS_MAX, ContainerSerializer, Problems, told
-from controller.specs import volume
+from controller.specs import CAPACITY_TYPES, SPOT_FIRST, volume
 from foundation.http.serializers import StrictSerializer
 from jobs import presets
 from jobs.kinds import JOB, KINDS, RETIRED, TRAIN_JOB, RunKind
@@ -71,6 +70,12 @@ class ElasticSerializer(StrictSerializer):
     max_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX)
 
 
+class RetrySerializer(StrictSerializer):
+    exit_codes: serializers.ListField = serializers.ListField(
+        child=WholeNumberField(min_value=1, max_value=255), max_length=64, required=False, allow_null=True
+    )
+
+
 class RuntimeRefSerializer(StrictSerializer):
     name = TextField(check=grammar.object_name)
     kind = serializers.ChoiceField(choices=RUNTIME_KINDS, required=False, allow_null=True)
@@ -79,6 +84,7 @@ class RuntimeRefSerializer(StrictSerializer):
 class TrainingRunSerializer(ContainerSerializer):
     """Valid data becomes a spec by `to_spec`; whether flavor, team and claims exist is not asked here."""
 
+    capacity = ChoiceLaterField(now=(*CAPACITY_TYPES, SPOT_FIRST))
     kind = KindField(now=tuple(KINDS))
     replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
     checkpoint = CheckpointSerializer(required=False, allow_null=True)
@@ -95,7 +101,7 @@ class TrainingRunSerializer(ContainerSerializer):
     runtime_ref = RuntimeRefSerializer(required=False, allow_null=True)
     topology = ChoiceLaterField(now=("any", "same-zone", "same-node"))
     gang = FlagField(required=False, allow_null=True)
-    retry = NotYetField()
+    retry = RetrySerializer(required=False, allow_null=True)
     template = TextField(  # type: ignore[assignment] # of an endpoint there are none
         check=grammar.object_name,
         required=False,

@@ -11,6 +11,7 @@ from controller import services
 from controller.hints import hints_of
 from controller.services import Submission
 from controller.sizing import with_host_share
+from controller.specs import ON_DEMAND, SPOT_FIRST
 from controller.waiting import Card
 from foundation.errors import Conflict, Invalid
 from foundation.models import PlatformSettings
@@ -105,7 +106,8 @@ def _submission(
         name=spec.name,
         container=spec,
         flavor=spec.flavor,
-        capacity_type=spec.capacity,
+        capacity_type=spec.first_capacity,
+        fallback_capacity=ON_DEMAND if spec.capacity == SPOT_FIRST else "",
         units_each=spec.gpus_per_replica,
         replicas=spec.pods_with_gpus,
         pods=spec.pods_with_gpus,

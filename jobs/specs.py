@@ -16,8 +16,6 @@ from jobs.kinds import JOB, KINDS, MPI_JOB
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
     "kind": tuple(KINDS),
-    "capacity": shared.CAPACITY_TYPES,
-    "retry": (),
 }
 LAUNCHER = "Launcher"
 SMALL_CPU = Amount.from_json(shared.DEFAULT_CPU)
@@ -144,6 +142,8 @@ class TrainingRunSpec(ContainerSpec):
     time_limit_seconds: int | None = None
     """Starting and Running together, over all attempts; None until the service fills in the default."""
     max_retries: int = 0
+    retry_exit_codes: tuple[int, ...] = ()
+    """Those that are worth another try; empty leaves that to the cause of the failure."""
     template: str | None = None
     """Name of the template whose defaults were filled in, and its version then."""
     template_version: int | None = None
@@ -218,6 +218,7 @@ class TrainingRunSpec(ContainerSpec):
             checkpoint=CheckpointSpec.from_json(body.get("checkpoint")),
             time_limit_seconds=body.get("time_limit_seconds"),
             max_retries=value_of(body, "max_retries", 0),
+            retry_exit_codes=tuple((body.get("retry") or {}).get("exit_codes") or ()),
             template=body.get("template") or None,
             template_version=body.get("template_version"),
         )
@@ -238,6 +239,7 @@ class TrainingRunSpec(ContainerSpec):
             "checkpoint": self.checkpoint.to_json() if self.checkpoint else None,
             "time_limit_seconds": self.time_limit_seconds,
             "max_retries": self.max_retries,
+            "retry": {"exit_codes": list(self.retry_exit_codes)},
             "template": self.template,
             "template_version": self.template_version,
         }

@@ -20,7 +20,6 @@ from teams.platform import SETTINGS_CHANGEABLE, update_settings
 FILE_BYTES_MAX = 1024 * 1024
 SETTING_MAX = 2**31 - 1
 MAY_BE_ZERO = ("minimum_run_seconds",)
-WITHOUT_EFFECT_YET = ("spot_fallback_seconds",)
 SECTIONS_LATER = ("budgets",)
 KNOWN = ("settings", *SECTIONS)
 
@@ -116,10 +115,6 @@ def _settings(values: Any, report: Report, now: datetime) -> None:
 
 
 def _check_setting(name: Any, value: Any) -> None:
-    if name in WITHOUT_EFFECT_YET:
-        if value != getattr(PlatformSettings(), name):
-            raise BootstrapError(f"settings.{name}: not supported yet; leave it out.")
-        return
     if name not in SETTINGS_CHANGEABLE:
         raise BootstrapError(f"settings.{name}: there is no such setting.")
     if name == "optional_kinds":

@@ -22,6 +22,24 @@ def phases(workload):
     )
 
 
+@pytest.mark.parametrize(
+    ("steered", "codes", "attempts"),
+    [
+        ({"BED_EXIT_CODE": 3}, [], 2),
+        ({"BED_EXIT_CODE": 3}, [3, 4], 2),
+        ({"BED_EXIT_CODE": 3}, [4], 1),
+        # Without codes nothing that ran out of memory is tried again as it is; whoever names the code wants that.
+        ({"BED_OOM": "true"}, [], 1),
+        ({"BED_OOM": "true"}, [137], 2),
+    ],
+)
+def test_only_exit_codes_that_are_worth_it_are_tried_again(bench, steered, codes, attempts):
+    env = {"BED_RUN_SECONDS": 1, **steered}
+    run = bench.submit(env=env, max_retries=1, retry={"exit_codes": codes})
+    bench.until(run, lambda run: run.is_final)
+    assert (run.phase, run.attempts.count()) == ("Failed", attempts)
+
+
 def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
     run = bench.submit(env={"BED_RUN_SECONDS": 2})
     bench.until(run, lambda run: run.is_final)

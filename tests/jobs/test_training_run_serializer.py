@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from foundation.http.problems import flatten
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.specs import TrainingRunSpec
-from tests.jobs.test_training_run_spec import LATER
 from tests.kind_samples import SAMPLES
 from tests.manifest_samples import RUN_BODIES
 from tests.manifest_strategies import broken, run_bodies
@@ -55,15 +54,6 @@ def test_whatever_is_sent_is_answered_with_named_problems(body):
 @pytest.mark.parametrize("body", [None, [], "text", 7, [{}], {}])
 def test_what_is_no_object_is_refused(body):
     assert not TrainingRunSerializer(data=body).is_valid()
-
-
-@pytest.mark.parametrize("path", [path for path in LATER if path != "kind"])
-def test_a_later_field_is_refused_by_name(path):
-    head, _, rest = path.partition(".")
-    value = LATER[path]
-    if rest:
-        value = {"files": {"a": ""}, rest: value}
-    assert problems(**{head: value}) == [(path.replace("*", "0"), "not_yet_supported")]
 
 
 DEEP = []
@@ -161,6 +151,7 @@ REFUSED = [
     ("flavor", "A100", "invalid_name"),
     ("kind", "mxjob", "retired"),
     ("topology", "near", "invalid_choice"),
+    ("retry", [33], "invalid"),
     ("gang", "yes", "invalid"),
     ("gang", 1, "invalid"),
     ("kind", ["job"], "invalid_choice"),
@@ -303,6 +294,10 @@ NESTED = [
         "min_value",
     ),
     ({"gpus_per_replica": 2}, "flavor", "required"),
+    ({"retry": {"exit_codes": [0]}}, "retry.exit_codes.0", "min_value"),
+    ({"retry": {"exit_codes": [256]}}, "retry.exit_codes.0", "max_value"),
+    ({"retry": {"exit_codes": 33}}, "retry.exit_codes", "not_a_list"),
+    ({"retry": {"codes": [33]}}, "retry.codes", "unknown_field"),
     ({"kind": "tfjob", "roles": [{"name": "Launcher"}]}, "roles.0.name", "invalid_choice"),
     ({"kind": "tfjob", "roles": [{"replicas": 2}]}, "roles.0.name", "required"),
     ({"kind": "tfjob", "roles": [{"name": "PS"}, {"name": "PS"}]}, "roles.1.name", "duplicate"),

@@ -11,8 +11,6 @@ from tests.manifest_strategies import run_bodies
 MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "kind": "cronjob",
-    "capacity": "spot-first",
-    "retry": {"exit_codes": [33]},
 }
 
 

@@ -157,7 +157,7 @@ BAD = [
     ("settings", {"grace_seconds": 10**12}, "settings.grace_seconds"),
     ("settings", {"minimum_run_seconds": -1}, "settings.minimum_run_seconds"),
     ("settings", {"fair_share_half_life_hours": 0}, "settings.fair_share_half_life_hours"),
-    ("settings", {"spot_fallback_seconds": 7}, "settings.spot_fallback_seconds"),
+    ("settings", {"spot_fallback_seconds": 0}, "settings.spot_fallback_seconds"),
     ("settings", {"optional_kinds": ["pytorchjob", "mxjob"]}, "settings.optional_kinds"),
     ("settings", {"pk": 7}, "settings.pk"),
     ("settings", [], "settings"),

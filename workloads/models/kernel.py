@@ -84,6 +84,13 @@ class Workload(models.Model):
     capacity_type = models.CharField(
         max_length=16, choices=CapacityType.choices, default=CapacityType.ON_DEMAND
     )
+    fallback_capacity = models.CharField(
+        max_length=16,
+        default="",
+        blank=True,
+        choices=CapacityType.choices,
+        help_text="What it waits for once it has waited long enough for its capacity type.",
+    )
     units = models.PositiveIntegerField(help_text="Units of the flavor that are claimed, over all pods.")
     units_each = models.PositiveIntegerField(default=0, help_text="Units in one pod.")
     pod_count = models.PositiveIntegerField(default=1, help_text="Pods that need a place for it to start.")
