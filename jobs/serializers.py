@@ -70,7 +70,7 @@ class ElasticSerializer(StrictSerializer):
     max_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX)
 
 
-class RetrySerializer(StrictSerializer):
+class RetryRulesSerializer(StrictSerializer):
     exit_codes: serializers.ListField = serializers.ListField(
         child=WholeNumberField(min_value=1, max_value=255), max_length=64, required=False, allow_null=True
     )
@@ -101,7 +101,7 @@ class TrainingRunSerializer(ContainerSerializer):
     runtime_ref = RuntimeRefSerializer(required=False, allow_null=True)
     topology = ChoiceLaterField(now=("any", "same-zone", "same-node"))
     gang = FlagField(required=False, allow_null=True)
-    retry = RetrySerializer(required=False, allow_null=True)
+    retry = RetryRulesSerializer(required=False, allow_null=True)
     template = TextField(  # type: ignore[assignment] # of an endpoint there are none
         check=grammar.object_name,
         required=False,
