@@ -127,9 +127,9 @@ def real_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     client.close()
 
 
-@pytest.fixture(scope="module", params=[pytest.param("real", marks=pytest.mark.cluster)])
+@pytest.fixture(scope="module", params=BOTH)
 def baseline_bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """Under Pod Security `baseline`, on an API server whose operators carry out kubeflow.org/v1."""
+    """Under Pod Security `baseline`, where operators carry out kubeflow.org/v1: devcluster has that of PyTorchJobs."""
     client = connect(_kubeconfig(request))
     yield from _bench(client, "baseline")
     client.close()

@@ -6,6 +6,7 @@ import pytest
 
 from cluster import kinds
 from controller.observation import Stage
+from jobs import kinds as jobs_kinds
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from jobs.status import observe_training_run
@@ -30,6 +31,9 @@ def bench(baseline_bench):
 
 
 def start(bench, kind, env, **body):
+    wanted = jobs_kinds.KINDS[KINDS[kind]["kind"]].objects[0]
+    if (wanted.api_version, wanted.kind) not in bench.client.served_kinds():
+        pytest.skip(f"this cluster does not serve {wanted.address}")
     spec = TrainingRunSpec.from_json(
         {
             "name": "a",
