@@ -15,8 +15,9 @@ from controller import objects
 from controller.acting import Look, get_own
 from controller.adapters import WorkloadAdapter
 from controller.observation import Observation
+from controller.specs import SPOT
 from costs.services import record_usage
-from workloads.models import Attempt, PodRecord, Workload
+from workloads.models import Attempt, NodeRecord, PodRecord, Workload
 from workloads.observations import mark_pods_gone, record_pod
 from workloads.states import Desired, Phase, Reason
 
@@ -53,6 +54,8 @@ def look_at(
         observation = replace(observation, retryable=adapter.retries(workload, observation))
     if number is not None and own:
         observation = _short_of_a_pod(workload, int(number), observation)
+    if number is not None and observation.interruption:
+        observation = _gone_with_its_node(workload, int(number), observation)
     return Look(observation, primary)
 
 
@@ -75,6 +78,31 @@ def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) 
         retryable=True,
         cause=Reason.NODE_LOST,
     )
+
+
+def _gone_with_its_node(workload: Workload, attempt: int, observation: Observation) -> Observation:
+    """The same, unless a pod that somebody deleted was on a node that is no longer there or ready.
+
+    The collector of orphaned pods says so in the pod, but removes it in the same moment: what nothing holds back is
+    gone before anybody has read that.
+    """
+    cause = observation.cause or observation.reason
+    if cause not in {Reason.DELETED_EXTERNALLY, Reason.NODE_LOST}:
+        return observation
+    vanished = workload.pods.filter(attempt=attempt, gone_at__isnull=False).exclude(
+        phase__in=("Succeeded", "Failed")
+    )
+    names = set(vanished.values_list("node_name", flat=True))
+    known = NodeRecord.objects.filter(name__in=names)
+    present = known.filter(gone_at__isnull=True, ready=True).values_list("name", flat=True)
+    lost = set(known.values_list("name", flat=True)) - set(present)
+    if not lost:
+        return observation
+    reason = Reason.SPOT_RECLAIMED if workload.capacity_type == SPOT else Reason.NODE_LOST
+    message = f"Its node {min(lost)} is gone, and its pod with it."
+    if observation.final:
+        return replace(observation, message=message, reason=reason)
+    return replace(observation, message=message, cause=reason)
 
 
 def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:

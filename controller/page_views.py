@@ -134,12 +134,14 @@ class WorkloadDetailPage(WorkloadPage):
     def _head(self, request: HttpRequest, workload: Workload, now: datetime, *, may: bool) -> dict[str, Any]:
         cost = cost_of(workload, now=now)
         events = list(workload.events.order_by("-id")[:LIVE_EVENTS_MAX])[::-1]
+        attempts = list(workload.attempts.order_by("number"))
         return {
             "cost": cost,
             "burns": workload.phase in HOLDS_CLAIM,
             "next_step": NEXT_STEP.get(workload.reason, ""),
             "timeline": timeline(events, now=now),
-            "attempts": list(workload.attempts.order_by("number")),
+            "attempts": attempts,
+            "lost_seconds": sum(each.lost_seconds for each in attempts),
             "waiting": self._waiting(request, workload, cost, now, may=may),
             "took": (workload.finished_at or now) - workload.started_at if workload.started_at else None,
         }

@@ -116,7 +116,9 @@ def transition(
         changes["stopping_to"] = (stopping_to or Phase(workload.stopping_to)).value
     elif workload.stopping_to:
         changes["stopping_to"] = ""
-    if Workload.objects.filter(pk=workload.pk, phase=old.value).update(**changes) != 1:
+    # What woke it before it ended says nothing any more: its objects are kept for a while after that.
+    asleep = {"next_reconcile_at": F("lock_expires_at")} if to in FINAL else {}
+    if Workload.objects.filter(pk=workload.pk, phase=old.value).update(**changes, **asleep) != 1:
         raise StaleWorkload(f"Workload {workload.public_id} is no longer {old}.")
     event_needed = (old, workload.reason) != (to, reason)
     for field, value in changes.items():

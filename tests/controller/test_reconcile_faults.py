@@ -24,7 +24,8 @@ from foundation import clock
 from quotas.models import Claim, Quota
 from teams.actors import Actor
 from tests.controller.clusters import Relay, until
-from workloads.models import Workload
+from tests.factories.catalogue import make_quota
+from workloads.models import NodeRecord, Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -333,8 +334,6 @@ def test_reclaimed_spot_capacity_gives_the_claim_back_and_queues_at_the_old_plac
         "spot": {"node_selector": {"karpenter.sh/capacity-type": ["spot"]}},
     }
     bench.flavor.save()
-    from tests.factories.catalogue import make_quota
-
     quota = make_quota(bench.team, bench.flavor, 4, "spot")
     run = bench.submit(capacity="spot")
     queued = run.queued_at
@@ -388,6 +387,22 @@ def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(ben
     bench.client.delete(ref, uid=pod["metadata"]["uid"])
     bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
     assert (run.retries_used, used()) == (0, 2)
+
+
+@pytest.mark.parametrize(("capacity", "reason"), [("on-demand", "NodeLost"), ("spot", "SpotReclaimed")])
+@only_devcluster
+def test_a_pod_that_vanishes_with_its_node_was_deleted_by_nobody(bench, capacity, reason):
+    bench.flavor.capacity = {"on-demand": {}, "spot": {}}
+    bench.flavor.save()
+    make_quota(bench.team, bench.flavor, 4, "spot")
+    run = bench.submit(max_retries=0, capacity=capacity)
+    bench.until(run, lambda run: run.phase == "Running")
+    (pod,) = own(bench, run, kinds.POD)
+    NodeRecord.objects.filter(name=pod["spec"]["nodeName"]).update(gone_at=clock.now())
+    bench.client.delete(kinds.ref_of({"apiVersion": "v1", "kind": "Pod", **pod}), uid=pod["metadata"]["uid"])
+    bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
+    assert (run.retries_used, run.interruptions) == (0, 1)
+    assert run.attempts.get(number=1).reason == reason
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])

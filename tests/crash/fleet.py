@@ -42,7 +42,7 @@ flavors:
   node_selector: {{nvidia.com/gpu.product: [NVIDIA-A100-SXM4-40GB]}}
   tolerations: [{{key: nvidia.com/gpu, operator: Exists}}]
   capacity: {{on-demand: {{}}}}
-quotas: [{{team: {team}, flavor: a100-40gb, nominal: 6}}]
+quotas: [{{team: {team}, flavor: a100-40gb, nominal: {units}}}]
 # One USD a second for one card, so that a bill is the pod's seconds.
 prices: [{{card: a100-40gb, micro_usd_per_card_hour: 3600000000, from: 2026-01-01T00:00:00Z}}]
 """
@@ -51,8 +51,9 @@ prices: [{{card: a100-40gb, micro_usd_per_card_hour: 3600000000, from: 2026-01-0
 class Fleet:
     """Made and used by the main thread: the kernel ends children with the thread that started them."""
 
-    def __init__(self, folder: Path, *, kubeconfig: str, durable: bool) -> None:
+    def __init__(self, folder: Path, *, kubeconfig: str, durable: bool, units: int = 6) -> None:
         self.folders = Folders(folder)
+        self.units = units
         self.durable = durable
         self.kubeconfig = kubeconfig
         self.team = f"fleet-{secrets.token_hex(4)}"
@@ -95,7 +96,7 @@ class Fleet:
             lambda: postgres.is_ready(self.folders) and valkey.is_ready(self.folders), "the databases answer"
         )
         seed = self.folders.data / "seed.yaml"
-        seed.write_text(_SEED.format(team=self.team))
+        seed.write_text(_SEED.format(team=self.team, units=self.units))
         self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
         self.manage("bootstrap", str(seed))
 
@@ -193,10 +194,10 @@ class Fleet:
 
 @contextmanager
 def running_fleet(
-    folder: Path, *, kubeconfig: str, durable: bool = False, kinds: tuple[str, ...] = KINDS
+    folder: Path, *, kubeconfig: str, durable: bool = False, kinds: tuple[str, ...] = KINDS, units: int = 6
 ) -> Iterator[Fleet]:
     """All of it started; ended and checked to have ended afterwards."""
-    fleet = Fleet(folder, kubeconfig=kubeconfig, durable=durable)
+    fleet = Fleet(folder, kubeconfig=kubeconfig, durable=durable, units=units)
     try:
         fleet.prepare()
         for kind in kinds:

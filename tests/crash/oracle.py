@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -86,6 +87,26 @@ def unfinished(database: psycopg.Connection) -> list[tuple[Any, ...]]:
     """Runs that have not reached a final state, with what they say of themselves."""
     query = "SELECT name, phase, reason, message, next_reconcile_at, lock_expires_at FROM workloads_workload WHERE NOT phase = ANY(%s)"
     return database.execute(query, [list(FINAL)]).fetchall()
+
+
+def settle(fleet: Fleet, seconds: float) -> float:
+    """Wait until every run has ended; returns the seconds that took."""
+    begun = time.monotonic()
+    with fleet.database() as database:
+        while left := unfinished(database):
+            assert time.monotonic() - begun < seconds, f"{len(left)} runs have not ended: {left[:5]}"
+            time.sleep(0.2)
+    return time.monotonic() - begun
+
+
+def until_billed(fleet: Fleet, seconds: float = 30) -> None:
+    """The watcher may still be reading what happened while it was dead."""
+    deadline = time.monotonic() + seconds
+    query = "SELECT count(*) FROM costs_usageinterval WHERE ended_at IS NULL OR settled_until <> ended_at"
+    with fleet.database() as database:
+        while database.execute(query).fetchone() != (0,):
+            assert time.monotonic() < deadline, "usage is still open or not in the ledger"
+            time.sleep(0.2)
 
 
 def findings(database: psycopg.Connection, accepted: dict[str, Shape], seen: Seen) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -48,26 +47,6 @@ def remove_namespace(kubeconfig: str, name: str) -> None:
     cluster.close()
 
 
-def settle(fleet: Fleet) -> float:
-    """Wait until every run has ended; returns the seconds that took."""
-    begun = time.monotonic()
-    with fleet.database() as database:
-        while left := oracle.unfinished(database):
-            assert time.monotonic() - begun < SETTLE_SECONDS, f"{len(left)} runs have not ended: {left[:5]}"
-            time.sleep(0.2)
-    return time.monotonic() - begun
-
-
-def until_billed(fleet: Fleet, seconds: float = 30) -> None:
-    """The watcher may still be reading what happened while it was dead."""
-    deadline = time.monotonic() + seconds
-    query = "SELECT count(*) FROM costs_usageinterval WHERE ended_at IS NULL OR settled_until <> ended_at"
-    with fleet.database() as database:
-        while database.execute(query).fetchone() != (0,):
-            assert time.monotonic() < deadline, "usage is still open or not in the ledger"
-            time.sleep(0.2)
-
-
 def test_nothing_is_lost_or_doubled_while_processes_are_killed(fleet, capsys):
     chance, seen = random.Random(SEED), Seen()
     cluster = RawCluster(fleet.kubeconfig)
@@ -83,8 +62,8 @@ def test_nothing_is_lost_or_doubled_while_processes_are_killed(fleet, capsys):
         load.start()
         storm.run()
         load.stop()
-        settled = settle(fleet)
-        until_billed(fleet)
+        settled = oracle.settle(fleet, SETTLE_SECONDS)
+        oracle.until_billed(fleet)
     finally:
         load.stop()
         sampler.stop()

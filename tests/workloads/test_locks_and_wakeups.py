@@ -15,15 +15,17 @@ from workloads.services import (
     LOCK_SECONDS,
     backoff_seconds,
     change_generation,
+    clear_up,
     hold,
     lock,
     renew,
     reread,
     set_desired,
+    transition,
     unlock,
     wake,
 )
-from workloads.states import Desired, Phase
+from workloads.states import Desired, Phase, Reason
 
 pytestmark = pytest.mark.django_db
 
@@ -79,6 +81,21 @@ def test_a_wake_up_during_a_look_is_never_lost(now, how):
     assert unlock(mine, next_at=None, failed=False), "the holder is told to look again"
     assert due(workload) == at
     assert lock(public_id=workload.public_id, now=at) is not None
+
+
+def test_what_woke_it_before_its_end_does_not_wake_it_after_that(now):
+    """Else its objects would be collected at once, by chance, and not after their time."""
+    workload = put_in(make_workload(now=now), Phase.RUNNING)
+    Workload.objects.filter(pk=workload.pk).update(next_reconcile_at=now)
+    mine = locked(workload, now)
+    wake(workload_ids=[workload.pk], now=now)
+    transition(
+        mine, to=Phase.SUCCEEDED, reason=Reason.COMPLETED, message="Completed.", actor="reconciler", now=now
+    )
+    assert not unlock(mine, next_at=None, failed=False)
+    assert due(workload) is None
+    clear_up(workload, now=now)
+    assert due(workload) == now
 
 
 def test_a_second_wake_up_does_not_push_the_first_one_back(now):
