@@ -85,7 +85,7 @@ class ReportPermission(ScopePermission):
 
 
 class CheckpointSerializer(serializers.Serializer[Any]):
-    attempt = serializers.IntegerField()
+    attempt = serializers.IntegerField(help_text="0: brought along from the run that this one goes on from.")
     step = serializers.IntegerField()
     path = serializers.CharField()
     at = serializers.DateTimeField()

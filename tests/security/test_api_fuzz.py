@@ -105,6 +105,7 @@ def real_paths(world: World) -> dict[str, Any]:
         "quota-requests": world.request.public_id,
         "decisions": world.decision.public_id,
         "flavors": world.flavor.name,
+        "templates": world.template.name,
         "cohorts": world.cohort.name,
         "slug": TEAM,
         "username": world.viewer.username,
