@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
 from cluster import kinds
 from cluster.client import ClusterClient
 from cluster.errors import ObjectNotFound
@@ -15,6 +17,7 @@ from controller import objects
 from controller.acting import Look, get_own
 from controller.adapters import WorkloadAdapter
 from controller.observation import Observation
+from controller.podends import DISRUPTIONS_OF_THE_NODE
 from controller.specs import SPOT
 from costs.services import record_usage
 from workloads.models import Attempt, NodeRecord, PodRecord, Workload
@@ -55,7 +58,7 @@ def look_at(
     if number is not None and own:
         observation = _short_of_a_pod(workload, int(number), observation)
     if number is not None and observation.interruption:
-        observation = _gone_with_its_node(workload, int(number), observation)
+        observation = _taken_away(workload, int(number), observation)
     return Look(observation, primary)
 
 
@@ -76,33 +79,41 @@ def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) 
         message=f"Pod {name} was deleted; all its pods start again together.",
         interruption=True,
         retryable=True,
-        cause=Reason.NODE_LOST,
+        cause=Reason.DELETED_EXTERNALLY,
     )
 
 
-def _gone_with_its_node(workload: Workload, attempt: int, observation: Observation) -> Observation:
-    """The same, unless a pod that somebody deleted was on a node that is no longer there or ready.
+def _taken_away(workload: Workload, attempt: int, observation: Observation) -> Observation:
+    """The same, with why a pod went that was gone before anybody looked.
 
-    The collector of orphaned pods says so in the pod, but removes it in the same moment: what nothing holds back is
-    gone before anybody has read that.
+    The watcher has kept the word for it. Where the collector of orphaned pods was quicker than that, a node tells that
+    is no longer there or ready.
     """
-    cause = observation.cause or observation.reason
-    if cause not in {Reason.DELETED_EXTERNALLY, Reason.NODE_LOST}:
+    if (observation.cause or observation.reason) not in {Reason.DELETED_EXTERNALLY, Reason.NODE_LOST}:
         return observation
-    vanished = workload.pods.filter(attempt=attempt, gone_at__isnull=False).exclude(
-        phase__in=("Succeeded", "Failed")
-    )
+    gone = workload.pods.filter(attempt=attempt, gone_at__isnull=False)
+    by_word = gone.exclude(disruption="").order_by("gone_at").values_list("name", "disruption").first()
+    cause = Reason.SPOT_RECLAIMED if workload.capacity_type == SPOT else Reason.NODE_LOST
+    if by_word is not None:
+        name, word = by_word
+        cause = Reason.PREEMPTED if word == "PreemptionByScheduler" else cause
+        what = DISRUPTIONS_OF_THE_NODE.get(word, "it was disrupted")
+        message = f"Pod {name} was removed because {what} ({word})."
+    elif node := _lost_node(gone.exclude(phase__in=("Succeeded", "Failed"))):
+        message = f"Its node {node} is gone, and its pod with it."
+    else:
+        return observation
+    if observation.final:
+        return replace(observation, message=message, reason=cause)
+    return replace(observation, message=message, cause=cause)
+
+
+def _lost_node(vanished: QuerySet[PodRecord]) -> str | None:
+    """The first by name of these pods' nodes that is not there or not ready."""
     names = set(vanished.values_list("node_name", flat=True))
     known = NodeRecord.objects.filter(name__in=names)
     present = known.filter(gone_at__isnull=True, ready=True).values_list("name", flat=True)
-    lost = set(known.values_list("name", flat=True)) - set(present)
-    if not lost:
-        return observation
-    reason = Reason.SPOT_RECLAIMED if workload.capacity_type == SPOT else Reason.NODE_LOST
-    message = f"Its node {min(lost)} is gone, and its pod with it."
-    if observation.final:
-        return replace(observation, message=message, reason=reason)
-    return replace(observation, message=message, cause=reason)
+    return min(set(known.values_list("name", flat=True)) - set(present), default=None)
 
 
 def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:

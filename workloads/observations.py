@@ -28,7 +28,7 @@ from workloads.models import (
 ENDED = frozenset({"Succeeded", "Failed"})
 STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
 # What such a field holds when a description says nothing of it.
-KEPT: dict[str, Any] = {"node_name": "", "units": 0, "exit_code": None, "image_id": ""}
+KEPT: dict[str, Any] = {"node_name": "", "units": 0, "exit_code": None, "image_id": "", "disruption": ""}
 KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": ""}
 GPU_PREFIXES = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 
@@ -130,6 +130,7 @@ def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any
         "ready": conditions.get("Ready", {}).get("status") == "True",
         "restarts": sum(item.get("restartCount", 0) for item in containers),
         "reason": status.get("reason") or (worst or {}).get("reason", ""),
+        "disruption": _disruption(conditions.get("DisruptionTarget", {})),
         "message": status.get("message") or conditions.get("PodScheduled", {}).get("message", ""),
         "node_name": spec.get("nodeName", ""),
         "units": sum(
@@ -139,6 +140,11 @@ def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any
         "exit_code": worst.get("exitCode") if worst else None,
         "image_id": _image_id(spec, containers),
     }
+
+
+def _disruption(condition: Mapping[str, Any]) -> str:
+    """The word of what takes the pod away (kube-controller-manager, scheduler, kubelet, eviction API)."""
+    return str(condition.get("reason") or "")[:63] if condition.get("status") == "True" else ""
 
 
 def _image_id(spec: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) -> str:

@@ -37,6 +37,12 @@ class PodRecord(models.Model):
         help_text="What the runtime says that it ran, with its digest.",
     )
     exit_code = models.IntegerField(null=True)
+    disruption = models.CharField(
+        max_length=63,
+        default="",
+        blank=True,
+        help_text="Why something in the cluster took it away, in its word.",
+    )
     created_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
