@@ -36,6 +36,7 @@ LEFT_BY_NOBODY = (
     kinds.SECRET,
     kinds.SERVICE_ACCOUNT,
     kinds.NETWORK_POLICY,
+    kinds.DISRUPTION_BUDGET,
 )
 """What a run, or its operator for it, may make in the namespace."""
 
@@ -179,14 +180,25 @@ class KindsBed:
             status = {name: found["status"][name] for name in ("capacity", "allocatable", "nodeInfo")}
             self.client.create({**found, "metadata": kept, "spec": spec, "status": status})
 
+    def cordoned(self, node: str) -> contextlib.AbstractContextManager[None]:
+        """The node takes no more pods until the end of the block."""
+        return self._with_spec(node, {"unschedulable": True})
+
+    def tainted(self, node: str) -> contextlib.AbstractContextManager[None]:
+        """The node tolerates no pods, those that run neither, until the end of the block."""
+        found = self.client.get(ObjectRef("v1", "Node", "", node))
+        away = {"key": "tests/away", "effect": "NoExecute"}
+        return self._with_spec(node, {"taints": [*found["spec"]["taints"], away]})
+
     @contextlib.contextmanager
-    def cordoned(self, node: str) -> Iterator[None]:
+    def _with_spec(self, node: str, changes: dict[str, Any]) -> Iterator[None]:
         ref = ObjectRef("v1", "Node", "", node)
-        self.client.patch_merge(ref, {"spec": {"unschedulable": True}})
+        before = self.client.get(ref)["spec"]
+        self.client.patch_merge(ref, {"spec": changes})
         try:
             yield
         finally:
-            self.client.patch_merge(ref, {"spec": {"unschedulable": None}})
+            self.client.patch_merge(ref, {"spec": {name: before.get(name) for name in changes}})
 
     @contextlib.contextmanager
     def intruder(self, node: str) -> Iterator[None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from cluster.errors import ClusterUnavailable
 from foundation import clock
 from tests.controller.kinds_bed import KindsBed
 from workloads.models import Workload
@@ -91,12 +93,21 @@ def its_node_is_lost(bed: KindsBed, run: Workload) -> None:
 
 
 def its_node_is_drained(bed: KindsBed, run: Workload) -> None:
+    """Its budget holds a drain off; a taint that lets nothing run there is stronger."""
+    bed.running(run)
+    pod = bed.pods(run)[-1]
+    with pytest.raises(ClusterUnavailable, match="disruption budget"):
+        bed.evict(pod)
+    with bed.tainted(pod["spec"]["nodeName"]):
+        bed.running(run, attempt=2)
+
+
+def its_spot_node_is_reclaimed(bed: KindsBed, run: Workload) -> None:
     """As Karpenter and the cloud's termination handlers do: cordoned, and its pods evicted."""
     bed.running(run)
     pod = bed.pods(run)[-1]
-    node = pod["spec"]["nodeName"]
     # A spot node does not come back; what is evicted finds the other one.
-    with bed.cordoned(node) if node.startswith("a100-spot") else nullcontext():
+    with bed.cordoned(pod["spec"]["nodeName"]):
         bed.evict(pod)
         bed.running(run, attempt=2)
 
@@ -177,7 +188,7 @@ FAULTS = {
         body={"priority": "low"},
     ),
     "spot reclaimed": Fault(
-        its_node_is_drained,
+        its_spot_node_is_reclaimed,
         "Succeeded",
         "Completed",
         attempts=2,
