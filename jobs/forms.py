@@ -45,9 +45,7 @@ class TrainingRunForm(ContainerForm):
         "template": "template",
     }
 
-    kind = _KindField(
-        label="Kind", required=False, help_text="What it is in the cluster: as many kinds as that serves."
-    )
+    kind = _KindField(label="Kind", required=False, help_text="What it becomes in the cluster.")
     processes = text(
         "Processes per pod",
         "For torchrun. Empty: one for each GPU, or as the command says.",

@@ -45,6 +45,12 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 @register.filter
+def file_name(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+@register.filter
 def at(moment: datetime | None) -> SafeString | str:
     """The exact time in UTC."""
     return "–" if moment is None else _time(moment, f"{moment:%Y-%m-%d %H:%M:%S}")
