@@ -10,17 +10,18 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import clusters, database, first_page, memory, policy, submit, watch_to_row
+from benchmarks import clusters, database, first_page, many_runs, memory, policy, submit, watch_to_row
 from benchmarks.results import Result, document, machine, table, with_sections
 from portal.settings import env
-from tests.crash.fleet import ROOT, running_fleet
+from tests.crash.fleet import ROOT, Fleet, running_fleet
 from tests.crash.raw_cluster import RawCluster
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 ROUNDS_MIN = 5
-ON_CLUSTER = ("submit", "watch", "memory")
+ON_CLUSTER = ("submit", "watch", "memory", "many_runs")
 # By name, the module that runs in a process inside the portal's settings, with a database to itself.
 INSIDE = {"claims": "claims", "waiting": "waiting_cards", "kueue_day": "kueue_day"}
 NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
@@ -41,7 +42,12 @@ def main() -> int:
                 results += _shown(_on_cluster(given, folder, cluster.kubeconfig))
         # The cluster has ended by now, so that the machine is theirs alone.
         results += _shown(_by_themselves(given, folder))
-    if given.rounds >= ROUNDS_MIN and given.kueue_count is None and given.waiting_count is None:
+    if (
+        given.rounds >= ROUNDS_MIN
+        and given.kueue_count is None
+        and given.waiting_count is None
+        and given.many_count == many_runs.COUNT
+    ):
         _write(given, results, cluster=words)
     return 1 if any(row.passed is False for result in results for row in result.rows) else 0
 
@@ -74,6 +80,9 @@ def _arguments() -> argparse.Namespace:
         "--waiting-count", type=int, help="workloads that wait before a card, 10,000 unless given"
     )
     parser.add_argument(
+        "--many-count", type=int, default=many_runs.COUNT, help="runs that are submitted at once"
+    )
+    parser.add_argument(
         "--write", action="store_true", help="put what is measured alone into its place in the page"
     )
     given = parser.parse_args()
@@ -91,15 +100,27 @@ def _shown(found: Iterator[Result]) -> Iterator[Result]:
 
 
 def _on_cluster(given: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
-    with running_fleet(folder / "portal", kubeconfig=kubeconfig, durable=True) as fleet:
-        fresh = memory.look(fleet)
-        try:
+    if set(ON_CLUSTER) & set(given.names) - {"many_runs"}:
+        with _portal(folder / "portal", kubeconfig) as fleet:
+            fresh = memory.look(fleet)
             if "submit" in given.names:
                 yield submit.measure(fleet, rounds=given.rounds)
             if "watch" in given.names:
                 yield watch_to_row.measure(fleet, rounds=given.rounds)
             if "memory" in given.names:
                 yield memory.measure(fleet, fresh=fresh)
+    if "many_runs" in given.names:
+        # A portal of its own: whatever else is in the database counts as not asked for.
+        with _portal(folder / "many", kubeconfig, units=many_runs.UNITS) as fleet:
+            yield many_runs.measure(fleet, count=given.many_count)
+
+
+@contextmanager
+def _portal(folder: Path, kubeconfig: str, **quota: int) -> Iterator[Fleet]:
+    """A fleet whose namespace goes with it."""
+    with running_fleet(folder, kubeconfig=kubeconfig, durable=True, **quota) as fleet:
+        try:
+            yield fleet
         finally:
             cluster = RawCluster(kubeconfig)
             cluster.ask("DELETE", f"/api/v1/namespaces/{fleet.namespace}")

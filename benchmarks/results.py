@@ -133,11 +133,12 @@ def _section(result: Result) -> str:
 
 
 def with_sections(page: str, results: Sequence[Result]) -> str:
-    """The page with the sections of these results in the place of the older ones; ValueError where it has none."""
+    """The page with the sections of these results in the place of the older ones; a new one comes last."""
     for result in results:
         head, found, rest = page.partition(f"\n## {result.title}\n")
         if not found:
-            raise ValueError(f"The page has no section {result.title}.")
+            page += _section(result)
+            continue
         _, following, rest = rest.partition("\n## ")
         page = head + _section(result) + following + rest
     return page

@@ -62,17 +62,18 @@ class Crowd:
         oracle.until_billed(self.fleet, 120)
 
     def wrong(self) -> list[str]:
-        """Whatever is lost, doubled or billed wrongly, and what the API server holds beyond one Job for each run."""
+        """Whatever is lost, doubled or billed wrongly, and what the watches could not see."""
         with self.fleet.database() as database:
             found = oracle.findings(database, self.accepted, self.seen)
+        return found + [watch.problem for watch in self.watches if watch.problem]
+
+    def jobs(self) -> int:
+        """Jobs that the API server holds now; those that ended ten minutes ago are collected."""
         cluster = RawCluster(self.fleet.kubeconfig)
         try:
-            jobs = cluster.read(f"/apis/batch/v1/namespaces/{self.fleet.namespace}/jobs")["items"]
+            return len(cluster.read(f"/apis/batch/v1/namespaces/{self.fleet.namespace}/jobs")["items"])
         finally:
             cluster.close()
-        if len(jobs) != len(self.accepted):
-            found.append(f"{len(jobs)} Jobs in the API server, {len(self.accepted)} runs")
-        return found + [watch.problem for watch in self.watches if watch.problem]
 
 
 @contextmanager

@@ -24,6 +24,7 @@ def test_runs_submitted_at_once_all_end_and_none_twice(tmp_path):
                 found.submit(COUNT)
                 found.until_ended(240)
                 assert found.wrong() == []
+                assert found.jobs() == len(found.accepted) == COUNT
             spent = {kind: seconds - before[kind] for kind, seconds in cpu_seconds(fleet).items()}
             assert set(spent) == set(KINDS)
             assert min(spent["web"], spent["worker"], spent["watcher"]) > 0
