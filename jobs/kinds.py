@@ -18,6 +18,8 @@ PYTORCH_JOB = "pytorchjob"
 TF_JOB = "tfjob"
 MPI_JOB = "mpijob"
 TRAIN_JOB = "trainjob"
+WAIT_FOR_WORKERS = "WaitForWorkersReady"
+"""The `launcherCreationPolicy` of an MPIJob whose launcher is made when its workers are ready."""
 
 RETIRED: Mapping[str, str] = {
     "mxjob": "MXJob was retired upstream: the training operator has dropped it. Use pytorchjob or job.",
@@ -119,3 +121,9 @@ def pods_wanted(found: Mapping[str, Any]) -> int:
     if "trainer" in spec:
         return int(spec["trainer"].get("numNodes") or 1)
     return int(spec.get("completions") or 1)
+
+
+def pods_made_last(found: Mapping[str, Any]) -> int:
+    """How many of these the object's controller makes only when all others are ready."""
+    spec = found.get("spec") or {}
+    return 1 if spec.get("launcherCreationPolicy") == WAIT_FOR_WORKERS else 0

@@ -201,9 +201,16 @@ def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
         )
         message = f"{have} ended; waiting for its {seen.noun} to say so. {seen.called(ended)}{ended.verdict.message}"
         return _observation(job, seen, stage=Stage.RUNNING, reason=Reason.PROGRESSING, message=message)
-    if len(seen.own) < seen.wanted:
+    if _is_short(job, seen, going_on):
         return _incomplete(job, seen, events)
     return _together(job, seen, going_on)
+
+
+def _is_short(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> bool:
+    """Whether a pod is missing that should be there: of those that wait for the others only once these run."""
+    if all(pod.verdict.stage is Stage.RUNNING for pod in going_on):
+        return len(seen.own) < seen.wanted
+    return len(seen.own) < seen.wanted - kinds.pods_made_last(job)
 
 
 def _together(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> Observation:

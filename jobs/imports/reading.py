@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ TEXT_BYTES_MAX = 128 * 1024
 NODES_MAX = 20_000
 """Values in all, those behind an alias counted each time that it stands for them."""
 DOCUMENTS_MAX = 20
+UNREADABLE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+"""What PyYAML's own types, such as sexagesimal numbers and times, are to be met with when they do not fit."""
 NO_PLACE = "There is no place for it in a training run."
 _TYPES = {str: "text", int: "whole number", bool: "true or false", dict: "object", list: "list"}
 
@@ -41,7 +44,7 @@ def documents(text: str) -> list[Any]:
         plain = [json.loads(json.dumps(each, allow_nan=False)) for each in found if each is not None]
     except yaml.YAMLError as error:
         raise _malformed(f"This is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from error
-    except (ValueError, TypeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _malformed(f"This is no manifest: {str(error)[:300] or 'it is nested too deeply'}") from error
     if len(plain) > DOCUMENTS_MAX:
         raise _malformed(f"At most {DOCUMENTS_MAX} documents are read.", "too_large")
@@ -73,7 +76,7 @@ def _check_size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if len(keys) != len(node.value):
             raise ValueError("a key is no text")
-        twice = next((key for key in keys if key != "<<" and keys.count(key) > 1), None)
+        twice = next((key for key, times in Counter(keys).items() if key != "<<" and times > 1), None)
         if twice is not None:
             raise ValueError(f"the key {twice[:80]} is given twice")
         inner = [value for _, value in node.value]

@@ -38,7 +38,8 @@ def build_training_run(
     """
     kind = kinds.KINDS[spec.kind]
     primary = _PRIMARY[object_kind or kind.objects[0].address](spec, placement)
-    dependants = [*gang.group(spec, placement), *gang.budget(spec, placement)]
+    group = gang.group(spec, placement, made_last=kinds.pods_made_last(primary))
+    dependants = [*group, *gang.budget(spec, placement)]
     if spec.pods > 1:
         dependants += [*job.rendezvous(spec, placement), among_themselves(spec, placement)]
     files = podspec.files_config_map(files_name(placement), spec, placement)

@@ -46,15 +46,17 @@ def marked(template: Manifest, spec: TrainingRunSpec, placement: Placement) -> M
     return {"metadata": {**metadata, **marks}, "spec": pod}
 
 
-def group(spec: TrainingRunSpec, placement: Placement) -> list[Manifest]:
+def group(spec: TrainingRunSpec, placement: Placement, *, made_last: int = 0) -> list[Manifest]:
     """The PodGroup: none of the pods is bound before all that are needed can be.
+
+    `made_last` of them do not exist before the others run, so that these cannot wait for them.
 
     It has the name that the training operator would give its own, so that there are never two.
     """
     if not scheduled_together(spec, placement):
         return []
     kind = _GROUPS[placement.gang_scheduler]
-    body: Manifest = {"minMember": needed(spec)}
+    body: Manifest = {"minMember": needed(spec) - made_last}
     if placement.gang_scheduler == "volcano" and placement.priority_class:
         body["priorityClassName"] = placement.priority_class
     made = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.podspec import Manifest
+from jobs.kinds import WAIT_FOR_WORKERS
 from jobs.manifests import kubeflow, parts
 from jobs.specs import LAUNCHER, TrainingRunSpec
 from workloads.placement import Placement
@@ -26,7 +27,7 @@ def build_v1(spec: TrainingRunSpec, placement: Placement) -> Manifest:
 
 def build_v2(spec: TrainingRunSpec, placement: Placement) -> Manifest:
     """Its launcher waits for the workers to be ready: mpirun gives up on a host that does not answer."""
-    body = {**_body(spec, _replicas(spec, placement)), "launcherCreationPolicy": "WaitForWorkersReady"}
+    body = {**_body(spec, _replicas(spec, placement)), "launcherCreationPolicy": WAIT_FOR_WORKERS}
     return kubeflow.run_object("MPIJob", spec, placement, body, api_version=V2)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster import kinds
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from tests.manifest_samples import placement
@@ -43,6 +44,13 @@ def test_volcano_gets_a_group_of_all_pods_and_the_pods_name_it(kind):
         assert template["spec"]["schedulerName"] == "volcano"
         named = template["metadata"]["annotations"]["scheduling.k8s.io/group-name"]
         assert named == group["metadata"]["name"]
+
+
+def test_a_launcher_that_waits_for_its_workers_is_not_waited_for_by_them():
+    spec = TrainingRunSpec.from_json({"name": "a", "image": "b", **FOUR, "kind": "mpijob"})
+    put = placement("a", "training-run", resource_name="nvidia.com/gpu", gang_scheduler="volcano")
+    (group,) = of_kind(build_training_run(spec, put, kinds.MPI_JOB_V2.address), "PodGroup")
+    assert group["spec"]["minMember"] == 4
 
 
 def test_coscheduling_knows_its_pods_by_a_label():

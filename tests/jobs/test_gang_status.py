@@ -211,3 +211,30 @@ def test_the_operators_deadline_is_told_from_its_words():
     seen = observe_training_run(kubeflow(("Failed", "PyTorchJobFailed", words)), [])
     assert (seen.reason, seen.interruption) == ("DeadlineExceeded", False)
     assert seen.message.startswith("The PyTorchJob's own deadline passed")
+
+
+# --- a launcher that is made when the workers are ready
+
+
+def mpi():
+    made = one_job()
+    specs = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
+    spec = {"mpiReplicaSpecs": specs, "launcherCreationPolicy": "WaitForWorkersReady", "runPolicy": {}}
+    return {**made, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("pods", "stage", "reason"),
+    [
+        ((runs(),), "creating", "Creating"),
+        ((pulls(), runs()), "pulling", "GangWaiting"),
+        ((runs(), pending(waiting("ErrImagePull", "no such tag"))), "pulling", "ImagePullFailed"),
+        ((runs(), unscheduled("Unschedulable", NO_ROOM)), "scheduling", "Unschedulable"),
+        ((runs(), runs()), "creating", "Creating"),
+        ((runs(), runs(), pulls()), "pulling", "GangWaiting"),
+        ((runs(), runs(), runs()), "running", "Progressing"),
+    ],
+)
+def test_workers_are_judged_while_their_launcher_waits_for_them(pods, stage, reason):
+    seen = observe_training_run(mpi(), gang(*pods))
+    assert (seen.stage, seen.reason, seen.desired_replicas) == (stage, reason, 3)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from foundation.errors import Malformed
 from jobs.imports import Known, documents, request_of
-from jobs.imports.reading import NODES_MAX, TEXT_BYTES_MAX
+from jobs.imports.reading import NODES_MAX, TEXT_BYTES_MAX, _check_size
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from tests.kind_samples import SAMPLES
@@ -559,13 +559,33 @@ MERGES = "a: &a {x: 1, y: 2}\n" + "".join(
         "a: *gone",
         "---\n" * 5 + "a: 1\n---\n" * 30,
         '{"a": ' + "9" * 10_000 + "}",
+        "a: 1" + ":1" * 60_000 + ".5",
+        "a: !!timestamp soon",
+        "a: !!bool perhaps",
+        "a: !!int ''",
     ],
-    ids=range(24),
+    ids=range(28),
 )
 def test_what_is_no_manifest_is_refused_and_costs_little(text):
     with pytest.raises(Malformed) as caught:
         documents(text)
     assert caught.value.errors[0].field == "manifest"
+
+
+def test_a_key_that_is_given_twice_is_looked_for_in_one_pass():
+    class Counted(str):
+        compared = 0
+
+        def __eq__(self, other):
+            Counted.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    keys = [yaml.ScalarNode("tag:yaml.org,2002:str", Counted(number)) for number in range(2_000)]
+    value = yaml.ScalarNode("tag:yaml.org,2002:null", "")
+    _check_size(yaml.MappingNode("tag:yaml.org,2002:map", [(key, value) for key in keys]), {}, set())
+    assert Counted.compared < 10 * len(keys)
 
 
 json_like = st.recursive(
