@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from cluster import kinds
 from cluster.client import ClusterClient
 from cluster.errors import ClusterConflict, ClusterError, ClusterRejected, ForeignObject, ObjectNotFound
 from cluster.kinds import ObjectRef
@@ -51,12 +52,27 @@ def carry_out(plan: Plan, look: Look | None, hand: Hand) -> Plan:
         return _act(plan, look, hand)
     except ObjectNotFound:
         forget_namespace(hand.workload.team)
+        if Action.CREATE in plan.actions and not _served(hand):
+            return _no_longer_served(hand)
         return _unchanged(hand.workload, next_in_seconds=1)
     except (ClusterRejected, ForeignObject) as error:
         return _refused(plan, look, hand, str(error))
     except ClusterConflict:
         # Somebody else wrote at the same moment: look again, and decide anew.
         return _unchanged(hand.workload, next_in_seconds=1)
+
+
+def _served(hand: Hand) -> bool:
+    """Whether the API serves the kind of its object; some come with an operator, and go with it."""
+    kind = hand.adapter.primary_of(hand.workload)
+    return kind in kinds.CORE or (kind.api_version, kind.kind) in hand.client.served_kinds()
+
+
+def _no_longer_served(hand: Hand) -> Plan:
+    """It gives its claim back, and asks again now and then: who was taken away may come back."""
+    kind = hand.adapter.primary_of(hand.workload)
+    message = f"The cluster serves no {kind.kind} of {kind.api_version} now; it waits until it does again."
+    return Plan(Phase.STOPPING, Reason.BACKOFF_WAITING, message, stopping_to=Phase.QUEUED, next_in_seconds=0)
 
 
 def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from cluster import quantities
-from controller.specs import Amount, ContainerSpec
+from controller.specs import CAPACITY_TYPES, SPOT_FIRST, Amount, ContainerSpec
 from workloads.models import ResourceFlavor
 from workloads.placement import FlavorFacts
 from workloads.queries import Host, cards_on, hosts_of
@@ -37,11 +37,8 @@ def _share(spec: ContainerSpec) -> dict[str, str]:
     if flavor is None:
         return {}
     facts = flavor.facts
-    shares = [
-        share
-        for host in hosts_of(flavor, spec.first_capacity)
-        if (share := _of(host, facts, spec.gpus_per_replica)) is not None
-    ]
+    hosts = [host for capacity_type in _may_be_on(spec) for host in hosts_of(flavor, capacity_type)]
+    shares = [share for host in hosts if (share := _of(host, facts, spec.gpus_per_replica)) is not None]
     if not shares:
         return {}
     millicores, size = min(share[0] for share in shares), min(share[1] for share in shares)
@@ -49,6 +46,11 @@ def _share(spec: ContainerSpec) -> dict[str, str]:
         "cpu": _cores(millicores),
         "memory": f"{size // 1024**2}Mi" if size % GIB else f"{size // GIB}Gi",
     }
+
+
+def _may_be_on(spec: ContainerSpec) -> tuple[str, ...]:
+    """The capacity types on whose nodes its pods may come to be: all of them are to have room for these."""
+    return CAPACITY_TYPES if spec.capacity == SPOT_FIRST else (spec.capacity,)
 
 
 def _of(host: Host, facts: FlavorFacts, units: int) -> tuple[int, int] | None:

@@ -140,7 +140,9 @@ class ObjectSink:
         wakeups.wake_workload(workload, now=now)
 
     def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        rows = ObjectRecord.objects.filter(gone_at__isnull=True, kind=self.kind.kind).exclude(uid__in=present)
+        # Two groups may have a kind of the same name, and one be served while the other is not.
+        own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
+        rows = ObjectRecord.objects.filter(gone_at__isnull=True, **own).exclude(uid__in=present)
         for record in rows.select_related("workload__team"):
             ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
             if not still_there(client, ref, record.uid):

@@ -19,7 +19,7 @@ from jobs.adapter import KIND, NOUN
 from jobs.copies import claim_around
 from jobs.models import TrainingRun
 from jobs.offers import object_kind
-from jobs.specs import TrainingRunSpec
+from jobs.specs import SMALL_CPU, SMALL_MEMORY, TrainingRunSpec
 from teams.actors import Actor
 from teams.models import Team, User
 from teams.permissions import check_can_submit
@@ -86,10 +86,21 @@ def preview_training_run(
 
 def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
     """Every run has a time limit: the platform's, unless it brings its own. So it is with its share of a node."""
-    spec = with_host_share(spec)
+    spec = with_host_share(_with_plain_roles(spec))
     if spec.time_limit_seconds is not None:
         return spec
     return replace(spec, time_limit_seconds=PlatformSettings.current().default_time_limit_seconds)
+
+
+def _with_plain_roles(spec: TrainingRunSpec) -> TrainingRunSpec:
+    """The share of a node is that of its GPUs: a role that has none of them gets the plain defaults instead."""
+    cpu = SMALL_CPU if "cpu" in spec.left_out else None
+    memory = SMALL_MEMORY if "memory" in spec.left_out else None
+    roles = (
+        role if role.gpus_per_replica else replace(role, cpu=role.cpu or cpu, memory=role.memory or memory)
+        for role in spec.roles
+    )
+    return replace(spec, roles=tuple(roles))
 
 
 def _submission(

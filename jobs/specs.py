@@ -55,7 +55,7 @@ class CheckpointSpec:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Pods of a run that are not alike the others. What is None is as the others have it."""
+    """Pods of a run that are not alike the others. What is None is as the others have it, where the request says that."""
 
     name: str
     replicas: int = 1

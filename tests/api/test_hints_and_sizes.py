@@ -81,6 +81,23 @@ def test_of_unlike_nodes_the_smaller_share_counts_and_only_of_those_that_hold_th
     assert sized(bench, gpus_per_replica=8)[:2] == ("86400m", "900Gi")
 
 
+def test_spot_first_is_sized_for_the_nodes_that_it_may_fall_back_to(bench):
+    make_node("spot", kind="spot", others=OF_A_NODE)
+    make_node("steady", kind="steady", others={"cpu": "32", "memory": "256Gi"})
+    both = {
+        "spot": {"node_selector": {"kind": ["spot"]}},
+        "on-demand": {"node_selector": {"kind": ["steady"]}},
+    }
+    flavor = make_flavor("a100-both", capacity=both)
+    for capacity_type in both:
+        make_quota(bench.team, flavor, capacity_type=capacity_type)
+    made = {
+        capacity: bench.run(name=capacity, flavor=flavor.name, capacity=capacity)["spec"]["cpu"]
+        for capacity in ("spot", "on-demand", "spot-first")
+    }
+    assert made == {"spot": "10800m", "on-demand": "3600m", "spot-first": "3600m"}
+
+
 def test_without_known_nodes_or_gpus_the_plain_defaults_hold(bench):
     cpu, memory, hints = sized(bench)
     assert (cpu, memory) == ("1", "2Gi")

@@ -10,7 +10,7 @@ from jobs.models import TrainingRun
 from tests.api.bench import RUNS, Unchanged
 from tests.factories.submitted import run_body
 from tests.factories.teams import api_client, make_user
-from workloads.models import WatchCursor
+from workloads.models import NodeRecord, WatchCursor
 
 
 def serves(*served):
@@ -70,6 +70,19 @@ def test_roles_with_gpus_are_claimed_and_those_without_are_not(bench):
     roles = [{"name": "Chief", "gpus_per_replica": 2}, {"name": "PS", "replicas": 3}]
     run = bench.run(kind="tfjob", flavor="a100-40gb", gpus_per_replica=2, replicas=2, roles=roles)
     assert run["quantity"] == 6
+
+
+def test_a_role_without_gpus_gets_no_share_of_them(bench):
+    serves(kinds.TF_JOB)
+    names("tfjob")
+    NodeRecord.objects.update(others={"cpu": "96", "memory": "1000Gi"})
+    roles = [{"name": "Chief", "gpus_per_replica": 8}, {"name": "PS", "memory": "8Gi"}, {"name": "Evaluator"}]
+    run = bench.run(kind="tfjob", flavor="a100-40gb", gpus_per_replica=8, roles=roles)
+    sizes = {role["name"]: (role["cpu"], role["memory"]) for role in run["spec"]["roles"]}
+    assert run["spec"]["cpu"] == "86400m"
+    assert sizes == {"Chief": (None, None), "PS": ("1", "8Gi"), "Evaluator": ("1", "2Gi")}
+    said = bench.run(name="b", kind="tfjob", flavor="a100-40gb", gpus_per_replica=8, cpu="4", roles=roles)
+    assert [role["cpu"] for role in said["spec"]["roles"]] == [None, None, None]
 
 
 @pytest.mark.django_db

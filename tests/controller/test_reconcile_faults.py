@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from django.db import connections
@@ -21,11 +22,12 @@ from controller.reconcile import reconcile
 from controller.run_tokens import run_token
 from controller.tenancy import ensure_namespace
 from foundation import clock
+from foundation.models import PlatformSettings
 from quotas.models import Claim, Quota
 from teams.actors import Actor
 from tests.controller.clusters import Relay, until
 from tests.factories.catalogue import make_quota
-from workloads.models import NodeRecord, Workload
+from workloads.models import NodeRecord, WatchCursor, Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -183,6 +185,21 @@ def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay)
     assert words in run.message
     assert (used(), run.attempts.count(), run.retries_used) == (0, 1, 0)
     assert own(bench, run, kinds.JOB) == []
+
+
+@only_devcluster
+def test_a_kind_that_the_cluster_serves_no_longer_holds_no_claim_and_is_asked_for_again(bench, relay):
+    WatchCursor.objects.create(kind=kinds.PYTORCH_JOB.address)
+    PlatformSettings.objects.update_or_create(pk=1, defaults={"optional_kinds": ["pytorchjob"]})
+    run = bench.submit(kind="pytorchjob")
+    for method in ("GET", "POST"):
+        relay.refuse(method, "/apis/kubeflow.org/", 404, "NotFound", "404 page not found")
+    bench.until(run, lambda run: run.reason == "BackoffWaiting" and run.phase == "Queued")
+    assert "serves no PyTorchJob of kubeflow.org/v1 now" in run.message
+    assert (used(), run.attempts.filter(ended_at=None).count()) == (0, 0)
+    relay.rules.clear()
+    Workload.objects.filter(pk=run.pk).update(since=clock.now() - timedelta(days=1))
+    bench.until(run, lambda run: run.phase == "Running")
 
 
 @only_devcluster

@@ -364,6 +364,16 @@ def test_a_job_that_somebody_deletes_wakes_its_run(relay, direct, namespace, run
         until(lambda: Workload.objects.filter(next_reconcile_at__isnull=False))
 
 
+def test_what_a_list_of_one_group_lacks_is_not_asked_for_in_another(direct, namespace, run):
+    metadata = {"name": "train", "namespace": namespace, "uid": "uid-1", "resourceVersion": "1"}
+    metadata["labels"] = workload_labels(workload_id=str(run.public_id), attempt=1, team="x", kind="run")
+    ObjectSink(kinds.MPI_JOB).seen({"metadata": metadata}, now=clock.now(), gone=False)
+    ObjectSink(kinds.MPI_JOB_V2).forget_absent(direct, set(), now=clock.now())
+    assert ObjectRecord.objects.get().gone_at is None
+    ObjectSink(kinds.MPI_JOB).forget_absent(direct, set(), now=clock.now())
+    assert ObjectRecord.objects.get().gone_at is not None
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_the_watcher_beats_and_ends_when_one_of_its_watches_has_died(relay, monkeypatch):
     monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.05)
