@@ -364,13 +364,16 @@ def test_a_job_that_somebody_deletes_wakes_its_run(relay, direct, namespace, run
         until(lambda: Workload.objects.filter(next_reconcile_at__isnull=False))
 
 
-def test_what_a_list_of_one_group_lacks_is_not_asked_for_in_another(direct, namespace, run):
+def test_what_a_list_of_one_group_lacks_is_not_asked_for_in_another(relay, namespace, run):
+    relay.refuse("GET", "/mpijobs/", 404, "NotFound", "404 page not found")
+    client = connect(relay.kubeconfig, timeout=(2, 10))
     metadata = {"name": "train", "namespace": namespace, "uid": "uid-1", "resourceVersion": "1"}
+    metadata["creationTimestamp"] = "2026-11-01T10:00:00Z"
     metadata["labels"] = workload_labels(workload_id=str(run.public_id), attempt=1, team="x", kind="run")
     ObjectSink(kinds.MPI_JOB).seen({"metadata": metadata}, now=clock.now(), gone=False)
-    ObjectSink(kinds.MPI_JOB_V2).forget_absent(direct, set(), now=clock.now())
+    ObjectSink(kinds.MPI_JOB_V2).forget_absent(client, set(), now=clock.now())
     assert ObjectRecord.objects.get().gone_at is None
-    ObjectSink(kinds.MPI_JOB).forget_absent(direct, set(), now=clock.now())
+    ObjectSink(kinds.MPI_JOB).forget_absent(client, set(), now=clock.now())
     assert ObjectRecord.objects.get().gone_at is not None
 
 
