@@ -15,6 +15,8 @@ from controller.specs import GitSource
 
 Manifest = dict[str, Any]
 
+CONTAINER_PREFIX = "git-"
+"""Of the names of all containers that bring code, and of none that the user's command runs in."""
 PASSWORD_KEY = "password"  # noqa: S105 - a key's name
 USERNAME_KEY = "username"
 DEFAULT_USERNAME = "git"
@@ -41,9 +43,9 @@ def fetch_containers(
     """
     path = mount["mountPath"]
     commands = {
-        "git-init": ["init", "--quiet", path],
-        "git-fetch": ["-C", path, "fetch", "--depth", "1", "--", git.url, git.ref],
-        "git-checkout": ["-C", path, "checkout", "--quiet", "--detach", "FETCH_HEAD"],
+        f"{CONTAINER_PREFIX}init": ["init", "--quiet", path],
+        f"{CONTAINER_PREFIX}fetch": ["-C", path, "fetch", "--depth", "1", "--", git.url, git.ref],
+        f"{CONTAINER_PREFIX}checkout": ["-C", path, "checkout", "--quiet", "--detach", "FETCH_HEAD"],
     }
     container = {
         "image": image,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.gitsource import CONTAINER_PREFIX
 from controller.podspec import CAPACITY_ANNOTATION
 from controller.specs import SPOT
 from workloads.states import Reason
@@ -108,6 +109,10 @@ def _by_exit_code(pod: Json, name: str, code: int | None, said: str) -> End:
             f"The image of container {name} does not fit the node's GPU driver (exit code {code}).{tail}"
         )
         return End(reason=Reason.APPLICATION_ERROR, message=message, exit_code=code)
+    if name.startswith(CONTAINER_PREFIX):
+        # Git ends with 128 whatever went wrong, also where only the network did.
+        message = f"Container {name} could not bring the code of source.git (exit code {code}).{tail}"
+        return End(reason=Reason.APPLICATION_ERROR, message=message, retryable=True, exit_code=code)
     sentence = _SENTENCES.get(code or 0, "It ended with an error" if code else "It ended")
     return End(
         reason=Reason.APPLICATION_ERROR,

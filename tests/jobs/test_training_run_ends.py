@@ -226,3 +226,16 @@ def test_the_jobs_own_deadline_is_told_as_such():
         ("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"),
     )
     assert (seen.reason, seen.interruption, seen.retryable) == (Reason.DEADLINE_EXCEEDED, False, False)
+
+
+def test_code_that_could_not_be_fetched_is_no_command_that_could_not_be_started():
+    fatal = "fatal: unable to access 'https://git.example/a.git/': Could not resolve host"
+    given = pod(
+        "Failed",
+        inits=(container(ended(128, "Error", fatal), name="git-fetch"),),
+        containers=(container(waiting("PodInitializing")),),
+    )
+    seen = over(given)
+    assert (seen.reason, seen.retryable, seen.exit_code) == ("ApplicationError", True, 128)
+    assert "could not bring the code of source.git (exit code 128)" in seen.message
+    assert "Could not resolve host" in seen.message
