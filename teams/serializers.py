@@ -154,6 +154,7 @@ class CallerSerializer(serializers.Serializer[Any]):
 class SettingsSerializer(serializers.ModelSerializer[PlatformSettings]):
     """The settings that have an effect."""
 
+    gang_scheduler = serializers.CharField(help_text="Empty where admission alone keeps gangs together.")
     optional_kinds = serializers.ListField(child=serializers.ChoiceField(choices=OPTIONAL_KINDS))
 
     class Meta:
