@@ -1,7 +1,7 @@
 """Runs of the kinds that operators carry out, on the control plane that PORTAL_TEST_KUBECONFIG names.
 
 What the fake kubelet there does not do, the test does in its place: end the containers of a deleted pod that a Job
-still holds by its finalizer.
+still holds by its finalizer. Nodes are lost, tainted and taken away for all who use that control plane: one test at a time.
 """
 
 from __future__ import annotations
