@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -9,11 +10,15 @@ from django.db.models import Max
 
 from controller import admission
 from foundation.models import PlatformSettings
+from quotas import snapshots
 from quotas.counters import mark_due
-from quotas.models import Quota
+from quotas.policy import judge
+from quotas.supply import NEW
+from quotas.verdicts import Outcome
+from quotas.waiters import waiter_of
 from workloads import services
-from workloads.models import Workload
-from workloads.states import Phase, Reason
+from workloads.models import ResourceFlavor, Workload
+from workloads.states import OUT_OF_REACH, Phase, Reason
 
 ACTOR = "spot-fallback"
 
@@ -33,12 +38,12 @@ def falls_back_at(workload: Workload) -> datetime | None:
 def fall_back(workload: Workload, *, now: datetime) -> bool:
     """Move what waits into the line of its other capacity type; True if it went. It keeps its queue time.
 
-    It stays where the team has no quota of that: there it would wait for ever.
+    It stays where that cannot come at all: no quota, or too little, or no node. There it would wait for ever.
     """
     flavor, spot, other = workload.flavor, workload.capacity_type, workload.fallback_capacity
     if flavor is None or workload.phase != Phase.QUEUED.value:
         return False
-    if not Quota.objects.filter(team=workload.team, flavor=flavor, capacity_type=other).exists():
+    if not _in_reach(workload, flavor, other, now):
         return False
     with transaction.atomic():
         services.hold(workload)
@@ -56,3 +61,11 @@ def fall_back(workload: Workload, *, now: datetime) -> bool:
             mark_due(flavor_id=flavor.pk, capacity_type=capacity_type, now=now)
         admission.hint_of(flavor, spot)
     return True
+
+
+def _in_reach(workload: Workload, flavor: ResourceFlavor, capacity_type: str, now: datetime) -> bool:
+    """Whether it could start there, be it after a long wait."""
+    waiter = replace(waiter_of(workload), id=NEW)
+    supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, extra=waiter)
+    verdict = judge(supply, waiter.id)
+    return verdict.outcome is not Outcome.NEVER and verdict.reason not in OUT_OF_REACH

@@ -79,6 +79,13 @@ def test_without_quota_for_on_demand_it_goes_on_waiting_for_spot(bench, spot):
     assert (run.phase, run.capacity_type, run.fallback_capacity) == ("Queued", "spot", "on-demand")
 
 
+def test_where_on_demand_could_never_come_it_goes_on_waiting_for_spot(bench, spot):
+    run = turn(bench, bench.submit(capacity="spot-first"))
+    make_quota(bench.team, bench.flavor, 1)
+    run = turn(bench, run, later=WAIT + 1)
+    assert (run.phase, run.capacity_type, run.fallback_capacity) == ("Queued", "spot", "on-demand")
+
+
 def test_where_spot_can_never_come_it_is_on_demand_from_the_start(bench):
     run = turn(bench, bench.submit(capacity="spot-first"))
     assert (run.capacity_type, run.fallback_capacity) == ("on-demand", "")
