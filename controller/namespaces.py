@@ -14,23 +14,31 @@ QUOTA_NAME = "mlportal-gpus"
 Manifest = dict[str, Any]
 
 
-def priority_class(priority: str) -> str:
-    """Name of the cluster's PriorityClass for a portal priority."""
-    return f"mlportal-{priority}"
+INFERENCE_ABOVE = 10_000
+"""What serves is bound before what trains, whatever the priorities of both."""
+
+
+def priority_class(priority: str, *, serves: bool = False) -> str:
+    """Name of the cluster's PriorityClass for a portal priority: of what serves, or of what trains."""
+    return f"mlportal-inference-{priority}" if serves else f"mlportal-{priority}"
 
 
 def build_priority_classes() -> list[Manifest]:
-    """One per portal priority; preemption stays with the portal, so the scheduler never does it."""
+    """Two per portal priority; preemption stays with the portal, so the scheduler never does it."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": {"name": priority_class(priority.value), "labels": {MANAGED_BY: MANAGER}},
-            "value": value,
+            "metadata": {
+                "name": priority_class(priority.value, serves=serves),
+                "labels": {MANAGED_BY: MANAGER},
+            },
+            "value": value + INFERENCE_ABOVE if serves else value,
             "preemptionPolicy": "Never",
-            "description": f"Portal priority {priority.value}.",
+            "description": f"Portal priority {priority.value} of {'inference' if serves else 'training'}.",
         }
         for priority, value in PRIORITY_VALUE.items()
+        for serves in (False, True)
     ]
 
 

@@ -34,7 +34,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         node_terms=node_terms(facts, workload.capacity_type, nodes()) if facts else [],
         tolerations=tolerations(facts, workload.capacity_type),
         service_account=SERVICE_ACCOUNT,
-        priority_class=priority_class(workload.priority),
+        priority_class=priority_class(workload.priority, serves=not workload.preemptible),
         portal_url=settings.INTERNAL_URL,
         run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
         resume_from=_resume_point(workload, before=attempt),

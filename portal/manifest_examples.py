@@ -303,6 +303,7 @@ SPOT = Example(
 GANG = Example(
     title="A gang of eight",
     source="Kubernetes GPU Scheduling for ML Workloads in 2026, “Gang Scheduling for Distributed Training”",
+    gang_scheduler="volcano",
     flavor=flavor("tesla-a100", {"accelerator": ["nvidia-tesla-a100"]}),
     body={
         "team": "vision",
@@ -321,7 +322,13 @@ GANG = Example(
             "`replicas: 8`",
             ("spec", "parallelism"),
             8,
-            "admission claims all eight or none, and a gang that lost a pod starts again as a whole",
+            "admission claims all eight or none; the PodGroup, made where the cluster has Volcano, says `minMember: 8`",
+        ),
+        Row(
+            "`schedulerName: volcano`",
+            "the platform's setting `gang_scheduler`",
+            (*JOB_POD, "schedulerName"),
+            "volcano",
         ),
         Row("8 workers", "`replicas: 8`", ("spec", "completions"), 8),
         Row("workers that know their number", "by itself", ("spec", "completionMode"), "Indexed"),

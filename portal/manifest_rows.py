@@ -55,6 +55,8 @@ class Example:
     flavor: FlavorFacts
     body: Mapping[str, Any]
     rows: Sequence[Row]
+    gang_scheduler: str = ""
+    """That of the cluster for which it is shown."""
 
 
 def flavor(name: str, selector: Mapping[str, Sequence[str]], **capacity: Any) -> FlavorFacts:

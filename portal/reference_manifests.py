@@ -56,6 +56,7 @@ def build(example: Example) -> ManifestSet:
             node_terms=node_terms(example.flavor, spec.capacity, []),
             tolerations=tolerations(example.flavor, spec.capacity),
             capacity_type=spec.capacity,
+            gang_scheduler=example.gang_scheduler,
             service_account=SERVICE_ACCOUNT,
             priority_class=priority_class("normal"),
             portal_url="http://portal.ml-portal.svc:8000",
