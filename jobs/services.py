@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -13,12 +15,14 @@ from controller.services import Submission
 from controller.sizing import with_host_share
 from controller.specs import ON_DEMAND, SPOT_FIRST
 from controller.waiting import Card
-from foundation.errors import Conflict, Invalid
+from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.models import PlatformSettings
+from jobs import presets
 from jobs.adapter import KIND, NOUN
 from jobs.copies import claim_around
 from jobs.models import TrainingRun
 from jobs.offers import object_kind
+from jobs.queries import template_named
 from jobs.specs import SMALL_CPU, SMALL_MEMORY, TrainingRunSpec
 from teams.actors import Actor
 from teams.models import Team, User
@@ -133,6 +137,21 @@ def _submission(
     )
 
 
+def _check_template(name: str | None, changes: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """Invalid for a change that locks or limits of the template, as it is now, forbid. One that is gone forbids nothing."""
+    template = template_named(name) if name else None
+    if template is None:
+        return
+    _, refused = presets.fill(template.preset, changes)
+    outside = [each for each in presets.outside(template.preset, spec) if each[0] in changes]
+    problems = [
+        FieldProblem(field=field, code=fault.code, message=fault.message)
+        for field, fault in (*refused, *outside)
+    ]
+    if problems:
+        raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
+
+
 def update_training_run(
     *,
     run: TrainingRun,
@@ -144,7 +163,8 @@ def update_training_run(
 ) -> TrainingRun:
     """Change what may be changed of a run: its place in the queue while it waits, and its time limit.
 
-    Conflict names the field that cannot be changed any more; NotAllowed for a priority that the role may not use.
+    Conflict names the field that cannot be changed any more; NotAllowed for a priority that the role may not use;
+    Invalid for what the run's template does not allow.
     """
     workload = run.workload
     check_can_submit(actor.user, workload.team)
@@ -160,10 +180,9 @@ def update_training_run(
         # Read under the workload's row lock, so that of two changes at once neither undoes the other.
         run.refresh_from_db(fields=["spec"])
         spec = run.parsed
-        run.spec = replace(
-            spec,
-            priority=(priority or Priority(spec.priority)).value,
-            time_limit_seconds=time_limit_seconds or spec.time_limit_seconds,
-        ).to_json()
+        changed = {"priority": priority and priority.value, "time_limit_seconds": time_limit_seconds}
+        given = {name: value for name, value in changed.items() if value is not None}
+        run.spec = {**spec.to_json(), **given}
+        _check_template(spec.template, given, run.spec)
         run.save(update_fields=["spec"])
     return run

@@ -275,3 +275,29 @@ def test_a_second_time_the_same_template_changes_nothing(bench):
     assert set_template(**values)[1]
     with Unchanged():
         assert not set_template(**values)[1]
+
+
+# --- what becomes of a run afterwards
+
+
+def test_a_limit_of_the_template_holds_for_a_run_that_exists(bench, small):
+    run = bench.client.post(RUNS, body()).json()
+    path = f"{RUNS}{run['id']}/"
+    assert bench.client.patch(path, {"time_limit_seconds": 3600}).json()["spec"]["time_limit_seconds"] == 3600
+    with Unchanged():
+        problem(bench.client.patch(path, {"time_limit_seconds": 3601}), 422, "time_limit_seconds")
+
+
+def test_a_locked_field_cannot_be_changed_afterwards(bench, admin):
+    locked = {**SMALL, "locked": ["image", "time_limit_seconds"]}
+    assert admin.post(TEMPLATES, locked).status_code == 200
+    path = f"{RUNS}{bench.client.post(RUNS, body()).json()['id']}/"
+    with Unchanged():
+        problem(bench.client.patch(path, {"time_limit_seconds": 900}), 422, "time_limit_seconds")
+    assert bench.client.patch(path, {"priority": "low"}).status_code == 200
+
+
+def test_a_template_that_is_gone_forbids_nothing(bench, admin, small):
+    path = f"{RUNS}{bench.client.post(RUNS, body()).json()['id']}/"
+    RunTemplate.objects.all().delete()
+    assert bench.client.patch(path, {"time_limit_seconds": 7200}).status_code == 200
