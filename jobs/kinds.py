@@ -111,16 +111,20 @@ def of_object(found: Mapping[str, Any]) -> RunKind:
 
 
 def pods_wanted(found: Mapping[str, Any]) -> int:
-    """How many pods the object of a run has to have for it to run."""
+    """How many pods the object of a run asks for."""
     spec = found.get("spec") or {}
-    if "elasticPolicy" in spec and spec["elasticPolicy"].get("minReplicas"):
-        return int(spec["elasticPolicy"]["minReplicas"])
     for path in ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs"):
         if path in spec:
             return sum(int(each.get("replicas") or 1) for each in spec[path].values())
     if "trainer" in spec:
         return int(spec["trainer"].get("numNodes") or 1)
     return int(spec.get("completions") or 1)
+
+
+def pods_needed(found: Mapping[str, Any]) -> int:
+    """How many of these it has to have for it to run: all of them, or the fewest with which an elastic one goes on."""
+    fewest = ((found.get("spec") or {}).get("elasticPolicy") or {}).get("minReplicas")
+    return min(int(fewest or pods_wanted(found)), pods_wanted(found))
 
 
 def pods_made_last(found: Mapping[str, Any]) -> int:

@@ -53,7 +53,9 @@ class _Seen:
     own: tuple[_Pod, ...]
     pods: tuple[PodFacts, ...]
     wanted: int
-    """Pods that it has to have; of an elastic one as many as it has got, if these are more."""
+    """Pods that it asks for."""
+    needed: int
+    """Pods of these without which it does not run."""
     noun: str
     """The object's kind, as Kubernetes writes it."""
 
@@ -116,12 +118,12 @@ def _look_at(job: Json | None, pods: Sequence[Json], events: Sequence[Json]) -> 
         every.append(facts)
         if job is not None and _belongs(pod, job):
             own.append((_age_key(pod), _Pod(verdict, facts)))
-    wanted = 1 if job is None else kinds.pods_wanted(job)
+    wanted, needed = (1, 1) if job is None else (kinds.pods_wanted(job), kinds.pods_needed(job))
     own.sort(key=lambda entry: entry[0])
     # A run of one pod has more than one only while an older one is going.
     kept = own[-1:] if wanted == 1 else own
     noun = "Job" if job is None else str(job["kind"])
-    return _Seen(tuple(pod for _, pod in kept), tuple(every), max(wanted, len(kept)), noun)
+    return _Seen(tuple(pod for _, pod in kept), tuple(every), wanted, needed, noun)
 
 
 def _belongs(pod: Json, job: Json) -> bool:
@@ -209,13 +211,17 @@ def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
 def _is_short(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> bool:
     """Whether a pod is missing that should be there: of those that wait for the others only once these run."""
     if all(pod.verdict.stage is Stage.RUNNING for pod in going_on):
-        return len(seen.own) < seen.wanted
-    return len(seen.own) < seen.wanted - kinds.pods_made_last(job)
+        return len(seen.own) < seen.needed
+    return len(seen.own) < seen.needed - kinds.pods_made_last(job)
 
 
 def _together(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> Observation:
-    """As far as the last of them."""
-    last = min(going_on, key=lambda pod: (_ORDER.index(pod.verdict.stage), pod.facts.name))
+    """As far as the last of them that it cannot do without."""
+    farthest = sorted(
+        going_on, key=lambda pod: (_ORDER.index(pod.verdict.stage), pod.facts.name), reverse=True
+    )
+    ended = len(seen.own) - len(going_on)
+    last = farthest[max(1, min(len(farthest), seen.needed - ended)) - 1]
     verdict = last.verdict
     return _observation(
         job,
@@ -302,14 +308,18 @@ def _observation(job: Json, seen: _Seen, **told: Any) -> Observation:
     started = [pod.facts.started_at for pod in seen.own if pod.facts.started_at is not None]
     finished = [pod.facts.finished_at for pod in seen.own if pod.facts.finished_at is not None]
     scheduled = [pod.facts.scheduled_at for pod in seen.own if pod.facts.scheduled_at is not None]
-    complete = bool(seen.own) and len(seen.own) >= seen.wanted
     facts: Mapping[str, Any] = {
         "deleting": bool(job["metadata"].get("deletionTimestamp")),
-        "started_at": max(started) if complete and len(started) == len(seen.own) else None,
+        "started_at": _once_enough(seen, started),
         "finished_at": max(finished) if finished and len(finished) == len(seen.own) else None,
-        "scheduled_at": max(scheduled) if complete and len(scheduled) == len(seen.own) else None,
+        "scheduled_at": _once_enough(seen, scheduled),
         "pods": seen.pods,
         "ready_replicas": sum(pod.facts.ready for pod in seen.own),
         "desired_replicas": seen.wanted,
     }
     return Observation(**facts, **told)
+
+
+def _once_enough(seen: _Seen, times: list[datetime]) -> datetime | None:
+    """When as many as it needs had come so far; None before."""
+    return sorted(times)[seen.needed - 1] if len(times) >= seen.needed else None

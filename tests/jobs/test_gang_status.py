@@ -238,3 +238,29 @@ def mpi():
 def test_workers_are_judged_while_their_launcher_waits_for_them(pods, stage, reason):
     seen = observe_training_run(mpi(), gang(*pods))
     assert (seen.stage, seen.reason, seen.desired_replicas) == (stage, reason, 3)
+
+
+def elastic(fewest, most):
+    made = kubeflow()
+    made["spec"] = {
+        "pytorchReplicaSpecs": {"Worker": {"replicas": most}},
+        "elasticPolicy": {"minReplicas": fewest, "maxReplicas": most},
+    }
+    return made
+
+
+def test_an_elastic_run_runs_with_the_fewest_that_it_needs():
+    pods = gang(runs(), unscheduled("Unschedulable", NO_ROOM), runs())
+    seen = observe_training_run(elastic(2, 3), pods)
+    assert (seen.stage, seen.blocked) == ("running", False)
+    assert seen.message == "2 of 3 pods have started."
+    assert seen.scheduled_at is not None
+    assert seen.started_at is not None
+    waits = observe_training_run(elastic(3, 3), pods)
+    assert (waits.stage, waits.scheduled_at) == ("scheduling", None)
+
+
+def test_an_elastic_run_that_needs_one_pod_still_has_all_of_them():
+    seen = observe_training_run(elastic(1, 3), gang(runs(), failed(1), runs()))
+    assert seen.desired_replicas == 3
+    assert "Container main ended with exit code 1" in seen.message
