@@ -87,7 +87,7 @@ def pinned_pod(namespace, flavor, terms, node):
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 0,
         "affinity": affinity,
-        "tolerations": tolerations(flavor),
+        "tolerations": tolerations(flavor, "on-demand"),
         "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
     }
     metadata = {"name": f"{flavor.name}-{node.name}"[:60].rstrip("-."), "namespace": namespace}
