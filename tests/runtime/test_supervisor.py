@@ -19,13 +19,14 @@ from .processes import MARK, processes_of, until
 ROOT = Path(__file__).parents[2]
 # Reads services as JSON, supervises them until a signal, prints what the terminal would show.
 SUPERVISE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from portal.runtime.children import Command
 from portal.runtime.supervisor import FailedError, Service, StoppedError, Supervisor
 
 folder, stages = Path(sys.argv[1]), json.loads(sys.argv[2])
-say = lambda name, line: print(f"{name}: {line}", flush=True)
+# One write: lines of several threads must not run into each other.
+say = lambda name, line: os.write(1, f"{name}: {line}\\n".encode())
 supervisor = Supervisor(logs=folder / "logs", echo=say, backoff_first_seconds=0.05)
 supervisor.listen()
 status = 0
