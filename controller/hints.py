@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.grammar import image_version
-from controller.sizing import with_host_share
 from controller.specs import SPOT, SPOT_FIRST, ContainerSpec
 from foundation.models import PlatformSettings
 from teams.models import Team
@@ -24,8 +23,8 @@ class Hint:
     message: str
 
 
-def hints_of(spec: ContainerSpec, team: Team) -> list[Hint]:
-    """`spec` is the request as it came, before anything was filled in."""
+def hints_of(spec: ContainerSpec, team: Team, *, sized: ContainerSpec) -> list[Hint]:
+    """`spec` is the request as it came, before anything was filled in; `sized` is what it came to."""
     return [
         *_image(spec),
         *_devices(spec),
@@ -33,7 +32,7 @@ def hints_of(spec: ContainerSpec, team: Team) -> list[Hint]:
         *_falls_back(spec),
         *_shared_memory(spec),
         *_pull_secrets(spec, team),
-        *_filled_in(spec),
+        *_filled_in(spec, sized),
     ]
 
 
@@ -93,11 +92,11 @@ def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
             yield Hint(f"image_pull_secrets.{index}", "unknown_secret", message)
 
 
-def _filled_in(spec: ContainerSpec) -> Iterator[Hint]:
+def _filled_in(spec: ContainerSpec, sized: ContainerSpec) -> Iterator[Hint]:
     if not (spec.left_out and spec.gpus_per_replica):
         return
-    sized = with_host_share(spec)
-    why = "no node of the flavor is known" if sized == spec else "the share of its GPUs in a node"
+    known = (sized.cpu, sized.memory) != (spec.cpu, spec.memory)
+    why = "the share of its GPUs in a node" if known else "no node of the flavor is known"
     for name in sorted(spec.left_out):
         amount = getattr(sized, name).limit
         yield Hint(name, "filled_in", f"{name} is left out: each pod gets {amount} ({why}).")

@@ -70,7 +70,10 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
     check_references(submission.container, team, now=now)
-    _, asked, _ = _judged(submission, team, user, now)
+    if submission.fallback_capacity:
+        _, asked, _ = _judged(submission, team, user, now)
+    else:
+        asked = _asked(submission, team, user, now)
     return card_for(asked, named=nameable_teams(user), now=now)
 
 

@@ -71,7 +71,7 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
             replaces=body.replaced_id,
         )
         answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
-        answer["warnings"] = [asdict(hint) for hint in hints_of(body.to_spec(), team)]
+        answer["warnings"] = [asdict(hint) for hint in hints_of(body.to_spec(), team, sized=endpoint.parsed)]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
 
 

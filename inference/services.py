@@ -53,9 +53,9 @@ def preview_endpoint(
     *, spec: EndpointSpec, team: Team, user: User, now: datetime, replaces: str | None = None
 ) -> Card:
     """What deploying this now would do."""
-    submission = _submission(with_host_share(spec), replaces)
-    card = services.preview(submission=submission, team=team, user=user, now=now)
-    return replace(card, hints=tuple(hints_of(spec, team)))
+    sized = with_host_share(spec)
+    card = services.preview(submission=_submission(sized, replaces), team=team, user=user, now=now)
+    return replace(card, hints=tuple(hints_of(spec, team, sized=sized)))
 
 
 @transaction.atomic

@@ -62,7 +62,7 @@ class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
             replaces=body.replaced_id,
         )
         answer = self.answer([self.find(request.user, run.workload.public_id)], now=now)[0]
-        answer["warnings"] = [asdict(hint) for hint in hints_of(body.to_spec(), team)]
+        answer["warnings"] = [asdict(hint) for hint in hints_of(body.to_spec(), team, sized=run.parsed)]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
 
 

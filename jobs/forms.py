@@ -81,9 +81,8 @@ class TrainingRunForm(ContainerForm):
     def _kinds(self) -> list[tuple[str, str]]:
         """The kinds that are offered, and the one that was chosen elsewhere."""
         chosen = str((self.data if self.is_bound else self.initial).get("kind") or JOB)
-        return [
-            (name, kind.objects[0].kind) for name, kind in KINDS.items() if name in {*offered_kinds(), chosen}
-        ]
+        shown = {*offered_kinds(), chosen}
+        return [(name, kind.objects[0].kind) for name, kind in KINDS.items() if name in shown]
 
     def _point_to_more(self) -> None:
         """Where an input is empty because its value stands in the further fields, it says so."""

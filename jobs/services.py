@@ -83,9 +83,9 @@ def preview_training_run(
 ) -> Card:
     """What submitting this now would do. Invalid for a kind that is not offered."""
     object_kind(spec.kind)
-    submission = _submission(with_defaults(spec), replaces)
-    card = services.preview(submission=submission, team=team, user=user, now=now)
-    return replace(card, hints=tuple(hints_of(spec, team)))
+    sized = with_defaults(spec)
+    card = services.preview(submission=_submission(sized, replaces), team=team, user=user, now=now)
+    return replace(card, hints=tuple(hints_of(spec, team, sized=sized)))
 
 
 def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
