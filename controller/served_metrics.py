@@ -1,0 +1,24 @@
+"""What the gateway counts of the requests to a served workload: names and labels, for who writes and who asks.
+
+`live` shows them at `/-/metrics`; a scaler's query and the analytics read them from Prometheus. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ENDPOINT_LABEL: Final = "endpoint_id"
+"""The workload's public id."""
+REVISION_LABEL: Final = "revision"
+"""The number of the revision that was live when the request came."""
+CODE_LABEL: Final = "code"
+"""The status as three digits; 499 where the caller hung up."""
+
+REQUESTS_TOTAL: Final = "mlportal_gateway_requests_total"
+"""Counter of requests that have ended, by endpoint, revision and code."""
+REQUESTS_IN_FLIGHT: Final = "mlportal_gateway_requests_in_flight"
+"""Gauge of requests that have come and not ended, those that are held for a waking endpoint among them."""
+REQUESTS_HELD: Final = "mlportal_gateway_requests_held"
+"""Gauge: of those in flight, the ones that wait for the endpoint to wake."""
+REQUEST_DURATION: Final = "mlportal_gateway_request_duration_seconds"
+"""Histogram from the first byte in to the last byte out, by endpoint and revision."""
