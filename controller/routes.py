@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
+from controller.specs import RateLimit
 from workloads.models import Workload
 from workloads.states import Phase
+
+# Running with no replica, on purpose; and on its way back because somebody called.
+ASLEEP: Final = frozenset({"ScaledToZero", "Waking"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +20,8 @@ class Route:
     """The Service of a workload, and whether it can be expected to answer.
 
     `port` is the Service's port number (or its name, outside the cluster), `timeout_seconds` what one request may
-    take in all. `phase` and `reason` are the workload's own.
+    take in all. `phase` and `reason` are the workload's own. `wakes` says that a request brings it back from zero
+    replicas, `revision` which of its revisions answers (0 where there are none), `rate` how often it may be called.
     """
 
     public_id: UUID
@@ -25,10 +31,18 @@ class Route:
     timeout_seconds: float
     phase: str
     reason: str
+    wakes: bool = False
+    revision: int = 0
+    rate: RateLimit | None = None
 
     @property
     def is_live(self) -> bool:
-        return self.phase == Phase.RUNNING
+        return self.phase == Phase.RUNNING and self.reason not in ASLEEP
+
+    @property
+    def is_waking(self) -> bool:
+        """Whether it has no replica now and a request brings one back."""
+        return self.wakes and self.phase == Phase.RUNNING and self.reason in ASLEEP
 
 
 RouteSource = Callable[[Workload], Route | None]

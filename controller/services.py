@@ -29,7 +29,7 @@ from teams.models import Membership, Team, User
 from teams.permissions import check_can_submit, has_global_role, role_in
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import MIG_PREFIX, Sharing
-from workloads.services import change_generation, clear_up, create_workload, set_desired
+from workloads.services import change_generation, clear_up, create_workload, note_call, set_desired
 from workloads.states import Desired, Phase, Priority
 
 
@@ -160,6 +160,17 @@ def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
     if workload.desired == Desired.RUN.value and not workload.is_final:
         return
     _steer(workload, Desired.RUN, "resumed", actor, now)
+
+
+def call_for(*, public_id: UUID, now: datetime) -> None:
+    """Somebody waits for an answer of a workload that sleeps: note it and look at the row at once.
+
+    May be called for every request; what was noted within three seconds is not written again.
+    """
+    with transaction.atomic():
+        workload = note_call(public_id=public_id, now=now)
+        if workload is not None:
+            wakeups.wake_workload(workload, now=now)
 
 
 def change(

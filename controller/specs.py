@@ -6,6 +6,7 @@ A spec is made from JSON that a serializer has checked, and is stored in the row
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,6 +128,25 @@ class GitSource:
 
     def to_json(self) -> dict[str, Any]:
         return {"url": self.url, "ref": self.ref, "subdir": self.subdir, "secret": self.secret}
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """How often something may be called: so many a second in the long run, `burst` at once."""
+
+    requests_per_second: float
+    burst: int
+
+    @classmethod
+    def from_json(cls, value: Json | None) -> RateLimit | None:
+        """None where no rate is given. A burst that is left out is what a second allows, and at least 1."""
+        rate = (value or {}).get("requests_per_second")
+        if rate is None:
+            return None
+        return cls(float(rate), value_of(value or {}, "burst", max(1, math.ceil(rate))))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"requests_per_second": self.requests_per_second, "burst": self.burst}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ LOCK_SECONDS = 10
 RENEW_SECONDS = LOCK_SECONDS / 3
 BACKOFF_SECONDS_MAX = 300
 NOTIFY_CHANNEL = "portal_events"
+# Of many who call a sleeping workload at once, one write does.
+CALL_NOTED_EVERY = timedelta(seconds=3)
 
 
 def create_workload(
@@ -203,6 +205,13 @@ def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:
 def change_generation(workload: Workload, *, now: datetime) -> None:
     """What people want has changed in its details: the reconciler applies the objects anew."""
     Workload.objects.filter(pk=workload.pk).update(generation=F("generation") + 1, next_reconcile_at=now)
+
+
+def note_call(*, public_id: UUID, now: datetime) -> Workload | None:
+    """Note that somebody waits for an answer of it; None if that was noted a moment ago, or it has ended."""
+    unnoted = Q(called_at__isnull=True) | Q(called_at__lte=now - CALL_NOTED_EVERY)
+    rows = Workload.objects.filter(unnoted, public_id=public_id).exclude(phase__in=Workload.FINAL_PHASES)
+    return Workload.objects.get(public_id=public_id) if rows.update(called_at=now) else None
 
 
 def clear_up(workload: Workload, *, now: datetime) -> None:

@@ -55,6 +55,20 @@ def test_a_submission_sends_its_wake_up_after_the_commit(broker):
     assert broker() == [("controller.reconcile_workload", str(run.public_id))]
 
 
+def test_a_call_to_one_that_sleeps_makes_it_due_and_a_second_one_sends_nothing(broker):
+    from controller.services import call_for
+
+    run = make_workload()
+    Workload.objects.update(next_reconcile_at=None)
+    now = clock.now()
+    call_for(public_id=run.public_id, now=now)
+    assert broker() == [("controller.reconcile_workload", str(run.public_id))]
+    run.refresh_from_db()
+    assert (run.called_at, run.next_reconcile_at) == (now, now)
+    call_for(public_id=run.public_id, now=now + timedelta(seconds=1))
+    assert broker() == []
+
+
 def test_the_sweep_finds_a_row_whose_message_was_lost(broker):
     start = clock.now()
     lost, early, final = make_workload(now=start), make_workload(now=start), make_workload(now=start)

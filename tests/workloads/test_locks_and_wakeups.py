@@ -18,6 +18,7 @@ from workloads.services import (
     clear_up,
     hold,
     lock,
+    note_call,
     renew,
     reread,
     set_desired,
@@ -64,6 +65,23 @@ def test_given_back_it_is_due_when_its_holder_says(now):
     assert due(workload) == now + timedelta(seconds=42)
     fresh = Workload.objects.get()
     assert (fresh.lock_token, fresh.lock_expires_at) == (None, None)
+
+
+def test_of_many_calls_to_one_that_sleeps_the_first_is_noted(now):
+    workload = make_workload(now=now)
+    at = now + timedelta(hours=1)
+    assert note_call(public_id=workload.public_id, now=at) == workload
+    for seconds in (0, 1, 2.9):
+        assert note_call(public_id=workload.public_id, now=at + timedelta(seconds=seconds)) is None
+    assert Workload.objects.get().called_at == at
+    later = at + timedelta(seconds=3)
+    assert note_call(public_id=workload.public_id, now=later) == workload
+    assert Workload.objects.get().called_at == later
+
+
+def test_what_has_ended_is_called_in_vain(now):
+    workload = put_in(make_workload(now=now), Phase.FAILED)
+    assert note_call(public_id=workload.public_id, now=now) is None
 
 
 @pytest.mark.parametrize("how", ["wake", "wish", "change"])

@@ -124,6 +124,9 @@ class Workload(models.Model):
     admitted_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    called_at = models.DateTimeField(
+        null=True, help_text="When somebody last called it while it slept; to a few seconds."
+    )
 
     next_reconcile_at = models.DateTimeField(null=True)
     failures = models.PositiveIntegerField(default=0, help_text="Reconciles that failed in a row.")
