@@ -94,6 +94,9 @@ VOLCANO_GROUP = ResourceKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgr
 COSCHEDULING_GROUP = ResourceKind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
 POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 
+# Of the API server itself, yet not of every server that answers like one.
+AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+
 # Karpenter's: read where the API serves them, never written.
 NODE_POOL = ResourceKind("karpenter.sh/v1", "NodePool", "nodepools", namespaced=False)
 
@@ -128,7 +131,7 @@ OPTIONAL = (
     POD_MONITOR,
 )
 
-_BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*CORE, *OPTIONAL, NODE_POOL)}
+_BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*CORE, *OPTIONAL, AUTOSCALER, NODE_POOL)}
 
 
 def every() -> Iterator[ResourceKind]:

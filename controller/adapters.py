@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from cluster.kinds import ResourceKind
+from cluster.kinds import ObjectRef, ResourceKind
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from workloads.models import Workload
@@ -21,6 +21,8 @@ class WorkloadAdapter(Protocol):
     """What people call it in a sentence."""
     primaries: tuple[ResourceKind, ...]
     """Kinds that the one object which owns all others may be of; those of no core group only where they are served."""
+    companions: tuple[ResourceKind, ...]
+    """Kinds of objects beside the primary that say how it fares, such as a scaler; none is to be served everywhere."""
     ends: bool
     """Whether it finishes by itself; what does not is made anew when somebody deletes its object."""
 
@@ -34,6 +36,10 @@ class WorkloadAdapter(Protocol):
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         """The objects to be; the primary first, the others owned by it."""
+        ...
+
+    def companion_refs(self, workload: Workload, *, object_name: str) -> Sequence[ObjectRef]:
+        """The companions that the attempt whose primary has this name may have; those not there are left out."""
         ...
 
     def surge_units(self, workload: Workload) -> int:
@@ -56,8 +62,9 @@ class WorkloadAdapter(Protocol):
         primary: Mapping[str, Any] | None,
         pods: Sequence[Mapping[str, Any]],
         events: Sequence[Mapping[str, Any]],
+        companions: Sequence[Mapping[str, Any]] = (),
     ) -> Observation:
-        """What the raw objects mean."""
+        """What the raw objects mean; `companions` are those of `companion_refs` that are there."""
         ...
 
 

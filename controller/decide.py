@@ -14,6 +14,8 @@ from workloads.states import REASONS, Desired, Phase, Reason
 
 RESYNC_SECONDS = 300
 SOON_SECONDS = 2
+CALL_COUNTS_SECONDS = 120
+"""How long a call wakes what sleeps; who still waits by then calls again."""
 INTERRUPTIONS_MAX = 10
 RELEASING_INTERRUPTIONS = frozenset({Reason.SPOT_RECLAIMED, Reason.PREEMPTED})
 
@@ -27,7 +29,10 @@ STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
     Stage.READY: (Phase.RUNNING, Reason.READY),
     Stage.DEGRADED: (Phase.RUNNING, Reason.DEGRADED),
     Stage.UPDATING: (Phase.RUNNING, Reason.UPDATING),
+    Stage.ASLEEP: (Phase.RUNNING, Reason.SCALED_TO_ZERO),
 }
+
+COMING = frozenset({Stage.CREATING, Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING})
 
 
 class Action(StrEnum):
@@ -88,6 +93,8 @@ class Snapshot:
     time_limit_seconds: int | None
     limits: Limits
     leave: Leave | None = None
+    called_at: datetime | None = None
+    """When somebody last waited for an answer of it while it slept."""
 
 
 @dataclass(frozen=True)
@@ -300,14 +307,36 @@ def _progress(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, 
     phase, reason = STAGE_PHASE[observed.stage]
     if observed.reason in REASONS[phase]:
         reason = observed.reason
+    if _wakes(snapshot, observed, now):
+        phase, reason = Phase.RUNNING, Reason.WAKING
     actions = (Action.APPLY,) if snapshot.stale_generation else ()
     return Plan(
-        phase, reason, observed.message, actions, next_in_seconds=_next_look(snapshot, attempt, phase, now)
+        phase,
+        reason,
+        observed.message,
+        actions,
+        next_in_seconds=_next_look(snapshot, attempt, phase, observed, now),
     )
 
 
-def _next_look(snapshot: Snapshot, attempt: AttemptFacts, phase: Phase, now: datetime) -> float:
-    waits = [float(RESYNC_SECONDS)]
+def _wakes(snapshot: Snapshot, observed: Observation, now: datetime) -> bool:
+    """Whether it comes back from zero. What cannot start says so as any other does, and loses its place to wait."""
+    if snapshot.phase is not Phase.RUNNING or snapshot.reason not in {Reason.SCALED_TO_ZERO, Reason.WAKING}:
+        return False
+    if observed.stage is Stage.ASLEEP:
+        return (
+            snapshot.called_at is not None
+            and (now - snapshot.called_at).total_seconds() < CALL_COUNTS_SECONDS
+        )
+    if observed.stage is Stage.SCHEDULING and snapshot.reason is Reason.WAKING:
+        return now - snapshot.since < timedelta(seconds=snapshot.limits.schedule_deadline)
+    return observed.stage in COMING and not observed.blocked
+
+
+def _next_look(
+    snapshot: Snapshot, attempt: AttemptFacts, phase: Phase, observed: Observation, now: datetime
+) -> float:
+    waits = [observed.look_again_seconds or float(RESYNC_SECONDS)]
     if snapshot.ends and snapshot.time_limit_seconds is not None and attempt.started_at is not None:
         waits.append(snapshot.time_limit_seconds - used_seconds(snapshot, now))
     if phase is Phase.ADMITTED:

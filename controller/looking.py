@@ -52,7 +52,8 @@ def look_at(
         if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
     ]
     events = objects.warnings(client, primary) if primary is not None and not own else []
-    observation = adapter.observe(primary, own, events)
+    companions = _companions(workload, adapter, attempt, client) if primary is not None else []
+    observation = adapter.observe(primary, own, events, companions)
     if observation.final and not observation.interruption:
         observation = replace(observation, retryable=adapter.retries(workload, observation))
     if number is not None and own:
@@ -60,6 +61,17 @@ def look_at(
     if number is not None and observation.interruption:
         observation = _taken_away(workload, int(number), observation)
     return Look(observation, primary)
+
+
+def _companions(
+    workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None, client: ClusterClient
+) -> list[dict[str, Any]]:
+    """What stands beside the primary and is its own; of a kind that the cluster does not serve there is nothing."""
+    if attempt is None:
+        return []
+    refs = adapter.companion_refs(workload, object_name=attempt.object_name)
+    found = [get_own(client, ref, workload) for ref in refs]
+    return [each for each in found if each is not None]
 
 
 def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) -> Observation:

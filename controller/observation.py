@@ -28,6 +28,8 @@ class Stage(StrEnum):
     DEGRADED = "degraded"
     """Fewer replicas serve than wanted; or a run's only pod has been told to go."""
     UPDATING = "updating"
+    ASLEEP = "asleep"
+    """Its scaler has taken the last replica away."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
@@ -62,6 +64,28 @@ class PodFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalerFacts:
+    """What a scaler says of itself. What it does not say is None or empty."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+    wanted: int | None = None
+    """Replicas that it asks for."""
+    metric: str = ""
+    """The metric that it reads, in the words of its own status."""
+    value: float | None = None
+    """The metric's newest value, in the unit of `target`."""
+    target: float | None = None
+    decision: str = ""
+    """Token for why it holds this number: a condition's reason."""
+    failure: str = ""
+    """A sentence with the fix, while it cannot do its work."""
+    falls_back: bool = False
+    """Whether it runs the fixed number of replicas that is meant for when its metric cannot be read."""
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One look at the cluster. It holds no memory: what was seen before is the caller's to compare."""
 
@@ -93,6 +117,10 @@ class Observation:
     pods: tuple[PodFacts, ...] = ()
     ready_replicas: int = 0
     desired_replicas: int = 0
+    scaler: ScalerFacts | None = None
+    """Of what has a scaler, once that is there."""
+    look_again_seconds: float | None = None
+    """When to look again if nothing tells of a change before; None leaves it to the phase."""
 
     @property
     def pods_alive(self) -> int:

@@ -52,6 +52,9 @@ NEXT_STEP: Mapping[str, str] = MappingProxyType(
         Reason.INVALID_SPEC.value: "The cluster refused the objects; the message above is the API server's own.",
         Reason.NODE_LOST.value: "The node went away. This does not count as a retry.",
         Reason.DELETED_EXTERNALLY.value: "Somebody deleted its object in the cluster, not through the portal.",
+        Reason.SCALED_TO_ZERO.value: "The next request wakes it; that one waits until a replica is ready.",
+        Reason.WAKING.value: "Requests are held until the first replica is ready.",
+        Reason.SCALER_FAILED.value: "It serves with the replicas it has, and does not follow the load until this is put right.",
         Reason.DEGRADED.value: "Some of its pods are not ready. The pods and the logs show which.",
     }
 )

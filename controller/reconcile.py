@@ -206,6 +206,7 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
         used_seconds=workload.used_seconds,
         time_limit_seconds=workload.time_limit_seconds,
         leave=_leave(workload, attempt),
+        called_at=workload.called_at,
         limits=Limits(
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),

@@ -28,17 +28,17 @@ from controller import wakeups
 from controller.adapters import adapters
 from controller.log_collector import LogCollector
 from controller.watched_claims import ClaimSink, still_there
+from controller.watched_objects import CompanionSink, ObjectSink
 from costs.services import record_usage
 from foundation import clock, heartbeats
 from foundation.crashpoints import crash_point
 from quotas.services import mark_due
-from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord, WatchCursor
+from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, PodRecord, WatchCursor
 from workloads.observations import (
     ENDED,
     record_foreign_pod,
     record_node,
     record_node_pool,
-    record_object,
     record_pod,
     workload_of,
 )
@@ -125,29 +125,6 @@ class PodSink:
             record_usage(record, now=now)
             self.logs.pod_changed(record)
             wakeups.wake_workload(record.workload, now=now)
-
-
-@dataclass(frozen=True)
-class ObjectSink:
-    kind: ResourceKind
-
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        workload = workload_of(manifest)
-        if workload is None:
-            return
-        whole = {"apiVersion": self.kind.api_version, "kind": self.kind.kind, **manifest}
-        record_object(whole, workload=workload, now=now, gone=gone)
-        wakeups.wake_workload(workload, now=now)
-
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        # Two groups may have a kind of the same name, and one be served while the other is not.
-        own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
-        rows = ObjectRecord.objects.filter(gone_at__isnull=True, **own).exclude(uid__in=present)
-        for record in rows.select_related("workload__team"):
-            ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
-            if not still_there(client, ref, record.uid):
-                ObjectRecord.objects.filter(pk=record.pk).update(gone_at=now)
-                wakeups.wake_workload(record.workload, now=now)
 
 
 @dataclass(frozen=True)
@@ -361,6 +338,7 @@ class Watcher:
             (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
             (kinds.CLAIM, ClaimSink(), EVERY),
             *((kind, ObjectSink(kind), _own(kind)) for each in adapters() for kind in each.primaries),
+            *((kind, CompanionSink(kind), _own(kind)) for each in adapters() for kind in each.companions),
             *((kind, ObjectSink(kind), _own(kind)) for kind in GROUPS),
         ]
         self.threads = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster import kinds
-from cluster.kinds import ResourceKind
+from cluster.kinds import ObjectRef, ResourceKind
 from cluster.names import object_name
 from controller.observation import Observation
 from controller.podspec import ManifestSet
@@ -25,6 +25,7 @@ class EndpointAdapter:
     kind = KIND
     noun = NOUN
     primaries: tuple[ResourceKind, ...] = (kinds.DEPLOYMENT,)
+    companions: tuple[ResourceKind, ...] = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     ends = False
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
@@ -37,6 +38,10 @@ class EndpointAdapter:
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         spec = _spec(workload)
         return build_endpoint(spec, placement, replicas=spec.min_replicas)
+
+    def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
+        """None: its number of replicas is fixed."""
+        return ()
 
     def surge_units(self, workload: Workload) -> int:
         """One pod more, as `maxSurge: 1` asks for."""
@@ -54,8 +59,9 @@ class EndpointAdapter:
         primary: Mapping[str, Any] | None,
         pods: Sequence[Mapping[str, Any]],
         events: Sequence[Mapping[str, Any]],
+        companions: Sequence[Mapping[str, Any]] = (),
     ) -> Observation:
-        return observe_endpoint(primary, pods, events)
+        return observe_endpoint(primary, pods, events, companions)
 
 
 def _spec(workload: Workload) -> EndpointSpec:

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller import podstatus
-from controller.observation import Observation, PodFacts, Stage
+from controller.observation import Observation, PodFacts, ScalerFacts, Stage
 from controller.podstatus import Json, Verdict
+from inference.scaler_status import read_scaler
 from workloads.states import Reason
 
+SCALER_LOOK_SECONDS = 60.0
+"""Of what has a scaler, the metric is noted at least this often."""
 _ORDER = (Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING)
 
 
@@ -44,12 +47,15 @@ class _Counts:
 
 
 def observe_endpoint(
-    deployment: Json | None, pods: Sequence[Json], events: Sequence[Json] = ()
+    deployment: Json | None,
+    pods: Sequence[Json],
+    events: Sequence[Json] = (),
+    companions: Sequence[Json] = (),
 ) -> Observation:
     """The observation of one endpoint.
 
     `deployment` is None when the API server answered 404; `pods` are all pods with the workload's label;
-    `events` (core/v1) only make messages better. An endpoint never ends by itself, so the stage is never
+    `events` (core/v1) only make messages better; `companions` are its scaler's objects. An endpoint never ends by itself, so the stage is never
     `succeeded` or `failed`: what cannot start is `blocked`, and the caller's deadlines decide.
     """
     judged = [(pod, podstatus.judge(pod, events)) for pod in pods]
@@ -64,8 +70,39 @@ def observe_endpoint(
         )
     counts = _Counts.of(deployment)
     waiting = [_of_endpoint(pod, verdict) for pod, verdict in judged if _still_comes(pod, verdict)]
-    told = _serving(counts, waiting, deployment) if counts.ready else _silent(counts, waiting, deployment)
-    return _observation(deployment, counts, facts, told)
+    scaler = read_scaler(companions)
+    if scaler is not None and _is_asleep(counts, facts):
+        told = _asleep(scaler)
+    elif counts.ready:
+        told = _serving(counts, waiting, deployment)
+    else:
+        told = _silent(counts, waiting, deployment)
+    return _observation(deployment, counts, facts, _with_scaler(told, scaler), scaler)
+
+
+def _is_asleep(counts: _Counts, pods: Sequence[PodFacts]) -> bool:
+    """Whether no replica is wanted and none is left."""
+    return counts.desired == counts.total == 0 and counts.observed and not any(pod.alive for pod in pods)
+
+
+def _asleep(scaler: ScalerFacts) -> dict[str, Any]:
+    if scaler.paused:
+        message = "No replica runs, and its scaler is paused: resume the scaler so that a request wakes it."
+    else:
+        message = "No replica runs, because nobody calls it. A request through the gateway wakes it."
+    return {"stage": Stage.ASLEEP, "reason": Reason.SCALED_TO_ZERO, "message": message}
+
+
+def _with_scaler(told: Mapping[str, Any], scaler: ScalerFacts | None) -> dict[str, Any]:
+    """The same, unless nothing worse is wrong than that the scaler cannot do its work."""
+    if scaler is None or told["stage"] not in {Stage.READY, Stage.ASLEEP} or not scaler.failure:
+        return dict(told)
+    runs = " The fallback replicas run meanwhile." if scaler.falls_back else ""
+    return {
+        "stage": Stage.DEGRADED,
+        "reason": Reason.SCALER_FAILED,
+        "message": f"{scaler.failure}{runs} {told['message']}",
+    }
 
 
 def _still_comes(pod: Json, verdict: Verdict) -> bool:
@@ -144,7 +181,11 @@ def _is_stuck(deployment: Json) -> bool:
 
 
 def _observation(
-    deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...], told: Mapping[str, Any]
+    deployment: Json,
+    counts: _Counts,
+    pods: tuple[PodFacts, ...],
+    told: Mapping[str, Any],
+    scaler: ScalerFacts | None,
 ) -> Observation:
     scheduled = [pod.scheduled_at for pod in pods if pod.scheduled_at is not None]
     started = [pod.started_at for pod in pods if pod.started_at is not None]
@@ -156,4 +197,6 @@ def _observation(
         pods=pods,
         ready_replicas=counts.ready,
         desired_replicas=counts.desired,
+        scaler=scaler,
+        look_again_seconds=SCALER_LOOK_SECONDS if scaler is not None else None,
     )

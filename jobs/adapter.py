@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from cluster.kinds import ResourceKind
+from cluster.kinds import ObjectRef, ResourceKind
 from cluster.names import object_name
 from controller.observation import Observation
 from controller.podspec import ManifestSet
@@ -25,6 +25,7 @@ class TrainingRunAdapter:
     kind = KIND
     noun = NOUN
     primaries = kinds.OBJECTS
+    companions: tuple[ResourceKind, ...] = ()
     ends = True
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
@@ -36,6 +37,9 @@ class TrainingRunAdapter:
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         run = _run(workload)
         return build_training_run(run.parsed, placement, run.primary.address)
+
+    def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
+        return ()
 
     def surge_units(self, workload: Workload) -> int:
         return 0
@@ -62,6 +66,7 @@ class TrainingRunAdapter:
         primary: Mapping[str, Any] | None,
         pods: Sequence[Mapping[str, Any]],
         events: Sequence[Mapping[str, Any]],
+        companions: Sequence[Mapping[str, Any]] = (),
     ) -> Observation:
         return observe_training_run(primary, pods, events)
 

@@ -53,6 +53,9 @@ class Reason(StrEnum):
     READY = "Ready"
     DEGRADED = "Degraded"
     UPDATING = "Updating"
+    SCALED_TO_ZERO = "ScaledToZero"
+    WAKING = "Waking"
+    SCALER_FAILED = "ScalerFailed"
     # Stopping, so that another may start or because the quota was cut
     PREEMPTING = "Preempting"
     QUOTA_REDUCED = "QuotaReduced"
@@ -144,7 +147,17 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.IMAGE_PULL_FAILED,
             }
         ),
-        Phase.RUNNING: frozenset({Reason.PROGRESSING, Reason.READY, Reason.DEGRADED, Reason.UPDATING}),
+        Phase.RUNNING: frozenset(
+            {
+                Reason.PROGRESSING,
+                Reason.READY,
+                Reason.DEGRADED,
+                Reason.UPDATING,
+                Reason.SCALED_TO_ZERO,
+                Reason.WAKING,
+                Reason.SCALER_FAILED,
+            }
+        ),
         Phase.STOPPING: frozenset(
             {
                 Reason.USER_REQUESTED,

@@ -44,6 +44,7 @@ REQUIRED: Final = _rights({
     ("apps", "deployments"): _OWN,
     ("apps", "replicasets"): _READ,
     ("policy", "poddisruptionbudgets"): _OWN,
+    ("autoscaling", "horizontalpodautoscalers"): _OWN,
     ("networking.k8s.io", "networkpolicies"): ("get", "list", "create", "patch", "delete"),
     ("scheduling.k8s.io", "priorityclasses"): ("get", "list", "create"),
 })  # fmt: skip

@@ -84,6 +84,56 @@ LOST = seen(Stage.FAILED, Reason.NODE_LOST, interruption=True, retryable=True)
 PLACED = [Phase.ADMITTED, Phase.STARTING, Phase.RUNNING]
 
 
+# --- scaled to zero
+
+
+def asleep(reason=Reason.SCALED_TO_ZERO, **values):
+    return row(Phase.RUNNING, noun="endpoint", ends=False, reason=reason, **values)
+
+
+ASLEEP = seen(Stage.ASLEEP, Reason.SCALED_TO_ZERO)
+COMING = [Stage.CREATING, Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING]
+
+
+@pytest.mark.parametrize("called_ago", [None, 121])
+def test_what_nobody_calls_sleeps_and_stays_running(called_ago):
+    called_at = None if called_ago is None else ago(called_ago)
+    plan = decide(asleep(called_at=called_at), ASLEEP, NOW)
+    assert (plan.to, plan.reason, plan.actions) == (Phase.RUNNING, Reason.SCALED_TO_ZERO, ())
+
+
+def test_a_call_wakes_it_before_its_first_pod_is_there():
+    plan = decide(asleep(called_at=ago(1)), ASLEEP, NOW)
+    assert (plan.to, plan.reason) == (Phase.RUNNING, Reason.WAKING)
+
+
+@pytest.mark.parametrize("reason", [Reason.SCALED_TO_ZERO, Reason.WAKING])
+@pytest.mark.parametrize("stage", COMING)
+def test_what_comes_back_from_zero_is_waking(stage, reason):
+    plan = decide(asleep(reason), seen(stage), NOW)
+    assert (plan.to, plan.reason) == (Phase.RUNNING, Reason.WAKING)
+
+
+@pytest.mark.parametrize(
+    ("observed", "since", "phase", "reason"),
+    [
+        (seen(Stage.LOADING, Reason.RESTARTING, blocked=True), 30, Phase.STARTING, Reason.RESTARTING),
+        (seen(Stage.SCHEDULING, Reason.UNSCHEDULABLE), 601, Phase.ADMITTED, Reason.UNSCHEDULABLE),
+    ],
+    ids=["its pods crash", "no node takes it"],
+)
+def test_what_cannot_wake_says_so(observed, since, phase, reason):
+    plan = decide(asleep(Reason.WAKING, since=ago(since)), observed, NOW)
+    assert (plan.to, plan.reason) == (phase, reason)
+
+
+def test_the_first_start_is_no_waking():
+    plan = decide(
+        row(Phase.STARTING, ends=False, reason=Reason.PULLING), seen(Stage.LOADING, Reason.LOADING), NOW
+    )
+    assert (plan.to, plan.reason) == (Phase.STARTING, Reason.LOADING)
+
+
 # --- outside the cluster
 
 

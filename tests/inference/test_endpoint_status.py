@@ -188,3 +188,102 @@ def test_pods_that_ended_do_not_hold_gpus():
     gone = pod("Failed", name="g", reason="Evicted", message="The node was low on resource: memory.")
     seen = observe_endpoint(deployment(desired=1, total=1, updated=1, ready=1), [ready(), gone])
     assert (seen.stage, seen.pods_alive, len(seen.pods)) == (Stage.READY, 1, 2)
+
+
+NO_PODS = deployment(desired=0, total=0, updated=0, ready=0)
+SERVING = deployment(desired=1, total=1, updated=1, ready=1)
+
+
+def scaled(*conditions, **status):
+    told = [dict(zip(("type", "status", "reason", "message"), each, strict=True)) for each in conditions]
+    return {
+        "kind": "ScaledObject",
+        "spec": {"minReplicaCount": 0, "maxReplicaCount": 4},
+        "status": {"conditions": told, **status},
+    }
+
+
+def autoscaler(*conditions, value="35", desired=1):
+    told = [dict(zip(("type", "status", "reason", "message"), each, strict=True)) for each in conditions]
+    external = {"metric": {"name": "s0-prometheus"}, "target": {"type": "Value", "value": "70"}}
+    current = {"metric": {"name": "s0-prometheus"}, "current": {"value": value}}
+    return {
+        "kind": "HorizontalPodAutoscaler",
+        "spec": {"minReplicas": 1, "maxReplicas": 4, "metrics": [{"type": "External", "external": external}]},
+        "status": {
+            "desiredReplicas": desired,
+            "currentMetrics": [{"type": "External", "external": current}],
+            "conditions": told,
+        },
+    }
+
+
+FINE = ("Ready", "True", "ScaledObjectReady", "ScaledObject is defined correctly")
+
+
+def test_no_replica_is_scaled_to_zero_only_once_the_last_pod_is_gone():
+    asleep = observe_endpoint(NO_PODS, [], (), [scaled(FINE)])
+    assert (asleep.stage, asleep.reason) == (Stage.ASLEEP, Reason.SCALED_TO_ZERO)
+    going = observe_endpoint(NO_PODS, [ready()], (), [scaled(FINE)])
+    assert going.reason is not Reason.SCALED_TO_ZERO
+    wanted = observe_endpoint(deployment(desired=1, total=0, updated=0, ready=0), [], (), [scaled(FINE)])
+    assert wanted.stage is Stage.CREATING
+
+
+@pytest.mark.parametrize(
+    ("companions", "said"),
+    [
+        ([scaled(("Ready", "False", "TriggerError", "no such host"))], "TriggerError: no such host"),
+        (
+            [scaled(FINE, health={"s0-prometheus": {"numberOfFailures": 4, "status": "Failing"}})],
+            "s0-prometheus failed 4 times",
+        ),
+        (
+            [scaled(FINE, ("HPAActive", "False", "HPAMetricsUnavailable", "no metrics"))],
+            "HPAMetricsUnavailable",
+        ),
+        (
+            [scaled(FINE), autoscaler(("ScalingActive", "False", "FailedGetExternalMetric", "not found"))],
+            "FailedGetExternalMetric: not found",
+        ),
+    ],
+    ids=["trigger", "metric", "autoscaler idle", "autoscaler failed"],
+)
+def test_a_scaler_that_cannot_work_is_a_state_of_its_own(companions, said):
+    seen = observe_endpoint(SERVING, [ready()], (), companions)
+    assert (seen.stage, seen.reason) == (Stage.DEGRADED, Reason.SCALER_FAILED)
+    assert said in seen.message
+
+
+def test_what_is_worse_than_its_scaler_comes_first():
+    failed = scaled(("Ready", "False", "TriggerError", "no such host"))
+    seen = observe_endpoint(deployment(ready=0), [crashing(ended(1))], (), [failed])
+    assert seen.reason is Reason.RESTARTING
+    assert seen.scaler.failure
+
+
+def test_an_autoscaler_that_rests_at_zero_has_not_failed():
+    rests = autoscaler(
+        ("ScalingActive", "False", "ScalingDisabled", "the replica count of the target is zero")
+    )
+    seen = observe_endpoint(NO_PODS, [], (), [scaled(FINE), rests])
+    assert seen.reason is Reason.SCALED_TO_ZERO
+
+
+def test_fallback_is_told():
+    fallen = scaled(
+        FINE,
+        ("Fallback", "True", "FallbackExists", "At least one trigger is falling back"),
+        health={"s0-prometheus": {"numberOfFailures": 4, "status": "Failing"}},
+    )
+    seen = observe_endpoint(SERVING, [ready()], (), [fallen])
+    assert "fallback replicas run" in seen.message
+    assert seen.scaler.falls_back
+
+
+def test_the_numbers_of_the_scaler_are_read():
+    facts = observe_endpoint(
+        SERVING, [ready()], (), [scaled(FINE), autoscaler(value="104500m", desired=2)]
+    ).scaler
+    assert (facts.minimum, facts.maximum, facts.wanted) == (0, 4, 2)
+    assert (facts.metric, facts.value, facts.target) == ("s0-prometheus", pytest.approx(104.5), 70)
