@@ -6,6 +6,8 @@ WORKLOAD_ID = "mlportal.dev/workload-id"
 ATTEMPT = "mlportal.dev/attempt"
 TEAM = "mlportal.dev/team"
 KIND = "mlportal.dev/kind"
+REVISION = "mlportal.dev/revision"
+"""On an endpoint's pods alone: the revision that gave them their template."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "ml-portal"
 

@@ -115,15 +115,22 @@ def _fetch_logs(hand: Hand) -> None:
 
 def _wait_for_surge(plan: Plan, look: Look | None, hand: Hand) -> Plan | None:
     """A plan that waits, if the change needs units on top that the quota does not have; None if it may go on."""
-    if look is None or not look.observation.exists:
+    if look is None or look.primary is None:
         return None
-    units = hand.adapter.surge_units(hand.workload)
+    units = hand.adapter.surge_units(hand.workload, look.primary)
     judgement = admission.admit_surge(hand.workload, units=units, now=hand.now)
     if judgement.admitted:
         return None
     reason = Reason.UPDATING if plan.to is Phase.RUNNING else plan.reason
     wait = SURGE_RETRY_SECONDS
-    return replace(plan, reason=reason, message=judgement.message, actions=(), next_in_seconds=wait)
+    return replace(
+        plan,
+        reason=reason,
+        message=judgement.message,
+        actions=(),
+        next_in_seconds=wait,
+        no_surge=judgement.message,
+    )
 
 
 def _unchanged(workload: Workload, *, next_in_seconds: float, message: str | None = None) -> Plan:
@@ -146,7 +153,8 @@ def _refused(plan: Plan, look: Look | None, hand: Hand, why: str) -> Plan:
     if Action.APPLY in plan.actions and exists:
         # What runs is worth more than the change: it stays, and says why the change did not come.
         message = f"The cluster refused the change: {why}"
-        return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
+        wait = REFUSED_RETRY_SECONDS
+        return replace(plan, message=message, actions=(), next_in_seconds=wait, refused=why)
     # What was made before the refusal runs, and holds GPUs, until it is taken down again.
     made = exists or _was_made(hand)
     message = f"The cluster refused it: {why}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from cluster.kinds import ObjectRef, ResourceKind
+from controller.decide import Plan
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from workloads.models import Workload
@@ -13,7 +15,7 @@ from workloads.placement import Placement
 
 
 class WorkloadAdapter(Protocol):
-    """Translates one kind of workload; every method is free of side effects and of cluster calls."""
+    """Translates one kind of workload; every method but `settled` is free of side effects, and all of cluster calls."""
 
     kind: str
     """`Workload.kind` of this adapter's rows, and the value of the kind label."""
@@ -42,8 +44,8 @@ class WorkloadAdapter(Protocol):
         """The companions that the attempt whose primary has this name may have; those not there are left out."""
         ...
 
-    def surge_units(self, workload: Workload) -> int:
-        """Units that bringing a change to the running pods needs on top of the claim, while it lasts."""
+    def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
+        """Units that bringing a change to the running pods of `primary` needs on top of the claim, while it lasts."""
         ...
 
     def live_patch(self, workload: Workload) -> Mapping[str, Any] | None:
@@ -51,6 +53,10 @@ class WorkloadAdapter(Protocol):
 
         Empty where there is nothing that may change.
         """
+        ...
+
+    def returns(self, workload: Workload) -> bool:
+        """Whether an older version of it takes over where the newest cannot start, as `settled` brings about."""
         ...
 
     def retries(self, workload: Workload, ended: Observation) -> bool:
@@ -65,6 +71,16 @@ class WorkloadAdapter(Protocol):
         companions: Sequence[Mapping[str, Any]] = (),
     ) -> Observation:
         """What the raw objects mean; `companions` are those of `companion_refs` that are there."""
+        ...
+
+    def settled(
+        self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
+    ) -> float | None:
+        """The kind's own rows, brought up to date with what was seen and done, in the transaction that records both.
+
+        Seconds until it wants another look at the latest; None for no wish. This one may write, and make the workload
+        due again by changing its generation.
+        """
         ...
 
 

@@ -95,6 +95,8 @@ class Snapshot:
     leave: Leave | None = None
     called_at: datetime | None = None
     """When somebody last waited for an answer of it while it slept."""
+    returns: bool = False
+    """Whether an older version takes over where the newest cannot start."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,10 @@ class Plan:
     next_in_seconds: float | None = RESYNC_SECONDS
     retry: bool = False
     interruption: bool = False
+    refused: str = ""
+    """The cluster's words, where it refused a change of what runs."""
+    no_surge: str = ""
+    """Why a change waits that needs room on top of what is held."""
 
 
 def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> Plan:
@@ -277,7 +283,11 @@ def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, n
         message = f"It used its time limit of {limit} seconds."
         return _stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
     failing = observed.reason == Reason.IMAGE_PULL_FAILED and snapshot.reason is Reason.IMAGE_PULL_FAILED
-    if failing and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline):
+    if (
+        failing
+        and not snapshot.returns
+        and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline)
+    ):
         return _stop(Reason.IMAGE_PULL_FAILED, observed.message, to=Phase.FAILED)
     # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
     nobody = snapshot.ends or observed.ready_replicas == 0

@@ -56,6 +56,14 @@ class PodFacts:
     """Token for people: a Reason, or Kubernetes' own word where the portal has none."""
     message: str
     resource_version: str
+    revision: int = 0
+    """Of the template that an endpoint's pod was made from; 0 where its label tells none."""
+    blocked: bool = False
+    """Whether it cannot start until something changes outside it."""
+    waiting_since: datetime | None = None
+    """Since when its present wait has lasted, before it runs."""
+    ready_at: datetime | None = None
+    """Since when it has been ready; None while it is not."""
 
     @property
     def alive(self) -> bool:
@@ -83,6 +91,29 @@ class ScalerFacts:
     falls_back: bool = False
     """Whether it runs the fixed number of replicas that is meant for when its metric cannot be read."""
     paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutFacts:
+    """How far the pods have come that an endpoint's object asks for now."""
+
+    revision: int
+    """That its template names; 0 where it names none."""
+    updated: int
+    """Pods of that template that are not going."""
+    ready: int
+    """Those of them that are ready."""
+    total: int
+    """Replicas that are wanted."""
+    old: int
+    """Pods of other templates that are not going."""
+    complete: bool
+    """Whether all wanted replicas are of that template and ready, and no others are left."""
+    stuck: bool = False
+    """Whether the object's controller has given up waiting for progress."""
+    refused: str = ""
+    """Why the cluster makes no pod of it, in its own words."""
+    refused_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +152,8 @@ class Observation:
     """Of what has a scaler, once that is there."""
     look_again_seconds: float | None = None
     """When to look again if nothing tells of a change before; None leaves it to the phase."""
+    rollout: RolloutFacts | None = None
+    """Of an endpoint whose object is there."""
 
     @property
     def pods_alive(self) -> int:

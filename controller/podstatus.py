@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from cluster.labels import REVISION
 from controller import podends
 from controller.observation import PodFacts, Stage
 from controller.podends import End
@@ -79,7 +80,17 @@ def facts(pod: Json, verdict: Verdict) -> PodFacts:
         reason=str(verdict.reason),
         message=verdict.message,
         resource_version=metadata.get("resourceVersion") or "",
+        revision=revision_of(metadata),
+        blocked=verdict.blocked,
+        waiting_since=verdict.waiting_since,
+        ready_at=_transition_time(pod, "Ready"),
     )
+
+
+def revision_of(metadata: Json) -> int:
+    """The revision that the labels name; 0 for none."""
+    found = str((metadata.get("labels") or {}).get(REVISION) or "")
+    return int(found) if found.isascii() and found.isdigit() else 0
 
 
 def parse_time(text: str | None) -> datetime | None:

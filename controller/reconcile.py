@@ -130,9 +130,9 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     services.renew(workload, now=clock.now())
     plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now))
     crash_point("acted")
-    _record(workload, plan, look, now)
+    wait = _record(workload, adapter, plan, look, now)
     crash_point("recorded")
-    return plan.next_in_seconds
+    return wait
 
 
 def _admit(workload: Workload, client: ClusterClient, now: datetime) -> tuple[float | None, Attempt | None]:
@@ -207,6 +207,7 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
         time_limit_seconds=workload.time_limit_seconds,
         leave=_leave(workload, attempt),
         called_at=workload.called_at,
+        returns=attempt is not None and adapter.returns(workload),
         limits=Limits(
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),
@@ -243,8 +244,13 @@ def _schedule_backoff(workload: Workload, settings: PlatformSettings) -> int | N
     return int(min(settings.schedule_deadline_seconds * 2**missed, BACKOFF_SECONDS_MAX))
 
 
-def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) -> None:
-    """One short transaction: the attempt, the claim, the counters and the phase together."""
+def _record(
+    workload: Workload, adapter: WorkloadAdapter, plan: Plan, look: Look | None, now: datetime
+) -> float | None:
+    """One short transaction: the attempt, the claim, the counters and the phase together, and the kind's own rows.
+
+    Seconds until the next look, None for never.
+    """
     observation = look.observation if look else None
     with transaction.atomic():
         services.hold(workload)
@@ -275,6 +281,9 @@ def _record(workload: Workload, plan: Plan, look: Look | None, now: datetime) ->
             now=now,
             stopping_to=plan.stopping_to,
         )
+        wanted = adapter.settled(workload, observation, plan, now)
+    waits = [each for each in (plan.next_in_seconds, wanted) if each is not None]
+    return min(waits, default=None)
 
 
 def _may_lend(workload: Workload, plan: Plan) -> bool:

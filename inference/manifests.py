@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from cluster.labels import REVISION
 from controller import podspec
 from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
 from inference.specs import SURGE, EndpointSpec, ProbeSpec
@@ -22,8 +23,19 @@ PROBE_TIMEOUT_SECONDS = 5
 REVISIONS_KEPT = 3
 
 
-def build_endpoint(spec: EndpointSpec, placement: Placement, *, replicas: int) -> ManifestSet:
+def build_endpoint(
+    spec: EndpointSpec,
+    placement: Placement,
+    *,
+    replicas: int,
+    revision: int = 0,
+    strategy: str | None = None,
+) -> ManifestSet:
     """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, and the ConfigMap of its files.
+
+    `revision` is the one that gave the pods their template, 0 for none: revisions with the same pods name the same
+    one, so that the Deployment leaves its pods alone. `strategy` is how this one is rolled out, if not as its spec
+    says.
 
     `placement.object_name` must stay the same over all revisions: Deployment, Service and budget are updated
     in place, and the selector, which cannot change, is the workload's id alone. The ConfigMap never changes,
@@ -35,14 +47,19 @@ def build_endpoint(spec: EndpointSpec, placement: Placement, *, replicas: int) -
     dependants = [_service(spec, placement), _disruption_budget(spec, placement)]
     if files is not None:
         dependants.insert(0, files)
-    return ManifestSet(_deployment(parts, spec, placement, replicas), tuple(dependants))
+    deployment = _deployment(parts, spec, placement, replicas, strategy or spec.strategy)
+    if revision:
+        deployment["spec"]["template"]["metadata"]["labels"][REVISION] = str(revision)
+    return ManifestSet(deployment, tuple(dependants))
 
 
 def service_ports(spec: EndpointSpec) -> list[Manifest]:
     return [{"name": name, "port": port, "targetPort": name} for name, port in spec.ports.named().items()]
 
 
-def _deployment(parts: PodParts, spec: EndpointSpec, placement: Placement, replicas: int) -> Manifest:
+def _deployment(
+    parts: PodParts, spec: EndpointSpec, placement: Placement, replicas: int, strategy: str
+) -> Manifest:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -51,7 +68,7 @@ def _deployment(parts: PodParts, spec: EndpointSpec, placement: Placement, repli
             "replicas": replicas,
             "revisionHistoryLimit": REVISIONS_KEPT,
             "progressDeadlineSeconds": spec.probes.load_budget_seconds + PROGRESS_ALLOWANCE_SECONDS,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(spec.strategy)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(strategy)},
             "selector": {"matchLabels": podspec.workload_selector(placement)},
             "template": podspec.pod_template(parts, placement),
         },

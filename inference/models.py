@@ -7,13 +7,52 @@ from inference.specs import EndpointSpec
 from workloads.models import Workload
 
 
+class RevisionState(models.TextChoices):
+    """How far a revision has come. What was never live and has a newer one is superseded without `live_at`."""
+
+    PENDING = "pending", "pending"
+    ROLLING_OUT = "rolling-out", "rolling out"
+    LIVE = "live", "live"
+    FAILED = "failed", "failed"
+    SUPERSEDED = "superseded", "superseded"
+
+
+class RevisionCause(models.TextChoices):
+    CHANGE = "change", "change"
+    SCALE = "scale", "scale"
+    ROLLBACK = "rollback", "rollback"
+    AUTOMATIC_ROLLBACK = "automatic-rollback", "automatic rollback"
+
+
+class RolloutStrategy(models.TextChoices):
+    SURGE = "surge", "surge"
+    REPLACE = "replace", "replace"
+
+
 class Endpoint(models.Model):
-    """What only an endpoint has: the revision that is wanted now."""
+    """What only an endpoint has: which revision is wanted, which the cluster is told, and which has proved itself."""
 
     workload = models.OneToOneField(
         Workload, on_delete=models.CASCADE, primary_key=True, related_name="endpoint"
     )
     revision = models.PositiveIntegerField(default=1)
+    target = models.PositiveIntegerField(
+        default=1,
+        help_text="The revision that the cluster was told; an older one than is wanted while that waits.",
+    )
+    stable_revision = models.PositiveIntegerField(null=True, help_text="The last one that was fully ready.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="endpoint_revisions_in_order",
+                condition=models.Q(target__lte=models.F("revision"))
+                & (
+                    models.Q(stable_revision__isnull=True)
+                    | models.Q(stable_revision__lte=models.F("revision"))
+                ),
+            )
+        ]
 
     @override
     def __str__(self) -> str:
@@ -24,18 +63,55 @@ class Endpoint(models.Model):
         return self.revisions.get(number=self.revision)
 
     @property
+    def told(self) -> EndpointRevision:
+        """The revision that the cluster was told."""
+        return self.revisions.get(number=self.target)
+
+    @property
+    def to_tell(self) -> EndpointRevision:
+        """The revision that the cluster is to be told: the one that is wanted, unless that is held back."""
+        current = self.current
+        return current if current.held_until is None else self.told
+
+    @property
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.current.spec)
 
 
 class EndpointRevision(models.Model):
-    """One version of an endpoint's spec; never edited."""
+    """One version of an endpoint's spec, which is never edited, and how its rollout went."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="revisions")
     number = models.PositiveIntegerField()
     spec = models.JSONField()
     actor = models.CharField(max_length=150)
     created_at = models.DateTimeField()
+    cause = models.CharField(max_length=20, choices=RevisionCause.choices, default=RevisionCause.CHANGE.value)
+    returns_to = models.PositiveIntegerField(null=True, help_text="Of a rollback: whose spec it has.")
+    pods_of = models.PositiveIntegerField(
+        default=0, help_text="The revision whose pods it has, itself or an older one; 0 where no label tells."
+    )
+    strategy = models.CharField(
+        max_length=8, choices=RolloutStrategy.choices, default=RolloutStrategy.SURGE.value
+    )
+    state = models.CharField(
+        max_length=12, choices=RevisionState.choices, default=RevisionState.PENDING.value
+    )
+    message = models.TextField(default="", blank=True)
+    started_at = models.DateTimeField(null=True)
+    live_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    updated = models.PositiveIntegerField(default=0, help_text="Its pods, as last seen.")
+    ready = models.PositiveIntegerField(default=0, help_text="Those of them that were ready.")
+    total = models.PositiveIntegerField(default=0, help_text="Replicas that were wanted.")
+    load_seconds = models.PositiveIntegerField(
+        null=True, help_text="The longest that a pod of it took from its node to being ready."
+    )
+    down_since = models.DateTimeField(null=True, help_text="Since when no replica has answered.")
+    tries = models.PositiveIntegerField(default=0, help_text="How often it found no room.")
+    held_until = models.DateTimeField(
+        null=True, help_text="Taken back because it found no room; when it is tried again."
+    )
 
     class Meta:
         ordering = ["-number"]
@@ -44,3 +120,7 @@ class EndpointRevision(models.Model):
     @override
     def __str__(self) -> str:
         return f"revision {self.number}"
+
+    @property
+    def parsed(self) -> EndpointSpec:
+        return EndpointSpec.from_json(self.spec)

@@ -12,7 +12,9 @@ def route_to(workload: Workload) -> Route | None:
     attempt = workload.attempts.filter(ended_at__isnull=True).first()
     if attempt is None:
         return None
-    spec = Endpoint.objects.get(workload=workload).parsed
+    endpoint = Endpoint.objects.get(workload=workload)
+    told = endpoint.told
+    spec = told.parsed
     return Route(
         public_id=workload.public_id,
         namespace=workload.team.namespace_name,
@@ -21,4 +23,5 @@ def route_to(workload: Workload) -> Route | None:
         timeout_seconds=spec.request_timeout_seconds,
         phase=workload.phase,
         reason=workload.reason,
+        revision=endpoint.stable_revision or told.number,
     )

@@ -12,11 +12,20 @@ from controller.fields import ChoiceLaterField, NotYetField, TextField, WholeNum
 from controller.grammar import Fault, Mount
 from controller.serializers import ContainerSerializer, Problems
 from foundation.http.serializers import StrictSerializer
-from inference.specs import RUNTIME_CUSTOM, RUNTIMES_LATER, STRATEGIES, EndpointSpec, ModelSource, Ports
+from inference.specs import (
+    RUNTIME_CUSTOM,
+    RUNTIMES_LATER,
+    STRATEGIES,
+    WHEN_BLOCKED,
+    EndpointSpec,
+    ModelSource,
+    Ports,
+)
 
 REPLICAS_MAX = 1000
 LOAD_BUDGET_SECONDS_MAX = 2 * 3600
 REQUEST_TIMEOUT_SECONDS_MAX = 3600
+DOWNTIME_SECONDS_MAX = 24 * 3600
 
 
 def _port() -> WholeNumberField:
@@ -52,7 +61,10 @@ class ModelSerializer(StrictSerializer):
 
 class RolloutSerializer(StrictSerializer):
     strategy = ChoiceLaterField(now=STRATEGIES)
-    max_downtime_seconds = NotYetField(0)
+    max_downtime_seconds = WholeNumberField(
+        min_value=0, max_value=DOWNTIME_SECONDS_MAX, required=False, allow_null=True
+    )
+    when_blocked = ChoiceLaterField(now=WHEN_BLOCKED)
 
 
 class EndpointSerializer(ContainerSerializer):

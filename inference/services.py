@@ -110,7 +110,13 @@ def update_endpoint(
 
 def _add_revision(endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now: datetime) -> None:
     EndpointRevision.objects.create(
-        endpoint=endpoint, number=endpoint.revision, spec=spec.to_json(), actor=actor.label, created_at=now
+        endpoint=endpoint,
+        number=endpoint.revision,
+        spec=spec.to_json(),
+        actor=actor.label,
+        created_at=now,
+        pods_of=endpoint.revision,
+        strategy=spec.strategy,
     )
 
 

@@ -16,6 +16,12 @@ RUNTIMES_LATER = ("triton", "torchserve", "vllm")
 SURGE = "surge"
 REPLACE = "replace"
 STRATEGIES = (SURGE, REPLACE)
+WHEN_REFUSE = "refuse"
+WHEN_WAIT = "wait"
+WHEN_REPLACE = "replace"
+WHEN_BLOCKED = (WHEN_REFUSE, WHEN_WAIT, WHEN_REPLACE)
+SIZE_FIELDS = ("min_replicas", "max_replicas", "headroom", "scale_to_zero", "scaling")
+"""How many pods there are: they may change without any pod becoming another one, and no rollback takes them back."""
 DEFAULT_HTTP_PORT = 8080
 DEFAULT_LOAD_BUDGET_SECONDS = 600
 DEFAULT_REQUEST_TIMEOUT_SECONDS = 60
@@ -30,7 +36,6 @@ NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "scale_to_zero": (False,),
     "scaling": (),
     "rate_limit": (),
-    "rollout.max_downtime_seconds": (0,),
 }
 
 
@@ -136,6 +141,10 @@ class EndpointSpec(ContainerSpec):
     max_replicas: int = 1
     """Equal to `min_replicas` until there is a scaler."""
     strategy: str = SURGE
+    max_downtime_seconds: int = 0
+    """How long no replica may answer while pods are replaced in place; 0 where nobody has said."""
+    when_blocked: str = WHEN_REFUSE
+    """What becomes of a revision for whose surge there is no room."""
     request_timeout_seconds: int = DEFAULT_REQUEST_TIMEOUT_SECONDS
 
     @property
@@ -155,6 +164,7 @@ class EndpointSpec(ContainerSpec):
         Raises Invalid for a field that is not supported yet, and ignores fields it does not know.
         """
         minimum = value_of(body, "min_replicas", 1)
+        rollout = body.get("rollout") or {}
         table = {**NOT_YET_SUPPORTED, "max_replicas": (minimum,)}
         shared.refuse_not_yet_supported(body, table)
         return cls(
@@ -165,7 +175,9 @@ class EndpointSpec(ContainerSpec):
             probes=Probes.from_json(body.get("probes")),
             min_replicas=minimum,
             max_replicas=value_of(body, "max_replicas", minimum),
-            strategy=value_of(body.get("rollout") or {}, "strategy", SURGE),
+            strategy=value_of(rollout, "strategy", SURGE),
+            max_downtime_seconds=value_of(rollout, "max_downtime_seconds", 0),
+            when_blocked=value_of(rollout, "when_blocked", WHEN_REFUSE),
             request_timeout_seconds=value_of(
                 body, "request_timeout_seconds", DEFAULT_REQUEST_TIMEOUT_SECONDS
             ),
@@ -181,6 +193,10 @@ class EndpointSpec(ContainerSpec):
             "probes": self.probes.to_json(),
             "min_replicas": self.min_replicas,
             "max_replicas": self.max_replicas,
-            "rollout": {"strategy": self.strategy},
+            "rollout": {
+                "strategy": self.strategy,
+                "max_downtime_seconds": self.max_downtime_seconds,
+                "when_blocked": self.when_blocked,
+            },
             "request_timeout_seconds": self.request_timeout_seconds,
         }

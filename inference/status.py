@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller import podstatus
-from controller.observation import Observation, PodFacts, ScalerFacts, Stage
+from controller.observation import Observation, PodFacts, RolloutFacts, ScalerFacts, Stage
 from controller.podstatus import Json, Verdict
 from inference.scaler_status import read_scaler
 from workloads.states import Reason
@@ -199,4 +199,26 @@ def _observation(
         desired_replicas=counts.desired,
         scaler=scaler,
         look_again_seconds=SCALER_LOOK_SECONDS if scaler is not None else None,
+        rollout=_rollout(deployment, counts, pods),
+    )
+
+
+def _rollout(deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...]) -> RolloutFacts:
+    """How far the pods of the Deployment's template are, by the revision that their label names."""
+    revision = podstatus.revision_of(deployment["spec"].get("template", {}).get("metadata", {}))
+    staying = [pod for pod in pods if pod.alive and pod.deletion_at is None]
+    updated = [pod for pod in staying if pod.revision == revision]
+    ready = sum(pod.ready for pod in updated)
+    refusal = podstatus.condition(deployment, "ReplicaFailure")
+    refused = counts.observed and refusal.get("status") == "True"
+    return RolloutFacts(
+        revision=revision,
+        updated=len(updated),
+        ready=ready,
+        total=counts.desired,
+        old=len(staying) - len(updated),
+        complete=counts.rolled_out and ready >= counts.desired and len(staying) == len(updated),
+        stuck=counts.observed and _is_stuck(deployment),
+        refused=podstatus.shorten(refusal.get("message") or "") if refused else "",
+        refused_at=podstatus.parse_time(refusal.get("lastTransitionTime")) if refused else None,
     )

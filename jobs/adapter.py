@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from cluster.kinds import ObjectRef, ResourceKind
 from cluster.names import object_name
+from controller.decide import Plan
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from foundation.models import PlatformSettings
@@ -41,7 +43,7 @@ class TrainingRunAdapter:
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
         return ()
 
-    def surge_units(self, workload: Workload) -> int:
+    def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
         return 0
 
     def live_patch(self, workload: Workload) -> Mapping[str, Any]:
@@ -56,10 +58,16 @@ class TrainingRunAdapter:
             patch = {key: patch}
         return cast("Mapping[str, Any]", patch)
 
+    def returns(self, workload: Workload) -> bool:
+        return False
+
     def retries(self, workload: Workload, ended: Observation) -> bool:
         """With exit codes that are worth another try, those alone are; without, whatever may end otherwise next time."""
         worth = _run(workload).parsed.retry_exit_codes
         return ended.exit_code in worth if worth else ended.retryable
+
+    def settled(self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime) -> None:
+        """A run has no rows that follow what is seen of it."""
 
     def observe(
         self,

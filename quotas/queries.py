@@ -27,6 +27,12 @@ def policy_of(team: Team) -> TeamPolicy:
     return TeamPolicy.objects.filter(team=team).first() or TeamPolicy(team=team)
 
 
+def holds_surge(workload: Workload) -> bool:
+    """Whether it holds units on top of its own, for a rollout."""
+    claims = Claim.objects.filter(workload=workload, purpose=ClaimPurpose.SURGE)
+    return claims.exclude(state=ClaimState.RELEASED).exists()
+
+
 def nameable_teams(user: Any) -> frozenset[str]:
     """Slugs that may be told to the user: of teams that they may see, and of teams that show their name to all."""
     shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -146,6 +147,12 @@ def _milestones(workload: Workload, to: Phase, now: datetime) -> dict[str, objec
     return {}
 
 
+def note(workload: Workload, *, reason: str, message: str, actor: str, source: str, now: datetime) -> None:
+    """Write into its history what moves no phase, such as a step of a rollout; `source` says of what it is one."""
+    values = {"phase": workload.phase, "reason": reason, "message": message}
+    _write_event(workload, values, from_phase=workload.phase, actor=actor, source=source, now=now)
+
+
 _RECORD_AND_NOTIFY = """
 WITH told AS (
     INSERT INTO workloads_workloadevent
@@ -157,13 +164,21 @@ SELECT pg_notify(%(channel)s, %(note)s)
 
 
 def _record_event(workload: Workload, *, from_phase: str, actor: str, source: str, now: datetime) -> None:
+    told = {"phase": workload.phase, "reason": workload.reason, "message": workload.message}
+    _write_event(workload, told, from_phase=from_phase, actor=actor, source=source, now=now)
+    logger.info("workload.moved", extra={"workload_id": str(workload.public_id), "phase": workload.phase})
+
+
+def _write_event(
+    workload: Workload, told: Mapping[str, str], *, from_phase: str, actor: str, source: str, now: datetime
+) -> None:
     values: dict[str, Any] = {
         "workload": workload.pk,
         "at": now,
         "from": from_phase,
-        "to": workload.phase,
-        "reason": workload.reason,
-        "message": workload.message,
+        "to": told["phase"],
+        "reason": told["reason"],
+        "message": told["message"],
         "actor": actor,
         "source": source,
         "attempt": workload.attempt_number,
@@ -172,7 +187,6 @@ def _record_event(workload: Workload, *, from_phase: str, actor: str, source: st
     }
     with connection.cursor() as cursor:
         cursor.execute(_RECORD_AND_NOTIFY, values)
-    logger.info("workload.moved", extra={"workload_id": str(workload.public_id), "phase": workload.phase})
 
 
 def notify(workload: Workload) -> None:

@@ -1,0 +1,260 @@
+"""Brings the rows of revisions up to date with what the reconciler saw and did, and rolls back what fails."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from controller.decide import Action, Plan
+from controller.observation import Observation, RolloutFacts
+from foundation.models import PlatformSettings
+from inference.models import Endpoint, EndpointRevision, RevisionCause, RevisionState, RolloutStrategy
+from inference.rollouts import Bounds, Judgement, Outcome, Step, judge, progress_words
+from inference.specs import SIZE_FIELDS, WHEN_REPLACE
+from quotas.queries import holds_surge
+from workloads.models import Workload
+from workloads.services import change_generation, note
+from workloads.states import FINAL, IN_CLUSTER, Phase
+
+ACTOR = "rollout"
+HELD_SECONDS_MAX = 7200
+PROGRESS_STEPS = 10
+
+
+def way_back(endpoint: Endpoint) -> EndpointRevision | None:
+    """The revision that takes over where the one that the cluster was told fails; None where none may.
+
+    Never a second time in a row: a rollback that fails says so, and people decide.
+    """
+    told = endpoint.told
+    if told.live_at is not None or told.cause == RevisionCause.AUTOMATIC_ROLLBACK.value:
+        return None
+    if endpoint.stable_revision is None:
+        return None
+    stable = endpoint.revisions.get(number=endpoint.stable_revision)
+    return None if stable.pods_of == told.pods_of else stable
+
+
+def settle(workload: Workload, observation: Observation | None, plan: Plan, now: datetime) -> float | None:
+    """The endpoint's revisions after one look at it, in the transaction that records the look.
+
+    Seconds until it wants another look. Where people have changed something since the look began, the next one is
+    due anyway and knows more.
+    """
+    fresh = Workload.objects.values_list("generation", flat=True).get(pk=workload.pk)
+    endpoint = Endpoint.objects.filter(workload=workload).first()
+    if endpoint is None or fresh != workload.generation:
+        return None
+    return _Settling(workload, endpoint, plan, now).run(observation)
+
+
+class _Settling:
+    def __init__(self, workload: Workload, endpoint: Endpoint, plan: Plan, now: datetime) -> None:
+        self.workload, self.endpoint, self.plan, self.now = workload, endpoint, plan, now
+
+    def run(self, observation: Observation | None) -> float | None:
+        plan = self.plan
+        if plan.to in FINAL:
+            current = self.endpoint.current
+            if plan.to is Phase.FAILED and current.live_at is None:
+                self._mark_failed(current, plan.message)
+            return None
+        if plan.to not in IN_CLUSTER or plan.to is Phase.STOPPING:
+            return None
+        if plan.no_surge:
+            return self._waits(self.endpoint.current)
+        if plan.refused:
+            self._fails(self.endpoint.to_tell, f"The cluster refused it: {plan.refused}")
+            return None
+        if Action.APPLY in plan.actions or Action.CREATE in plan.actions:
+            self._told(self.endpoint.to_tell)
+            return None
+        if observation is None or observation.rollout is None:
+            return None
+        return self._looked(observation, observation.rollout)
+
+    def _told(self, revision: EndpointRevision) -> None:
+        """The cluster has its objects now."""
+        if self.endpoint.target != revision.number:
+            self.endpoint.target = revision.number
+            self.endpoint.save(update_fields=["target"])
+        if revision.state != RevisionState.PENDING.value:
+            return
+        revision.state, revision.message = RevisionState.ROLLING_OUT.value, ""
+        revision.started_at = revision.started_at or self.now
+        revision.save(update_fields=["state", "message", "started_at"])
+        self._note(
+            revision, Step.STARTED, f"Revision {revision.number} is being rolled out ({revision.strategy})."
+        )
+        if revision.strategy == RolloutStrategy.SURGE.value and holds_surge(self.workload):
+            each = revision.parsed.gpus_per_replica
+            what = f"{each} {self.workload.flavor} ({self.workload.capacity_type})"
+            self._note(revision, Step.SURGE_CLAIMED, f"{what} are claimed on top until it is over.")
+
+    def _waits(self, revision: EndpointRevision) -> float | None:
+        """Nothing was told: its surge has no quota or no room now, and what runs stays."""
+        why = self.plan.no_surge
+        if revision.parsed.when_blocked == WHEN_REPLACE:
+            self._in_place(revision, why)
+            return 0
+        if revision.state == RevisionState.ROLLING_OUT.value:
+            revision.state = RevisionState.PENDING.value
+        if not revision.message:
+            self._note(revision, Step.WAITS, f"Revision {revision.number} waits. {why}")
+        if revision.message != why:
+            revision.message = why
+            revision.save(update_fields=["state", "message"])
+        return None
+
+    def _in_place(self, revision: EndpointRevision, why: str) -> None:
+        revision.strategy = RolloutStrategy.REPLACE.value
+        revision.save(update_fields=["strategy"])
+        change_generation(self.workload, now=self.now)
+        text = f"There is no room for a pod more, so its pods are replaced in place, as asked. {why}"
+        self._note(revision, Step.IN_PLACE, text)
+
+    def _looked(self, observation: Observation, rollout: RolloutFacts) -> float | None:
+        told = self.endpoint.told
+        if rollout.revision != told.pods_of:
+            return None
+        held = self._try_again(rollout)
+        if told.live_at is not None and told.state != RevisionState.ROLLING_OUT.value:
+            return held
+        self._progress(told, observation, rollout)
+        judgement = judge(
+            rollout, observation.pods, self._bounds(told), now=self.now, down_since=told.down_since
+        )
+        return self._follow(told, judgement, observation, rollout)
+
+    def _bounds(self, revision: EndpointRevision) -> Bounds:
+        spec, settings = revision.parsed, PlatformSettings.current()
+        in_place = revision.strategy == RolloutStrategy.REPLACE.value
+        may_return = way_back(self.endpoint) is not None
+        return Bounds(
+            load=spec.probes.load_budget_seconds,
+            image_pull=settings.image_pull_deadline_seconds,
+            schedule=settings.schedule_deadline_seconds,
+            downtime=spec.max_downtime_seconds or None if in_place and may_return else None,
+        )
+
+    def _progress(self, revision: EndpointRevision, observation: Observation, rollout: RolloutFacts) -> None:
+        before = revision.ready
+        revision.updated, revision.ready, revision.total = rollout.updated, rollout.ready, rollout.total
+        if observation.ready_replicas or not rollout.total:
+            revision.down_since = None
+        else:
+            revision.down_since = revision.down_since or self.now
+        revision.save(update_fields=["updated", "ready", "total", "down_since"])
+        step = max(1, rollout.total // PROGRESS_STEPS)
+        if rollout.ready // step > before // step and rollout.ready < rollout.total:
+            self._note(revision, Step.PROGRESS, progress_words(revision.number, rollout))
+
+    def _follow(
+        self, told: EndpointRevision, judgement: Judgement, observation: Observation, rollout: RolloutFacts
+    ) -> float | None:
+        if judgement.outcome is Outcome.LIVE:
+            self._live(told, observation)
+        elif judgement.outcome is Outcome.FAILED:
+            self._fails(told, judgement.message)
+        elif judgement.outcome is Outcome.NO_ROOM and rollout.old:
+            self._finds_no_room(told, judgement.message)
+        return judgement.look_in
+
+    def _live(self, revision: EndpointRevision, observation: Observation) -> None:
+        loads = [
+            (pod.ready_at - pod.scheduled_at).total_seconds()
+            for pod in observation.pods
+            if pod.revision == revision.pods_of and pod.ready_at and pod.scheduled_at
+        ]
+        revision.state, revision.message = RevisionState.LIVE.value, ""
+        revision.live_at, revision.failed_at = self.now, None
+        revision.load_seconds = max(0, round(max(loads))) if loads else None
+        revision.save(update_fields=["state", "message", "live_at", "failed_at", "load_seconds"])
+        older = self.endpoint.revisions.filter(number__lt=revision.number)
+        older.exclude(state=RevisionState.FAILED.value).update(
+            state=RevisionState.SUPERSEDED.value, held_until=None
+        )
+        self.endpoint.stable_revision = revision.number
+        self.endpoint.save(update_fields=["stable_revision"])
+        self._note(
+            revision, Step.LIVE, f"Revision {revision.number} is live: {revision.total} pods are ready."
+        )
+
+    def _fails(self, revision: EndpointRevision, why: str) -> None:
+        stable = way_back(self.endpoint) if self.endpoint.target == revision.number else None
+        automatic = revision.cause == RevisionCause.AUTOMATIC_ROLLBACK.value
+        if self.endpoint.target != revision.number and self.endpoint.stable_revision and not automatic:
+            # It was refused before any of it was there: what the cluster was told last is still there.
+            stable = self.endpoint.told
+        if revision.state != RevisionState.FAILED.value or stable is not None:
+            self._mark_failed(revision, why)
+        if stable is not None:
+            self._roll_back(revision, stable, why)
+
+    def _mark_failed(self, revision: EndpointRevision, why: str) -> None:
+        revision.state, revision.message = RevisionState.FAILED.value, why
+        revision.failed_at = self.now
+        revision.save(update_fields=["state", "message", "failed_at"])
+        self._note(revision, Step.FAILED, f"Revision {revision.number} failed. {why}")
+
+    def _roll_back(self, failed: EndpointRevision, stable: EndpointRevision, why: str) -> None:
+        """A revision with what ran before; how many replicas there are is nothing that failed, so it stays."""
+        size = {key: failed.spec[key] for key in SIZE_FIELDS if key in failed.spec}
+        endpoint = self.endpoint
+        endpoint.revision += 1
+        endpoint.save(update_fields=["revision"])
+        revision = EndpointRevision.objects.create(
+            endpoint=endpoint,
+            number=endpoint.revision,
+            spec={**stable.spec, **size},
+            actor=ACTOR,
+            created_at=self.now,
+            cause=RevisionCause.AUTOMATIC_ROLLBACK.value,
+            returns_to=stable.number,
+            pods_of=stable.pods_of,
+            strategy=failed.strategy,
+        )
+        change_generation(self.workload, now=self.now)
+        text = (
+            f"Rolled back to revision {stable.number}, as revision {revision.number}, because revision "
+            f"{failed.number} failed. {why}"
+        )
+        self._note(revision, Step.ROLLED_BACK, text)
+
+    def _finds_no_room(self, revision: EndpointRevision, why: str) -> None:
+        """Not its fault: the old pods go on alone, what was claimed on top is given back, and it is tried again."""
+        surges = revision.strategy == RolloutStrategy.SURGE.value
+        if surges and revision.parsed.when_blocked == WHEN_REPLACE:
+            self._in_place(revision, why)
+            return
+        stable = way_back(self.endpoint)
+        if stable is None or not surges:
+            return
+        revision.tries += 1
+        rest = PlatformSettings.current().schedule_deadline_seconds * 2**revision.tries
+        revision.held_until = self.now + timedelta(seconds=min(rest, HELD_SECONDS_MAX))
+        revision.state, revision.message = RevisionState.PENDING.value, why
+        revision.save(update_fields=["tries", "held_until", "state", "message"])
+        self.endpoint.target = stable.number
+        self.endpoint.save(update_fields=["target"])
+        change_generation(self.workload, now=self.now)
+        text = (
+            f"Revision {revision.number} waits and revision {stable.number} goes on: there is no room. {why}"
+        )
+        self._note(revision, Step.TAKEN_BACK, text)
+
+    def _try_again(self, rollout: RolloutFacts) -> float | None:
+        """Let go a revision that was held back, once its time has come; seconds until then."""
+        current = self.endpoint.current
+        if current.held_until is None:
+            return None
+        left = (current.held_until - self.now).total_seconds()
+        if left > 0 or not rollout.complete:
+            return max(1.0, left)
+        current.held_until = None
+        current.save(update_fields=["held_until"])
+        change_generation(self.workload, now=self.now)
+        return 0
+
+    def _note(self, revision: EndpointRevision, step: Step, message: str) -> None:
+        source = f"revision {revision.number}"
+        note(self.workload, reason=step.value, message=message, actor=ACTOR, source=source, now=self.now)
