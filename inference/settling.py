@@ -13,11 +13,12 @@ from inference.specs import SIZE_FIELDS, WHEN_REPLACE
 from quotas.queries import holds_surge
 from workloads.models import Workload
 from workloads.services import change_generation, note
-from workloads.states import FINAL, IN_CLUSTER, Phase
+from workloads.states import HOLDS_CLAIM, Phase
 
 ACTOR = "rollout"
 HELD_SECONDS_MAX = 7200
 PROGRESS_STEPS = 10
+LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
 def way_back(endpoint: Endpoint) -> EndpointRevision | None:
@@ -53,24 +54,19 @@ class _Settling:
 
     def run(self, observation: Observation | None) -> float | None:
         plan = self.plan
-        if plan.to in FINAL:
-            current = self.endpoint.current
-            if plan.to is Phase.FAILED and current.live_at is None:
-                self._mark_failed(current, plan.message)
-            return None
-        if plan.to not in IN_CLUSTER or plan.to is Phase.STOPPING:
+        if plan.to is Phase.FAILED and self.endpoint.current.live_at is None:
+            self._mark_failed(self.endpoint.current, plan.message)
+        if plan.to not in LIVE:
             return None
         if plan.no_surge:
             return self._waits(self.endpoint.current)
         if plan.refused:
             self._fails(self.endpoint.to_tell, f"The cluster refused it: {plan.refused}")
-            return None
-        if Action.APPLY in plan.actions or Action.CREATE in plan.actions:
+        elif Action.APPLY in plan.actions or Action.CREATE in plan.actions:
             self._told(self.endpoint.to_tell)
-            return None
-        if observation is None or observation.rollout is None:
-            return None
-        return self._looked(observation, observation.rollout)
+        elif observation is not None and observation.rollout is not None:
+            return self._looked(observation, observation.rollout)
+        return None
 
     def _told(self, revision: EndpointRevision) -> None:
         """The cluster has its objects now."""

@@ -55,8 +55,9 @@ def observe_endpoint(
     """The observation of one endpoint.
 
     `deployment` is None when the API server answered 404; `pods` are all pods with the workload's label;
-    `events` (core/v1) only make messages better; `companions` are its scaler's objects. An endpoint never ends by itself, so the stage is never
-    `succeeded` or `failed`: what cannot start is `blocked`, and the caller's deadlines decide.
+    `events` (core/v1) only make messages better; `companions` are its scaler's objects. An endpoint never ends by
+    itself, so the stage is never `succeeded` or `failed`: what cannot start is `blocked`, and the caller's deadlines
+    decide.
     """
     judged = [(pod, podstatus.judge(pod, events)) for pod in pods]
     facts = tuple(podstatus.facts(pod, verdict) for pod, verdict in judged)
@@ -135,6 +136,7 @@ def _serving(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> d
     short = counts.ready < counts.desired
     if short and counts.observed and counts.updated >= counts.total:
         return {"stage": Stage.DEGRADED, "reason": Reason.DEGRADED, "message": message, "blocked": blocked}
+    message = f"{numbers}, {counts.updated} of {counts.total} pods are new; {_what_the_others_do(waiting, deployment)}"
     return {"stage": Stage.UPDATING, "reason": Reason.UPDATING, "message": message, "blocked": blocked}
 
 

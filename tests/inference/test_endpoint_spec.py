@@ -18,7 +18,6 @@ LATER = {
     "scale_to_zero": True,
     "scaling": {"trigger": "cpu", "threshold": 70},
     "rate_limit": {"requests_per_second": 10, "burst": None},
-    "rollout.max_downtime_seconds": 5,
 }
 
 
@@ -52,7 +51,6 @@ def test_a_field_that_is_not_supported_yet_is_refused_by_name(path):
         ("headroom", "lendable"),
         ("scale_to_zero", False),
         ("rate_limit", {"requests_per_second": None, "burst": None}),
-        ("rollout.max_downtime_seconds", 0),
         ("model.uri", None),
         ("scaling", {}),
         ("runtime", "custom"),
