@@ -54,6 +54,8 @@ class Invocation:
     body: bytes
     truncated: bool
     duration_seconds: float
+    first_byte_seconds: float = 0.0
+    """Of the duration, until the status line was there: the way to the service, and its work."""
 
 
 class Upstream:
@@ -270,6 +272,7 @@ def invoke(
             body=body,
             timeout=(allowed.connect_seconds, allowed.total_seconds),
         ) as response:
+            first_byte = time.monotonic() - began
             answer, truncated = _read(response, allowed, began)
             if response.status >= 400 and not truncated:
                 _raise_if_status(answer, client.renew)
@@ -279,6 +282,7 @@ def invoke(
                 body=answer,
                 truncated=truncated,
                 duration_seconds=time.monotonic() - began,
+                first_byte_seconds=first_byte,
             )
     except ClusterUnavailable as error:
         if isinstance(error.__cause__, urllib3.exceptions.ReadTimeoutError):

@@ -113,6 +113,21 @@ SHARED_PANELS: Mapping[str, Panel] = {
 }
 
 
+_registered: dict[tuple[str, str], Panel] = {}
+
+
+def register_panel(kind: str, tab: str, panel: Panel) -> None:
+    """What stands under a tab of a kind, from an app above it; called from the `ready` of that app."""
+    if _registered.get((kind, tab), panel) is not panel:
+        raise ValueError(f"Two panels want the tab {tab} of the kind {kind}.")
+    _registered[kind, tab] = panel
+
+
+def panel_of(kind: str, tab: str) -> Panel:
+    """The registered panel; one without facts where there is none."""
+    return _registered.get((kind, tab), no_facts)
+
+
 def _yaml(value: Mapping[str, Any]) -> str:
     return yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True, width=110)
 

@@ -99,7 +99,7 @@ class WorkloadDetailPage(WorkloadPage):
         if fragment in {"", "live"}:
             context |= self._head(request, workload, now, may=context["may_steer"])
         if fragment != "live":
-            panel = self.panels.get(context["tab"], page_panels.no_facts)
+            panel = self.panels.get(context["tab"]) or page_panels.panel_of(self.kind, context["tab"])
             context |= panel(Asked(request, workload, now))
         context |= self.facts(request, workload, now) | extra
         name = f"{self.template}#{fragment}" if fragment else self.template

@@ -43,13 +43,14 @@ from teams.permissions import check_can_submit
 from workloads.models import Workload
 
 TABS = (
+    Tab("overview", "Overview"),
     Tab("try", "Try it"),
     Tab("logs", "Logs"),
+    Tab("revisions", "Revisions"),
+    Tab("update", "Settings"),
+    Tab("cost", "Usage & cost"),
     Tab("events", "Events"),
     Tab("pods", "Pods"),
-    Tab("revisions", "Revisions"),
-    Tab("update", "Update"),
-    Tab("cost", "Cost"),
     Tab("manifests", "Manifests"),
     Tab("spec", "Spec"),
 )
@@ -71,6 +72,11 @@ EXAMPLE: Mapping[str, str] = {
 
 def _revisions(asked: page_panels.Asked) -> dict[str, Any]:
     return {"revisions": list(Endpoint.objects.get(workload=asked.workload).revisions.all()[:REVISIONS_MAX])}
+
+
+def gateway_url(workload: Workload) -> str:
+    """Where the gateway answers for the endpoint; it ends with a slash."""
+    return f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/"
 
 
 class OfEndpoints(WorkloadPage):
@@ -144,7 +150,7 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
             "endpoint": endpoint,
             "methods": TRY_METHODS,
             "spec": spec,
-            "endpoint_url": f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/",
+            "endpoint_url": gateway_url(workload),
             "pods_ready": workload.pods.filter(
                 attempt=workload.attempt_number, ready=True, gone_at=None
             ).count(),

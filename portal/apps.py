@@ -25,8 +25,10 @@ class PortalConfig(AppConfig):
 
         # Publishing needs the configured Celery application in every process.
         from portal import celery, checks  # noqa: F401
+        from portal.web import panels
 
         enable_nested_tag_support()
+        panels.register()
         pre_migrate.connect(_lift_the_timeout, dispatch_uid="portal.lift_statement_timeout")
         post_migrate.connect(_restore_the_timeout, dispatch_uid="portal.restore_statement_timeout")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -11,21 +12,34 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from typing_extensions import override
 
-from foundation.errors import NotFound, PortalError
+from controller.page_panels import Asked
+from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import Call, try_endpoint
-from inference.views import TRY_METHODS, EndpointDetailPage
+from inference.models import Endpoint
+from inference.views import TRY_METHODS, EndpointDetailPage, gateway_url
+from portal.web import try_forms
+from portal.web.snippets import curl_of, is_json, python_of
+from portal.web.try_forms import RAW, Request, Tensor
 from teams.models import User
+from workloads.models import Workload
 
 SHOWN_CHARS_MAX: Final = 100_000
 PATH_LENGTH_MAX: Final = 2_000
+EXAMPLE: Final = Request(method="POST", path="/", body='{"inputs": []}')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back, as text to be escaped; or why nothing did, in `problem`."""
+    """What came back, as text to be escaped; or why nothing did, in `problem`.
+
+    `waited` milliseconds passed until the status line was there, `received` until the last byte; `inside` is what the
+    server itself says of its work (the Server-Timing header).
+    """
 
     status: int
-    milliseconds: int = 0
+    waited: int = 0
+    received: int = 0
+    inside: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     body: str = ""
     cut: bool = False
@@ -35,9 +49,16 @@ class Answer:
     def good(self) -> bool:
         return not self.problem and self.status < 400
 
+    @property
+    def milliseconds(self) -> int:
+        return self.waited + self.received
+
 
 class TryItPage(EndpointDetailPage):
-    """POST sends what was typed and shows the answer under the form; the form keeps what was typed."""
+    """POST sends what was typed and shows the answer under the form; the form keeps what was typed.
+
+    `action=describe` asks the server for its inputs instead, `action=raw` shows the request as it would be sent.
+    """
 
     fragments = EndpointDetailPage.fragments | {"answer"}
 
@@ -47,37 +68,95 @@ class TryItPage(EndpointDetailPage):
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
-        typed = {
-            "method": request.POST.get("method", "POST").upper(),
-            "path": request.POST.get("path", "/").strip() or "/",
-            "body": request.POST.get("body", "").replace("\r\n", "\n"),
-        }
-        problem = _problem(typed)
-        if problem:
-            answer, status = Answer(status=422, problem=problem), 422
-        else:
-            answer, status = _ask(cast("User", request.user), public_id, typed), 200
-        return self.page(request, workload, status=status, tab="try", typed=typed, answer=answer)
+        user = cast("User", request.user)
+        typed = {key: str(value).replace("\r\n", "\n") for key, value in request.POST.items()}
+        typed.setdefault("mode", RAW)
+        sent, status = EXAMPLE, 200
+        told: dict[str, Any] = {}
+        try:
+            if typed.get("action") == "describe":
+                told["described"] = _describe(user, public_id, typed)
+            else:
+                sent = _request(typed)
+                if typed.get("action") == "raw":
+                    typed = {"mode": RAW, "method": sent.method, "path": sent.path, "body": sent.body}
+                else:
+                    told["answer"] = _ask(user, public_id, sent)
+        except Invalid as error:
+            status, told["answer"] = 422, Answer(status=422, problem=_said(error))
+        facts = try_facts(workload, typed, sent)
+        return self.page(request, workload, status=status, tab="try", **told, **facts)
 
 
-def _problem(typed: dict[str, str]) -> str:
-    if typed["method"] not in TRY_METHODS:
-        return f"The method is one of {', '.join(TRY_METHODS)}."
-    if not typed["path"].startswith("/") or len(typed["path"]) > PATH_LENGTH_MAX or "\x00" in typed["path"]:
-        return "The path begins with a slash and has at most 2,000 characters."
-    return ""
+def try_panel(asked: Asked) -> dict[str, Any]:
+    """The console before anything was sent."""
+    typed = {"model": asked.workload.name, **asked.request.GET.dict()}
+    return try_facts(asked.workload, typed, EXAMPLE)
 
 
-def _ask(user: User, public_id: UUID, typed: dict[str, str]) -> Answer:
-    path, _, query = typed["path"].partition("?")
-    body = typed["body"].encode() if typed["method"] not in {"GET", "DELETE"} else b""
+def try_facts(workload: Workload, typed: Mapping[str, str], sent: Request) -> dict[str, Any]:
+    """What the console shows: its forms, what stands in them, and the same request for other programs."""
+    runtime = Endpoint.objects.get(workload=workload).current.spec.get("runtime", "")
+    modes = try_forms.modes_of(runtime)
+    chosen = typed.get("mode", "")
+    url = gateway_url(workload)
+    return {
+        "typed": typed,
+        "mode": chosen if chosen in modes else modes[0],
+        "modes": [(each, try_forms.LABELS[each]) for each in modes],
+        "tensors": [*try_forms.tensors_in(typed), Tensor(name="")][: try_forms.INPUTS_MAX],
+        "datatypes": try_forms.DATATYPES,
+        "sent": sent,
+        "curl": curl_of(url=url, method=sent.method, path=sent.path, body=sent.body),
+        "python": python_of(url=url, method=sent.method, path=sent.path, body=sent.body),
+    }
+
+
+def _said(error: Invalid) -> str:
+    return error.errors[0].message if error.errors else error.message
+
+
+def _request(typed: Mapping[str, str]) -> Request:
+    """What is to be sent. Raises Invalid, naming the field."""
+    mode = typed.get("mode", RAW)
+    if mode != RAW:
+        return try_forms.build(mode, typed)
+    method, path = typed.get("method", "POST").upper(), typed.get("path", "/").strip() or "/"
+    if method not in TRY_METHODS:
+        raise Invalid.of_field("method", f"The method is one of {', '.join(TRY_METHODS)}.")
+    if not path.startswith("/") or len(path) > PATH_LENGTH_MAX or "\x00" in path:
+        message = "The path begins with a slash and has at most 2,000 characters."
+        raise Invalid.of_field("path", message)
+    body = typed.get("body", "") if method not in {"GET", "DELETE"} else ""
+    return Request(method=method, path=path, body=body)
+
+
+def _describe(user: User, public_id: UUID, typed: dict[str, str]) -> str:
+    """Puts the inputs that the server itself names into the form; why there are none, or nothing.
+
+    Raises Invalid for the name of a model that cannot be one.
+    """
+    path = try_forms.metadata_path(typed.get("model", ""))
+    answer = _ask(user, public_id, Request(method="GET", path=path, body=""))
+    tensors = try_forms.tensors_of(_json(answer.body)) if answer.good else []
+    for index, each in enumerate(tensors):
+        typed[f"input-{index}-name"] = each.name
+        typed[f"input-{index}-datatype"] = each.datatype
+        typed[f"input-{index}-shape"] = each.shape
+    if tensors:
+        return ""
+    return f"{path} names no inputs: {answer.problem or f'the server answered {answer.status}'}"
+
+
+def _ask(user: User, public_id: UUID, sent: Request) -> Answer:
+    path, _, query = sent.path.partition("?")
+    body = sent.body.encode()
+    kind = "application/json" if is_json(sent.body) else "text/plain; charset=utf-8"
     call = Call(
-        method=typed["method"],
+        method=sent.method,
         path=unquote(path),
         query=query.encode("ascii", "ignore").decode(),
-        headers=(("Content-Type", _content_type(typed["body"])), ("Accept", "*/*"))
-        if body
-        else (("Accept", "*/*"),),
+        headers=(("Accept", "*/*"), *([("Content-Type", kind)] if body else [])),
         body=body,
     )
     try:
@@ -87,17 +166,16 @@ def _ask(user: User, public_id: UUID, typed: dict[str, str]) -> Answer:
     except PortalError as error:
         return Answer(status=error.status, problem=error.message)
     text = _shown(found.body)
+    whole, first = found.duration_seconds, found.first_byte_seconds
     return Answer(
         status=found.status,
-        milliseconds=round(found.duration_seconds * 1000),
+        waited=round(first * 1000),
+        received=round(whole * 1000) - round(first * 1000),
+        inside=next((value for name, value in found.headers if name.lower() == "server-timing"), ""),
         headers=tuple((str(name), str(value)) for name, value in found.headers),
         body=text[:SHOWN_CHARS_MAX],
         cut=len(text) > SHOWN_CHARS_MAX,
     )
-
-
-def _content_type(body: str) -> str:
-    return "application/json" if _json(body) is not None else "text/plain; charset=utf-8"
 
 
 def _shown(body: bytes) -> str:

@@ -5,7 +5,18 @@ import pytest
 pytestmark = pytest.mark.django_db
 
 RUN_TABS = ("logs", "events", "pods", "cost", "manifests", "spec")
-ENDPOINT_TABS = ("try", "logs", "events", "pods", "revisions", "update", "cost", "manifests", "spec")
+ENDPOINT_TABS = (
+    "overview",
+    "try",
+    "logs",
+    "events",
+    "pods",
+    "revisions",
+    "update",
+    "cost",
+    "manifests",
+    "spec",
+)
 
 
 @pytest.mark.parametrize(

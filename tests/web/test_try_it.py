@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cluster import client as cluster_client
@@ -68,3 +70,51 @@ def test_without_javascript_the_whole_page_comes_back_with_what_was_typed(ana, m
     assert "<html" in html
     assert 'value="/v1/predict"' in html
     assert "&quot;digit&quot;: 7" in html
+
+
+def send(client, made, **sent):
+    return client.post(f"/endpoints/{made['digits'].public_id}/try/", sent)
+
+
+def test_a_filled_form_is_sent_as_the_protocol_wants_it_and_can_be_copied(ana, made, upstream):
+    values = {"mode": "v2", "model": "digits", "input-0-name": "x", "input-0-datatype": "FP32"}
+    html = send(ana, made, **values, **{"input-0-data": "1 2"}).content.decode()
+    (request,) = upstream.requests
+    assert request.path.endswith("/proxy/v2/models/digits/infer")
+    assert json.loads(request.body)["inputs"] == [
+        {"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}
+    ]
+    assert "curl -sS -X POST" in html
+    assert "/vision/digits/v2/models/digits/infer" in html
+    assert "until the first byte" in html
+
+
+def test_a_form_that_makes_no_request_sends_nothing_and_says_why(ana, made, upstream):
+    answer = send(ana, made, mode="v2", model="digits")
+    assert answer.status_code == 422
+    assert "Name at least one input." in answer.content.decode()
+    assert not upstream.requests
+
+
+def test_the_server_is_asked_for_its_inputs(ana, made, upstream):
+    described = {"inputs": [{"name": "pixels", "datatype": "FP64", "shape": [-1, 64]}]}
+    upstream.script = lambda exchange: exchange.reply(200, described)
+    html = send(ana, made, mode="v2", model="digits", action="describe").content.decode()
+    assert upstream.requests[0].path.endswith("/proxy/v2/models/digits")
+    assert 'value="pixels"' in html
+    assert 'value="1, 64"' in html
+    assert "<option selected>FP64</option>" in html
+
+
+def test_a_server_that_describes_nothing_is_told_so(ana, made, upstream):
+    upstream.script = lambda exchange: exchange.reply(404, {"error": "no"})
+    html = send(ana, made, mode="v2", model="digits", action="describe").content.decode()
+    assert "/v2/models/digits names no inputs: the server answered 404" in html
+
+
+def test_a_form_can_be_gone_on_with_as_raw(ana, made, upstream):
+    values = {"mode": "v2", "model": "digits", "input-0-name": "x", "input-0-datatype": "INT8"}
+    html = send(ana, made, **values, **{"input-0-data": "7"}, action="raw").content.decode()
+    assert not upstream.requests
+    assert 'value="/v2/models/digits/infer"' in html
+    assert "&quot;datatype&quot;: &quot;INT8&quot;" in html

@@ -1,0 +1,14 @@
+"""What stands under the tabs of an endpoint that need more than one of the apps."""
+
+from __future__ import annotations
+
+from controller.page_panels import register_panel
+from inference.adapter import KIND
+from portal.web.overview import overview_panel
+from portal.web.try_it import try_panel
+
+
+def register() -> None:
+    """Called once, when all apps are loaded."""
+    register_panel(KIND, "overview", overview_panel)
+    register_panel(KIND, "try", try_panel)

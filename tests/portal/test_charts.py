@@ -1,0 +1,105 @@
+"""Time series as a drawing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from portal.charts import Mark, Series, draw, number_words
+
+BEGIN = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def drawn(*values, marks=(), **more):
+    series = [Series(name="requests", look="a", values=values, **more)]
+    return draw("Requests", begin=BEGIN, step=MINUTE, series=series, marks=marks)
+
+
+def test_the_axis_ends_at_a_round_number_above_the_largest_value():
+    tops = {top: drawn(top).y_ticks[-1].text for top in (0.3, 1, 1.1, 3, 7, 23, 51, 180, 2400)}
+    assert tops == {
+        0.3: "1", 1: "1", 1.1: "2", 3: "5", 7: "10", 23: "25", 51: "100", 180: "200", 2400: "2,500",
+    }  # fmt: skip
+    assert [tick.text for tick in drawn(4).y_ticks] == ["0", "1.25", "2.5", "3.75", "5"]
+    assert [tick.place for tick in drawn(4).y_ticks] == [
+        "100.000%",
+        "75.000%",
+        "50.000%",
+        "25.000%",
+        "0.000%",
+    ]
+
+
+def test_a_gap_parts_the_line_and_draws_nothing():
+    chart = drawn(1, 1, None, 0, 1)
+    assert [path.d for path in chart.paths] == ["M100.0 0.00L300.0 0.00", "M700.0 100.00L900.0 0.00"]
+    assert [slot.left for slot in chart.slots] == ["0.000%", "20.000%", "60.000%", "80.000%"]
+
+
+def test_a_step_holds_until_the_next():
+    (path,) = drawn(1, 2, stepped=True).paths
+    assert path.d == "M0.0 50.00L500.0 50.00L500.0 0.00L1000.0 0.00"
+
+
+def test_one_lonely_value_can_be_seen():
+    (path,) = drawn(None, 1, None).paths
+    assert path.d == "M333.3 0.00L666.7 0.00"
+
+
+def test_an_area_ends_on_the_ground():
+    area, line = drawn(1, 1, filled=True).paths
+    assert area.d == line.d + "L750.0 100L250.0 100Z"
+
+
+def test_a_slot_tells_its_time_and_every_value():
+    chart = draw(
+        "Replicas",
+        begin=BEGIN,
+        step=MINUTE,
+        series=[
+            Series(name="ready", look="a", values=[1, 2]),
+            Series(name="wanted", look="b", values=[None, 3]),
+        ],
+        unit=" pods",
+    )
+    assert [slot.text for slot in chart.slots] == [
+        "2026-03-01 10:00 UTC\nready: 1 pods",
+        "2026-03-01 10:01 UTC\nready: 2 pods\nwanted: 3 pods",
+    ]
+
+
+def test_marks_outside_the_time_are_left_out():
+    marks = [Mark(at=BEGIN + MINUTE * minute, text=str(minute)) for minute in (-1, 0, 1, 2, 3)]
+    assert [(mark.place, mark.text) for mark in drawn(1, 1, marks=marks).marks] == [
+        ("0.000%", "0"),
+        ("50.000%", "1"),
+        ("100.000%", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "texts"),
+    [
+        (5, ["10:00", "10:01", "10:02", "10:03", "10:04", "10:05"]),
+        (60, ["10:00", "10:10", "10:20", "10:30", "10:40", "10:50", "11:00"]),
+        (24 * 60, ["12:00", "18:00", "00:00", "06:00"]),
+        (7 * 24 * 60, ["03 Mar", "05 Mar", "07 Mar"]),
+    ],
+)
+def test_times_stand_at_round_moments(minutes, texts):
+    chart = draw("x", begin=BEGIN, step=MINUTE, series=[Series(name="x", look="a", values=[1.0] * minutes)])
+    assert [tick.text for tick in chart.x_ticks] == texts
+
+
+def test_nothing_known_is_said():
+    assert drawn(None, None).empty
+    assert draw("x", begin=BEGIN, step=MINUTE, series=[]).empty
+    assert not drawn(None, 0).empty
+
+
+def test_numbers_have_as_many_digits_as_tell_something():
+    assert [number_words(each) for each in (0, 0.1234, 1.5, 12.345, 100.4, 12345)] == [
+        "0", "0.123", "1.5", "12.3", "100", "12,345",
+    ]  # fmt: skip
