@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -29,11 +30,25 @@ NAME_LENGTH_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a list. `took` is the time since it first ran."""
+    """One line of a list. `took` is the time since it first ran, `more` what only its kind has."""
 
     workload: Workload
     cost: Cost
     took: timedelta | None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+RowFacts = Callable[[Sequence[Workload], datetime], Mapping[int, Mapping[str, Any]]]
+"""What the lines of a kind say besides, by the workload's key; a few queries however many lines there are."""
+
+_row_facts: dict[str, RowFacts] = {}
+
+
+def register_row_facts(kind: str, facts: RowFacts) -> None:
+    """Called from the `ready` of the app that knows them."""
+    if _row_facts.get(kind, facts) is not facts:
+        raise ValueError(f"Two apps want the lines of the kind {kind}.")
+    _row_facts[kind] = facts
 
 
 class PageOfRows(CursorPage):
@@ -45,9 +60,12 @@ class PageOfRows(CursorPage):
 
 
 def rows_of(workloads: list[Workload], *, now: datetime) -> list[Row]:
-    """The lines of the workloads, in three queries."""
+    """The lines of the workloads, in three queries and what their kinds ask besides."""
     costs = costs_of(workloads, now=now)
-    return [Row(each, costs[each.pk], _took(each, now)) for each in workloads]
+    more: dict[int, Mapping[str, Any]] = {}
+    for kind in {each.kind for each in workloads} & _row_facts.keys():
+        more.update(_row_facts[kind]([each for each in workloads if each.kind == kind], now))
+    return [Row(each, costs[each.pk], _took(each, now), more.get(each.pk, {})) for each in workloads]
 
 
 def _took(workload: Workload, now: datetime) -> timedelta | None:

@@ -1,9 +1,11 @@
-"""What stands under the tabs of an endpoint that need more than one of the apps."""
+"""What the pages of endpoints show that takes more than one of the apps to know."""
 
 from __future__ import annotations
 
+from controller.page_lists import register_row_facts
 from controller.page_panels import register_panel
 from inference.adapter import KIND
+from portal.web.endpoint_rows import endpoint_rows
 from portal.web.overview import overview_panel
 from portal.web.try_it import try_panel
 
@@ -12,3 +14,4 @@ def register() -> None:
     """Called once, when all apps are loaded."""
     register_panel(KIND, "overview", overview_panel)
     register_panel(KIND, "try", try_panel)
+    register_row_facts(KIND, endpoint_rows)

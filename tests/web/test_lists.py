@@ -9,7 +9,8 @@ from foundation import clock
 from tests.web.conftest import signed_in
 
 pytestmark = pytest.mark.django_db
-QUERIES_MAX = 8
+QUERIES_MAX = {"/runs/": 8, "/endpoints/": 10}
+"""Of endpoints two more: what runs, and how it is called."""
 
 
 def names(response) -> list[str]:
@@ -84,7 +85,7 @@ def test_a_list_of_what_has_ended_does_not_poll(ana, made):
 def test_a_list_asks_few_queries_however_long_it_is(ana, made, world, path, django_assert_max_num_queries):
     for index in range(20):
         world.run(f"more-{index}", minutes_ago=index)
-    with django_assert_max_num_queries(QUERIES_MAX):
+    with django_assert_max_num_queries(QUERIES_MAX[path]):
         ana.get(path)
 
 
@@ -105,3 +106,12 @@ def test_the_theme_is_kept_in_a_cookie_and_written_by_the_server(ana, world):
     assert 'data-theme="dark"' in ana.get("/runs/").content.decode()
     assert ana.post("/theme/", {"theme": '"><b>', "next": "https://evil.example/"})["Location"] == "/"
     assert 'data-theme="auto"' in ana.get("/runs/").content.decode()
+
+
+def test_an_endpoint_says_how_many_replicas_answer_of_how_many_may(ana, made, world):
+    world.endpoint("sleepy", minutes_ago=3)
+    html = ana.get("/endpoints/").content.decode()
+    rows = {re.search(r'class="name"[^>]*>([^<]+)', row)[1]: row for row in html.split("<tr>")[2:]}
+    assert "1 of 1" in rows["digits"]
+    assert "0 of 1" in rows["sleepy"]
+    assert "registry.example.org/serve:2.0" in rows["sleepy"]
