@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from controller.specs import GitSource
+from controller.specs import GIT_PASSWORD_KEY, GitSource
 
 Manifest = dict[str, Any]
 
 CONTAINER_PREFIX = "git-"
 """Of the names of all containers that bring code, and of none that the user's command runs in."""
-PASSWORD_KEY = "password"  # noqa: S105 - a key's name
 USERNAME_KEY = "username"
 DEFAULT_USERNAME = "git"
 """What hosts that go by the password alone take for a name."""
@@ -34,12 +33,10 @@ CREDENTIALS = (
 )
 
 
-def fetch_containers(
-    git: GitSource, *, image: str, mount: Manifest, resources: Manifest, security: Manifest
-) -> list[Manifest]:
+def fetch_containers(git: GitSource, *, image: str, mount: Manifest, common: Manifest) -> list[Manifest]:
     """Three containers that make the repository in the mounted folder, fetch one revision of it and check that out.
 
-    What they may use is what the pod has anyway, as they are done before it starts.
+    `common` are the fields that every helper of the pod has.
     """
     path = mount["mountPath"]
     commands = {
@@ -49,9 +46,7 @@ def fetch_containers(
     }
     container = {
         "image": image,
-        "resources": resources,
-        "securityContext": security,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **common,
         "env": _environment(git),
         "volumeMounts": [mount],
     }
@@ -70,7 +65,7 @@ def _environment(git: GitSource) -> list[Manifest]:
         config[f"credential.{address.scheme}://{address.netloc}.helper"] = CREDENTIALS
         env += [
             _from_secret("GIT_USERNAME", git.secret, USERNAME_KEY, optional=True),
-            _from_secret("GIT_PASSWORD", git.secret, PASSWORD_KEY, optional=False),
+            _from_secret("GIT_PASSWORD", git.secret, GIT_PASSWORD_KEY, optional=False),
         ]
     env.append({"name": "GIT_CONFIG_COUNT", "value": str(len(config))})
     for index, (key, value) in enumerate(config.items()):

@@ -33,6 +33,16 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FILE_NAME = re.compile(r"[-._A-Za-z0-9]{1,253}", re.ASCII)
 _URL_PATH = re.compile(r"/[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~]*", re.ASCII)
 _GIT_REF = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_.+/@]{0,254}", re.ASCII)
+_MODEL_URI = re.compile(
+    r"(?:s3|gs)://[a-z0-9][a-z0-9._-]{1,221}(?:/[-A-Za-z0-9._~+=@]+)*/?"
+    r"|https://[A-Za-z0-9][-A-Za-z0-9.]*(?::[0-9]{1,5})?(?:/[-A-Za-z0-9._~+=@%]+)+"
+    r"|hf://[A-Za-z0-9][-A-Za-z0-9._]*/[A-Za-z0-9][-A-Za-z0-9._]*(?::[-A-Za-z0-9._]+)?",
+    re.ASCII,
+)
+_SERVED_MODEL = re.compile(
+    r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*=)?[A-Za-z0-9][-A-Za-z0-9_.]*(?:/[A-Za-z0-9][-A-Za-z0-9_.]*)*", re.ASCII
+)
+_MODEL_WORD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*", re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 _HOST_PART = r"(?:[A-Za-z0-9]|[A-Za-z0-9][-A-Za-z0-9]*[A-Za-z0-9])"
@@ -284,6 +294,44 @@ def git_subdir(text: str) -> Fault | None:
             "invalid_path", "Write the folder in its shortest form: no '..', no '.', no slash at the end."
         )
     return None
+
+
+def model_uri(text: str) -> Fault | None:
+    """The address of a model in an object store, without credentials."""
+    if len(text) > PATH_LENGTH_MAX:
+        return Fault("max_length", f"An address has at most {PATH_LENGTH_MAX} characters.")
+    if re.match(r"[a-z][a-z0-9+.-]*://[^/@\s]*@", text, re.ASCII) or "?" in text:
+        return Fault(
+            "credentials_in_url",
+            "Leave credentials and signatures out of the address: it is stored and shown. Write them into a secret of "
+            "the team and name that in model.secret.",
+        )
+    if not _MODEL_URI.fullmatch(text) or "/../" in f"{text}/":
+        return Fault(
+            "invalid_uri",
+            "Write the address as s3://bucket/folder, gs://bucket/folder, https://host/file or hf://owner/model.",
+        )
+    return None
+
+
+def served_model(text: str) -> Fault | None:
+    """A model among those in a folder, or NAME=ARCHIVE."""
+    if len(text) <= 256 and ".." not in text and _SERVED_MODEL.fullmatch(text):
+        return None
+    return Fault(
+        "invalid_name",
+        f"{text[:80]!r}: write a model as its folder or file is called: letters, digits, '-', '_' and '.', beginning "
+        "with a letter or digit.",
+    )
+
+
+def model_word(text: str) -> Fault | None:
+    """A name or version that a server is told."""
+    if len(text) <= 128 and _MODEL_WORD.fullmatch(text):
+        return None
+    return Fault(
+        "invalid_name", "It holds letters, digits, '-', '_', '.' and '/', and begins with a letter or digit."
+    )
 
 
 def files(contents: Mapping[str, str]) -> Fault | None:

@@ -46,6 +46,8 @@ class SubmitPage(LoginRequiredMixin, View):
     form_class: ClassVar[type[ContainerForm]]
     template: ClassVar[str]
     api_path: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]] = ("flavors",)
+    """Ids of what of the form is drawn anew while it is filled in."""
     body_bytes_max = BODY_BYTES_MAX
     earlier: Workload | None = None
     """What the form was filled in from."""
@@ -76,8 +78,8 @@ class SubmitPage(LoginRequiredMixin, View):
             return found
         if request.headers.get("HX-Target") == "preview":
             return self._page(request, form, team, fragment="#preview", preview=found)
-        if request.headers.get("HX-Target") == "flavors":
-            return self._page(request, form, team or (teams[0] if teams else None), fragment="#flavors")
+        if (part := request.headers.get("HX-Target")) in self.parts:
+            return self._page(request, form, team or (teams[0] if teams else None), fragment=f"#{part}")
         status = 422 if form.errors else 200
         return self._page(request, form, team or (teams[0] if teams else None), status=status, preview=found)
 

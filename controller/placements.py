@@ -42,6 +42,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         gang_scheduler=_gang_scheduler(),
         grace_seconds=PlatformSettings.current().grace_seconds,
         git_image=PlatformSettings.current().git_image,
+        storage_image=PlatformSettings.current().storage_image,
         mlflow_uri=workload.team.mlflow_tracking_uri,
     )
 

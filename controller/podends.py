@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller import modelsource
 from controller.gitsource import CONTAINER_PREFIX
 from controller.podspec import CAPACITY_ANNOTATION
 from controller.specs import SPOT
@@ -34,6 +35,12 @@ _OWN_LIMIT = re.compile(r"exceeded its local ephemeral storage limit|exceeds the
 _GPU_MEMORY = re.compile(r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY")
 _GPU_DRIVER = re.compile(
     r"no kernel image is available|driver version is insufficient|CUDA_ERROR_NO_DEVICE|Failed to initialize NVML"
+)
+_MODEL_ABSENT = re.compile(
+    # Triton; vLLM, and the library it reads models with; TorchServe.
+    r"failed to load all models|failed to poll from model repository|unable to find '[^']*' in (?:the )?model repository"
+    r"|Invalid repository ID or local directory specified|is not a local folder and is not a valid model identifier"
+    r"|We couldn't connect to 'https://huggingface|ModelNotFoundException|Model store path .* does not exist"
 )
 _SENTENCES: Mapping[int, str] = {
     126: "The command is not executable",
@@ -113,6 +120,9 @@ def _by_exit_code(pod: Json, name: str, code: int | None, said: str) -> End:
         # Git ends with 128 whatever went wrong, also where only the network did.
         message = f"Container {name} could not bring the code of source.git (exit code {code}).{tail}"
         return End(reason=Reason.APPLICATION_ERROR, message=message, retryable=True, exit_code=code)
+    told = _of_the_model(name, code, said, tail)
+    if told is not None:
+        return told
     sentence = _SENTENCES.get(code or 0, "It ended with an error" if code else "It ended")
     return End(
         reason=Reason.APPLICATION_ERROR,
@@ -120,6 +130,25 @@ def _by_exit_code(pod: Json, name: str, code: int | None, said: str) -> End:
         retryable=code not in _USER_EXIT_CODES,
         exit_code=code,
     )
+
+
+def _of_the_model(name: str, code: int | None, said: str, tail: str) -> End | None:
+    """What ended for want of a model; None where that was not it."""
+    if name == modelsource.FETCH:
+        message = f"Container {name} could not fetch the model of model.uri (exit code {code}).{tail}"
+    elif name == modelsource.CHECK:
+        message = (
+            f"A model that the request names is not where model.path says, or cannot be read (exit code {code}): look "
+            f"what the claim or the address holds.{tail}"
+        )
+    elif _MODEL_ABSENT.search(said):
+        message = (
+            f"Container {name} found no model that it can load (exit code {code}): look what model.path and "
+            f"runtime_options.models name, and that it has the layout which the server wants.{tail}"
+        )
+    else:
+        return None
+    return End(reason=Reason.APPLICATION_ERROR, message=message, retryable=True, exit_code=code)
 
 
 def _disrupted(pod: Json, word: str, text: str) -> End:

@@ -75,19 +75,31 @@ class PodParts:
     """Name of the headless Service under which the pods of a gang find each other."""
     container_extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the container: ports, probes."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the pod alone, beside those that all objects have."""
+    volumes: Sequence[Manifest] = ()
+    """Besides those that the spec asks for; `mounts` are the container's of them."""
+    mounts: Sequence[Manifest] = ()
+    init_containers: Sequence[Manifest] = ()
+    """What runs before the container, after the code was brought. One that names no mounts reads what the container
+    has mounted."""
 
 
 def pod_template(parts: PodParts, placement: Placement) -> Manifest:
     """The pod template. User strings stay list items and values: none becomes part of a shell line."""
     annotations = {**placement.annotations, **parts.annotations, CAPACITY_ANNOTATION: placement.capacity_type}
     return {
-        "metadata": {"labels": all_labels(parts.spec, placement), "annotations": annotations},
+        "metadata": {
+            "labels": {**all_labels(parts.spec, placement), **parts.labels},
+            "annotations": annotations,
+        },
         "spec": _pod_spec(parts, placement),
     }
 
 
 def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
     volumes, mounts = _volumes(parts)
+    volumes, mounts = [*volumes, *parts.volumes], [*mounts, *parts.mounts]
     pod: Manifest = {
         "restartPolicy": parts.restart_policy,
         "serviceAccountName": placement.service_account,
@@ -98,14 +110,9 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
         "securityContext": _pod_security(parts.spec.run_as_user),
         "containers": [_container(parts, placement, mounts)],
     }
-    if parts.spec.source is not None and parts.spec.source.git is not None:
-        pod["initContainers"] = gitsource.fetch_containers(
-            parts.spec.source.git,
-            image=placement.git_image,
-            mount=_mount(_FILES_VOLUME, parts.spec.source.path, read_only=False),
-            resources=_resources(replace(parts.spec, gpus_per_replica=0, extra_resources={}), None),
-            security=_container_security(parts.spec.run_as_user),
-        )
+    given = (_with_mounts(container, mounts) for container in parts.init_containers)
+    if init := [*_git_containers(parts.spec, placement), *given]:
+        pod["initContainers"] = init
     if placement.tolerations:
         pod["tolerations"] = [dict(toleration) for toleration in placement.tolerations]
     affinity = {**_node_affinity(placement.node_terms), **_pod_affinity(parts.near, placement)}
@@ -120,6 +127,32 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
     if volumes:
         pod["volumes"] = volumes
     return pod
+
+
+def _git_containers(spec: ContainerSpec, placement: Placement) -> list[Manifest]:
+    if spec.source is None or spec.source.git is None:
+        return []
+    return gitsource.fetch_containers(
+        spec.source.git,
+        image=placement.git_image,
+        mount=mount_of(_FILES_VOLUME, spec.source.path, read_only=False),
+        common=helper_fields(spec),
+    )
+
+
+def _with_mounts(container: Manifest, mounts: Sequence[Manifest]) -> Manifest:
+    if "volumeMounts" in container or not mounts:
+        return dict(container)
+    return {**container, "volumeMounts": [{**mount, "readOnly": True} for mount in mounts]}
+
+
+def helper_fields(spec: ContainerSpec) -> Manifest:
+    """Of a container that is done before the user's starts: it may use what the pod has anyway, but for its GPUs."""
+    return {
+        "resources": _resources(replace(spec, gpus_per_replica=0, extra_resources={}), None),
+        "securityContext": _container_security(spec.run_as_user),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
 
 
 def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) -> Manifest:
@@ -216,23 +249,24 @@ def _volumes(parts: PodParts) -> tuple[list[Manifest], list[Manifest]]:
             names[mount.claim] = f"claim-{len(names)}"
             source = {"persistentVolumeClaim": {"claimName": mount.claim}}
             volumes.append({"name": names[mount.claim], **source})
-        mounts.append(_mount(names[mount.claim], mount.path, read_only=mount.read_only))
+        mounts.append(mount_of(names[mount.claim], mount.path, read_only=mount.read_only))
     for index, config_map in enumerate(spec.config_maps):
         volumes.append({"name": f"config-{index}", "configMap": {"name": config_map.name}})
-        mounts.append(_mount(f"config-{index}", config_map.path, read_only=True))
+        mounts.append(mount_of(f"config-{index}", config_map.path, read_only=True))
     if spec.source is not None and spec.source.git is not None:
         volumes.append({"name": _FILES_VOLUME, "emptyDir": {}})
-        mounts.append(_mount(_FILES_VOLUME, spec.source.path, read_only=False))
+        mounts.append(mount_of(_FILES_VOLUME, spec.source.path, read_only=False))
     elif spec.source is not None and parts.files_config_map:
         volumes.append({"name": _FILES_VOLUME, "configMap": {"name": parts.files_config_map}})
-        mounts.append(_mount(_FILES_VOLUME, spec.source.path, read_only=True))
+        mounts.append(mount_of(_FILES_VOLUME, spec.source.path, read_only=True))
     if spec.shm is not None:
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm}})
-        mounts.append(_mount(_SHM_VOLUME, "/dev/shm", read_only=False))  # noqa: S108 - a mount point
+        mounts.append(mount_of(_SHM_VOLUME, "/dev/shm", read_only=False))  # noqa: S108 - a mount point
     return volumes, mounts
 
 
-def _mount(name: str, path: str, *, read_only: bool) -> Manifest:
+def mount_of(name: str, path: str, *, read_only: bool) -> Manifest:
+    """One item of volumeMounts."""
     mount: Manifest = {"name": name, "mountPath": path}
     return {**mount, "readOnly": True} if read_only else mount
 

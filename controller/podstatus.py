@@ -194,10 +194,12 @@ def _container(pod: Json, status: Json, events: Sequence[Json], *, init: bool) -
     waiting = _state(status, "waiting")
     if waiting is not None:
         return _waiting_container(pod, status, waiting, events)
+    ended = _state(status, "terminated")
+    if init and ended is not None and _phase(pod) != "Succeeded":
+        return _restarting(pod, status, ended)
     if init:
         message = f"Init container {status.get('name')} is running."
         return _waiting(pod, Stage.INITIALIZING, Reason.INITIALIZING, message)
-    ended = _state(status, "terminated")
     if ended is not None and _phase(pod) != "Succeeded":
         return _restarting(pod, status, ended)
     started = _started_at([status])

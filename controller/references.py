@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from cluster import quantities
-from controller.gitsource import PASSWORD_KEY
 from controller.specs import ClaimUse, ContainerSpec
 from foundation.errors import FieldProblem, Invalid
 from teams.models import Team
@@ -35,18 +34,12 @@ def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
 
 def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
     """Only Secrets that the portal wrote, or that a lead vouched for, may be named: any other could be anybody's."""
-    git = spec.source.git if spec.source else None
-    named = [
-        (f"env.{index}", item.secret, item.key)
-        for index, item in enumerate(spec.env)
-        if item.secret is not None
-    ]
-    if git is not None and git.secret is not None:
-        named.append(("source.git", git.secret, PASSWORD_KEY))
+    named = spec.secret_uses()
     if not named:
         return
     known = {row.name: row.keys for row in secrets_of(team)}
-    for field, secret, key in named:
+    for use in named:
+        field, secret, key = use.field, use.secret, use.key
         if secret not in known:
             there = ", ".join(known) or "none"
             message = (

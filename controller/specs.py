@@ -23,6 +23,7 @@ DEFAULT_CPU = "1"
 DEFAULT_MEMORY = "2Gi"
 DEFAULT_SOURCE_PATH = "/workspace"
 DEFAULT_GIT_REF = "HEAD"
+GIT_PASSWORD_KEY = "password"  # noqa: S105 - a key's name
 DEFAULT_USER = 1000
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
@@ -91,6 +92,15 @@ class ClaimUse:
     field: str
     claim: str
     read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SecretUse:
+    """A key that a Secret of the team must have; `field` is what asked for it."""
+
+    field: str
+    secret: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +249,18 @@ class ContainerSpec:
             ClaimUse(f"volumes.{index}", volume.claim, volume.read_only)
             for index, volume in enumerate(self.volumes)
         ]
+
+    def secret_uses(self) -> list[SecretUse]:
+        """Every key of a Secret of the team without which a pod does not start."""
+        uses = [
+            SecretUse(f"env.{index}", item.secret, item.key)
+            for index, item in enumerate(self.env)
+            if item.secret is not None
+        ]
+        git = self.source.git if self.source else None
+        if git is not None and git.secret is not None:
+            uses.append(SecretUse("source.git", git.secret, GIT_PASSWORD_KEY))
+        return uses
 
     def to_json(self) -> dict[str, Any]:
         """The whole request but its team, every field written out."""

@@ -18,6 +18,7 @@ OPTIONAL_KINDS = ("pytorchjob", "tfjob", "mpijob", "trainjob", "keda")
 
 
 DEFAULT_GIT_IMAGE = "alpine/git:v2.49.1"
+DEFAULT_STORAGE_IMAGE = "kserve/storage-initializer:v0.20.0"
 validate_image = RegexValidator(
     r"\A[A-Za-z0-9][-A-Za-z0-9_./:@]*\Z",
     "Write an image as [registry/]name[:tag][@digest].",
@@ -55,6 +56,12 @@ class PlatformSettings(models.Model):
         default=DEFAULT_GIT_IMAGE,
         validators=[validate_image],
         help_text="The image of the init containers that fetch `source.git`; it has git and a shell.",
+    )
+    storage_image = models.CharField(
+        max_length=512,
+        default=DEFAULT_STORAGE_IMAGE,
+        validators=[validate_image],
+        help_text="The image of the init container that fetches `model.uri`: its program takes where from and where to.",
     )
     optional_kinds = models.JSONField(default=default_optional_kinds, blank=True)
     gang_scheduler = models.CharField(

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from typing_extensions import override
 
-from controller.page_forms import ContainerForm, initial_of, text, whole
+from controller.page_forms import (
+    CAPACITIES,
+    SPOT_FIRST_CHOICE,
+    ContainerForm,
+    initial_of,
+    lines,
+    split_lines,
+    text,
+    whole,
+)
+from inference.runtimes import CUSTOM, PRESETS, TORCHSERVE, TRITON, VLLM, Preset
 from inference.serializers import EndpointSerializer
 
+MODEL_FIELDS = ("claim", "uri", "path", "secret", "size_limit")
+OPTIONS = (
+    "models",
+    "batch_size",
+    "max_batch_delay_ms",
+    "model_version",
+    "max_model_len",
+    "gpu_memory_utilization",
+    "tensor_parallel_size",
+    "served_model_name",
+)
+NUMBERS = frozenset(OPTIONS) - {"models", "model_version", "served_model_name"}
+RUNTIME_WORDS = {
+    CUSTOM: "custom: an image that says itself how it serves",
+    TRITON: "triton: NVIDIA Triton",
+    TORCHSERVE: "torchserve: TorchServe",
+    VLLM: "vllm: vLLM",
+}
+_DECIMAL = re.compile(r"[0-9]{1,6}\.[0-9]{1,9}", re.ASCII)
 _STRATEGIES = [
     ("surge", "surge: the new pod comes before the old one goes"),
     ("replace", "replace: stop, then start"),
@@ -21,6 +51,7 @@ class EndpointForm(ContainerForm):
     serializer_class = EndpointSerializer
     PATHS = {
         **ContainerForm.PATHS,
+        "args": "args",
         "min_replicas": "replicas",
         "max_replicas": "replicas",
         "ports": "port",
@@ -29,9 +60,39 @@ class EndpointForm(ContainerForm):
         "rollout": "strategy",
         "request_timeout_seconds": "request_timeout",
         "model": "model_claim",
+        "model.uri": "model_uri",
+        "model.secret": "model_secret",
+        "model.size_limit": "model_size_limit",
         "model.path": "model_path",
+        "runtime": "runtime",
+        **{f"runtime_options.{name}": f"opt_{name}" for name in OPTIONS},
     }
 
+    args = lines(
+        "Arguments",
+        "One per line. Without a command they come after what the runtime gives its server anyway.",
+        rows=2,
+    )
+    runtime = forms.ChoiceField(
+        label="Runtime",
+        choices=list(RUNTIME_WORDS.items()),
+        required=False,
+        help_text="What the image serves with. It fills in what is left empty.",
+    )
+    opt_models = lines("Models", "One per line. Empty: all of the folder.", rows=2)
+    opt_batch_size = text("Batch size", "Requests that are computed together, at most.", inputmode="numeric")
+    opt_max_batch_delay_ms = text(
+        "Batch delay", "Milliseconds that a batch waits to fill.", inputmode="numeric"
+    )
+    opt_model_version = text("Model version", "That of the archives, for batching.", placeholder="1.0")
+    opt_max_model_len = text("Context length", "Tokens of prompt and answer together.", inputmode="numeric")
+    opt_gpu_memory_utilization = text(
+        "GPU memory", "Part of the card that it takes, also of a shared one.", placeholder="0.9"
+    )
+    opt_tensor_parallel_size = text(
+        "Tensor parallel", "GPUs that one model is spread over. Empty: all of the pod.", inputmode="numeric"
+    )
+    opt_served_model_name = text("Served name", "What callers name as the model.")
     replicas = text("Replicas", "Pods that answer, always.", inputmode="numeric")
     port = text("HTTP port", "Where the container listens.", inputmode="numeric")
     readiness_path = text(
@@ -40,8 +101,44 @@ class EndpointForm(ContainerForm):
     load_budget = text("Load budget", "Seconds that the model may take to load.", inputmode="numeric")
     request_timeout = text("Request timeout", "Seconds for one answer.", inputmode="numeric")
     model_claim = text("Model claim", "The volume that holds the model, mounted read-only.")
-    model_path = text("Model path", placeholder="/models")
+    model_uri = text(
+        "Model address",
+        "Instead of a claim: fetched from there before the server starts.",
+        placeholder="s3://models/resnet50",
+    )
+    model_secret = text("Secret of the address", "Of the team, with the keys that the store asks for.")
+    model_size_limit = text("Room for it", "Of the node's disk. Empty: 50Gi.", placeholder="50Gi")
+    model_path = text("Model path", "Where the server finds it.", placeholder="/models")
     strategy = forms.ChoiceField(label="Rollout", choices=_STRATEGIES, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
+        shown = {
+            "port": str(self.preset.http),
+            "readiness_path": self.preset.readiness_path or "/healthz",
+            "model_path": self.preset.model_folder or "/models",
+        }
+        for name, words in shown.items():
+            self.fields[name].widget.attrs["placeholder"] = words
+        if self.preset.name == VLLM:
+            self.fields["opt_models"].help_text = "Its folder in the model path, or its name at Hugging Face."
+
+    @property
+    def preset(self) -> Preset:
+        """Of the runtime that is chosen."""
+        chosen = (self.data if self.is_bound else self.initial).get("runtime")
+        return PRESETS.get(str(chosen or CUSTOM), PRESETS[CUSTOM])
+
+    @property
+    def options(self) -> list[forms.BoundField]:
+        """The inputs of what this runtime alone can be told."""
+        return [self[f"opt_{name}"] for name in OPTIONS if name in self.preset.options]
+
+    @property
+    def fills_in(self) -> str:
+        """What a request without any of it gets."""
+        return preset_in_words(self.preset)
 
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,17 +147,53 @@ class EndpointForm(ContainerForm):
             "readiness": {"path": path} if (path := values.get("readiness_path")) else None,
             "load_budget_seconds": whole(values.get("load_budget", "")),
         }
-        model = {"claim": values.get("model_claim"), "path": values.get("model_path")}
+        model = {name: values.get(f"model_{name}") for name in MODEL_FIELDS}
         return {
             **super().to_body(values),
+            "args": [line for line in split_lines(values.get("args", "")) if line],
             "min_replicas": replicas,
             "max_replicas": replicas,
             "ports": _given({"http": whole(values.get("port", ""))}),
             "probes": _given(probes),
-            "model": _given(model) if model["claim"] else None,
+            "runtime": values.get("runtime", ""),
+            "runtime_options": self._options(values),
+            "model": _given(model),
             "rollout": _given({"strategy": values.get("strategy")}),
             "request_timeout_seconds": whole(values.get("request_timeout", "")),
         }
+
+    def _options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What the chosen runtime has no place for is not sent: its input is of another one, and no longer shown."""
+        typed = {name: values.get(f"opt_{name}", "") for name in OPTIONS if name in self.preset.options}
+        read = {
+            name: [line.strip() for line in split_lines(value) if line.strip()]
+            if name == "models"
+            else _number(value)
+            if name in NUMBERS
+            else value
+            for name, value in typed.items()
+        }
+        return {name: value for name, value in read.items() if value not in ("", [])}
+
+
+def preset_in_words(preset: Preset) -> str:
+    """What it fills in, in a sentence or two; empty for one that knows nothing of its server."""
+    if preset.name == CUSTOM:
+        return ""
+    ports = {"HTTP": preset.http, "gRPC": preset.grpc, "metrics": preset.metrics}
+    listed = ", ".join(f"{port} {name}" for name, port in ports.items() if port)
+    metrics = "" if preset.metrics else f" Metrics on {preset.http} too."
+    return (
+        f"Ports {listed}.{metrics} Ready when {preset.readiness_path} answers, asked again as long as the load budget lasts; "
+        f"then alive while {preset.liveness_path} does. Its arguments follow from the fields here; yours come after them."
+    )
+
+
+def _number(value: str) -> float | int | str:
+    found = whole(value)
+    if isinstance(found, int) or not _DECIMAL.fullmatch(value):
+        return found
+    return float(value)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,12 +205,19 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     probes, model = spec.get("probes") or {}, spec.get("model") or {}
     return {
         **initial_of(spec),
+        # Apart, because a command of its own takes the place of all that the runtime fills in.
+        "command": "\n".join(spec.get("command", [])),
+        "args": "\n".join(spec.get("args", [])),
         "replicas": str(spec.get("min_replicas", 1)),
         "port": str((spec.get("ports") or {}).get("http", "")),
         "readiness_path": (probes.get("readiness") or {}).get("path") or "",
         "load_budget": str(probes.get("load_budget_seconds", "")),
         "request_timeout": str(spec.get("request_timeout_seconds", "")),
-        "model_claim": model.get("claim") or "",
-        "model_path": model.get("path") or "",
+        "runtime": spec.get("runtime") or CUSTOM,
+        **{
+            f"opt_{name}": "\n".join(value) if name == "models" else str(value)
+            for name, value in (spec.get("runtime_options") or {}).items()
+        },
+        **{f"model_{name}": model.get(name) or "" for name in MODEL_FIELDS},
         "strategy": (spec.get("rollout") or {}).get("strategy", "surge"),
     }

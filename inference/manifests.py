@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cluster.labels import REVISION
-from controller import podspec
+from controller import modelsource, podspec
 from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
+from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
 from inference.specs import SURGE, EndpointSpec, ProbeSpec
 from workloads.placement import Placement
 
 CONTAINER_NAME = "server"
+CONFIG_VOLUME = "server-config"
 PROGRESS_ALLOWANCE_SECONDS = 1800
 """For scheduling on a node that may have to come first, and for pulling a large image."""
 DRAIN_SECONDS = 5
@@ -31,22 +35,28 @@ def build_endpoint(
     revision: int = 0,
     strategy: str | None = None,
 ) -> ManifestSet:
-    """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, and the ConfigMap of its files.
+    """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, and the ConfigMaps of its files and of
+    its server's configuration.
 
     `revision` is the one that gave the pods their template, 0 for none: revisions with the same pods name the same
     one, so that the Deployment leaves its pods alone. `strategy` is how this one is rolled out, if not as its spec
     says.
 
     `placement.object_name` must stay the same over all revisions: Deployment, Service and budget are updated
-    in place, and the selector, which cannot change, is the workload's id alone. The ConfigMap never changes,
-    so its name holds a digest of the files; an older one goes when the Deployment goes, which keeps a
+    in place, and the selector, which cannot change, is the workload's id alone. A ConfigMap never changes,
+    so its name holds a digest of what is in it; an older one goes when the Deployment goes, which keeps a
     rollback possible.
     """
-    files = podspec.files_config_map(f"{placement.object_name}-files-{_digest(spec)}", spec, placement)
-    parts = _parts(spec, placement, files)
-    dependants = [_service(spec, placement), _disruption_budget(spec, placement)]
-    if files is not None:
-        dependants.insert(0, files)
+    own = dict(spec.source.files) if spec.source else {}
+    files = podspec.files_config_map(f"{placement.object_name}-files-{_digest(own)}", spec, placement)
+    started = spec.started()
+    config = _server_config(started, spec, placement)
+    parts = _parts(spec, placement, files, started, config)
+    dependants = [
+        *(each for each in (files, config) if each is not None),
+        _service(spec, placement),
+        _disruption_budget(spec, placement),
+    ]
     deployment = _deployment(parts, spec, placement, replicas, strategy or spec.strategy)
     if revision:
         deployment["spec"]["template"]["metadata"]["labels"][REVISION] = str(revision)
@@ -108,23 +118,93 @@ def _disruption_budget(spec: EndpointSpec, placement: Placement) -> Manifest:
     }
 
 
-def _parts(spec: EndpointSpec, placement: Placement, files: Manifest | None) -> PodParts:
+def _server_config(started: Started, spec: EndpointSpec, placement: Placement) -> Manifest | None:
+    if not started.config:
+        return None
+    name = f"{placement.object_name}-config-{_digest(started.config)}"
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": podspec.metadata(name, spec, placement),
+        "immutable": True,
+        "data": dict(started.config),
+    }
+
+
+def _parts(
+    spec: EndpointSpec,
+    placement: Placement,
+    files: Manifest | None,
+    started: Started,
+    config: Manifest | None,
+) -> PodParts:
     claims = [ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.volumes]
-    if spec.model is not None:
+    if spec.model is not None and spec.model.claim is not None:
         claims.append(ClaimMount(spec.model.claim, spec.model.path, read_only=True))
+    volumes, mounts, init = _model(spec, placement, started)
+    if config is not None:
+        volumes.append({"name": CONFIG_VOLUME, "configMap": {"name": config["metadata"]["name"]}})
+        mounts.append(podspec.mount_of(CONFIG_VOLUME, CONFIG_FOLDER, read_only=True))
     return PodParts(
-        spec=spec,
+        spec=replace(spec, command=started.command, args=started.args),
         container_name=CONTAINER_NAME,
         claims=claims,
         files_config_map=files["metadata"]["name"] if files else None,
+        default_env=[{"name": name, "value": value} for name, value in started.env.items()],
+        annotations=_scraped(spec),
         grace_seconds=max(placement.grace_seconds, spec.request_timeout_seconds + DRAIN_SECONDS),
         restart_policy="Always",
+        volumes=volumes,
+        mounts=mounts,
+        init_containers=init,
         container_extra={
             "ports": [{"name": name, "containerPort": port} for name, port in spec.ports.named().items()],
             **_probes(spec),
             "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_SECONDS}}},
         },
     )
+
+
+def _model(
+    spec: EndpointSpec, placement: Placement, started: Started
+) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
+    """(volumes, mounts, init containers) that bring the model, and look whether what the server is told of is there."""
+    volumes, mounts, init = [], [], []
+    common = podspec.helper_fields(spec)
+    model = spec.model
+    if model is not None and model.uri is not None:
+        volumes.append({"name": modelsource.VOLUME, "emptyDir": {"sizeLimit": model.size_limit}})
+        mounts.append(podspec.mount_of(modelsource.VOLUME, model.path, read_only=True))
+        init.append(
+            modelsource.fetch_container(
+                model.uri,
+                secret=model.secret,
+                image=placement.storage_image,
+                mount=podspec.mount_of(modelsource.VOLUME, model.path, read_only=False),
+                common=common,
+            )
+        )
+    if started.looked_for:
+        init.append(modelsource.check_container(started.looked_for, image=spec.image, common=common))
+    return volumes, mounts, init
+
+
+def metrics_port(spec: EndpointSpec) -> tuple[str, int] | None:
+    """Name and number of the port that answers /metrics; None where none is known to."""
+    port = spec.ports.named().get(spec.preset.metrics_port)
+    return (spec.preset.metrics_port, port) if port is not None else None
+
+
+def _scraped(spec: EndpointSpec) -> dict[str, str]:
+    """By which a Prometheus that goes by annotations finds the pod's metrics."""
+    found = metrics_port(spec)
+    if found is None:
+        return {}
+    return {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(found[1]),
+        "prometheus.io/path": METRICS_PATH,
+    }
 
 
 def _probes(spec: EndpointSpec) -> dict[str, Any]:
@@ -156,6 +236,5 @@ def _check(path: str | None) -> Manifest:
     return {"tcpSocket": {"port": "http"}} if path is None else {"httpGet": {"path": path, "port": "http"}}
 
 
-def _digest(spec: EndpointSpec) -> str:
-    files = dict(spec.source.files) if spec.source else {}
+def _digest(files: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:8]

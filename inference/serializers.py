@@ -7,14 +7,23 @@ from typing import Any
 
 from typing_extensions import override
 
-from controller import grammar
-from controller.fields import ChoiceLaterField, NotYetField, TextField, WholeNumberField
+from controller import fields, grammar
+from controller.fields import (
+    ChoiceLaterField,
+    NotYetField,
+    NumberField,
+    QuantityField,
+    TextField,
+    TextListField,
+    WholeNumberField,
+)
 from controller.grammar import Fault, Mount
-from controller.serializers import ContainerSerializer, Problems
+from controller.serializers import GPUS_MAX, ContainerSerializer, Problems
 from foundation.http.serializers import StrictSerializer
+from inference import runtime_rules
+from inference.runtimes import CONFIG_FOLDER, CUSTOM, PRESETS, RUNTIMES, TORCHSERVE, Preset
 from inference.specs import (
-    RUNTIME_CUSTOM,
-    RUNTIMES_LATER,
+    CAPACITIES,
     STRATEGIES,
     WHEN_BLOCKED,
     EndpointSpec,
@@ -55,8 +64,87 @@ class ProbesSerializer(StrictSerializer):
 
 class ModelSerializer(StrictSerializer):
     claim = TextField(check=grammar.object_name, required=False, allow_null=True)
-    path = TextField(check=grammar.mount_path, required=False, allow_null=True)
-    uri = NotYetField()
+    uri = TextField(
+        check=grammar.model_uri,
+        required=False,
+        allow_null=True,
+        help_text="Instead of a claim: s3://, gs://, https:// or hf://, fetched before the server starts.",
+    )
+    path = TextField(
+        check=grammar.mount_path,
+        required=False,
+        allow_null=True,
+        help_text="Where the server finds the model: of a claim or an address, where it is mounted.",
+    )
+    secret = TextField(
+        check=grammar.object_name,
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        help_text="For `uri`: a secret of the team whose keys are the variables that such a store asks for.",
+    )
+    size_limit = QuantityField(
+        least=fields.MEMORY_BYTES_MIN,
+        most=fields.STORAGE_BYTES_MAX,
+        help_text="How much of the node's disk what is fetched from `uri` may take; 50Gi where it is left out.",
+    )
+
+
+class RuntimeOptionsSerializer(StrictSerializer):
+    """Which of these a runtime takes is its own; another one's is refused by name."""
+
+    models = TextListField(
+        child=TextField(check=grammar.served_model),
+        max_length=runtime_rules.MODELS_MAX,
+        help_text="Which models of the folder: Triton's folders, TorchServe's archives (`name=file.mar`), vLLM's one.",
+    )
+    batch_size = WholeNumberField(
+        min_value=1,
+        max_value=65536,
+        required=False,
+        allow_null=True,
+        help_text="Requests that are computed together, at most: of TorchServe, and of vLLM (`--max-num-seqs`).",
+    )
+    max_batch_delay_ms = WholeNumberField(
+        min_value=1,
+        max_value=600_000,
+        required=False,
+        allow_null=True,
+        help_text="How long TorchServe waits for a batch to fill.",
+    )
+    model_version = TextField(
+        check=grammar.model_word,
+        required=False,
+        allow_null=True,
+        help_text="Version that TorchServe's archives were made with, for which batching is set; 1.0 by default.",
+    )
+    max_model_len = WholeNumberField(
+        min_value=1,
+        max_value=100_000_000,
+        required=False,
+        allow_null=True,
+        help_text="Tokens of prompt and answer together, at most, of vLLM.",
+    )
+    gpu_memory_utilization = NumberField(
+        min_value=0.01,
+        max_value=1,
+        required=False,
+        allow_null=True,
+        help_text="Part of the card's memory that vLLM takes; 0.9 by default, also of a card that others share.",
+    )
+    tensor_parallel_size = WholeNumberField(
+        min_value=1,
+        max_value=GPUS_MAX,
+        required=False,
+        allow_null=True,
+        help_text="GPUs over which vLLM spreads the model; all of the pod by default.",
+    )
+    served_model_name = TextField(
+        check=grammar.model_word,
+        required=False,
+        allow_null=True,
+        help_text="What callers of vLLM name as the model.",
+    )
 
 
 class RolloutSerializer(StrictSerializer):
@@ -70,7 +158,12 @@ class RolloutSerializer(StrictSerializer):
 class EndpointSerializer(ContainerSerializer):
     """Valid data becomes a spec by `to_spec`; whether flavor, team and claims exist is not asked here."""
 
-    runtime = ChoiceLaterField(now=(RUNTIME_CUSTOM,), later=RUNTIMES_LATER)
+    capacity = ChoiceLaterField(now=CAPACITIES)
+    runtime = ChoiceLaterField(
+        now=RUNTIMES,
+        help_text="What the image serves with: fills in ports, probes and arguments that the request leaves out.",
+    )
+    runtime_options = RuntimeOptionsSerializer(required=False, allow_null=True)
     model = ModelSerializer(required=False, allow_null=True)
     ports = PortsSerializer(required=False, allow_null=True)
     probes = ProbesSerializer(required=False, allow_null=True)
@@ -80,7 +173,6 @@ class EndpointSerializer(ContainerSerializer):
     request_timeout_seconds = WholeNumberField(
         min_value=1, max_value=REQUEST_TIMEOUT_SECONDS_MAX, required=False, allow_null=True
     )
-    runtime_options = NotYetField()
     headroom = NotYetField("lendable")
     scale_to_zero = NotYetField(False)
     scaling = NotYetField()
@@ -93,13 +185,24 @@ class EndpointSerializer(ContainerSerializer):
     @override
     def mounts(self, body: Mapping[str, Any]) -> Iterable[Mount]:
         yield from super().mounts(body)
-        model = ModelSource.from_json(body.get("model"))
-        if model is not None:
+        model = ModelSource.from_json(body.get("model"), _preset(body))
+        if model is not None and model.brought:
             yield Mount("model.path", model.path, sealed=False)
+        if body.get("runtime") == TORCHSERVE:
+            yield Mount("runtime", CONFIG_FOLDER, sealed=True)
 
     @override
     def problems(self, body: Mapping[str, Any]) -> Problems:
-        return [*super().problems(body), *_replica_problems(body), *_port_problems(body)]
+        return [
+            *super().problems(body),
+            *_replica_problems(body),
+            *_port_problems(body),
+            *runtime_rules.problems(body, _preset(body)),
+        ]
+
+
+def _preset(body: Mapping[str, Any]) -> Preset:
+    return PRESETS[body.get("runtime") or CUSTOM]
 
 
 def _replica_problems(body: Mapping[str, Any]) -> Problems:
@@ -117,7 +220,7 @@ def _replica_problems(body: Mapping[str, Any]) -> Problems:
 def _port_problems(body: Mapping[str, Any]) -> Problems:
     found: Problems = []
     taken: dict[int, str] = {}
-    for name, port in Ports.from_json(body.get("ports")).named().items():
+    for name, port in Ports.from_json(body.get("ports"), _preset(body)).named().items():
         if port in taken:
             found.append((f"ports.{name}", Fault("duplicate", f"Port {port} is already {taken[port]}.")))
         taken.setdefault(port, name)

@@ -12,6 +12,7 @@ from controller.hints import hints_of
 from controller.references import check_references
 from controller.services import Submission
 from controller.sizing import with_host_share
+from controller.specs import ON_DEMAND, SPOT_FIRST
 from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import check_version
@@ -127,8 +128,8 @@ def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
         name=spec.name,
         container=spec,
         flavor=spec.flavor,
-        capacity_type=spec.capacity,
-        fallback_capacity="",
+        capacity_type=spec.first_capacity,
+        fallback_capacity=ON_DEMAND if spec.capacity == SPOT_FIRST else "",
         units_each=spec.gpus_per_replica,
         replicas=spec.max_replicas,
         pods=spec.min_replicas,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from typing_extensions import override
 
+from controller import modelsource
 from controller import specs as shared
-from controller.specs import ClaimUse, ContainerSpec, Json, value_of
+from controller.specs import ClaimUse, ContainerSpec, Json, SecretUse, value_of
+from inference import runtimes
+from inference.runtimes import CUSTOM, PRESETS, Preset
 
-RUNTIME_CUSTOM = "custom"
-RUNTIMES_LATER = ("triton", "torchserve", "vllm")
 SURGE = "surge"
 REPLACE = "replace"
 STRATEGIES = (SURGE, REPLACE)
@@ -22,16 +23,13 @@ WHEN_REPLACE = "replace"
 WHEN_BLOCKED = (WHEN_REFUSE, WHEN_WAIT, WHEN_REPLACE)
 SIZE_FIELDS = ("min_replicas", "max_replicas", "headroom", "scale_to_zero", "scaling")
 """How many pods there are: they may change without any pod becoming another one, and no rollback takes them back."""
-DEFAULT_HTTP_PORT = 8080
+DEFAULT_MODEL_PATH = "/models"
+CAPACITIES = (*shared.CAPACITY_TYPES, shared.SPOT_FIRST)
 DEFAULT_LOAD_BUDGET_SECONDS = 600
 DEFAULT_REQUEST_TIMEOUT_SECONDS = 60
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **shared.NOT_YET_SUPPORTED,
-    "runtime": (RUNTIME_CUSTOM,),
-    "capacity": shared.CAPACITY_TYPES,
-    "runtime_options": (),
-    "model.uri": (),
     "headroom": ("lendable",),
     "scale_to_zero": (False,),
     "scaling": (),
@@ -41,14 +39,19 @@ NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    http: int = DEFAULT_HTTP_PORT
+    http: int = PRESETS[CUSTOM].http
     grpc: int | None = None
     metrics: int | None = None
 
     @classmethod
-    def from_json(cls, value: Json | None) -> Ports:
+    def from_json(cls, value: Json | None, preset: Preset) -> Ports:
+        """Those of the request, and for the rest those on which such a server listens by itself."""
         body = value or {}
-        return cls(value_of(body, "http", DEFAULT_HTTP_PORT), body.get("grpc"), body.get("metrics"))
+        return cls(
+            value_of(body, "http", preset.http),
+            value_of(body, "grpc", preset.grpc),
+            value_of(body, "metrics", preset.metrics),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
@@ -94,13 +97,28 @@ class Probes:
     """How long the container may take from its start until it is ready for the first time."""
 
     @classmethod
-    def from_json(cls, value: Json | None) -> Probes:
+    def from_json(cls, value: Json | None, preset: Preset) -> Probes:
+        """Those of the request, with the preset's paths for what it leaves out."""
         body = value or {}
-        liveness = body.get("liveness")
+        readiness = {**(body.get("readiness") or {})}
+        readiness["path"] = readiness.get("path") or preset.readiness_path
         return cls(
-            readiness=ProbeSpec.from_json(body.get("readiness") or {}),
-            liveness=ProbeSpec.from_json(liveness) if liveness else None,
+            readiness=ProbeSpec.from_json(readiness),
+            liveness=cls._liveness(body.get("liveness"), preset),
             load_budget_seconds=value_of(body, "load_budget_seconds", DEFAULT_LOAD_BUDGET_SECONDS),
+        )
+
+    @staticmethod
+    def _liveness(value: Json | None, preset: Preset) -> ProbeSpec | None:
+        if preset.liveness_path is None:
+            return ProbeSpec.from_json(value) if value else None
+        body = {
+            "period_seconds": runtimes.LIVENESS_PERIOD_SECONDS,
+            "failure_threshold": runtimes.LIVENESS_FAILURES,
+            "path": preset.liveness_path,
+        }
+        return ProbeSpec.from_json(
+            {**body, **{key: each for key, each in (value or {}).items() if each is not None}}
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -111,29 +129,57 @@ class Probes:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """The claim that holds the model, mounted read-only at `path`."""
+    """Where the model is for the server: at `path`, read-only, from a claim or an object store; else in the image."""
 
-    claim: str
-    path: str = "/models"
+    claim: str | None = None
+    uri: str | None = None
+    path: str = DEFAULT_MODEL_PATH
+    secret: str | None = None
+    """A Secret of the team with the credentials for `uri`."""
+    size_limit: str | None = None
+    """How much of the node's disk what is fetched may take."""
 
     @classmethod
-    def from_json(cls, value: Json | None) -> ModelSource | None:
-        """None where no claim is given."""
-        if not value or not value.get("claim"):
+    def from_json(cls, value: Json | None, preset: Preset) -> ModelSource | None:
+        """None where the request says nothing of a model."""
+        given = {key: each for key, each in (value or {}).items() if each}
+        if not given.keys() & {"claim", "uri", "path"}:
             return None
-        return cls(value["claim"], value.get("path") or "/models")
+        brought = "claim" in given or "uri" in given
+        return cls(
+            claim=given.get("claim"),
+            uri=given.get("uri"),
+            path=given.get("path")
+            or (DEFAULT_MODEL_PATH if brought else preset.model_folder or DEFAULT_MODEL_PATH),
+            secret=given.get("secret"),
+            size_limit=given.get("size_limit")
+            or (modelsource.DEFAULT_SIZE_LIMIT if "uri" in given else None),
+        )
+
+    @property
+    def brought(self) -> bool:
+        """Whether it comes from elsewhere than the image."""
+        return self.claim is not None or self.uri is not None
 
     def to_json(self) -> dict[str, Any]:
-        return {"claim": self.claim, "path": self.path}
+        return {
+            "claim": self.claim,
+            "uri": self.uri,
+            "path": self.path,
+            "secret": self.secret,
+            "size_limit": self.size_limit,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSpec(ContainerSpec):
     """An endpoint with a fixed number of replicas."""
 
-    runtime: str = RUNTIME_CUSTOM
+    runtime: str = CUSTOM
+    """What the image serves with: see `runtimes`."""
+    runtime_options: Mapping[str, Any] = field(default_factory=dict)
     model: ModelSource | None = None
     ports: Ports = Ports()
     probes: Probes = Probes()
@@ -155,7 +201,38 @@ class EndpointSpec(ContainerSpec):
     @override
     def claim_uses(self) -> list[ClaimUse]:
         uses = ContainerSpec.claim_uses(self)
-        return [*uses, ClaimUse("model", self.model.claim, read_only=True)] if self.model else uses
+        if self.model is None or self.model.claim is None:
+            return uses
+        return [*uses, ClaimUse("model", self.model.claim, read_only=True)]
+
+    @override
+    def secret_uses(self) -> list[SecretUse]:
+        uses = ContainerSpec.secret_uses(self)
+        model = self.model
+        if model is None or model.uri is None or model.secret is None:
+            return uses
+        keys = modelsource.needed_keys(model.uri)
+        return [*uses, *(SecretUse("model", model.secret, key) for key in keys)]
+
+    @property
+    def preset(self) -> Preset:
+        return PRESETS[self.runtime]
+
+    def started(self) -> runtimes.Started:
+        """How its server is started, with what the preset fills in."""
+        return runtimes.start(
+            self.runtime,
+            runtimes.Asked(
+                command=self.command,
+                args=self.args,
+                ports=self.ports.named(),
+                options=self.runtime_options,
+                model_path=self.model.path if self.model else None,
+                brought=self.model is not None and self.model.brought,
+                gpus=self.gpus_per_replica,
+                request_timeout_seconds=self.request_timeout_seconds,
+            ),
+        )
 
     @classmethod
     def from_json(cls, body: Json) -> EndpointSpec:
@@ -167,12 +244,15 @@ class EndpointSpec(ContainerSpec):
         rollout = body.get("rollout") or {}
         table = {**NOT_YET_SUPPORTED, "max_replicas": (minimum,)}
         shared.refuse_not_yet_supported(body, table)
+        runtime = value_of(body, "runtime", CUSTOM)
+        preset = PRESETS[runtime]
         return cls(
             **shared.container_fields(body),
-            runtime=value_of(body, "runtime", RUNTIME_CUSTOM),
-            model=ModelSource.from_json(body.get("model")),
-            ports=Ports.from_json(body.get("ports")),
-            probes=Probes.from_json(body.get("probes")),
+            runtime=runtime,
+            runtime_options=_given(body.get("runtime_options")),
+            model=ModelSource.from_json(body.get("model"), preset),
+            ports=Ports.from_json(body.get("ports"), preset),
+            probes=Probes.from_json(body.get("probes"), preset),
             min_replicas=minimum,
             max_replicas=value_of(body, "max_replicas", minimum),
             strategy=value_of(rollout, "strategy", SURGE),
@@ -188,6 +268,7 @@ class EndpointSpec(ContainerSpec):
         return {
             **ContainerSpec.to_json(self),
             "runtime": self.runtime,
+            "runtime_options": dict(self.runtime_options),
             "model": self.model.to_json() if self.model else None,
             "ports": self.ports.to_json(),
             "probes": self.probes.to_json(),
@@ -200,3 +281,8 @@ class EndpointSpec(ContainerSpec):
             },
             "request_timeout_seconds": self.request_timeout_seconds,
         }
+
+
+def _given(value: Json | None) -> dict[str, Any]:
+    """What of the options says something."""
+    return {key: each for key, each in (value or {}).items() if not shared.says_nothing(each)}

@@ -63,7 +63,6 @@ EXAMPLE: Mapping[str, str] = {
     "memory": "8Gi",
     "priority": "normal",
     "replicas": "1",
-    "port": "8080",
     "load_budget": "600",
     "request_timeout": "60",
     "strategy": "surge",
@@ -98,6 +97,7 @@ class EndpointNewPage(SubmitPage):
     kind = KIND
     noun = NOUN
     form_class = EndpointForm
+    parts = (*SubmitPage.parts, "serving")
     template = "inference/endpoint_new.html"
     api_path = "/api/v1/endpoints/"
 
@@ -258,8 +258,9 @@ def _merged(current: Mapping[str, Any], form: EndpointForm, team: Team) -> Endpo
     shown = EndpointSpec.from_json(form.serializer.validated_data).to_json() if form.serializer else {}
     hidden = ("run_as_user", "working_dir", "image_pull_secrets", "config_maps", "ephemeral_storage")
     merged = {**current, **shown, **{key: current[key] for key in hidden if key in current}}
-    merged["probes"] = {**shown["probes"], "liveness": (current.get("probes") or {}).get("liveness")}
-    merged["ports"] = {**(current.get("ports") or {}), "http": shown["ports"]["http"]}
+    if shown["runtime"] == current.get("runtime"):
+        merged["probes"] = {**shown["probes"], "liveness": (current.get("probes") or {}).get("liveness")}
+        merged["ports"] = {**(current.get("ports") or {}), "http": shown["ports"]["http"]}
     body = EndpointSerializer(data={"team": team.slug, **merged})
     body.is_valid(raise_exception=True)
     return body.to_spec()

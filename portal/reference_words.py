@@ -125,6 +125,8 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "schedule_deadline_seconds": "How long a pod may wait for a node before its claim is given back, and the pause after.",
     "log_retention_days": "How long a stored log is kept, counted from when it was written.",
     "git_image": "Image of the init containers that fetch `source.git`: it has git and a shell, and runs as any user.",
+    "storage_image": "Image of the init container that fetches `model.uri`: its program takes two arguments, where from and"
+    " where to, as KServe's storage initializer does.",
     "gang_scheduler": "Which scheduler places the pods of a gang together (`volcano`, `coscheduling`), where the cluster"
     " serves its PodGroup; empty: admission alone.",
     "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`; `keda` has no effect yet.",

@@ -22,6 +22,7 @@ SETTINGS_CHANGEABLE = (
     "schedule_deadline_seconds",
     "log_retention_days",
     "git_image",
+    "storage_image",
     "spot_fallback_seconds",
     "optional_kinds",
     "gang_scheduler",

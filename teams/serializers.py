@@ -171,6 +171,7 @@ class SettingsUpdateSerializer(StrictSerializer):
     schedule_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     log_retention_days = serializers.IntegerField(min_value=1, max_value=3650, required=False)
     git_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
+    storage_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
     spot_fallback_seconds = serializers.IntegerField(min_value=1, max_value=30 * 86_400, required=False)
     gang_scheduler = serializers.ChoiceField(choices=["", *GANG_SCHEDULERS], required=False)
     optional_kinds = serializers.ListField(

@@ -10,6 +10,7 @@ import yaml
 
 from cluster import labels, names
 from controller.podspec import ManifestSet
+from tests.serving_samples import resource_of, runtime_bodies
 from workloads.placement import Placement
 
 WORKLOAD_ID = "0192f0c1-7d1e-7a3b-9c44-5be2a1d3f00d"
@@ -45,6 +46,7 @@ def placement(name: str, kind: str, **changes: Any) -> Placement:
         "tolerations": LOST_NODE,
         "service_account": "ml-portal-workload",
         "git_image": "alpine/git:v2.49.1",
+        "storage_image": "kserve/storage-initializer:v0.20.0",
         "priority_class": None,
         "portal_url": "http://portal.ml-portal.svc:8000",
         "run_token_secret": None,
@@ -209,11 +211,21 @@ ENDPOINT_BODIES: Mapping[str, dict[str, Any]] = {
         "request_timeout_seconds": 120,
     },
     "cpu_endpoint": {"name": "echo", "image": "echo:1", "run_as_user": 0, "rollout": {"strategy": "replace"}},
+    **runtime_bodies(),
 }
 
 ENDPOINT_PLACEMENTS: Mapping[str, Placement] = {
     "mig_endpoint": placement("digits", "endpoint", **{**_A100, "resource_name": "nvidia.com/mig-1g.10gb"}),
     "cpu_endpoint": placement("echo", "endpoint"),
+    **{
+        name: placement(
+            body["name"],
+            "endpoint",
+            priority_class="mlportal-inference-normal",
+            **{**_A100, "node_terms": [], "resource_name": resource_of(name)},
+        )
+        for name, body in runtime_bodies().items()
+    },
 }
 
 

@@ -97,7 +97,21 @@ run_bodies = bodies(
 )
 
 endpoint_bodies = bodies(
-    model=optional(st.just({"claim": "models", "path": "/mnt/models"})),
+    runtime=st.sampled_from([None, "custom", "triton", "torchserve"]),
+    capacity=st.sampled_from([None, "on-demand", "spot", "spot-first"]),
+    model=optional(
+        st.one_of(
+            st.just({"claim": "models", "path": "/mnt/models"}),
+            st.fixed_dictionaries(
+                {
+                    "uri": st.sampled_from(
+                        ["s3://bucket/models/a", "gs://bucket/b", "https://h.example/a/b.tgz"]
+                    )
+                },
+                optional={"path": st.just("/mnt/models"), "size_limit": optional(sizes)},
+            ),
+        )
+    ),
     ports=optional(st.just({"http": 80, "grpc": None, "metrics": 9000})),
     probes=optional(
         st.fixed_dictionaries(

@@ -104,6 +104,8 @@ class Placement:
     grace_seconds: int = 60
     git_image: str = ""
     """Of the init containers that fetch a git repository."""
+    storage_image: str = ""
+    """Of the init containers that fetch a model from an object store."""
     mlflow_uri: str = ""
     """Of the team's MLflow server; empty where it has none."""
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -10,10 +10,6 @@ from tests.manifest_strategies import endpoint_bodies
 MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "template": "big",
-    "runtime": "triton",
-    "capacity": "spot-first",
-    "runtime_options": {"batch_size": 32},
-    "model.uri": "s3://bucket/model",
     "headroom": "reserved",
     "scale_to_zero": True,
     "scaling": {"trigger": "cpu", "threshold": 70},
@@ -52,6 +48,7 @@ def test_a_field_that_is_not_supported_yet_is_refused_by_name(path):
         ("scale_to_zero", False),
         ("rate_limit", {"requests_per_second": None, "burst": None}),
         ("model.uri", None),
+        ("runtime_options", {"batch_size": None, "models": []}),
         ("scaling", {}),
         ("runtime", "custom"),
         ("max_replicas", 1),

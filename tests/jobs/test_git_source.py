@@ -59,7 +59,7 @@ def fetch(tmp_path, git: GitSource):
     target = tmp_path / "workspace"
     target.mkdir()
     mount = {"name": "source", "mountPath": str(target)}
-    for container in fetch_containers(git, image="x", mount=mount, resources={}, security={}):
+    for container in fetch_containers(git, image="x", mount=mount, common={}):
         env = {each["name"]: each["value"] for each in container["env"] if "value" in each}
         # A repository of this machine stands for one that is served.
         env |= {"HOME": str(tmp_path), "GIT_ALLOW_PROTOCOL": "file"}
@@ -94,7 +94,7 @@ def test_no_protocol_but_https_is_followed(tmp_path, repository):
 def test_credentials_go_to_the_host_of_the_address_alone_and_are_never_carried_out(tmp_path):
     git = GitSource("https://git.example.com:8443/a/b.git", secret="git-read")
     mount = {"name": "source", "mountPath": "/workspace"}
-    (container, *_) = fetch_containers(git, image="x", mount=mount, resources={}, security={})
+    (container, *_) = fetch_containers(git, image="x", mount=mount, common={})
     env = {each["name"]: each["value"] for each in container["env"] if "value" in each}
     password = "a\"b$(touch hit)`touch hit`\\n%s'"
     env |= {"HOME": str(tmp_path), "GIT_PASSWORD": password, "GIT_USERNAME": "me"}
