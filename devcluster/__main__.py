@@ -20,7 +20,10 @@ from aiohttp import web
 
 from .cluster import Cluster
 from .controllers import deployment, disruption, garbage, job, nodes, pytorchjob, scheduler, stored
+from .controllers.autoscaler import Autoscalers
 from .controllers.loop import Controller
+from .controllers.observing import Observer
+from .controllers.scaledobject import ScaledObjects
 from .http import Api
 from .kinds import NAMESPACE, NODE
 from .kubelet.base import Kubelet
@@ -57,6 +60,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--history", type=int, default=4096, help="versions that a watch can go back")
     parser.add_argument(
         "--backoff", type=float, default=10.0, help="seconds before a first retry, then doubling"
+    )
+    parser.add_argument(
+        "--autoscaler-interval", type=float, default=15.0, help="seconds between two looks of an autoscaler"
     )
     parser.add_argument(
         "--die-with-parent", action="store_true", help="end when the process that started this one ends"
@@ -144,7 +150,12 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
     )
     token = remembered(data / "token", secrets.token_urlsafe(32))
     api = Api(cluster, kubelet, token)
+    observer = Observer(cluster)
+    # Without processes there is no CPU time to be measured.
+    use = kubelet.usage if options.kubelet == "process" else None
     controllers = [make(cluster) for make in _CONTROLLERS]
+    controllers.append(ScaledObjects(cluster, observer))
+    controllers.append(Autoscalers(cluster, options.autoscaler_interval, observer.metric, use))
     seed(cluster, options.nodes)
     for controller in controllers:
         controller.start()
@@ -159,6 +170,7 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
     for controller in controllers:
         controller.stop()
     api.watches.close()
+    await observer.close()
     await kubelet.stop()
     await runner.cleanup()
     store.close()

@@ -121,6 +121,7 @@ class Cluster:
         name = obj["metadata"].get("name", "")
         if faults:
             raise invalid(kind, name, faults)
+        admission.review(self.store, kind, obj)
         if kind.namespaced and kind is not EVENT:
             quota.admit(self.store, kind, obj)
         if self.store.get(kind, namespace_of(obj), name) is not None:
@@ -274,6 +275,7 @@ class Cluster:
                 faults.append(forbidden_field("metadata.finalizers", detail))
         if faults:
             raise invalid(kind, name_of(live), faults)
+        admission.review(self.store, kind, new)
         if kind.generation and new.get("spec") != live.get("spec"):
             new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
 

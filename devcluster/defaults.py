@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .kinds import (
+    AUTOSCALER,
     CLAIM,
     DEPLOYMENT,
     JOB,
@@ -18,11 +19,13 @@ from .kinds import (
     PRIORITY_CLASS,
     PYTORCH_JOB,
     REPLICA_SET,
+    SCALED_OBJECT,
     SECRET,
     SERVICE,
     Kind,
 )
-from .objects import Obj, name_of, uid_of
+from .objects import Obj, name_of, quantity, show_quantity, uid_of
+from .validate_autoscaler import readable
 
 JOB_NAME, JOB_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
 
@@ -193,6 +196,36 @@ def _pytorch_job(job: Obj) -> None:
                 _set(port, protocol="TCP")
 
 
+def _scaled_object(obj: Obj) -> None:
+    if "fallback" in (obj.get("spec") or {}):
+        _set(obj["spec"]["fallback"], behavior="static")
+
+
+def _autoscaler(hpa: Obj) -> None:
+    spec = hpa.setdefault("spec", {})
+    _set(spec, minReplicas=1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    for metric in spec["metrics"]:
+        for source in (each for each in metric.values() if isinstance(each, dict)):
+            target = source.get("target") or {}
+            for name in ("value", "averageValue"):
+                if name in target:
+                    target[name] = show_quantity(quantity(readable(target[name])))
+    if "behavior" in spec:
+        percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        up = {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [{**percent, "type": "Pods", "value": 4}, percent],
+        }
+        spec["behavior"]["scaleUp"] = up | spec["behavior"].get("scaleUp", {})
+        down = {"selectPolicy": "Max", "policies": [dict(percent)]}
+        spec["behavior"]["scaleDown"] = down | spec["behavior"].get("scaleDown", {})
+    _set(hpa, status={"desiredReplicas": 0, "currentMetrics": None})
+
+
 def _node(node: Obj) -> None:
     _set(node, spec={}, status={})
     _set(node["status"], allocatable=dict(node["status"].get("capacity") or {}), nodeInfo={})
@@ -211,7 +244,7 @@ def _node(node: Obj) -> None:
 _BY_KIND: dict[Kind, Callable[[Obj], None]] = {
     POD: _pod, JOB: _job, DEPLOYMENT: _deployment, REPLICA_SET: _replica_set, SERVICE: _service, SECRET: _secret,
     NAMESPACE: _namespace, CLAIM: _claim, NETWORK_POLICY: _network_policy, PRIORITY_CLASS: _priority_class,
-    NODE: _node, PYTORCH_JOB: _pytorch_job,
+    NODE: _node, PYTORCH_JOB: _pytorch_job, AUTOSCALER: _autoscaler, SCALED_OBJECT: _scaled_object,
 }  # fmt: skip
 
 

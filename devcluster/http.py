@@ -253,7 +253,7 @@ def _discovery() -> dict[str, Obj]:
     }
     for group in groups["groups"]:
         found[f"/apis/{group['name']}"] = {"kind": "APIGroup", "apiVersion": "v1"} | group
-        found[f"/apis/{group['name']}/v1"] = kinds.resource_list(group["name"])
+        found[f"/apis/{group['preferredVersion']['groupVersion']}"] = kinds.resource_list(group["name"])
     return found
 
 

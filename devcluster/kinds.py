@@ -98,28 +98,38 @@ PRIORITY_CLASS = Kind(
 PYTORCH_JOB = Kind(
     "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", subresources=("status",), generation=True, custom=True
 )
+AUTOSCALER = Kind(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", short=("hpa",),
+    subresources=("status",),
+)  # fmt: skip
+SCALED_OBJECT = Kind(
+    "keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", short=("so",), subresources=("status",), generation=True,
+    custom=True,
+)  # fmt: skip
 
 KINDS = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, SECRET, CLAIM, SERVICE_ACCOUNT, QUOTA, LIMIT_RANGE, EVENT,
     DEPLOYMENT, REPLICA_SET, JOB, BUDGET, NETWORK_POLICY, PRIORITY_CLASS, PYTORCH_JOB,
+    AUTOSCALER, SCALED_OBJECT,
 )  # fmt: skip
 BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}
 BY_NAME = {(k.api_version, k.name): k for k in KINDS}
-GROUPS = tuple(dict.fromkeys(k.group for k in KINDS if k.group))
+# Each group is served in one version.
+GROUPS = {k.group: k.version for k in KINDS if k.group}
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 def group_list() -> dict[str, Any]:
     """`/apis`."""
     groups = []
-    for group in GROUPS:
-        version = {"groupVersion": f"{group}/v1", "version": "v1"}
+    for group, name in GROUPS.items():
+        version = {"groupVersion": f"{group}/{name}", "version": name}
         groups.append({"name": group, "versions": [version], "preferredVersion": version})
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def resource_list(group: str) -> dict[str, Any]:
-    """`/api/v1` and `/apis/{group}/v1`."""
+    """`/api/v1` and `/apis/{group}/{version}`."""
     resources: list[dict[str, object]] = []
     for kind in (k for k in KINDS if k.group == group):
         resources.append({
@@ -135,5 +145,5 @@ def resource_list(group: str) -> dict[str, Any]:
             })  # fmt: skip
     return {
         "kind": "APIResourceList", "apiVersion": "v1", "resources": resources,
-        "groupVersion": f"{group}/v1" if group else "v1",
+        "groupVersion": f"{group}/{GROUPS[group]}" if group else "v1",
     }  # fmt: skip

@@ -91,6 +91,8 @@ def _decode(type_: str, value: Any, path: str, unknown: list[str], owner: str) -
         return _decode_map(type_, value, path, unknown, owner)
     if type_ in _SCALARS:
         allowed, name = _SCALARS[type_]
+        if (owner, path.rpartition(".")[2]) in _QUANTITIES and isinstance(value, int | float):
+            return str(value)
         _check(value, allowed, name, path, owner)
         return value
     fields = TYPES.get(type_)
@@ -127,6 +129,11 @@ def _inner(type_: str) -> str:
 # Quantities may be written as numbers.
 _QUANTITY_MAPS = {"limits", "requests", "capacity", "allocatable", "hard", "used", "max", "min", "default",
                   "defaultRequest", "overhead", "allocatedResources", "minResources"}  # fmt: skip
+# Of fields that are one.
+_QUANTITIES = {
+    ("MetricTarget", "value"), ("MetricTarget", "averageValue"), ("MetricValueStatus", "value"),
+    ("MetricValueStatus", "averageValue"), ("HPAScalingRules", "tolerance"),
+}  # fmt: skip
 
 
 def _check(value: Any, allowed: tuple[type, ...], name: str, path: str, owner: str) -> None:

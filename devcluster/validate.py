@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import Fault, forbidden_field, not_implemented, required, unsupported, wrong
 from .kinds import (
+    AUTOSCALER,
     BUDGET,
     CLAIM,
     CONFIG_MAP,
@@ -20,13 +21,16 @@ from .kinds import (
     PYTORCH_JOB,
     QUOTA,
     REPLICA_SET,
+    SCALED_OBJECT,
     SECRET,
     SERVICE,
     Kind,  # fmt: skip
 )
 from .objects import Obj, matches, quantity
+from .validate_autoscaler import autoscaler
 from .validate_pod import NOT_NEGATIVE, QUANTITY_TEXT, extended, label, pod_spec
 from .validate_pytorchjob import pytorch_job, queue_change, review
+from .validate_scaledobject import scaled_object
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 SUBDOMAIN_TEXT = (
@@ -277,7 +281,7 @@ def _priority_class(priority: Obj) -> Iterator[Fault]:
 _CREATE: dict[Kind, Callable[[Obj], Iterator[Fault]]] = {
     POD: _pod, JOB: _job, DEPLOYMENT: _deployment, REPLICA_SET: _workload, SERVICE: _service, CONFIG_MAP: _data,
     SECRET: _data, QUOTA: _quota, BUDGET: _budget, CLAIM: _claim, PRIORITY_CLASS: _priority_class,
-    PYTORCH_JOB: pytorch_job,
+    PYTORCH_JOB: pytorch_job, AUTOSCALER: autoscaler, SCALED_OBJECT: scaled_object,
 }  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from devcluster.kinds import NODE, POD
 from devcluster.objects import Obj, deleting, name_of, namespace_of, uid_of, with_condition
 from devcluster.store import Change
 
+from .usage import Usage
+
 log = logging.getLogger("devcluster")
 LOST = "realcluster/lost"
 
@@ -77,6 +79,10 @@ class Kubelet:
 
     async def stop(self) -> None:
         """End everything that runs."""
+        raise NotImplementedError
+
+    def usage(self, pod: Obj, container: str = "") -> Usage | None:
+        """What the pod, or one container of it, uses of the CPU; None where nothing is known of it."""
         raise NotImplementedError
 
     def report(self, pod: Obj, **fields: Any) -> None:

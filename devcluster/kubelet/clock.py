@@ -18,6 +18,7 @@ from devcluster.objects import Obj, deleting, finished, name_of, namespace_of, t
 
 from .base import Kubelet, ended_conditions, ready_conditions
 from .logs import LogFile, serve_log
+from .usage import Usage
 
 _ANNOTATIONS = {
     "BED_START_SECONDS": "realcluster/start-seconds", "BED_RUN_SECONDS": "realcluster/run-seconds",
@@ -66,6 +67,10 @@ class ClockKubelet(Kubelet):
             timer = self._timers.pop((uid_of(pod), step), None)
             if timer is not None:
                 timer.cancel()
+
+    @override
+    def usage(self, pod: Obj, container: str = "") -> Usage | None:
+        return None
 
     @override
     async def stop(self) -> None:

@@ -25,8 +25,10 @@ from .container import Container
 from .logs import LogFile, serve_log
 from .pod import PodRunner
 from .sandbox import Sandbox
+from .usage import CpuMeter, Usage
 
 SAMPLE_SECONDS = 1.0
+METER_SECONDS = 3.0
 _SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
 
@@ -42,6 +44,8 @@ class ProcessKubelet(Kubelet):
         self._serial = 0
         self._http: aiohttp.ClientSession | None = None
         self._sampler: asyncio.Task[None] | None = None
+        self._meter = CpuMeter()
+        self._metering: asyncio.Task[None] | None = None
         self._guard: asyncio.subprocess.Process | None = None
 
     @override
@@ -50,6 +54,7 @@ class ProcessKubelet(Kubelet):
         for pod in self.cluster.store.list(POD):
             if not finished(pod) and "startTime" in pod.get("status", {}):
                 self._found_dead(pod)
+        self._metering = asyncio.create_task(self._read_meter())
         super().start()
 
     def _found_dead(self, pod: Obj) -> None:
@@ -155,13 +160,34 @@ class ProcessKubelet(Kubelet):
         for runner in self._runners.values():
             runner.kill()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._sampler is not None:
-            self._sampler.cancel()
+        for task in (self._sampler, self._metering):
+            if task is not None:
+                task.cancel()
         if self._http is not None:
             await self._http.close()
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
             await self._guard.wait()
+
+    # CPU
+
+    async def _read_meter(self) -> None:
+        while True:
+            await asyncio.sleep(METER_SECONDS)
+            self._meter.read({
+                (uid, c.name): c.process.pid
+                for uid, runner in self._runners.items() for c in runner.containers if c.process is not None
+            })  # fmt: skip
+
+    @override
+    def usage(self, pod: Obj, container: str = "") -> Usage | None:
+        names = [container] if container else [spec["name"] for spec in pod["spec"]["containers"]]
+        found = [self._meter.usage((uid_of(pod), name)) for name in names]
+        known = [usage for usage in found if usage is not None]
+        if not known or len(known) < len(found):
+            return None
+        first = known[0]
+        return Usage(sum(u.cores for u in known), first.window, first.at, sum(u.total for u in known))
 
     # Memory
 

@@ -13,6 +13,7 @@ import pytest
 
 from .kube import Kube, gone, holds, node, unique, until
 from .pytorchjobs import ALL_RUN, Jobs
+from .scaledobjects import Meter, Scaled
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -56,7 +57,7 @@ def kube(request, tmp_path_factory) -> Iterator[Kube]:
 def _start_devcluster(folder: Path, log) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "devcluster", "--kubeconfig", str(folder / "kubeconfig")]
     command += ["--nodes", "devcluster/nodes.yaml", "--data", str(folder / "data")]
-    command += ["--port", "0", "--kubelet", "clock"]
+    command += ["--port", "0", "--kubelet", "clock", "--autoscaler-interval", "0.5"]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
 
@@ -141,3 +142,27 @@ def operator(kube) -> None:
 def jobs(kube, ns, operator) -> Jobs:
     """PyTorchJobs of a namespace of the case's own."""
     return Jobs(kube, ns)
+
+
+@pytest.fixture
+def meter() -> Iterator[Meter]:
+    """What the triggers ask: it answers whatever the case plants."""
+    made = Meter()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def keda(kube) -> None:
+    """A real cluster may lack KEDA, or have its definitions without the operator."""
+    if kube.name == "devcluster":
+        return
+    groups = {group["name"] for group in kube.request("GET", "/apis")["groups"]}
+    if not {"keda.sh", "external.metrics.k8s.io"} <= groups:
+        pytest.skip("no KEDA answers on this cluster")
+
+
+@pytest.fixture
+def scaled(kube, ns, keda, meter) -> Scaled:
+    """A deployment and its ScaledObject, in a namespace of the case's own."""
+    return Scaled(kube, ns, meter)

@@ -10,11 +10,10 @@ import subprocess
 import threading
 
 import pytest
+from devcluster_bed import RefusedError, until
 
 from controller.gitsource import fetch_containers
 from controller.specs import GitSource
-
-from .conftest import RefusedError, until
 
 
 def test_a_command_runs_and_its_output_is_the_log(space):

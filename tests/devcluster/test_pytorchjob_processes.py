@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from .conftest import RefusedError, until
+from devcluster_bed import RefusedError, until
 
 ALL_REDUCE = """
 import os, socket, time

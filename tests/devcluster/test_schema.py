@@ -13,12 +13,13 @@ ROOTS = (
     "V1Namespace", "V1Node", "V1Pod", "V1Service", "V1ConfigMap", "V1Secret", "V1PersistentVolumeClaim", "V1ServiceAccount",
     "V1ResourceQuota", "V1LimitRange", "CoreV1Event", "V1Deployment", "V1ReplicaSet", "V1Job", "V1PodDisruptionBudget",
     "V1NetworkPolicy", "V1PriorityClass", "V1Scale", "V1DeleteOptions", "V1Eviction",
+    "V2HorizontalPodAutoscaler",
 )  # fmt: skip
 
 
 def _short(name: str) -> str:
     name = name.replace("CoreV1Event", "Event").replace("CoreV1EndpointPort", "EndpointPort")
-    return re.sub(r"\bV1(?=[A-Z])", "", name)
+    return re.sub(r"\bV[12](?=[A-Z])", "", name)
 
 
 def schema() -> dict[str, dict[str, str]]:

@@ -1,0 +1,194 @@
+"""How many replicas one metric of a HorizontalPodAutoscaler asks for, as Kubernetes' replica calculator works it out.
+
+Amounts are thousandths, as Kubernetes compares them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from devcluster.kubelet.usage import Usage
+from devcluster.objects import Obj, deleting, is_true, name_of, phase_of, quantity, show_quantity
+
+TOLERANCE = 0.1
+_MOST = 2**31 - 1
+_LARGEST = 2**63 - 1
+
+
+class MetricError(Exception):
+    """A metric that says nothing; the text is what the condition tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """So many replicas, by which metric, and the value as `status.currentMetrics` shows it."""
+
+    replicas: int
+    metric: str
+    status: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The workload as its scale shows it, with the pods that its selector finds."""
+
+    wanted: int
+    existing: int
+    pods: list[Obj]
+
+    def ready(self) -> int:
+        if not self.pods:
+            raise MetricError(
+                "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+            )
+        return sum(phase_of(pod) == "Running" and is_true(pod, "Ready") for pod in self.pods)
+
+
+def milli(text: str) -> int:
+    return math.ceil(quantity(text) * 1000)
+
+
+def shown(amount: int) -> str:
+    return show_quantity(Fraction(amount, 1000))
+
+
+def _within(ratio: float, behavior: Obj | None) -> bool:
+    """Whether the change would be too small to make."""
+    up, down = (
+        float(quantity(((behavior or {}).get(way) or {}).get("tolerance", TOLERANCE)))
+        for way in ("scaleUp", "scaleDown")
+    )
+    return 1.0 - down <= ratio <= 1.0 + up
+
+
+def external(source: Obj, amount: int, target: Target, behavior: Obj | None) -> Proposal:
+    """By a value that comes from outside of the cluster."""
+    goal, identity = source["target"], source["metric"]
+    name = f"external metric {identity['name']}({selector_text(identity.get('selector'))})"
+    if "averageValue" in goal:
+        wanted, each = target.existing, milli(goal["averageValue"])
+        ratio = amount / (each * wanted) if wanted else math.inf
+        if not _within(ratio, behavior):
+            wanted = min(_MOST, math.ceil(amount / each))
+        share = math.ceil(amount / target.existing) if target.existing else _LARGEST
+        return _external(wanted, name, identity, {"averageValue": shown(share)})
+    ratio, wanted = amount / milli(goal["value"]), target.wanted
+    if not wanted:
+        wanted = math.ceil(ratio)
+    elif not _within(ratio, behavior):
+        wanted = min(_MOST, math.ceil(ratio * target.ready()))
+    return _external(wanted, name, identity, {"value": shown(amount)})
+
+
+def _external(replicas: int, name: str, identity: Obj, current: Obj) -> Proposal:
+    return Proposal(
+        replicas, name, {"type": "External", "external": {"metric": identity, "current": current}}
+    )
+
+
+def selector_text(selector: Obj | None) -> str:
+    """As Go prints a LabelSelector in conditions."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},}}"
+
+
+def resource(
+    source: Obj, target: Target, behavior: Obj | None, use: Callable[[Obj, str], Usage | None]
+) -> Proposal:
+    """By what the pods use of their CPU; `use` tells it of a pod, or of one container of it."""
+    only, goal = source.get("container", ""), source["target"]
+    used, unready, missing = _grouped(target.pods, only, use)
+    if not used:
+        raise MetricError("did not receive metrics for targeted pods (pods might be unready)")
+    percent = goal.get("averageUtilization")
+    if percent is None:
+        each, filler = milli(goal["averageValue"]), {name_of(p): milli(goal["averageValue"]) for p in missing}
+        weights = None
+    else:
+        each, weights = percent, {name_of(pod): _request(pod, only) for pod in target.pods}
+        filler = {name_of(p): weights[name_of(p)] * max(100, percent) // 100 for p in missing}
+    ratio = _ratio(used, weights, each)
+    wanted = _count(used, ratio, target, behavior, (unready, filler, lambda u: _ratio(u, weights, each)))
+    average = sum(used.values()) // len(used)
+    current: Obj = {"averageValue": shown(average)}
+    name = "cpu resource"
+    if percent is not None:
+        current["averageUtilization"] = int(ratio * each)
+        name = f"cpu {'container ' if only else ''}resource utilization (percentage of request)"
+    kind = "ContainerResource" if only else "Resource"
+    status = {"name": source["name"], "current": current} | ({"container": only} if only else {})
+    return Proposal(wanted, name, {"type": kind, kind[0].lower() + kind[1:]: status})
+
+
+def _grouped(
+    pods: list[Obj], only: str, use: Callable[[Obj, str], Usage | None]
+) -> tuple[dict[str, int], list[Obj], list[Obj]]:
+    """Thousandths of a core by pod, the pods that are not ready, and those of which nothing is known."""
+    used: dict[str, int] = {}
+    unready: list[Obj] = []
+    missing: list[Obj] = []
+    for pod in pods:
+        if deleting(pod) or phase_of(pod) == "Failed":
+            continue
+        if phase_of(pod) == "Pending" or not is_true(pod, "Ready"):
+            unready.append(pod)
+            continue
+        usage = use(pod, only)
+        if usage is None:
+            missing.append(pod)
+        else:
+            used[name_of(pod)] = int(usage.cores * 1000)
+    return used, unready, missing
+
+
+def _request(pod: Obj, only: str) -> int:
+    """What the pod asks for; MetricError where a container asks for nothing."""
+    total = 0
+    for container in pod["spec"]["containers"]:
+        if only in {"", container["name"]}:
+            request = (container["resources"].get("requests") or {}).get("cpu")
+            if request is None:
+                text = f"missing request for cpu in container {container['name']} of Pod {name_of(pod)}"
+                raise MetricError(text)
+            total += milli(request)
+    if only and not total:
+        raise MetricError(f"container {only} not found in Pod {name_of(pod)}")
+    return total
+
+
+def _ratio(used: dict[str, int], weights: dict[str, int] | None, each: int) -> float:
+    if weights is None:
+        return sum(used.values()) // len(used) / each
+    return sum(used.values()) * 100 // sum(weights[name] for name in used) / each
+
+
+def _count(
+    used: dict[str, int],
+    ratio: float,
+    target: Target,
+    behavior: Obj | None,
+    more: tuple[list[Obj], dict[str, int], Callable[[dict[str, int]], float]],
+) -> int:
+    """Pods that say nothing count against the change that the others ask for."""
+    unready, filler, again = more
+    waits = bool(unready) and ratio > 1.0
+    if not waits and not filler:
+        return target.wanted if _within(ratio, behavior) else math.ceil(ratio * len(used))
+    guessed = dict(used)
+    if ratio < 1.0:
+        guessed |= filler
+    elif ratio > 1.0:
+        guessed |= dict.fromkeys(filler, 0)
+    if waits:
+        guessed |= {name_of(pod): 0 for pod in unready}
+    second = again(guessed)
+    if _within(second, behavior) or (ratio < 1.0 < second) or (second < 1.0 < ratio):
+        return target.wanted
+    wanted = math.ceil(second * len(guessed))
+    turned = (second < 1.0 and wanted > target.wanted) or (second > 1.0 and wanted < target.wanted)
+    return target.wanted if turned else wanted

@@ -1,0 +1,378 @@
+"""KEDA's controller of ScaledObjects: their autoscaler, pausing, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from typing_extensions import override
+
+from devcluster.cluster import Cluster, Options
+from devcluster.defaults import fill
+from devcluster.errors import ApiError
+from devcluster.kinds import AUTOSCALER, DEPLOYMENT, SCALED_OBJECT, Kind
+from devcluster.objects import Obj, condition, deleting, name_of, namespace_of, owner_reference, uid_of
+from devcluster.store import Change
+from devcluster.validate_scaledobject import (
+    LABEL_MAX,
+    MAX_DEFAULT,
+    OWNER_LABEL,
+    bounds,
+    hpa_name,
+    repeated_trigger,
+    target_kind,
+)
+
+from .activation import Activation, annotated
+from .autoscaler import scale_to
+from .loop import Controller
+from .observing import Observer, with_word
+from .triggers import TriggerError
+
+log = logging.getLogger("devcluster")
+FINALIZER = "finalizer.keda.sh"
+VERSION = "main"
+PAUSED, PAUSED_AT = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
+_READY = "ScaledObject is defined correctly and is ready for scaling"
+_TARGET_WRONG = "ScaledObject doesn't have correct scaleTargetRef specification"
+_HPA_FAILED = "failed to ensure HPA is correctly created for ScaledObject"
+_PAUSED_TEXT = "ScaledObject is paused"
+_OPERATOR = Options(manager="keda")
+_RETRY_FIRST, _RETRY_MOST = 0.5, 30.0
+
+
+class _CheckError(Exception):
+    """Why a ScaledObject is not ready."""
+
+
+def _watched(obj: Obj) -> tuple[Any, ...]:
+    """What of an object the operator looks at: its own status is none of it."""
+    metadata = obj["metadata"]
+    parts = ("labels", "annotations", "finalizers", "deletionTimestamp")
+    return (obj.get("spec"), *(metadata.get(part) for part in parts))
+
+
+class ScaledObjects(Controller):
+    """Key: (namespace, ScaledObject)."""
+
+    def __init__(self, cluster: Cluster, observer: Observer) -> None:
+        super().__init__(cluster)
+        self._observer = observer
+        self._activation = Activation(cluster, observer)
+        self._tasks: dict[Any, asyncio.Task[None]] = {}
+        self._generations: dict[Any, tuple[str, int]] = {}
+        self._failures: dict[Any, int] = {}
+
+    @override
+    def keys(self, change: Change) -> Iterable[Any]:
+        if change.kind not in {SCALED_OBJECT, AUTOSCALER}:
+            return
+        if change.type == "MODIFIED" and change.old and _watched(change.old) == _watched(change.obj):
+            return
+        if change.kind is SCALED_OBJECT:
+            yield namespace_of(change.obj), name_of(change.obj)
+            return
+        for owner in change.obj["metadata"].get("ownerReferences") or ():
+            if owner["kind"] == SCALED_OBJECT.name:
+                yield namespace_of(change.obj), owner["name"]
+
+    @override
+    def stop(self) -> None:
+        super().stop()
+        for task in self._tasks.values():
+            task.cancel()
+
+    @override
+    def reconcile(self, key: Any) -> float | None:
+        found = self.store.get(SCALED_OBJECT, *key)
+        if found is None:
+            self._stop_polling(key)
+            return None
+        if deleting(found):
+            self._finalize(key, found)
+            return None
+        if FINALIZER not in found["metadata"].get("finalizers", ()):
+            found = self._change(
+                found, lambda new: new["metadata"].setdefault("finalizers", []).append(FINALIZER)
+            )
+        if "conditions" not in found.get("status", {}):
+            types = (
+                ("Ready", "Unknown"),
+                ("Active", "Unknown"),
+                ("Fallback", "Unknown"),
+                ("Paused", "False"),
+            )
+            found = self._status(found, conditions=[{"type": t, "status": s} for t, s in types])
+        try:
+            message = self._bring(key, found)
+        except _CheckError as error:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            self._not_ready(found, str(error))
+            return float(min(_RETRY_MOST, _RETRY_FIRST * 2 ** (self._failures[key] - 1)))
+        self._failures.pop(key, None)
+        self._ready(found, message)
+        return None
+
+    # What it says
+
+    def _live(self, obj: Obj) -> Obj:
+        return self.store.get(SCALED_OBJECT, namespace_of(obj), name_of(obj)) or obj
+
+    def _change(self, obj: Obj, change: Any) -> Obj:
+        return self.cluster.modify(SCALED_OBJECT, obj, change) or obj
+
+    def _status(self, obj: Obj, **fields: Any) -> Obj:
+        """Fields of the newest status; None takes one away."""
+        status = self._live(obj).get("status", {}) | fields
+        return self.cluster.set_status(SCALED_OBJECT, obj, {k: v for k, v in status.items() if v is not None})
+
+    def _say(self, obj: Obj, type_: str, status: str, reason: str, message: str) -> Obj:
+        return self._say_all(obj, {type_: (status, reason, message)})
+
+    def _say_all(self, obj: Obj, words: dict[str, tuple[str, str, str]]) -> Obj:
+        """Several conditions in one write."""
+        known = self._live(obj)["status"]["conditions"]
+        for type_, word in words.items():
+            known = with_word(known, type_, *word)
+        return self._status(obj, conditions=known)
+
+    def _ready(self, obj: Obj, message: str) -> None:
+        known = condition(self._live(obj), "Ready")
+        if known is not None and known["status"] != "True":
+            self._observer.event(obj, "ScaledObjectReady", "ScaledObject is ready for scaling")
+        self._say_all(obj, {"Ready": ("True", "ScaledObjectReady", message)} | _without_fallback(obj))
+
+    def _not_ready(self, obj: Obj, message: str) -> None:
+        words = {
+            "Ready": ("False", "ScaledObjectCheckFailed", message),
+            "Active": ("Unknown", "UnknownState", "ScaledObject check failed"),
+        }
+        self._say_all(obj, words | _without_fallback(obj))
+        self._observer.event(obj, "ScaledObjectCheckFailed", message, warning=True)
+
+    # Bringing it forward
+
+    def _bring(self, key: Any, obj: Obj) -> str:
+        """Whatever is missing; the result is the message of the Ready condition. Raises _CheckError."""
+        annotations, paused = obj["metadata"].get("annotations") or {}, condition(obj, "Paused")
+        was_paused = paused is not None and paused["status"] == "True"
+        one_way = [annotated(obj, f"{PAUSED}-scale-{way}") for way in ("in", "out")]
+        if PAUSED_AT in annotations or annotated(obj, PAUSED):
+            self._pause(key, obj, annotations.get(PAUSED_AT), was_paused=was_paused)
+            return _PAUSED_TEXT
+        if any(one_way):
+            obj = self._say(obj, "Paused", "True", "ScaledObjectPaused", _PAUSED_TEXT)
+            if not was_paused:
+                self._observer.event(obj, "ScaledObjectPaused", _PAUSED_TEXT)
+        elif was_paused:
+            text = "pause annotation removed for ScaledObject"
+            obj = self._say(obj, "Paused", "False", "ScaledObjectUnpaused", text)
+            self._observer.event(obj, "ScaledObjectUnpaused", text)
+            obj = self._status(obj, pausedReplicaCount=None)
+        if (obj["metadata"].get("labels") or {}).get(OWNER_LABEL) != name_of(obj):
+            label = {OWNER_LABEL: name_of(obj)}
+            obj = self._change(obj, lambda new: new["metadata"].setdefault("labels", {}).update(label))
+        kind, target = self._target(obj)
+        obj = self._know_target(obj, kind, target)
+        wrong = bounds(obj["spec"])
+        if wrong:
+            raise _CheckError(
+                f"ScaledObject doesn't have correct Idle/Min/Max Replica Counts specification: {wrong}"
+            )
+        wrong = repeated_trigger(obj["spec"]["triggers"])
+        if wrong:
+            raise _CheckError(f"ScaledObject doesn't have correct triggers specification: {wrong}")
+        types = dict.fromkeys(trigger["type"] for trigger in obj["spec"]["triggers"])
+        obj = self._status(obj, triggersTypes=",".join(types), authenticationsTypes="")
+        made = self._keep_autoscaler(obj, kind)
+        if made or self._generations.get(key) != (uid_of(obj), obj["metadata"]["generation"]):
+            self._poll(key, self._live(obj))
+        return _READY
+
+    def _target(self, obj: Obj) -> tuple[Kind, Obj]:
+        ref, kind = obj["spec"]["scaleTargetRef"], target_kind(obj["spec"])
+        if kind is None:
+            version, word = ref.get("apiVersion") or "apps/v1", ref.get("kind") or DEPLOYMENT.name
+            raise _CheckError(f'{_TARGET_WRONG}: no matches for kind "{word}" in version "{version}"')
+        found = self.store.get(kind, namespace_of(obj), ref["name"])
+        if found is None:
+            text = "Target resource doesn't exist"
+            self._observer.event(obj, "ScaledObjectCheckFailed", text, warning=True)
+            raise _CheckError(f'{_TARGET_WRONG}: {kind.resource} "{ref["name"]}" not found')
+        if "scale" not in kind.subresources:
+            text = "Target resource doesn't expose /scale subresource"
+            self._observer.event(obj, "ScaledObjectCheckFailed", text, warning=True)
+            raise _CheckError(f"{_TARGET_WRONG}: the server could not find the requested resource")
+        return kind, found
+
+    def _know_target(self, obj: Obj, kind: Kind, target: Obj) -> Obj:
+        gvkr = {"group": kind.group, "kind": kind.name, "resource": kind.plural, "version": kind.version}
+        known = obj["status"].get("originalReplicaCount", target["spec"]["replicas"])
+        return self._status(
+            obj,
+            scaleTargetKind=f"{kind.api_version}.{kind.name}",
+            scaleTargetGVKR=gvkr,
+            originalReplicaCount=known,
+        )
+
+    # The autoscaler
+
+    def _keep_autoscaler(self, obj: Obj, kind: Kind) -> bool:
+        """Make or change it; True when it is new. Raises _CheckError."""
+        try:
+            specs = [scaler.spec for scaler in self._observer.scalers(obj)]
+        except TriggerError as error:
+            raise _CheckError(f"{_HPA_FAILED}: {error}") from error
+        names = {"external": "External", "resource": "Resource"}
+        external = [s["external"]["metric"]["name"] for s in specs if s["type"] == names["external"]]
+        resources = [s["resource"]["name"] for s in specs if s["type"] == names["resource"]]
+        health = {k: v for k, v in self._live(obj)["status"].get("health", {}).items() if k in external}
+        self._status(
+            obj,
+            externalMetricNames=external or None,
+            resourceMetricNames=resources or None,
+            health=health or None,
+        )
+        wanted, known = self._autoscaler(obj, kind, specs), obj["status"].get("hpaName")
+        if known is not None and known != name_of(wanted):
+            self._delete_autoscaler(obj, known)
+        found = self.store.get(AUTOSCALER, namespace_of(obj), name_of(wanted))
+        try:
+            if found is None:
+                self.cluster.create(AUTOSCALER, namespace_of(obj), wanted, _OPERATOR)
+            elif _differs(found, wanted):
+                self.cluster.modify(AUTOSCALER, found, lambda new: _adopt(new, wanted))
+        except ApiError as error:
+            raise _CheckError(f"{_HPA_FAILED}: {error.message}") from error
+        self._status(obj, hpaName=name_of(wanted))
+        return found is None
+
+    def _autoscaler(self, obj: Obj, kind: Kind, specs: list[Obj]) -> Obj:
+        spec, config = (
+            obj["spec"],
+            (obj["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {},
+        )
+        behavior = copy.deepcopy(config.get("behavior"))
+        for way, rules in (("in", "scaleDown"), ("out", "scaleUp")):
+            if annotated(obj, f"{PAUSED}-scale-{way}"):
+                behavior = behavior or {}
+                behavior.setdefault(rules, {})["selectPolicy"] = "Disabled"
+        metrics = [copy.deepcopy(each) for each in sorted(specs, key=lambda each: str(each["type"]))]
+        for each in metrics:
+            if "external" in each:
+                each["external"]["metric"]["selector"] = {"matchLabels": {OWNER_LABEL: name_of(obj)}}
+        name = hpa_name(obj)
+        labels = {
+            "app.kubernetes.io/name": re.sub(r"[^A-Za-z0-9]+$", "", name[:LABEL_MAX]),
+            "app.kubernetes.io/version": VERSION, "app.kubernetes.io/part-of": name_of(obj),
+            "app.kubernetes.io/managed-by": "keda-operator",
+        }  # fmt: skip
+        annotations = obj["metadata"].get("annotations") or {}
+        left_out = annotations.get("scaledobject.keda.sh/hpa-excluded-labels", "").split(",")
+        labels |= {k: v for k, v in (obj["metadata"].get("labels") or {}).items() if k not in left_out}
+        wanted: Obj = {
+            "metadata": {
+                "name": name, "labels": labels,
+                "ownerReferences": [owner_reference(SCALED_OBJECT, obj)],
+            },
+            "spec": {
+                "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.name, "name": spec["scaleTargetRef"]["name"]},
+                "minReplicas": spec.get("minReplicaCount") or 1, "maxReplicas": spec.get("maxReplicaCount", MAX_DEFAULT),
+                "metrics": metrics,
+            } | ({"behavior": behavior} if behavior is not None else {}),
+        }  # fmt: skip
+        if annotations:
+            wanted["metadata"]["annotations"] = dict(annotations)
+        fill(AUTOSCALER, wanted)
+        return wanted
+
+    def _delete_autoscaler(self, obj: Obj, name: str) -> None:
+        if self.store.get(AUTOSCALER, namespace_of(obj), name) is not None:
+            self.cluster.delete(AUTOSCALER, namespace_of(obj), name)
+
+    # Polling
+
+    def _poll(self, key: Any, obj: Obj) -> None:
+        running = self._tasks.pop(key, None)
+        if running is not None:
+            running.cancel()
+        else:
+            self._observer.event(obj, "KEDAScalersStarted", "Started scalers watch")
+        self._generations[key] = (uid_of(obj), obj["metadata"]["generation"])
+        self._tasks[key] = asyncio.create_task(self._activation.follow(obj))
+
+    def _stop_polling(self, key: Any) -> None:
+        task = self._tasks.pop(key, None)
+        self._generations.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    def _pause(self, key: Any, obj: Obj, replicas: str | None, *, was_paused: bool) -> None:
+        if not was_paused:
+            obj = self._say(obj, "Paused", "True", "ScaledObjectPaused", _PAUSED_TEXT)
+            self._observer.event(obj, "ScaledObjectPaused", _PAUSED_TEXT)
+        if key in self._tasks:
+            self._stop_polling(key)
+            self._observer.event(obj, "KEDAScalersStopped", "Stopped scalers watch")
+        self._delete_autoscaler(obj, obj["status"].get("hpaName") or hpa_name(obj))
+        if replicas is None:
+            self._status(obj, pausedReplicaCount=None)
+            return
+        if not re.fullmatch(r"[+-]?\d+", replicas):
+            why = f'strconv.ParseInt: parsing "{replicas}": invalid syntax'
+            text = "failed to scale target to paused replica count: failed to parse paused replica count"
+            raise _CheckError(f"{text}: {why}")
+        kind, target = self._target(obj)
+        if target["spec"]["replicas"] != int(replicas):
+            try:
+                scale_to(self.cluster, kind, target, int(replicas), _OPERATOR)
+            except ApiError as error:
+                text = "failed to scale target to paused replica count"
+                raise _CheckError(f"{text}: {text}: {error.message}") from error
+        self._status(obj, pausedReplicaCount=int(replicas))
+
+    # The end
+
+    def _finalize(self, key: Any, obj: Obj) -> None:
+        if FINALIZER not in obj["metadata"].get("finalizers", ()):
+            return
+        self._stop_polling(key)
+        self._observer.forget(obj)
+        self._failures.pop(key, None)
+        kind, original = target_kind(obj["spec"]), obj.get("status", {}).get("originalReplicaCount")
+        if (
+            (obj["spec"].get("advanced") or {}).get("restoreToOriginalReplicaCount")
+            and kind
+            and original is not None
+        ):
+            target = self.store.get(kind, namespace_of(obj), obj["spec"]["scaleTargetRef"]["name"])
+            if target is not None:
+                scale_to(self.cluster, kind, target, original, _OPERATOR)
+        self._observer.event(obj, "ScaledObjectDeleted", "ScaledObject was deleted", warning=True)
+        self.cluster.drop_finalizer(SCALED_OBJECT, obj, FINALIZER)
+
+
+def _without_fallback(obj: Obj) -> dict[str, tuple[str, str, str]]:
+    if "fallback" in obj["spec"]:
+        return {}
+    return {"Fallback": ("False", "NoFallbackFound", "No fallbacks are active on this scaled object")}
+
+
+def _differs(found: Obj, wanted: Obj) -> bool:
+    kept = ("labels", "annotations")
+    return wanted["spec"] != found["spec"] or any(
+        wanted["metadata"].get(part) != found["metadata"].get(part) for part in kept
+    )
+
+
+def _adopt(found: Obj, wanted: Obj) -> None:
+    """KEDA writes the whole object anew."""
+    found["spec"] = wanted["spec"]
+    for part in ("labels", "annotations", "ownerReferences"):
+        found["metadata"].pop(part, None)
+        if part in wanted["metadata"]:
+            found["metadata"][part] = wanted["metadata"][part]
