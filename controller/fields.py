@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -22,6 +22,8 @@ MEMORY_BYTES_MIN = Decimal(1024**2)
 MEMORY_BYTES_MAX = Decimal(64 * 1024**4)
 STORAGE_BYTES_MAX = Decimal(1024 * 1024**4)
 CPU_CORES_MIN = Decimal("0.001")
+Check = Callable[[Mapping[str, Any]], Fault | None]
+"""What is wrong with a whole object, if anything is."""
 
 
 def refuse(fault: Fault | None) -> None:
@@ -171,29 +173,44 @@ def _plain(value: Decimal) -> str:
     return f"{value:f}"
 
 
-class TextMapField(serializers.DictField):
-    """An object whose values are strings; errors are told for the field as a whole and name the key."""
+class _MapField(serializers.DictField):
+    """An object with one rule for all values; errors are told for the field as a whole and name the key."""
 
-    def __init__(self, *, check: Callable[[Mapping[str, str]], Fault | None], **kwargs: Any) -> None:
-        child = TextField(allow_blank=True)
+    what: ClassVar[str]
+    """What a value is called in a sentence."""
+
+    def __init__(self, *, child: serializers.Field[Any, Any, Any, Any], check: Check, **kwargs: Any) -> None:
         super().__init__(**{"child": child, "required": False, "allow_null": True, **kwargs})
         self.check = check
 
     @override
-    def to_internal_value(self, data: Any) -> dict[str, str]:
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             self.fail("not_a_dict", input_type=type(data).__name__)
         for key, value in data.items():
-            self._check_text(key)
+            self.check_key(key)
             try:
                 self.child.run_validation(value)
             except serializers.ValidationError as error:
-                message = f"The value of {str(key)[:80]!r} will not do: {_first_message(error)}"
+                message = f"The {self.what} of {str(key)[:80]!r} will not do: {_first_message(error)}"
                 raise serializers.ValidationError(message, code="invalid_value") from error
         refuse(self.check(data))
         return dict(data)
 
-    def _check_text(self, key: Any) -> None:
+    def check_key(self, key: Any) -> None:
+        """Whatever is wrong with a key that `check` does not look at."""
+
+
+class TextMapField(_MapField):
+    """An object whose values are strings."""
+
+    what = "value"
+
+    def __init__(self, *, check: Check, **kwargs: Any) -> None:
+        super().__init__(child=TextField(allow_blank=True), check=check, **kwargs)
+
+    @override
+    def check_key(self, key: Any) -> None:
         if not isinstance(key, str):
             raise serializers.ValidationError("The keys must be text.", code="invalid_value")
         try:
@@ -202,28 +219,13 @@ class TextMapField(serializers.DictField):
             raise serializers.ValidationError("A key is not valid Unicode.", code="invalid_value") from error
 
 
-class UnitsField(serializers.DictField):
-    """An object whose values are whole numbers from 1 on; errors are told for the field as a whole and name the key."""
+class UnitsField(_MapField):
+    """An object whose values are whole numbers from 1 on."""
 
-    def __init__(
-        self, *, check: Callable[[Mapping[str, int]], Fault | None], most: int, **kwargs: Any
-    ) -> None:
-        child = WholeNumberField(min_value=1, max_value=most)
-        super().__init__(**{"child": child, "required": False, "allow_null": True, **kwargs})
-        self.check = check
+    what = "amount"
 
-    @override
-    def to_internal_value(self, data: Any) -> dict[str, int]:
-        if not isinstance(data, Mapping):
-            self.fail("not_a_dict", input_type=type(data).__name__)
-        for key, value in data.items():
-            try:
-                self.child.run_validation(value)
-            except serializers.ValidationError as error:
-                message = f"The amount of {str(key)[:80]!r} will not do: {_first_message(error)}"
-                raise serializers.ValidationError(message, code="invalid_value") from error
-        refuse(self.check(data))
-        return dict(data)
+    def __init__(self, *, check: Check, most: int, **kwargs: Any) -> None:
+        super().__init__(child=WholeNumberField(min_value=1, max_value=most), check=check, **kwargs)
 
 
 def _first_message(error: serializers.ValidationError) -> str:

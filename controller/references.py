@@ -29,7 +29,7 @@ def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
         *_shm_problems(spec),
     ]
     if problems:
-        raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
+        raise Invalid.of_problems(problems)
 
 
 def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:

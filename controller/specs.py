@@ -357,7 +357,7 @@ def refuse_not_yet_supported(body: Json, table: Mapping[str, tuple[Any, ...]]) -
         if not says_nothing(value, defaults)
     ]
     if problems:
-        raise Invalid(problems[0].message, code="not_yet_supported", errors=problems)
+        raise Invalid.of_problems(problems)
 
 
 def not_yet_message(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -33,6 +33,11 @@ class PortalError(Exception):
         """The error about one field, its sentence being the message of the whole too."""
         chosen = code or cls.code
         return cls(message, code=chosen, errors=(FieldProblem(field=field, code=chosen, message=message),))
+
+    @classmethod
+    def of_problems(cls, problems: Sequence[FieldProblem]) -> PortalError:
+        """The error about several fields, the first of which speaks for the whole."""
+        return cls(problems[0].message, code=problems[0].code, errors=problems)
 
 
 class Malformed(PortalError):

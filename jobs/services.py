@@ -149,7 +149,7 @@ def _check_template(name: str | None, changes: Mapping[str, Any], spec: Mapping[
         for field, fault in (*refused, *outside)
     ]
     if problems:
-        raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
+        raise Invalid.of_problems(problems)
 
 
 def update_training_run(
