@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.labels import MANAGED_BY, MANAGER, TEAM
+from cluster.labels import GATEWAY, KIND, MANAGED_BY, MANAGER, METRICS_PORT, MONITORING, TEAM
 from workloads.states import PRIORITY_VALUE
 
 SERVICE_ACCOUNT = "mlportal-workload"
@@ -78,14 +78,39 @@ def build_guard_rails(*, namespace: str, team_slug: str, gpu_limits: Mapping[str
         "mlportal-default-deny",
         spec={"podSelector": {}, "policyTypes": ["Ingress"]},
     )
-    endpoints = named(
-        "NetworkPolicy",
-        "networking.k8s.io/v1",
-        "mlportal-endpoint-ingress",
-        spec={
-            "podSelector": {"matchLabels": {"mlportal.dev/kind": "endpoint"}},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"mlportal.dev/gateway": "true"}}}]}],
-        },
-    )
-    return [account, *([quota] if hard else []), deny, endpoints]
+    return [
+        account,
+        *([quota] if hard else []),
+        deny,
+        *(
+            named("NetworkPolicy", "networking.k8s.io/v1", name, spec=spec)
+            for name, spec in _openings().items()
+        ),
+    ]
+
+
+def _openings() -> dict[str, Manifest]:
+    """Who may reach an endpoint's pods, and on which of their ports; by the policy's name.
+
+    Ports go by their names, because each endpoint has other numbers. vLLM answers /metrics on the port on which it
+    serves, so that only pods which say so are open to the monitoring there.
+    """
+    return {
+        "mlportal-endpoint-ingress": _opening({}, GATEWAY, ("http", "grpc")),
+        "mlportal-endpoint-metrics": _opening({METRICS_PORT: "metrics"}, MONITORING, ("metrics",)),
+        "mlportal-endpoint-metrics-http": _opening({METRICS_PORT: "http"}, MONITORING, ("http",)),
+    }
+
+
+def _opening(pods: Mapping[str, str], namespaces: str, ports: Sequence[str]) -> Manifest:
+    """Pods of endpoints with these labels take traffic on these ports from namespaces that bear the label."""
+    return {
+        "podSelector": {"matchLabels": {KIND: "endpoint", **pods}},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {
+                "from": [{"namespaceSelector": {"matchLabels": {namespaces: "true"}}}],
+                "ports": [{"port": port, "protocol": "TCP"} for port in ports],
+            }
+        ],
+    }

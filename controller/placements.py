@@ -40,6 +40,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         resume_from=_resume_point(workload, before=attempt),
         capacity_type=workload.capacity_type,
         gang_scheduler=_gang_scheduler(),
+        pod_monitors=_pod_monitors(),
         grace_seconds=PlatformSettings.current().grace_seconds,
         git_image=PlatformSettings.current().git_image,
         storage_image=PlatformSettings.current().storage_image,
@@ -51,6 +52,14 @@ def _gang_scheduler() -> str:
     """The one that the settings name, where the cluster serves its groups."""
     named = PlatformSettings.current().gang_scheduler
     return named if named and GROUPS[named].address in followed_kinds() else ""
+
+
+def _pod_monitors() -> bool:
+    """Whether the settings name them and the cluster serves them."""
+    return (
+        "podmonitor" in PlatformSettings.current().optional_kinds
+        and kinds.POD_MONITOR.address in followed_kinds()
+    )
 
 
 def _resume_point(workload: Workload, *, before: int) -> str | None:

@@ -77,8 +77,8 @@ FOREIGN = Scope(
 WHERE_SERVED = Scope(optional=True)
 
 
-GROUPS = (kinds.VOLCANO_GROUP, kinds.COSCHEDULING_GROUP)
-"""What a gang scheduler keeps together."""
+WHERE_THERE = (kinds.VOLCANO_GROUP, kinds.COSCHEDULING_GROUP, kinds.POD_MONITOR)
+"""What is made only where it is served: groups that a gang scheduler keeps together, and what is to be scraped."""
 
 
 def _own(kind: ResourceKind) -> Scope:
@@ -339,7 +339,7 @@ class Watcher:
             (kinds.CLAIM, ClaimSink(), EVERY),
             *((kind, ObjectSink(kind), _own(kind)) for each in adapters() for kind in each.primaries),
             *((kind, CompanionSink(kind), _own(kind)) for each in adapters() for kind in each.companions),
-            *((kind, ObjectSink(kind), _own(kind)) for kind in GROUPS),
+            *((kind, ObjectSink(kind), _own(kind)) for kind in WHERE_THERE),
         ]
         self.threads = [
             KindWatcher(kind=kind, sink=sink, client=client, stop=self.stopping, scope=scope)

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from foundation import clock
 
-OPTIONAL_KINDS = ("pytorchjob", "tfjob", "mpijob", "trainjob", "keda")
+OPTIONAL_KINDS = ("pytorchjob", "tfjob", "mpijob", "trainjob", "keda", "podmonitor")
 """What `optional_kinds` may name: each is offered only where the cluster serves it too."""
 
 
@@ -30,7 +30,7 @@ GANG_SCHEDULERS = ("volcano", "coscheduling")
 
 
 def default_optional_kinds() -> list[str]:
-    return ["pytorchjob", "keda"]
+    return ["pytorchjob", "keda", "podmonitor"]
 
 
 class PlatformSettings(models.Model):

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cluster.labels import REVISION
+from cluster.kinds import POD_MONITOR
+from cluster.labels import METRICS_PORT, REVISION, WORKLOAD_ID
 from controller import modelsource, podspec
 from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
 from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
@@ -35,8 +36,8 @@ def build_endpoint(
     revision: int = 0,
     strategy: str | None = None,
 ) -> ManifestSet:
-    """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, and the ConfigMaps of its files and of
-    its server's configuration.
+    """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, the ConfigMaps of its files and of its
+    server's configuration, and a PodMonitor where the cluster has them and a port answers /metrics.
 
     `revision` is the one that gave the pods their template, 0 for none: revisions with the same pods name the same
     one, so that the Deployment leaves its pods alone. `strategy` is how this one is rolled out, if not as its spec
@@ -56,6 +57,7 @@ def build_endpoint(
         *(each for each in (files, config) if each is not None),
         _service(spec, placement),
         _disruption_budget(spec, placement),
+        *_pod_monitor(spec, placement),
     ]
     deployment = _deployment(parts, spec, placement, replicas, strategy or spec.strategy)
     if revision:
@@ -152,6 +154,7 @@ def _parts(
         files_config_map=files["metadata"]["name"] if files else None,
         default_env=[{"name": name, "value": value} for name, value in started.env.items()],
         annotations=_scraped(spec),
+        labels={METRICS_PORT: found[0]} if (found := metrics_port(spec)) else {},
         grace_seconds=max(placement.grace_seconds, spec.request_timeout_seconds + DRAIN_SECONDS),
         restart_policy="Always",
         volumes=volumes,
@@ -193,6 +196,25 @@ def metrics_port(spec: EndpointSpec) -> tuple[str, int] | None:
     """Name and number of the port that answers /metrics; None where none is known to."""
     port = spec.ports.named().get(spec.preset.metrics_port)
     return (spec.preset.metrics_port, port) if port is not None else None
+
+
+def _pod_monitor(spec: EndpointSpec, placement: Placement) -> list[Manifest]:
+    """By which an operated Prometheus finds the pods' metrics; it gives them the same labels as the annotations do."""
+    found = metrics_port(spec)
+    if found is None or not placement.pod_monitors:
+        return []
+    return [
+        {
+            "apiVersion": POD_MONITOR.api_version,
+            "kind": POD_MONITOR.kind,
+            "metadata": podspec.metadata(placement.object_name, spec, placement),
+            "spec": {
+                "selector": {"matchLabels": podspec.workload_selector(placement)},
+                "podTargetLabels": [WORKLOAD_ID, REVISION],
+                "podMetricsEndpoints": [{"port": found[0], "path": METRICS_PATH}],
+            },
+        }
+    ]
 
 
 def _scraped(spec: EndpointSpec) -> dict[str, str]:

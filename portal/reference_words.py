@@ -129,5 +129,6 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     " where to, as KServe's storage initializer does.",
     "gang_scheduler": "Which scheduler places the pods of a gang together (`volcano`, `coscheduling`), where the cluster"
     " serves its PodGroup; empty: admission alone.",
-    "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`; `keda` has no effect yet.",
+    "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`; `keda` has no effect yet;"
+    " `podmonitor`: one for each endpoint that has metrics.",
 })  # fmt: skip

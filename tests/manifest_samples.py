@@ -222,6 +222,7 @@ ENDPOINT_PLACEMENTS: Mapping[str, Placement] = {
             body["name"],
             "endpoint",
             priority_class="mlportal-inference-normal",
+            pod_monitors=True,
             **{**_A100, "node_terms": [], "resource_name": resource_of(name)},
         )
         for name, body in runtime_bodies().items()

@@ -111,6 +111,8 @@ class Placement:
     annotations: Mapping[str, str] = field(default_factory=dict)
     gang_scheduler: str = ""
     """Scheduler that places the pods of a gang together; empty where there is none."""
+    pod_monitors: bool = False
+    """Whether the cluster has PodMonitors, by which Prometheus finds what to scrape."""
     capacity_type: str = "on-demand"
     """Which of them it was claimed on, where the request leaves a choice."""
 

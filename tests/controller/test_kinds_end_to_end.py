@@ -76,6 +76,8 @@ def assert_nothing_is_left(bed: KindsBed) -> None:
         "ServiceAccount/mlportal-workload",
         "NetworkPolicy/mlportal-default-deny",
         "NetworkPolicy/mlportal-endpoint-ingress",
+        "NetworkPolicy/mlportal-endpoint-metrics",
+        "NetworkPolicy/mlportal-endpoint-metrics-http",
     }
     until(lambda: bed.objects() == kept, said=lambda: f"left: {sorted(bed.objects() ^ kept)}", seconds=60)
 

@@ -96,4 +96,6 @@ def test_the_account_of_pods_has_no_token_of_the_cluster(bench):
     assert {each["metadata"]["name"] for each in policies.items} == {
         "mlportal-default-deny",
         "mlportal-endpoint-ingress",
+        "mlportal-endpoint-metrics",
+        "mlportal-endpoint-metrics-http",
     }

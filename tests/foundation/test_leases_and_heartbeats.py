@@ -98,7 +98,7 @@ def test_heartbeats_of_processes_long_gone_are_forgotten():
 @pytest.mark.django_db
 def test_platform_settings_have_the_defaults_until_somebody_changes_them():
     assert PlatformSettings.current().default_time_limit_seconds == 86_400
-    assert PlatformSettings.current().optional_kinds == ["pytorchjob", "keda"]
+    assert PlatformSettings.current().optional_kinds == ["pytorchjob", "keda", "podmonitor"]
     PlatformSettings.objects.create(grace_seconds=5)
     assert PlatformSettings.current().grace_seconds == 5
 

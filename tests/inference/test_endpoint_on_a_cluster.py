@@ -12,6 +12,7 @@ from inference.status import observe_endpoint
 from tests.inference.regenerate import built
 from tests.manifest_clusters import template_as_pod
 from tests.manifest_samples import ENDPOINT_BODIES
+from tests.serving_samples import runtime_bodies
 from workloads.states import Reason
 
 NOT_RESTRICTED = {"cpu_endpoint"}
@@ -32,6 +33,16 @@ def test_pods_pass_restricted_unless_they_want_user_0(real_bench, name):
             real_bench.client.warnings_of(pod)
     else:
         assert real_bench.client.warnings_of(pod) == ()
+
+
+@pytest.mark.parametrize("name", runtime_bodies())
+def test_what_serves_is_guaranteed_what_it_asks_for(real_bench, name):
+    """Request and limit are one in every container, so that no batch work beside it takes its memory or CPU."""
+    pod = template_as_pod(built()[name])
+    made = real_bench.client.create(
+        real_bench.moved({**pod, "metadata": {**pod["metadata"], "name": name.replace("_", "-")}})
+    )
+    assert made["status"]["qosClass"] == "Guaranteed"
 
 
 def start(bench, *, replicas=2, **body):

@@ -4,12 +4,14 @@ import json
 
 import pytest
 
+from controller.namespaces import build_guard_rails
 from controller.podstatus import judge
 from inference.manifests import build_endpoint
 from inference.specs import EndpointSpec
 from tests.inference.test_endpoint_manifests import by_kind, container_of
 from tests.manifest_samples import placement
 from tests.pod_samples import container, ended, pod
+from tests.serving_samples import RUNTIME_REQUESTS
 
 MINIMAL = {"name": "a", "image": "b:1", "flavor": "a100-40gb", "cpu": "1", "memory": "2Gi"}
 
@@ -182,6 +184,53 @@ def test_a_pod_says_where_its_metrics_are(runtime, body, port):
     annotations = made(runtime, **body).primary["spec"]["template"]["metadata"]["annotations"]
     assert annotations.get("prometheus.io/port") == port
     assert ("prometheus.io/scrape" in annotations) == (port is not None)
+
+
+@pytest.mark.parametrize(("runtime", "port"), [("triton", "metrics"), ("vllm", "http"), ("custom", None)])
+def test_a_pod_monitor_is_made_where_there_are_such_and_metrics_too(runtime, port):
+    where = placement("a", "endpoint", resource_name="nvidia.com/gpu", pod_monitors=True)
+    manifests = build_endpoint(spec_of(runtime, model={"claim": "m"}), where, replicas=1)
+    monitors = [each for each in manifests.dependants if each["kind"] == "PodMonitor"]
+    assert not [each for each in made(runtime).dependants if each["kind"] == "PodMonitor"]
+    labels = manifests.primary["spec"]["template"]["metadata"]["labels"]
+    assert labels.get("mlportal.dev/metrics-port") == port
+    if port is None:
+        assert monitors == []
+        return
+    assert monitors[0]["spec"]["podMetricsEndpoints"] == [{"port": port, "path": "/metrics"}]
+    assert port in [each["name"] for each in container_of(manifests)["ports"]]
+    # Of a stopped or another endpoint nothing is scraped: the selector is this workload's alone.
+    assert monitors[0]["spec"]["selector"] == {"matchLabels": {"mlportal.dev/workload-id": where.workload_id}}
+
+
+@pytest.mark.parametrize("runtime", RUNTIME_REQUESTS)
+def test_monitoring_reaches_the_metrics_and_the_gateway_what_serves_and_nobody_else(runtime):
+    """By the rules of NetworkPolicy: what some policy opens is open, of a pod that any policy selects."""
+    policies = [
+        each
+        for each in build_guard_rails(namespace="n", team_slug="vision", gpu_limits={})
+        if each["kind"] == "NetworkPolicy"
+    ]
+    manifests = made(runtime, **RUNTIME_REQUESTS[runtime])
+    labels = manifests.primary["spec"]["template"]["metadata"]["labels"]
+    numbers = {each["name"]: each["containerPort"] for each in container_of(manifests)["ports"]}
+
+    def reached(**namespace):
+        opened = set()
+        for policy in policies:
+            if not policy["spec"]["podSelector"].get("matchLabels", {}).items() <= labels.items():
+                continue
+            for rule in policy["spec"].get("ingress", ()):
+                froms = [each["namespaceSelector"]["matchLabels"] for each in rule["from"]]
+                if any(wanted.items() <= namespace.items() for wanted in froms):
+                    opened |= {numbers[each["port"]] for each in rule["ports"] if each["port"] in numbers}
+        return opened
+
+    served = {number for name, number in numbers.items() if name != "metrics"}
+    metrics = manifests.primary["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"]
+    assert reached(**{"mlportal.dev/gateway": "true"}) == served
+    assert reached(**{"mlportal.dev/monitoring": "true"}) == {int(metrics)}
+    assert reached(**{"kubernetes.io/metadata.name": "team-other"}) == set()
 
 
 @pytest.mark.parametrize(
