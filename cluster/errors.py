@@ -77,14 +77,24 @@ class ProxyFailed(ClusterError):
     """A request through the service proxy got no answer from the service.
 
     `status` is the HTTP status for the caller (413, 429, 502, 503 or 504), `reason` a stable short word such
-    as `no-endpoints`, `timeout`, `request-too-large`.
+    as `no-endpoints`, `timeout`, `request-too-large`. `unsent` says that nothing of it has reached the service, so
+    that it may be sent again whatever it asks for.
     """
 
-    def __init__(self, message: str, *, status: int, reason: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        reason: str,
+        retry_after: float | None = None,
+        unsent: bool = False,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
+        self.unsent = unsent
 
 
 def error_of(

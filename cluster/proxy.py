@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +25,7 @@ from cluster.client import ClusterClient
 from cluster.config import IN_CLUSTER, Connection
 from cluster.errors import ClusterUnavailable, ProxyFailed
 from cluster.proxy_rules import Headers, Target
+from cluster.proxy_sessions import Session
 
 _CHUNK: Final = 64 * 1024
 # The API server's own refusals are small Status documents; anything longer is the service's answer.
@@ -111,7 +112,7 @@ class _Capped:
 @dataclass(frozen=True, slots=True)
 class _Opened:
     connection: Connection
-    session: aiohttp.ClientSession
+    session: Session
     token: str | None
     checked_at: float
 
@@ -124,19 +125,16 @@ class ServiceProxy:
         self._limits = limits or Limits()
         self._opened: _Opened | None = None
         self._refused: Connection | None = None
-        self._direct: aiohttp.ClientSession | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._direct: Session | None = None
         self._opening = asyncio.Lock()
 
     async def aclose(self) -> None:
         """Closes all connections."""
-        for task in tuple(self._retiring):
-            task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
-        for session in (self._direct, self._opened.session if self._opened else None):
+        sessions = (self._direct, self._opened.session if self._opened else None)
+        self._direct = self._opened = None
+        for session in sessions:
             if session is not None:
                 await session.close()
-        self._direct = self._opened = None
 
     @asynccontextmanager
     async def forward(
@@ -154,43 +152,38 @@ class ServiceProxy:
 
         `path` is the caller's, raw and percent-encoded, and begins with a slash. Raises ProxyFailed with the
         status for the caller if the service gave no answer; whatever status the service gave is an answer.
-        Nothing is repeated. Through the API server the body of an HTML answer has its links rewritten by that
-        server.
+        Nothing is repeated; `unsent` of the error says whether it may be. Through the API server the body of an
+        HTML answer has its links rewritten by that server.
         """
         allowed = limits or self._limits
         verb, tail = rules.safe_method(method), rules.safe_path(path, query)
         options = _request_options(tuple(headers), body, allowed)
         capped = options["data"] if isinstance(options["data"], _Capped) else None
+        direct = self._is_direct(target)
+        opened = None if direct else await self._current()
+        session = opened.session if opened else await self._direct_session()
+        session.use()
         try:
-            response = await self._send(target, verb, tail, options)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if capped is not None and capped.exceeded:
-                raise rules.too_large("request", allowed.request_bytes) from error
-            raise _failure(error) from error
-        try:
-            yield await self._answer(response, allowed, direct=self._is_direct(target))
+            sending = _send(session, opened, target, verb, tail, options)
+            response = await _sent(sending, capped, allowed)
+            try:
+                yield await self._answer(response, allowed, direct=direct)
+            finally:
+                response.close()
         finally:
-            response.close()
+            await session.leave()
 
     def _is_direct(self, target: Target) -> bool:
         return self._client.source == IN_CLUSTER and isinstance(target.port, int)
 
-    async def _send(
-        self, target: Target, method: str, tail: str, options: dict[str, Any]
-    ) -> aiohttp.ClientResponse:
-        if self._is_direct(target):
-            if self._direct is None:
-                self._direct = _session(None)
-            url = URL(target.direct_prefix + tail, encoded=True)
-            return await self._direct.request(method, url, **options)
-        opened = await self._current()
-        loaded = opened.connection.configuration
-        if opened.token:
-            options["headers"] = (*options["headers"], ("Authorization", opened.token))
-        url = URL(opened.connection.host + target.proxy_prefix + tail, encoded=True)
-        return await opened.session.request(
-            method, url, proxy=loaded.proxy, server_hostname=loaded.tls_server_name, **options
-        )
+    async def _direct_session(self) -> Session:
+        session = self._direct
+        if session is None or session.is_old:
+            self._direct = Session(None)
+            if session is not None:
+                await session.retire()
+        assert self._direct is not None  # noqa: S101 - for the type checker
+        return self._direct
 
     async def _answer(self, response: aiohttp.ClientResponse, limits: Limits, *, direct: bool) -> Upstream:
         if (response.content_length or 0) > limits.response_bytes:
@@ -224,23 +217,36 @@ class ServiceProxy:
             if previous and previous.connection is connection:
                 self._opened = _Opened(connection, previous.session, token, now)
             else:
-                self._opened = _Opened(connection, _session(connection), token, now)
+                self._opened = _Opened(connection, Session(connection), token, now)
                 if previous:
-                    self._retire(previous.session)
+                    await previous.session.retire()
             return self._opened
 
-    def _retire(self, session: aiohttp.ClientSession) -> None:
-        """Closes a session when whatever is still under way on it has had its time."""
 
-        async def later() -> None:
-            try:
-                await asyncio.sleep(self._limits.total_seconds)
-            finally:
-                await session.close()
+async def _sent(
+    sending: Coroutine[Any, Any, aiohttp.ClientResponse], capped: _Capped | None, limits: Limits
+) -> aiohttp.ClientResponse:
+    try:
+        return await sending
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        if capped is not None and capped.exceeded:
+            raise rules.too_large("request", limits.request_bytes) from error
+        raise _failure(error) from error
 
-        task = asyncio.create_task(later())
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+
+async def _send(
+    session: Session, opened: _Opened | None, target: Target, method: str, tail: str, options: dict[str, Any]
+) -> aiohttp.ClientResponse:
+    """Through the API server that is `opened`, or to the service itself."""
+    if opened is None:
+        return await session.client.request(method, URL(target.direct_prefix + tail, encoded=True), **options)
+    loaded = opened.connection.configuration
+    if opened.token:
+        options["headers"] = (*options["headers"], ("Authorization", opened.token))
+    url = URL(opened.connection.host + target.proxy_prefix + tail, encoded=True)
+    return await session.client.request(
+        method, url, proxy=loaded.proxy, server_hostname=loaded.tls_server_name, **options
+    )
 
 
 def invoke(
@@ -327,16 +333,6 @@ def _request_options(headers: Headers, body: Body, limits: Limits) -> dict[str, 
     }
 
 
-def _session(connection: Connection | None) -> aiohttp.ClientSession:
-    context = connection.ssl_context() if connection else None
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=context if context is not None else True),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
-    )
-
-
 def _credentials(client: ClusterClient, refused: Connection | None) -> tuple[Connection, str | None]:
     connection = client.connection(refused=refused)
     return connection, connection.authorization()
@@ -359,7 +355,7 @@ def _failure(error: Exception) -> ProxyFailed:
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return _timed_out()
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return ProxyFailed("the service could not be reached", status=503, reason="unreachable")
+        return ProxyFailed("the service could not be reached", status=503, reason="unreachable", unsent=True)
     return _broken(error)
 
 

@@ -136,7 +136,7 @@ def status_failure(document: Mapping[str, Any]) -> ProxyFailed:
     code = int(document.get("code") or 500)
     message = str(document.get("message") or "")
     if code == 503 and "no endpoints" in message:
-        return ProxyFailed("no replica is ready to answer", status=503, reason="no-endpoints")
+        return ProxyFailed("no replica is ready to answer", status=503, reason="no-endpoints", unsent=True)
     seconds = (document.get("details") or {}).get("retryAfterSeconds")
     status, reason, said = _STATUS_FAILURES.get(
         code, (502, "unreachable", "the service could not be reached")
@@ -146,8 +146,12 @@ def status_failure(document: Mapping[str, Any]) -> ProxyFailed:
         status=status,
         reason=reason,
         retry_after=float(seconds) if seconds else None,
+        unsent=code == 401 or (code == 503 and _NEVER_CONNECTED in message),
     )
 
+
+# How Go words a connection that could not be made, as in "dial tcp 10.0.0.7:8080: connect: connection refused".
+_NEVER_CONNECTED: Final = "dial tcp"
 
 _STATUS_FAILURES: dict[int, tuple[int, str, str]] = {
     400: (502, "cluster-refused", "the cluster did not take the request"),

@@ -36,8 +36,10 @@ class Proxy:
         address, port = self._endpoint(kind, namespace, name)
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, connect=10)
+            # Shorter than what servers wait: else one of them closes a connection just when it is used.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
             self._session = aiohttp.ClientSession(
-                timeout=timeout, auto_decompress=False, skip_auto_headers={"User-Agent"}
+                connector=connector, timeout=timeout, auto_decompress=False, skip_auto_headers={"User-Agent"}
             )
         url = f"http://{address}:{port}/{path}" + (f"?{request.query_string}" if request.query_string else "")
         headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _DROPPED]
@@ -48,6 +50,10 @@ class Proxy:
             answer = await self._session.request(
                 request.method, _raw(url), headers=headers, data=body, allow_redirects=False,
             )  # fmt: skip
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            # Clients read from these words that nothing was sent.
+            message = f"dial tcp {address}:{port}: connect: {_words(error)}"
+            raise unavailable(f"error trying to reach service: {message}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unavailable(f"error trying to reach service: {error}") from error
         return await _relay(request, answer)
@@ -105,6 +111,11 @@ def _pod_port(pod: Obj, target: int | str) -> int:
     if port is None:
         raise unavailable(f"the pod names no port {target}")
     return int(port["containerPort"])
+
+
+def _words(error: Exception) -> str:
+    refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
+    return "connection refused" if refused else str(error)
 
 
 def _raw(url: str) -> URL:

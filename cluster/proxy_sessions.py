@@ -1,0 +1,58 @@
+"""The proxy's connections: sessions that end when nobody uses them any more."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import aiohttp
+
+from cluster.config import Connection
+
+# A connection stays with the pod it was made to, also when that pod is told to go and nothing new is sent there. It
+# serves on for a few seconds then (inference.manifests.DRAIN_SECONDS); nothing is sent on a connection that is older.
+DIRECT_SECONDS: Final = 2.0
+# Shorter than what servers wait, so that it is not they who close a connection just when it is used.
+_IDLE_SECONDS: Final = 2.0
+
+
+class Session:
+    """One pool of connections; closed when it is retired and its last request has ended."""
+
+    def __init__(self, connection: Connection | None) -> None:
+        context = connection.ssl_context() if connection else None
+        self.client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=context if context is not None else True, keepalive_timeout=_IDLE_SECONDS
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        )
+        self._made_at = time.monotonic()
+        self._users = 0
+        self._retired = False
+
+    @property
+    def is_old(self) -> bool:
+        return time.monotonic() - self._made_at >= DIRECT_SECONDS
+
+    def use(self) -> None:
+        """A request begins; it gives the session back with `leave`."""
+        self._users += 1
+
+    async def leave(self) -> None:
+        self._users -= 1
+        await self._close_if_done()
+
+    async def retire(self) -> None:
+        """No new request uses it."""
+        self._retired = True
+        await self._close_if_done()
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def _close_if_done(self) -> None:
+        if self._retired and self._users == 0:
+            await self.client.close()
