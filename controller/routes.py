@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -61,16 +61,21 @@ def register_route_source(kind: str, source: RouteSource) -> None:
     _sources[kind] = source
 
 
-def route_for(*, team_slug: str, name: str) -> Route | None:
-    """The route to the team's workload of that name that is not over; None when there is no such workload."""
-    workload = (
+def is_served(kind: str) -> bool:
+    """Whether workloads of the kind answer requests."""
+    return kind in _sources
+
+
+def routes_for(names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Route | None]:
+    """By (team's slug, name) the route to the workload that is not over; None where there is no such workload."""
+    rows = (
         Workload.objects.select_related("team")
-        .filter(kind__in=_sources, team__slug=team_slug, name=name)
+        .filter(kind__in=_sources, team__slug__in={team for team, _ in names}, name__in={n for _, n in names})
         .exclude(phase__in=Workload.FINAL_PHASES)
-        .order_by("kind")
-        .first()
+        .order_by("-kind")
     )
-    return None if workload is None else route_of(workload)
+    found = {(workload.team.slug, workload.name): workload for workload in rows}
+    return {key: route_of(found[key]) if key in found else None for key in names}
 
 
 def route_of(workload: Workload) -> Route | None:

@@ -1,4 +1,5 @@
-"""The ASGI application of `live`: `/-/healthz`, `/-/events/`, `/-/logs/{workload}/` and `/{team}/{endpoint}/{path}`.
+"""The ASGI application of `live`: `/-/healthz`, `/-/metrics`, `/-/events/`, `/-/logs/{workload}/` and
+`/{team}/{endpoint}/{path}`.
 
 Raw ASGI: no Django request stack, no session, no cookie, no database connection per stream. A team's slug begins
 with a letter, so that no team can take the paths below `/-/`.
@@ -13,12 +14,14 @@ from typing import Final
 from uuid import UUID
 
 import django.db
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from cluster.client import get_client
 from foundation import clock, logs
-from foundation.errors import NotFound, PortalError
+from foundation.errors import NotAllowed, NotFound, NotSignedIn, PortalError
 from foundation.http.problems import UNEXPECTED, Problem, problem_of
-from gateway import tickets
+from gateway import queries, tickets
+from gateway.errors import DatabaseAway
 from gateway.live.events import cors_headers, serve_events
 from gateway.live.exchange import Exchange, Receive, Scope, Send
 from gateway.live.logstream import serve_logs
@@ -91,6 +94,8 @@ class Application:
             await exchange.refuse(problem, headers=[("Allow", "GET"), *cors_headers()])
         elif exchange.path in {"/-/healthz", "/-/healthz/"}:
             await self._answer_health(exchange)
+        elif exchange.path in {"/-/metrics", "/-/metrics/"}:
+            await self._answer_metrics(exchange)
         elif exchange.path in {"/-/events", "/-/events/"}:
             principal = tickets.read_events_ticket(exchange.argument("ticket"), now=clock.now())
             live = self.live
@@ -106,9 +111,20 @@ class Application:
         told = {"listening": live.listener.connected.is_set(), "streams": len(live.hub)}
         await exchange.answer(200, json.dumps(told).encode(), content_type="application/json")
 
+    async def _answer_metrics(self, exchange: Exchange) -> None:
+        """Open to this machine, else to a platform admin's token, as `/metrics` is."""
+        live = self.live
+        if not exchange.is_local:
+            plain = exchange.bearer
+            if not plain:
+                raise NotSignedIn("Send the API token of a platform admin.")
+            if not await live.rows.ask(queries.may_read_metrics, plain=plain, now=clock.now()):
+                raise NotAllowed("Only a platform admin may read this from another machine.")
+        await exchange.answer(200, live.metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
+
 
 def _problem(error: Exception) -> Problem:
-    if isinstance(error, django.db.Error):
+    if isinstance(error, django.db.Error | DatabaseAway):
         detail = "The portal cannot ask its database now."
         return Problem(status=503, code="database_unavailable", detail=detail, headers={"Retry-After": "2"})
     known = problem_of(error) if isinstance(error, PortalError) else None

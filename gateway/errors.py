@@ -23,3 +23,7 @@ class LengthRequired(PortalError):
     status = 411
     code = "length_required"
     title = "Length required"
+
+
+class DatabaseAway(Unavailable):
+    code = "database_unavailable"

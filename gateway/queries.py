@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
-from teams.credentials import find_live_token
+from gateway.credentials import find_live_endpoint_tokens
+from gateway.models import EndpointToken
+from teams import permissions
+from teams.credentials import find_live_token, find_live_tokens
 from teams.models import ApiToken, User
 from teams.permissions import visible_teams
+from workloads.models import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a token opens of one team; `visible` is False for a stranger and for a team that does not exist."""
+    """What a token opens of one team; `visible` is False for a stranger and for a team that does not exist.
+
+    `user_id` is None for a token of an endpoint, which opens `endpoint` alone.
+    """
 
     expires_at: datetime
     may_read: bool
     visible: bool
+    user_id: int | None = None
+    endpoint: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +38,42 @@ class Principal:
     token_id: int | None = None
 
 
-def access_of_token(*, plain: str, team_slug: str, now: datetime) -> Access | None:
-    """What the bearer token opens of the team; None if it is unknown, expired or revoked."""
+def access_of_callers(
+    *, keys: Collection[tuple[str, str]], now: datetime
+) -> dict[tuple[str, str], Access | None]:
+    """By (a token's digest, a team's slug) what the token opens; None if it is unknown, expired or revoked."""
+    digests = {digest for digest, _ in keys}
+    of_users = find_live_tokens(digests, now=now)
+    for token in of_users:
+        token.user.bound_team_id = token.team_id
+    slugs = permissions.visible_slugs([token.user for token in of_users], {slug for _, slug in keys})
+    by_user = {token.digest: (token, seen) for token, seen in zip(of_users, slugs, strict=True)}
+    rest = digests - by_user.keys()
+    of_endpoints = find_live_endpoint_tokens(rest, now=now) if rest else []
+    by_endpoint = {token.digest: token for token in of_endpoints}
+    answer: dict[tuple[str, str], Access | None] = {}
+    for digest, slug in keys:
+        if digest in by_user:
+            answer[digest, slug] = _of_user(*by_user[digest], slug)
+        elif digest in by_endpoint:
+            answer[digest, slug] = _of_endpoint(by_endpoint[digest], slug)
+        else:
+            answer[digest, slug] = None
+    return answer
+
+
+def may_read_metrics(*, plain: str, now: datetime) -> bool:
+    """Whether it is a token of a platform admin, of no team alone, that may read."""
     token = find_live_token(plain, now=now)
     if token is None:
-        return None
-    user = token.user
-    user.bound_team_id = token.team_id
-    return Access(
-        expires_at=token.expires_at,
-        may_read=ApiToken.Scope.READ in token.scopes,
-        visible=visible_teams(user).filter(slug=team_slug).exists(),
-    )
+        return False
+    return token.user.is_platform_admin and token.team_id is None and ApiToken.Scope.READ in token.scopes
+
+
+def live_endpoints(*, among: Collection[UUID]) -> set[UUID]:
+    """Those of the public ids whose workloads are not over."""
+    rows = Workload.objects.filter(public_id__in=among).exclude(phase__in=Workload.FINAL_PHASES)
+    return set(rows.values_list("public_id", flat=True))
 
 
 def visible_slugs(*, principals: Collection[Principal], now: datetime) -> dict[Principal, frozenset[str]]:
@@ -60,6 +94,24 @@ def visible_slugs(*, principals: Collection[Principal], now: datetime) -> dict[P
             user.bound_team_id = token.team_id
         answer[principal] = frozenset(visible_teams(user).values_list("slug", flat=True))
     return answer
+
+
+def _of_user(token: ApiToken, seen: frozenset[str], slug: str) -> Access:
+    return Access(
+        expires_at=token.expires_at,
+        may_read=ApiToken.Scope.READ in token.scopes,
+        visible=slug in seen,
+        user_id=token.user_id,
+    )
+
+
+def _of_endpoint(token: EndpointToken, slug: str) -> Access:
+    return Access(
+        expires_at=token.expires_at,
+        may_read=True,
+        visible=token.endpoint.team.slug == slug,
+        endpoint=token.endpoint.public_id,
+    )
 
 
 def _opens(token: ApiToken, *, user: User, now: datetime) -> bool:

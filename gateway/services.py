@@ -1,33 +1,47 @@
-"""The only writer of request counts."""
+"""The only writer of request counts; tokens of endpoints have a file of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
 
+from gateway.credentials import create_endpoint_token, revoke_endpoint_token
 from gateway.models import RequestCount
 from workloads.models import Workload
+
+__all__ = [
+    "add_request_counts",
+    "create_endpoint_token",
+    "forget_old_request_counts",
+    "revoke_endpoint_token",
+]
 
 KEEP = timedelta(days=8)
 
 _ADD = """
-INSERT INTO gateway_requestcount (endpoint_id, minute, status_class, count, milliseconds_sum)
-VALUES (%s, %s, %s, %s, %s)
-ON CONFLICT (endpoint_id, minute, status_class) DO UPDATE SET
+INSERT INTO gateway_requestcount (endpoint_id, revision, minute, status_class, count, milliseconds_sum, latency)
+VALUES (%s, %s, %s, %s, %s, %s, %s::bigint[])
+ON CONFLICT (endpoint_id, minute, revision, status_class) DO UPDATE SET
     count = gateway_requestcount.count + EXCLUDED.count,
-    milliseconds_sum = gateway_requestcount.milliseconds_sum + EXCLUDED.milliseconds_sum
+    milliseconds_sum = gateway_requestcount.milliseconds_sum + EXCLUDED.milliseconds_sum,
+    latency = ARRAY(
+        SELECT coalesce(old, 0) + coalesce(new, 0)
+        FROM unnest(gateway_requestcount.latency, EXCLUDED.latency) WITH ORDINALITY AS pairs (old, new, place)
+        ORDER BY place
+    )
 """
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """One endpoint, one minute, one class of status."""
+    """One revision of an endpoint, one minute, one class of status."""
 
     endpoint: UUID
+    revision: int
     minute: datetime
     status_class: int
 
@@ -36,6 +50,7 @@ class Bucket:
 class Tally:
     count: int = 0
     milliseconds: int = 0
+    latency: list[int] = field(default_factory=list)
 
 
 def add_request_counts(*, tallies: Mapping[Bucket, Tally]) -> None:
@@ -50,7 +65,15 @@ def add_request_counts(*, tallies: Mapping[Bucket, Tally]) -> None:
     )
     # In one order everywhere, so that two processes never wait for each other's rows.
     rows = [
-        (ids[bucket.endpoint], bucket.minute, bucket.status_class, tally.count, tally.milliseconds)
+        (
+            ids[bucket.endpoint],
+            bucket.revision,
+            bucket.minute,
+            bucket.status_class,
+            tally.count,
+            tally.milliseconds,
+            tally.latency,
+        )
         for bucket, tally in sorted(tallies.items())
         if bucket.endpoint in ids
     ]

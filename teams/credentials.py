@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -180,15 +180,20 @@ def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:
     """The token, with its user, if it opens anything at `now`: not expired, not revoked, its user active."""
     if not tokens.is_well_formed(plain):
         return None
-    token = ApiToken.objects.select_related("user").filter(digest=tokens.digest(plain)).first()
-    if token is None or not token.is_live(now) or not token.user.is_active:
-        return None
-    _note_use(token, now=now)
-    return token
+    return next(iter(find_live_tokens({tokens.digest(plain)}, now=now)), None)
 
 
-def _note_use(token: ApiToken, *, now: datetime) -> None:
+def find_live_tokens(digests: Collection[str], *, now: datetime) -> list[ApiToken]:
+    """Those of them that open anything at `now`, with their users; it counts as their use."""
+    found = ApiToken.objects.select_related("user").filter(digest__in=digests)
+    live = [token for token in found if token.is_live(now) and token.user.is_active]
+    _note_use(live, now=now)
+    return live
+
+
+def _note_use(used: Sequence[ApiToken], *, now: datetime) -> None:
     stale = now - LAST_USED_EVERY
-    if token.last_used_at is None or token.last_used_at <= stale:
-        unnoted = Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale)
-        ApiToken.objects.filter(unnoted, pk=token.pk).update(last_used_at=now)
+    unnoted = [token.pk for token in used if token.last_used_at is None or token.last_used_at <= stale]
+    if unnoted:
+        rows = ApiToken.objects.filter(Q(last_used_at__isnull=True) | Q(last_used_at__lte=stale))
+        rows.filter(pk__in=unnoted).update(last_used_at=now)

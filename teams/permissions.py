@@ -6,6 +6,7 @@ one team sees that team alone and carries none of its user's global roles.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from django.db.models import Q, QuerySet
@@ -14,6 +15,8 @@ from foundation.errors import FieldProblem, NotAllowed, NotFound, NotSignedIn
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 
 GlobalRole = Literal["quota-manager", "platform-admin"]
+NOTIFY_CHANNEL = "portal_access"
+"""Where triggers tell that somebody's rights have changed: `user:<id>`, or nothing where it may be anybody."""
 ALL_SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
 
 
@@ -45,6 +48,21 @@ def visible_teams(user: Any) -> QuerySet[Team]:
     if user.bound_team_id is not None:
         mine &= Q(pk=user.bound_team_id)
     return Team.objects.filter(mine)
+
+
+def visible_slugs(users: Sequence[User], slugs: Collection[str]) -> list[frozenset[str]]:
+    """For each user which of the teams `visible_teams` holds; for many at once, in two queries."""
+    keys = dict(Team.objects.filter(slug__in=slugs).values_list("slug", "pk"))
+    ids = {user.pk for user in users}
+    memberships = set(
+        Membership.objects.filter(user__in=ids, team__in=keys.values()).values_list("user_id", "team_id")
+    )
+
+    def sees(user: User, team_id: int) -> bool:
+        mine = (user.pk, team_id) in memberships and user.bound_team_id in (None, team_id)
+        return user.is_active and (mine or has_global_role(user))
+
+    return [frozenset(slug for slug, key in keys.items() if sees(user, key)) for user in users]
 
 
 def visible_audit_events(user: Any) -> QuerySet[AuditEvent]:

@@ -7,14 +7,15 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from uuid import UUID
 
+from controller.routes import Route
+from gateway import latency
 from gateway.services import Bucket, Tally
 
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 10.0
-# Each bucket is an endpoint, a minute and a class; beyond this many the database has been away for long.
+# Each bucket is a revision of an endpoint, a minute and a class; beyond this many the database has been away for long.
 BUCKETS_MAX = 20_000
 
 Write = Callable[[Mapping[Bucket, Tally]], Awaitable[None]]
@@ -27,13 +28,17 @@ class Counts:
         self._write = write
         self._tallies: defaultdict[Bucket, Tally] = defaultdict(Tally)
 
-    def add(self, *, endpoint: UUID, status: int, seconds: float, now: datetime) -> None:
-        bucket = Bucket(endpoint, now.replace(second=0, microsecond=0), min(max(status // 100, 1), 5))
+    def add(self, route: Route, *, status: int, seconds: float, asked: bool, now: datetime) -> None:
+        """Counts one request that has ended; how long it took is told apart where the endpoint was `asked`."""
+        minute = now.replace(second=0, microsecond=0)
+        bucket = Bucket(route.public_id, route.revision, minute, min(max(status // 100, 1), 5))
         if bucket not in self._tallies and len(self._tallies) >= BUCKETS_MAX:
             return
         tally = self._tallies[bucket]
         tally.count += 1
         tally.milliseconds += round(seconds * 1000)
+        if asked:
+            latency.add(tally.latency, seconds)
 
     async def keep_writing(self, *, every_seconds: float = FLUSH_SECONDS) -> None:
         """Writes again and again, until cancelled; the caller writes the rest with `flush`."""
@@ -54,3 +59,4 @@ class Counts:
                 kept = self._tallies[bucket]
                 kept.count += tally.count
                 kept.milliseconds += tally.milliseconds
+                kept.latency = latency.merged((kept.latency, tally.latency))

@@ -6,7 +6,8 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from ipaddress import ip_address
+from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = Iterable[tuple[str, str]]
 
+BEARER_LENGTH_MAX: Final = 1000
 REQUEST_ID = "X-Request-Id"
 NO_STORE = ("Cache-Control", "no-store")
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
@@ -41,6 +43,7 @@ class Exchange:
         given = self.header("x-request-id")
         self.request_id = given if _SANE_REQUEST_ID.fullmatch(given) else uuid4().hex
         self.status = 0
+        self._client = scope.get("client")
         self._receive = receive
         self._send = send
         self._body_read = asyncio.Event()
@@ -56,20 +59,39 @@ class Exchange:
         return parse_qs(self.query, keep_blank_values=True).get(name, [""])[0]
 
     @property
+    def bearer(self) -> str:
+        """The bearer token that was sent, "" if none was."""
+        scheme, _, credential = self.header("authorization").partition(" ")
+        return credential.strip() if scheme.lower() == "bearer" and len(credential) <= BEARER_LENGTH_MAX else ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the request was made on this machine and not handed on by a proxy on it."""
+        if any(self.header(name) for name in ("x-forwarded-for", "forwarded", "x-real-ip")):
+            return False
+        try:
+            return ip_address(self._client[0]).is_loopback if self._client else False
+        except ValueError:
+            return False
+
+    @property
     def has_body(self) -> bool:
         return bool(self.header("transfer-encoding")) or self.header("content-length") not in {"", "0"}
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """The request's body as it comes. Raises ClientGone."""
-        while True:
+    async def read(self) -> bytes | None:
+        """The next piece of the request's body, None at its end. Raises ClientGone.
+
+        May be cancelled while it waits: nothing is lost then.
+        """
+        while not self._body_read.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone
-            if chunk := message.get("body", b""):
-                yield chunk
             if not message.get("more_body", False):
                 self._body_read.set()
-                return
+            if chunk := message.get("body", b""):
+                return bytes(chunk)
+        return None
 
     async def gone(self) -> None:
         """Returns when the caller has hung up; looks only once the body is read."""
@@ -116,6 +138,45 @@ class Exchange:
             content_type=CONTENT_TYPE,
             headers=[*problem.headers.items(), *headers],
         )
+
+
+class Body:
+    """A request's body, which can be sent once more as long as it is small."""
+
+    def __init__(self, exchange: Exchange, *, kept_max: int) -> None:
+        self._exchange = exchange
+        self._kept_max = kept_max
+        self._kept: list[bytes] | None = []
+        self._size = 0
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether `chunks` still begins at the beginning."""
+        return self._kept is not None
+
+    async def read_ahead(self) -> None:
+        """Reads what may be kept and no more; only then a caller who hangs up is noticed before anything is sent.
+
+        Raises ClientGone.
+        """
+        while self._kept is not None and self._size < self._kept_max:
+            chunk = await self._exchange.read()
+            if chunk is None:
+                return
+            self._size += len(chunk)
+            self._kept.append(chunk)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body from its beginning, as it comes. Raises ClientGone."""
+        for kept in tuple(self._kept or ()):
+            yield kept
+        while (chunk := await self._exchange.read()) is not None:
+            self._size += len(chunk)
+            if self._kept is not None and self._size <= self._kept_max:
+                self._kept.append(chunk)
+            else:
+                self._kept = None
+            yield chunk
 
 
 async def while_connected(

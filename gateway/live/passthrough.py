@@ -5,135 +5,220 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from cluster.errors import ProxyFailed
 from cluster.proxy import Limits, ServiceProxy, Upstream
 from cluster.proxy_rules import Target
-from controller.routes import Route, route_for
+from controller.routes import Route
 from foundation import clock
-from foundation.errors import NotAllowed, NotFound, NotSignedIn
-from foundation.http.problems import Problem
+from foundation.errors import NotFound, PortalError
+from gateway.live import refusals
+from gateway.live.callers import Callers, opens
 from gateway.live.counts import Counts
-from gateway.live.exchange import REQUEST_ID, Exchange, while_connected
-from gateway.live.rows import Remembered, Rows
-from gateway.queries import Access, access_of_token
-from teams import tokens
+from gateway.live.directory import Directory, Key
+from gateway.live.exchange import REQUEST_ID, Body, ClientGone, Exchange, while_connected
+from gateway.live.metrics import Metrics
+from gateway.live.ratelimit import Buckets
+from gateway.live.waking import HoldLimits, Waking
 
 log = logging.getLogger(__name__)
 
-ROUTE_SECONDS: Final = 4.0
-# Who was refused a moment ago may just have been let in.
-REFUSAL_SECONDS: Final = 1.0
-NOT_LIVE_RETRY_SECONDS: Final = "5"
 _PATH = re.compile(r"/(?P<team>[a-z][-a-z0-9]*)/(?P<name>[a-z][-a-z0-9]*)(?P<rest>/.*)?")
 # A proxy in front would take these for orders of ours.
 _ORDERS: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
+# What may be asked twice without doing it twice, by RFC 9110.
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
-    """Bytes of one request and of one answer; how old a token check may be."""
+    """Bytes of one request and of one answer; for how long a request that could not be sent is tried again, and how
+    much of its body is kept for that; how old a check of a token may be.
+    """
 
     request_bytes: int = 32 * 2**20
     response_bytes: int = 256 * 2**20
+    kept_bytes: int = 128 * 1024
+    again_seconds: float = 5.0
     access_seconds: float = 4.0
+    stale_seconds: float = 300.0
+    hold: HoldLimits = field(default_factory=HoldLimits)
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request to an endpoint on its way."""
+
+    exchange: Exchange
+    key: Key
+    route: Route
+    path: str
+    body: Body | None
+    asked: bool = False
+    """Whether the endpoint was asked, so that how long it took says something of it."""
 
 
 class Gateway:
-    """Checks, then forwards. Token checks are at most `access_seconds` old, so a revoked token opens nothing longer."""
+    """Checks, holds what has to wait, forwards. The warm path asks nobody but the endpoint."""
 
-    def __init__(self, rows: Rows, proxy: ServiceProxy, counts: Counts, limits: GatewayLimits) -> None:
-        self._rows = rows
+    def __init__(
+        self,
+        *,
+        callers: Callers,
+        directory: Directory,
+        waking: Waking,
+        proxy: ServiceProxy,
+        counts: Counts,
+        metrics: Metrics,
+        limits: GatewayLimits,
+    ) -> None:
+        self._callers = callers
+        self._directory = directory
+        self._waking = waking
         self._proxy = proxy
         self._counts = counts
+        self._metrics = metrics
         self._limits = limits
-        self._access: Remembered[tuple[str, str], Access | None] = Remembered(self._seconds_of_access)
-        self._routes: Remembered[tuple[str, str], Route | None] = Remembered(_seconds_of_route)
-
-    def forget_routes_of(self, team_slug: str | None) -> None:
-        """Something of the team's workloads (None: of any) has changed."""
-        self._routes.forget(lambda key: team_slug in (None, key[0]))
+        self._buckets = Buckets()
 
     async def serve(self, exchange: Exchange) -> None:
         """Answers one request. Raises NotSignedIn, NotAllowed or NotFound for who may not make it."""
         if exchange.header("upgrade").lower() == "websocket":
-            await exchange.refuse(NO_WEBSOCKETS)
+            await exchange.refuse(refusals.NO_WEBSOCKETS)
             return
         match = _PATH.fullmatch(exchange.path)
-        team, name = (match["team"], match["name"]) if match else ("", "")
-        await self._check_caller(exchange, team)
-        route = await self._routes.get((team, name), lambda: self._find_route(team, name))
-        if match is None or route is None:
-            raise _not_found()
-        await self._measured(exchange, route, match["rest"] or "/")
+        key = (match["team"], match["name"]) if match else ("", "")
+        access = await self._callers.access(exchange, key[0])
+        route = await self._directory.get(key)
+        if match is None or route is None or not opens(access, route):
+            raise NotFound("There is no such endpoint, or it is not yours.")
+        body = Body(exchange, kept_max=self._limits.kept_bytes) if exchange.has_body else None
+        await self._measured(_Call(exchange, key, route, match["rest"] or "/", body))
 
-    # -- who and where ------------------------------------------------------------------------------------------
+    def keep_only(self, endpoints: Collection[UUID]) -> None:
+        """Forgets what it counted of endpoints that are gone."""
+        self._metrics.keep_only(endpoints)
+        self._buckets.keep_only(endpoints)
 
-    async def _check_caller(self, exchange: Exchange, team: str) -> None:
-        plain = _bearer(exchange)
-        if not plain or not tokens.is_well_formed(plain):
-            raise NotSignedIn("Send an API token: Authorization: Bearer mlp_…")
-        key = (tokens.digest(plain), team)
-        access = await self._access.get(key, lambda: self._ask_access(plain, team))
-        if access is None or access.expires_at <= clock.now():
-            raise NotSignedIn("The token is unknown, expired or revoked.", code="invalid_token")
-        if not access.may_read:
-            raise NotAllowed("This token lacks the scope read.", code="scope_missing")
-        if not access.visible:
-            raise _not_found()
+    async def _measured(self, call: _Call) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        endpoint = call.route.public_id
+        self._metrics.began(endpoint)
+        # What the field calls a caller that hung up.
+        status = 499
+        try:
+            if await while_connected(call.exchange, self._admitted(call, now=began)):
+                status = call.exchange.status or 500
+        except ClientGone:
+            pass
+        except PortalError as error:
+            status = error.status
+            raise
+        finally:
+            seconds = loop.time() - began
+            asked = call.asked and status != 499
+            self._metrics.ended(
+                endpoint, call.route.revision, status=status, seconds=seconds if asked else None
+            )
+            self._counts.add(call.route, status=status, seconds=seconds, asked=asked, now=clock.now())
 
-    async def _ask_access(self, plain: str, team: str) -> Access | None:
-        return await self._rows.ask(access_of_token, plain=plain, team_slug=team, now=clock.now())
+    async def _admitted(self, call: _Call, *, now: float) -> None:
+        wait = self._buckets.take(call.route.public_id, call.route.rate, now=now)
+        if wait and call.route.rate is not None:
+            await call.exchange.refuse(refusals.too_many_requests(call.route.rate, wait))
+        elif call.route.is_waking and not await self._is_awake(call):
+            return
+        elif not call.route.is_live:
+            await call.exchange.refuse(refusals.not_live(call.route), members=refusals.phase_of(call.route))
+        else:
+            await self._sent(call)
 
-    async def _find_route(self, team: str, name: str) -> Route | None:
-        return await self._rows.ask(route_for, team_slug=team, name=name)
+    # -- waiting for an endpoint that sleeps --------------------------------------------------------------------
 
-    def _seconds_of_access(self, access: Access | None) -> float:
-        allowed = access is not None and access.may_read and access.visible
-        return self._limits.access_seconds if allowed else min(REFUSAL_SECONDS, self._limits.access_seconds)
+    async def _is_awake(self, call: _Call) -> bool:
+        """Whether the endpoint is live now; if not, the caller has been told."""
+        with self._waking.place(call.route.public_id) as has_room:
+            if not has_room:
+                members = refusals.phase_of(call.route)
+                await call.exchange.refuse(refusals.TOO_MANY_HELD, members=members)
+                return False
+            route = await self._held(call)
+        if route is None:
+            raise NotFound("There is no such endpoint any more.")
+        call.route = route
+        if route.is_waking:
+            await call.exchange.refuse(refusals.STILL_ASLEEP, members=refusals.phase_of(route))
+        elif not route.is_live:
+            await call.exchange.refuse(refusals.not_live(route), members=refusals.phase_of(route))
+        return route.is_live
+
+    async def _held(self, call: _Call) -> Route | None:
+        waiting = asyncio.ensure_future(self._waking.wait(call.key, call.route))
+        tasks: list[asyncio.Future[Route | None] | asyncio.Future[None]] = [waiting]
+        try:
+            if call.body is not None:
+                reading = asyncio.ensure_future(call.body.read_ahead())
+                tasks.append(reading)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if reading.done():
+                    reading.result()
+            return await waiting
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- there and back -----------------------------------------------------------------------------------------
 
-    async def _measured(self, exchange: Exchange, route: Route, path: str) -> None:
+    async def _sent(self, call: _Call) -> None:
+        """Sends the request, again and again while nothing of it arrives: pods come and go."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        stayed = False
-        try:
-            stayed = await while_connected(exchange, self._forward(exchange, route, path))
-        finally:
-            # 499 is what the field calls a caller that hung up.
-            status = exchange.status if stayed else 499
-            self._counts.add(
-                endpoint=route.public_id, status=status, seconds=loop.time() - began, now=clock.now()
-            )
+        until = loop.time() + self._limits.again_seconds
+        pause = _PAUSE_SECONDS
+        call.asked = True
+        while True:
+            try:
+                await self._forward(call)
+            except ProxyFailed as error:
+                left = until - loop.time()
+                if left <= 0 or not _may_repeat(call, error):
+                    await _failed(call, error)
+                    return
+                await asyncio.sleep(min(pause, left))
+                pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+            else:
+                return
 
-    async def _forward(self, exchange: Exchange, route: Route, path: str) -> None:
-        if not route.is_live:
-            await exchange.refuse(_not_live(route), members=_phase_of(route))
-            return
-        try:
-            async with self._proxy.forward(
-                Target(route.namespace, route.service, route.port),
-                method=exchange.method,
-                path=path,
-                query=exchange.query,
-                headers=_sent_headers(exchange),
-                body=exchange.body() if exchange.has_body else None,
-                limits=self._limits_of(route),
-            ) as upstream:
-                await _relay(exchange, upstream)
-        except ProxyFailed as error:
-            await _failed(exchange, route, error)
+    async def _forward(self, call: _Call) -> None:
+        route = call.route
+        async with self._proxy.forward(
+            Target(route.namespace, route.service, route.port),
+            method=call.exchange.method,
+            path=call.path,
+            query=call.exchange.query,
+            headers=_sent_headers(call.exchange),
+            body=call.body.chunks() if call.body is not None else None,
+            limits=Limits(
+                request_bytes=self._limits.request_bytes,
+                response_bytes=self._limits.response_bytes,
+                total_seconds=route.timeout_seconds,
+            ),
+        ) as upstream:
+            await _relay(call.exchange, upstream)
 
-    def _limits_of(self, route: Route) -> Limits:
-        return Limits(
-            request_bytes=self._limits.request_bytes,
-            response_bytes=self._limits.response_bytes,
-            total_seconds=route.timeout_seconds,
-        )
+
+def _may_repeat(call: _Call, error: ProxyFailed) -> bool:
+    """Whether the endpoint cannot do twice what it is asked: nothing has arrived there, or it only reads."""
+    if call.exchange.status or not (call.body is None or call.body.can_be_sent):
+        return False
+    return error.unsent or (call.exchange.method in _SAFE and error.reason in {"broken", "unreachable"})
 
 
 async def _relay(exchange: Exchange, upstream: Upstream) -> None:
@@ -143,63 +228,14 @@ async def _relay(exchange: Exchange, upstream: Upstream) -> None:
     await exchange.end()
 
 
-async def _failed(exchange: Exchange, route: Route, error: ProxyFailed) -> None:
-    if exchange.status:
+async def _failed(call: _Call, error: ProxyFailed) -> None:
+    if call.exchange.status:
         # The status is out: leaving the answer unfinished makes the server cut the connection, which tells the truth.
-        log.warning("gateway.answer_cut", extra={"reason": error.reason, "workload_id": str(route.public_id)})
+        extra = {"reason": error.reason, "workload_id": str(call.route.public_id)}
+        log.warning("gateway.answer_cut", extra=extra)
         return
-    members = _phase_of(route) if error.status == 503 else {}
-    await exchange.refuse(problem_of_proxy(error), members=members)
-
-
-def problem_of_proxy(error: ProxyFailed) -> Problem:
-    """The problem document of a request that got no answer from the endpoint."""
-    retry_after = error.retry_after or (1 if error.status == 503 else None)
-    return Problem(
-        status=error.status,
-        code=error.reason.replace("-", "_"),
-        title=_TITLES.get(error.status, ""),
-        detail=f"{error}.".capitalize().replace("..", "."),
-        headers={"Retry-After": str(max(1, round(retry_after)))} if retry_after else {},
-    )
-
-
-_TITLES: Final = {
-    501: "Not supported",
-    502: "Bad answer",
-    503: "Temporarily unavailable",
-    504: "No answer in time",
-}
-
-NO_WEBSOCKETS: Final = Problem(
-    status=501,
-    code="websockets_not_supported",
-    title=_TITLES[501],
-    detail="The gateway forwards plain HTTP, streamed answers included, but no WebSockets.",
-)
-
-
-def _not_found() -> NotFound:
-    return NotFound("There is no such endpoint, or it is not yours.")
-
-
-def _not_live(route: Route) -> Problem:
-    return Problem(
-        status=503,
-        code="endpoint_not_live",
-        title=_TITLES[503],
-        detail=f"The endpoint is {route.phase} ({route.reason}), so nothing can answer now.",
-        headers={"Retry-After": NOT_LIVE_RETRY_SECONDS},
-    )
-
-
-def _phase_of(route: Route) -> dict[str, str]:
-    return {"phase": route.phase, "reason": route.reason}
-
-
-def _bearer(exchange: Exchange) -> str:
-    scheme, _, credential = exchange.header("authorization").partition(" ")
-    return credential.strip() if scheme.lower() == "bearer" and len(credential) <= 1000 else ""
+    members = refusals.phase_of(call.route) if error.status == 503 else {}
+    await call.exchange.refuse(refusals.of_proxy(error), members=members)
 
 
 def _sent_headers(exchange: Exchange) -> list[tuple[str, str]]:
@@ -210,7 +246,3 @@ def _sent_headers(exchange: Exchange) -> list[tuple[str, str]]:
 
 def _returned_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers if not name.lower().startswith(_ORDERS)]
-
-
-def _seconds_of_route(route: Route | None) -> float:
-    return ROUTE_SECONDS if route is not None and route.is_live else REFUSAL_SECONDS

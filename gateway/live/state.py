@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
+from uuid import UUID
 
 from cluster.client import ClusterClient
 from cluster.proxy import ServiceProxy
 from controller.logs import NOTIFY_CHANNEL as LOGS_CHANNEL
+from controller.services import call_for
 from foundation import clock
 from gateway import queries, services
 from gateway.live.audience import Audience
+from gateway.live.callers import Callers
 from gateway.live.counts import Counts
+from gateway.live.directory import Directory
 from gateway.live.hub import Hub, LogBell
 from gateway.live.listener import Listener, connection_parameters
+from gateway.live.metrics import Metrics
 from gateway.live.passthrough import Gateway, GatewayLimits
 from gateway.live.rows import Rows
+from gateway.live.table import Ages
+from gateway.live.waking import Waking
 from gateway.queries import Principal
 from gateway.services import Bucket, Tally
+from teams.permissions import NOTIFY_CHANNEL as ACCESS_CHANNEL
 from workloads.services import NOTIFY_CHANNEL as EVENTS_CHANNEL
 
+log = logging.getLogger(__name__)
+
 LOG_THREADS = 2
+CALL_THREADS = 1
+TIDY_SECONDS = 60.0
 
 
 class Live:
@@ -30,15 +42,33 @@ class Live:
 
     def __init__(self, client: ClusterClient, limits: GatewayLimits) -> None:
         self.rows = Rows()
-        # Reading a log may take long; checks of tokens must not wait for it.
+        # Reading a log may take long, and so may a broker that is away; checks of tokens must not wait for them.
         self.log_rows = Rows(threads=LOG_THREADS)
+        self.call_rows = Rows(threads=CALL_THREADS)
         self.hub = Hub()
         self.log_bell = LogBell()
         self.audience = Audience(self._visible_slugs)
         self.counts = Counts(self._write_counts)
+        self.metrics = Metrics()
         self.proxy = ServiceProxy(client)
-        self.gateway = Gateway(self.rows, self.proxy, self.counts, limits)
-        handlers = {EVENTS_CHANNEL: self._on_event, LOGS_CHANNEL: self.log_bell.ring}
+        ages = Ages(fresh=limits.access_seconds, stale=limits.stale_seconds)
+        self.callers = Callers(self.rows, ages=ages)
+        self.directory = Directory(self.rows, ages=ages)
+        self.waking = Waking(self.directory, self._call_endpoint, self.metrics, limits.hold)
+        self.gateway = Gateway(
+            callers=self.callers,
+            directory=self.directory,
+            waking=self.waking,
+            proxy=self.proxy,
+            counts=self.counts,
+            metrics=self.metrics,
+            limits=limits,
+        )
+        handlers = {
+            EVENTS_CHANNEL: self._on_event,
+            LOGS_CHANNEL: self.log_bell.ring,
+            ACCESS_CHANNEL: self.callers.on_access_changed,
+        }
         self.listener = Listener(handlers, on_gap=self._on_gap)
         self.stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -47,7 +77,10 @@ class Live:
         jobs = (
             self.listener.run(self._connection_parameters),
             self.audience.keep_checking(),
+            self.callers.keep_fresh(),
+            self.directory.keep_fresh(),
             self.counts.keep_writing(),
+            self._keep_tidy(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
 
@@ -57,10 +90,11 @@ class Live:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.waking.stop()
         await self.counts.flush()
         await self.proxy.aclose()
-        await asyncio.to_thread(self.rows.close)
-        await asyncio.to_thread(self.log_rows.close)
+        for rows in (self.rows, self.log_rows, self.call_rows):
+            await asyncio.to_thread(rows.close)
 
     def end_streams(self) -> None:
         """Lets all event and log streams end now; their callers come back to another process, or later."""
@@ -69,11 +103,12 @@ class Live:
         self.log_bell.ring_all()
 
     def _on_event(self, payload: str) -> None:
-        self.gateway.forget_routes_of(_team_of(payload))
+        self.directory.on_event(payload)
         self.hub.publish(payload)
 
     def _on_gap(self) -> None:
-        self.gateway.forget_routes_of(None)
+        self.callers.on_gap()
+        self.directory.on_gap()
         self.hub.resync()
         self.log_bell.ring_all()
 
@@ -86,9 +121,15 @@ class Live:
     async def _write_counts(self, tallies: Mapping[Bucket, Tally]) -> None:
         await self.rows.ask(services.add_request_counts, tallies=tallies)
 
+    async def _call_endpoint(self, endpoint: UUID) -> None:
+        await self.call_rows.ask(call_for, public_id=endpoint, now=clock.now())
 
-def _team_of(payload: str) -> str | None:
-    try:
-        return str(json.loads(payload)["team"])
-    except (ValueError, TypeError, KeyError):
-        return None
+    async def _keep_tidy(self) -> None:
+        """Forgets again and again what was counted of endpoints that are gone, until cancelled."""
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            try:
+                known = self.metrics.endpoints()
+                self.gateway.keep_only(await self.rows.ask(queries.live_endpoints, among=known))
+            except Exception:
+                log.warning("gateway.untidied", exc_info=True)

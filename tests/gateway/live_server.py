@@ -27,7 +27,9 @@ from workloads.services import create_workload
 from workloads.states import Priority
 
 ACCESS_SECONDS = 0.5
-LIMITS = GatewayLimits(request_bytes=64 * 1024, response_bytes=256 * 1024, access_seconds=ACCESS_SECONDS)
+LIMITS = GatewayLimits(
+    request_bytes=64 * 1024, response_bytes=256 * 1024, access_seconds=ACCESS_SECONDS, again_seconds=0.5
+)
 
 
 def until(holds: Callable[[], object], seconds: float = 15.0) -> None:

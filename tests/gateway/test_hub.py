@@ -7,7 +7,6 @@ import json
 
 from gateway.live import hub
 from gateway.live.hub import Hub, LogBell, Subscription
-from gateway.live.rows import Remembered
 
 
 class Sees:
@@ -96,27 +95,3 @@ def test_the_bell_rings_for_its_workload_alone():
     bell.remove("w1", mine)
     bell.remove("w2", other)
     assert bell._waiting == {}
-
-
-def test_callers_with_one_question_ask_once_and_an_error_is_not_remembered():
-    asked = []
-
-    async def scenario():
-        remembered: Remembered[str, int] = Remembered(lambda _: 60.0)
-
-        async def ask() -> int:
-            asked.append(1)
-            await asyncio.sleep(0)
-            if len(asked) == 1:
-                raise OSError
-            return 7
-
-        first = await asyncio.gather(*(remembered.get("k", ask) for _ in range(5)), return_exceptions=True)
-        assert all(isinstance(each, OSError) for each in first)
-        assert await asyncio.gather(*(remembered.get("k", ask) for _ in range(5))) == [7] * 5
-        assert len(asked) == 2
-        remembered.forget(lambda key: key == "k")
-        assert await remembered.get("k", ask) == 7
-        assert len(asked) == 3
-
-    asyncio.run(scenario())

@@ -156,4 +156,7 @@ def test_who_may_do_what(who, view, submit, manage):
     assert outcome(permissions.check_can_view, user, team) is view
     assert outcome(permissions.check_can_submit, user, team) is submit
     assert outcome(permissions.check_can_manage, user, team) is manage
-    assert permissions.visible_teams(user).filter(pk=team.pk).exists() == (view is None)
+    slugs = [team.slug, make_team().slug, "nothing"]
+    seen = set(permissions.visible_teams(user).values_list("slug", flat=True))
+    assert (team.slug in seen) == (view is None)
+    assert permissions.visible_slugs([user], slugs) == [frozenset(seen & set(slugs))]

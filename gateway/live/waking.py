@@ -1,0 +1,99 @@
+"""Requests for an endpoint that sleeps at zero replicas: they call it, and are held until it is awake."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from controller.routes import Route
+from gateway.live.directory import Directory, Key
+from gateway.live.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS: Final = 3.0
+LOOK_SECONDS: Final = 1.0
+
+Call = Callable[[UUID], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldLimits:
+    """How many requests are held in this process, for one endpoint and in all, and for how long at most."""
+
+    of_endpoint: int = 100
+    in_all: int = 500
+    seconds: float = 300.0
+
+
+class Waking:
+    """All requests that are held."""
+
+    def __init__(self, directory: Directory, call: Call, metrics: Metrics, limits: HoldLimits) -> None:
+        self._directory = directory
+        self._call = call
+        self._metrics = metrics
+        self._limits = limits
+        self._held: Counter[UUID] = Counter()
+        self._called_at: dict[UUID, float] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def place(self, endpoint: UUID) -> Iterator[bool]:
+        """Whether one more request may be held; inside the block it then is."""
+        room = self._held[endpoint] < self._limits.of_endpoint and self._held.total() < self._limits.in_all
+        if not room:
+            yield False
+            return
+        self._held[endpoint] += 1
+        self._metrics.hold(endpoint, 1)
+        try:
+            yield True
+        finally:
+            self._metrics.hold(endpoint, -1)
+            self._held[endpoint] -= 1
+            if not self._held[endpoint]:
+                del self._held[endpoint]
+
+    async def wait(self, key: Key, route: Route) -> Route | None:
+        """The endpoint's route when it sleeps no longer, or as it was at the last look when its time is over.
+
+        The time is the endpoint's own limit for a request, and 300 seconds at most; the answer gets its own.
+        """
+        found: Route | None = route
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(self._limits.seconds, route.timeout_seconds)):
+                while found is not None and found.is_waking:
+                    self._call_once(route.public_id)
+                    await self._directory.news(LOOK_SECONDS)
+                    found = await self._directory.get(key)
+        return found
+
+    async def stop(self) -> None:
+        for task in tuple(self._calls):
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    def _call_once(self, endpoint: UUID) -> None:
+        """Of all that wait for the endpoint one calls, once in three seconds."""
+        now = asyncio.get_running_loop().time()
+        if now - self._called_at.get(endpoint, float("-inf")) < CALL_SECONDS:
+            return
+        self._called_at = {each: at for each, at in self._called_at.items() if now - at < CALL_SECONDS}
+        self._called_at[endpoint] = now
+        task = asyncio.create_task(self._called(endpoint))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _called(self, endpoint: UUID) -> None:
+        try:
+            await self._call(endpoint)
+        except Exception:
+            # The next call comes in three seconds, and who waits is told when its time is over.
+            log.warning("waking.uncalled", exc_info=True, extra={"workload_id": str(endpoint)})
