@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from foundation.errors import NotFound
 from gateway.credentials import find_live_endpoint_tokens
 from gateway.models import EndpointToken
 from teams import permissions
@@ -14,6 +18,8 @@ from teams.credentials import find_live_token, find_live_tokens
 from teams.models import ApiToken, User
 from teams.permissions import visible_teams
 from workloads.models import Workload
+
+ENDPOINT_KIND: Final = "endpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,20 @@ def access_of_callers(
         else:
             answer[digest, slug] = None
     return answer
+
+
+def endpoint_for(*, user: Any, public_id: UUID) -> Workload:
+    """The endpoint with its team. Raises NotFound, which is also what a stranger is told."""
+    rows = Workload.objects.select_related("team").filter(team__in=visible_teams(user).values("pk"))
+    endpoint = rows.filter(public_id=public_id, kind=ENDPOINT_KIND).first()
+    if endpoint is None:
+        raise NotFound("There is no such endpoint.")
+    return endpoint
+
+
+def tokens_of(endpoint: Workload) -> QuerySet[EndpointToken]:
+    """All tokens of the endpoint, revoked and expired ones too, newest first."""
+    return EndpointToken.objects.filter(endpoint=endpoint).select_related("created_by")
 
 
 def may_read_metrics(*, plain: str, now: datetime) -> bool:

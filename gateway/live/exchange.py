@@ -62,7 +62,9 @@ class Exchange:
     def bearer(self) -> str:
         """The bearer token that was sent, "" if none was."""
         scheme, _, credential = self.header("authorization").partition(" ")
-        return credential.strip() if scheme.lower() == "bearer" and len(credential) <= BEARER_LENGTH_MAX else ""
+        return (
+            credential.strip() if scheme.lower() == "bearer" and len(credential) <= BEARER_LENGTH_MAX else ""
+        )
 
     @property
     def is_local(self) -> bool:

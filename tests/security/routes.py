@@ -216,6 +216,9 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-cost": api("endpoint", GET=READ),
     "inference-api:endpoint-revisions": api("endpoint", GET=READ),
     # --- streams and calls
+    "gateway-api:endpoint-tokens": api("endpoint", GET=READ, POST=steer("endpoint-token")),
+    "gateway-api:endpoint-token": api("endpoint-token", GET=READ, DELETE=steer()),
+    "gateway-api:endpoint-metrics": api("endpoint", GET=READ),
     "gateway-api:stream": api(GET=need(*[_one(307)] * 4)),
     "gateway-api:invoke-root": api(
         "endpoint", **dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE"), TRY)

@@ -16,6 +16,7 @@ from django.test import Client
 
 from costs.models import LedgerEntry
 from foundation import clock
+from gateway.services import create_endpoint_token
 from jobs.catalogue import set_template
 from quotas import limits
 from quotas.changes import LimitChange, apply_changes
@@ -115,6 +116,13 @@ class World:
             team=self.team,
             now=clock.now(),
         )
+        self.endpoint_token, _ = create_endpoint_token(
+            actor=Actor.of_user(self.member),
+            endpoint=self.endpoint,
+            name="canary-token",
+            expires_in_days=1,
+            now=clock.now(),
+        )
         record_secret(
             team=self.team,
             name="canary",
@@ -170,6 +178,10 @@ class World:
             "": ({}, {}),
             "run": ({"public_id": self.run.public_id}, {"public_id": UNKNOWN_ID}),
             "endpoint": ({"public_id": self.endpoint.public_id}, {"public_id": UNKNOWN_ID}),
+            "endpoint-token": (
+                {"public_id": self.endpoint.public_id, "token_id": self.endpoint_token.public_id},
+                {"public_id": UNKNOWN_ID, "token_id": UNKNOWN_ID},
+            ),
             "invoke": (
                 {"public_id": self.endpoint.public_id, "path": "v1/predict"},
                 {"public_id": UNKNOWN_ID, "path": "v1/predict"},
@@ -209,6 +221,7 @@ class World:
             },
             "run": run_body(team, name="another-run"),
             "endpoint": endpoint_body(team, name="another-endpoint"),
+            "endpoint-token": {"name": "another-token"},
             "edits": {"time_limit_seconds": 600},
             "manifest": {"manifest": JOB},
             "run-patch": {"time_limit_seconds": 600},

@@ -1,0 +1,158 @@
+"""REST of what the gateway keeps of an endpoint: its tokens and its request counts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.response import Response
+
+from foundation import clock
+from foundation.errors import NotFound
+from foundation.http import filters
+from foundation.http.idempotency import idempotent
+from foundation.http.query import check_query_parameters, one, refuse
+from gateway import queries, services
+from gateway.models import EndpointToken
+from gateway.serializers import (
+    EndpointMetricsSerializer,
+    EndpointTokenCreateSerializer,
+    EndpointTokenSerializer,
+    EndpointTokenWithSecretSerializer,
+    shown_series,
+)
+from gateway.series import POINTS_MAX, request_series, step_for
+from teams.actors import actor_of
+from teams.models import ApiToken
+from teams.permissions import check_can_submit
+from teams.rest import PortalView
+from workloads.models import Workload
+
+_DEFAULT_RANGE: Final = timedelta(hours=1)
+
+
+class _OfEndpoint(PortalView):
+    def find(self, public_id: UUID) -> Workload:
+        """The endpoint, or NotFound, which is also what a stranger is told."""
+        return queries.endpoint_for(user=self.request.user, public_id=public_id)
+
+
+class EndpointTokenListView(_OfEndpoint):
+    """Tokens that call this endpoint through the gateway, and open nothing else."""
+
+    queryset = EndpointToken.objects.none()
+    serializer_class = EndpointTokenSerializer
+    write_scope = ApiToken.Scope.MANAGE
+    filters = {"name": filters.text("name")}
+    ordering_fields = ("created_at", "expires_at", "last_used_at", "name")
+    ordering = "-created_at"
+
+    @extend_schema(
+        operation_id="endpoint_tokens_list", tags=["endpoints"], responses=EndpointTokenSerializer(many=True)
+    )
+    def get(self, request: Any, public_id: UUID) -> Response:
+        return self.page(queries.tokens_of(self.find(public_id)))
+
+    @extend_schema(
+        operation_id="endpoint_tokens_create",
+        tags=["endpoints"],
+        request=EndpointTokenCreateSerializer,
+        responses={201: EndpointTokenWithSecretSerializer},
+    )
+    @idempotent(store_body=False)
+    def post(self, request: Any, public_id: UUID) -> Response:
+        endpoint = self.find(public_id)
+        check_can_submit(request.user, endpoint.team)
+        values = self.read(EndpointTokenCreateSerializer)
+        token, secret = services.create_endpoint_token(
+            actor=actor_of(request), endpoint=endpoint, now=clock.now(), **values
+        )
+        token.secret = secret  # type: ignore[attr-defined]
+        headers = {
+            "Location": request.build_absolute_uri(f"{request.path}{token.public_id}/"),
+            "Cache-Control": "no-store",
+        }
+        return Response(EndpointTokenWithSecretSerializer(token).data, status=201, headers=headers)
+
+
+class EndpointTokenView(_OfEndpoint):
+    queryset = EndpointToken.objects.none()
+    serializer_class = EndpointTokenSerializer
+    write_scope = ApiToken.Scope.MANAGE
+
+    @extend_schema(operation_id="endpoint_tokens_read", tags=["endpoints"], responses=EndpointTokenSerializer)
+    def get(self, request: Any, public_id: UUID, token_id: UUID) -> Response:
+        check_query_parameters(request, ())
+        return Response(EndpointTokenSerializer(self._token(public_id, token_id)).data)
+
+    @extend_schema(operation_id="endpoint_tokens_revoke", tags=["endpoints"], responses={204: None})
+    def delete(self, request: Any, public_id: UUID, token_id: UUID) -> Response:
+        token = self._token(public_id, token_id)
+        services.revoke_endpoint_token(actor=actor_of(request), token=token, now=clock.now())
+        return Response(status=204)
+
+    def _token(self, public_id: UUID, token_id: UUID) -> EndpointToken:
+        tokens: QuerySet[EndpointToken] = queries.tokens_of(self.find(public_id))
+        token = tokens.filter(public_id=token_id).first()
+        if token is None:
+            raise NotFound("The endpoint has no such token.")
+        return token
+
+
+class EndpointMetricsView(_OfEndpoint):
+    serializer_class = EndpointMetricsSerializer
+
+    @extend_schema(
+        operation_id="endpoint_metrics_read",
+        tags=["endpoints"],
+        parameters=[
+            OpenApiParameter("from", OpenApiTypes.DATETIME, description="An hour before `to` unless given."),
+            OpenApiParameter("to", OpenApiTypes.DATETIME, description="Now unless given."),
+            OpenApiParameter(
+                "step",
+                OpenApiTypes.INT,
+                description="Seconds, whole minutes; what suits the time unless given.",
+            ),
+        ],
+        responses=EndpointMetricsSerializer,
+    )
+    def get(self, request: Any, public_id: UUID) -> Response:
+        check_query_parameters(request, ("from", "to", "step"))
+        endpoint = self.find(public_id)
+        end = _moment(request, "to") or clock.now()
+        begin = _moment(request, "from") or end - _DEFAULT_RANGE
+        if begin >= end:
+            raise refuse("from", "must be before to.")
+        if end - begin > services.KEEP:
+            raise refuse(
+                "from", f"must be at most {services.KEEP.days} days before to; older counts are not kept."
+            )
+        step = _step(request, begin, end)
+        series = request_series(endpoint=endpoint, begin=begin, end=end, step=step)
+        return Response(EndpointMetricsSerializer({"requests": shown_series(series)}).data)
+
+
+def _moment(request: Any, name: str) -> datetime | None:
+    raw = one(request, name)
+    if raw is None:
+        return None
+    try:
+        return filters.parse_moment(raw)
+    except ValueError as error:
+        raise refuse(name, str(error)) from error
+
+
+def _step(request: Any, begin: datetime, end: datetime) -> timedelta:
+    raw = one(request, "step")
+    if raw is None:
+        return step_for(begin, end)
+    seconds = int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 8 else 0
+    if seconds < 60 or seconds % 60:
+        raise refuse("step", "must be whole minutes, in seconds: 60, 120 ….")
+    if (end - begin).total_seconds() / seconds > POINTS_MAX:
+        raise refuse("step", f"gives more than {POINTS_MAX} steps; make it longer.")
+    return timedelta(seconds=seconds)

@@ -1,0 +1,123 @@
+"""How an endpoint was called over a time: requests, classes of answers and how long they took, by revision."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import connection
+
+from gateway import latency
+from workloads.models import Workload
+
+POINTS_MAX: Final = 2000
+STEPS: Final = (60, 300, 900, 3600, 6 * 3600)
+_POINTS_WANTED: Final = 150
+
+_COUNTS = """
+SELECT date_bin(make_interval(secs => %(step)s), minute, %(origin)s) AS at, revision, status_class, sum(count)
+FROM gateway_requestcount
+WHERE endpoint_id = %(endpoint)s AND minute >= %(begin)s AND minute < %(end)s
+GROUP BY at, revision, status_class
+"""
+_LATENCIES = """
+SELECT date_bin(make_interval(secs => %(step)s), minute, %(origin)s) AS at, revision, place, sum(ended)
+FROM gateway_requestcount, unnest(latency) WITH ORDINALITY AS buckets (ended, place)
+WHERE endpoint_id = %(endpoint)s AND minute >= %(begin)s AND minute < %(end)s AND ended > 0
+GROUP BY at, revision, place
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Requests that ended, by class of status (2 for 2xx); seconds, None where no answer of the endpoint was timed."""
+
+    requests: int
+    classes: Mapping[int, int]
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One step of the time, which begins `at`, and one revision (0 where that is not known)."""
+
+    at: datetime
+    revision: int
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Steps without a request are left out. `revisions` and `total` are over the whole time."""
+
+    step: timedelta
+    points: tuple[Point, ...]
+    revisions: Mapping[int, Summary]
+    total: Summary
+
+
+def step_for(begin: datetime, end: datetime) -> timedelta:
+    """The shortest of the usual steps that gives no more points than a chart shows."""
+    seconds = (end - begin).total_seconds()
+    fits = (step for step in STEPS if seconds / step <= _POINTS_WANTED)
+    return timedelta(seconds=next(fits, STEPS[-1]))
+
+
+def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> Series:
+    """What ended from `begin` (its minute included) to `end`, in steps that begin at multiples of `step` in UTC."""
+    values: dict[str, Any] = {
+        "endpoint": endpoint.pk,
+        "begin": begin.replace(second=0, microsecond=0),
+        "end": end,
+        "step": step.total_seconds(),
+        "origin": datetime.fromisoformat("2000-01-01T00:00:00+00:00"),
+    }
+    classes: defaultdict[tuple[datetime, int], dict[int, int]] = defaultdict(dict)
+    histograms: defaultdict[tuple[datetime, int], list[int]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTS, values)
+        for at, revision, status_class, count in cursor.fetchall():
+            classes[at, revision][status_class] = int(count)
+        cursor.execute(_LATENCIES, values)
+        for at, revision, place, ended in cursor.fetchall():
+            histogram = histograms[at, revision]
+            histogram.extend([0] * (place - len(histogram)))
+            histogram[place - 1] = int(ended)
+    keys = sorted(classes)
+    revisions = sorted({revision for _, revision in keys})
+    return Series(
+        step=step,
+        points=tuple(
+            Point(at=at, revision=revision, summary=_summary([(at, revision)], classes, histograms))
+            for at, revision in keys
+        ),
+        revisions={
+            number: _summary([key for key in keys if key[1] == number], classes, histograms)
+            for number in revisions
+        },
+        total=_summary(keys, classes, histograms),
+    )
+
+
+def _summary(
+    keys: list[tuple[datetime, int]],
+    classes: Mapping[tuple[datetime, int], Mapping[int, int]],
+    histograms: Mapping[tuple[datetime, int], list[int]],
+) -> Summary:
+    counts: defaultdict[int, int] = defaultdict(int)
+    for key in keys:
+        for status_class, count in classes[key].items():
+            counts[status_class] += count
+    histogram = latency.merged(histograms[key] for key in keys if key in histograms)
+    return Summary(
+        requests=sum(counts.values()),
+        classes=dict(sorted(counts.items())),
+        p50=latency.quantile(histogram, 0.5),
+        p95=latency.quantile(histogram, 0.95),
+        p99=latency.quantile(histogram, 0.99),
+    )
