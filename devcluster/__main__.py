@@ -7,12 +7,15 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import ipaddress
 import logging
 import os
 import secrets
 import signal
+import socket
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import yaml
@@ -30,6 +33,10 @@ from .kubelet.base import Kubelet
 from .kubelet.clock import ClockKubelet
 from .kubelet.process import ProcessKubelet
 from .objects import name_of
+from .prometheus import simulated
+from .prometheus.api import PrometheusApi
+from .prometheus.scrape import Scraper, Target, given_targets, pod_targets
+from .prometheus.storage import Storage
 from .store import Store
 
 _PR_SET_PDEATHSIG = 1
@@ -64,6 +71,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--autoscaler-interval", type=float, default=15.0, help="seconds between two looks of an autoscaler"
     )
+    parser.add_argument(
+        "--prometheus",
+        metavar="ADDRESS",
+        default="",
+        help="127.0.0.1:PORT or fd://N: answer Prometheus' API there",
+    )
+    parser.add_argument(
+        "--scrape",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="a target of the Prometheus; may be repeated",
+    )
+    parser.add_argument("--scrape-interval", type=float, default=5.0, help="seconds between two scrapes")
     parser.add_argument(
         "--die-with-parent", action="store_true", help="end when the process that started this one ends"
     )
@@ -134,6 +155,41 @@ async def listen(api: Api, wanted: list[int]) -> tuple[web.AppRunner, int]:
     return runner, int(runner.addresses[0][1])
 
 
+async def serve_prometheus(
+    options: argparse.Namespace, store: Store, kubelet: Kubelet
+) -> Callable[[], Awaitable[None]]:
+    """Scrape and answer; the result ends it."""
+    storage, given = Storage(), given_targets(options.scrape)
+
+    # Pods that are only played have no address that answers.
+    played = options.kubelet != "process"
+
+    def targets() -> list[Target]:
+        return given if played else [*given, *pod_targets(store), simulated.target(store, kubelet.usage)]
+
+    scraper = Scraper(storage, targets, options.scrape_interval)
+    runner = web.AppRunner(PrometheusApi(storage, scraper).app(), access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    await web.SockSite(runner, loopback(options.prometheus)).start()
+    scraper.start()
+
+    async def end() -> None:
+        await scraper.stop()
+        await runner.cleanup()
+
+    return end
+
+
+def loopback(address: str) -> socket.socket:
+    """A socket there, or the inherited one of `fd://N`; nothing but this machine is served."""
+    if address.startswith("fd://"):
+        return socket.socket(fileno=int(address.removeprefix("fd://")))
+    host, _, port = address.rpartition(":")
+    if not ipaddress.ip_address(host).is_loopback:
+        raise SystemExit(f"--prometheus {address}: only a loopback address is served")
+    return socket.create_server((host, int(port)))
+
+
 def wanted_ports(port: int, last: Path) -> list[int]:
     """Without a wanted port the last one is tried first, so that kubeconfigs stay right over a restart."""
     return [port] if port else [int(remembered(last, "0")), 0]
@@ -162,6 +218,7 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
     kubelet.start()
     runner, port = await listen(api, wanted_ports(options.port, data / "port"))
     remember(data / "port", str(port))
+    end_prometheus = await serve_prometheus(options, store, kubelet) if options.prometheus else None
     write_kubeconfig(options.kubeconfig, port, token)
     gc.collect()
     gc.freeze()
@@ -171,6 +228,8 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
         controller.stop()
     api.watches.close()
     await observer.close()
+    if end_prometheus is not None:
+        await end_prometheus()
     await kubelet.stop()
     await runner.cleanup()
     store.close()

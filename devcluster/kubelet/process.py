@@ -187,7 +187,8 @@ class ProcessKubelet(Kubelet):
         if not known or len(known) < len(found):
             return None
         first = known[0]
-        return Usage(sum(u.cores for u in known), first.window, first.at, sum(u.total for u in known))
+        cores, total = sum(u.cores for u in known), sum(u.total for u in known)
+        return Usage(cores, first.window, first.at, total, sum(u.resident for u in known))
 
     # Memory
 

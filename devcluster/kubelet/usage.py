@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ class Usage:
     window: float
     at: float
     total: float
+    resident: int = 0
+    """Bytes that the processes hold just now; what they share counts for each."""
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class _Known:
     by_process: dict[int, float] = field(default_factory=dict)
     gone: float = 0.0
     sums: deque[tuple[float, float]] = field(default_factory=deque)
+    resident: int = 0
 
 
 class CpuMeter:
@@ -41,14 +45,14 @@ class CpuMeter:
 
     def read(self, leaders: Mapping[tuple[str, str], int]) -> None:
         """One reading of the containers whose first processes are given; others are forgotten."""
-        now, sessions = time.time(), _cpu_by_session(set(leaders.values()))
+        now, (sessions, resident) = time.time(), _by_session(set(leaders.values()))
         self._known = {key: known for key, known in self._known.items() if key in leaders}
         for key, leader in leaders.items():
             known, seen = self._known.setdefault(key, _Known()), sessions.get(leader, {})
             # The time of a process that was waited for is its parent's now; that of others is kept here.
             lost = sum(known.by_process.values()) - sum(seen.values())
             known.gone = max(known.gone, known.gone + lost) if lost > 0 else known.gone
-            known.by_process = seen
+            known.by_process, known.resident = seen, resident.get(leader, 0)
             known.sums.append((now, known.gone + sum(seen.values())))
             while len(known.sums) > 2 and known.sums[1][0] < now - WINDOW_SECONDS:
                 known.sums.popleft()
@@ -59,12 +63,13 @@ class CpuMeter:
         if known is None or len(known.sums) < 2:
             return None
         (began, before), (at, total) = known.sums[0], known.sums[-1]
-        return Usage(max(0.0, total - before) / (at - began), at - began, at, total)
+        return Usage(max(0.0, total - before) / (at - began), at - began, at, total, known.resident)
 
 
-def _cpu_by_session(wanted: set[int]) -> dict[int, dict[int, float]]:
-    """CPU seconds of the processes of each wanted session, with those of children that were waited for."""
+def _by_session(wanted: set[int]) -> tuple[dict[int, dict[int, float]], dict[int, int]]:
+    """Of each wanted session: CPU seconds by process, with those of children waited for, and resident bytes."""
     found: dict[int, dict[int, float]] = {}
+    resident: dict[int, int] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if not entry.isdigit():
             continue
@@ -73,5 +78,7 @@ def _cpu_by_session(wanted: set[int]) -> dict[int, dict[int, float]]:
             fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) in wanted:
                 ticks = sum(int(text) for text in fields[11:15])
-                found.setdefault(int(fields[3]), {})[int(entry)] = ticks / TICKS
-    return found
+                session = int(fields[3])
+                found.setdefault(session, {})[int(entry)] = ticks / TICKS
+                resident[session] = resident.get(session, 0) + int(fields[21]) * resource.getpagesize()
+    return found, resident

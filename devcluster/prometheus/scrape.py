@@ -1,0 +1,172 @@
+"""Scraping: the given URLs, pods that ask for it by annotation, and the simulated exporter of the cards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from devcluster.kinds import POD
+from devcluster.objects import Obj, labels_of, name_of, namespace_of, phase_of
+from devcluster.store import Store
+
+from .exposition import FormatError, parse
+from .storage import NAME, STALE, FullError, Storage
+
+log = logging.getLogger("devcluster")
+TIMEOUT_SECONDS = 3.0
+BODY_BYTES_MAX = 8 << 20
+SAMPLES_MAX = 5000
+"""Of one target; more are a failure of the scrape, as with Prometheus' `sample_limit`."""
+ANNOTATION = "prometheus.io/"
+
+Key = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One URL, or a text that is made here, and the labels that its samples get."""
+
+    url: str
+    labels: tuple[tuple[str, str], ...]
+    text: Callable[[], str] | None = None
+
+
+def given_targets(urls: list[str]) -> list[Target]:
+    """Those of the command line: their job is `portal`."""
+    return [Target(url, (("instance", urlsplit(url).netloc), ("job", "portal"))) for url in urls]
+
+
+def pod_targets(store: Store) -> Iterator[Target]:
+    """Pods with `prometheus.io/scrape: "true"`, `prometheus.io/port` and perhaps `prometheus.io/path`."""
+    for pod in store.list(POD):
+        wanted, address = pod["metadata"].get("annotations") or {}, pod.get("status", {}).get("podIP")
+        port = wanted.get(f"{ANNOTATION}port", "")
+        if (
+            wanted.get(f"{ANNOTATION}scrape") == "true"
+            and phase_of(pod) == "Running"
+            and address
+            and port.isdigit()
+        ):
+            path = wanted.get(f"{ANNOTATION}path", "/metrics").lstrip("/")
+            yield Target(f"http://{address}:{port}/{path}", _pod_labels(pod, f"{address}:{port}"))
+
+
+def _pod_labels(pod: Obj, instance: str) -> tuple[tuple[str, str], ...]:
+    """The pod's own, written as Prometheus can, then where it is."""
+    labels = {re.sub(r"[^a-zA-Z0-9_]", "_", key): text for key, text in labels_of(pod).items()}
+    labels |= {
+        "job": "kubernetes-pods", "instance": instance, "namespace": namespace_of(pod), "pod": name_of(pod),
+        "node": pod["spec"].get("nodeName", ""),
+    }  # fmt: skip
+    return tuple(sorted(labels.items()))
+
+
+class Scraper:
+    """Asks all targets at an interval, side by side."""
+
+    def __init__(self, storage: Storage, targets: Callable[[], list[Target]], interval: float) -> None:
+        self._storage, self._targets, self._interval = storage, targets, interval
+        self._seen: dict[Target, dict[Key, dict[str, str]]] = {}
+        self._http: aiohttp.ClientSession | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.errors: dict[Target, str] = {}
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._http is not None:
+            await self._http.close()
+
+    async def _run(self) -> None:
+        self._http = aiohttp.ClientSession()
+        while True:
+            began = time.monotonic()
+            try:
+                await self._round(self._http)
+            except Exception:
+                log.exception("the targets could not be scraped")
+            await asyncio.sleep(max(0.0, began + self._interval - time.monotonic()))
+
+    async def _round(self, http: aiohttp.ClientSession) -> None:
+        targets = self._targets()
+        for gone in self._seen.keys() - set(targets):
+            self._end(gone, {}, int(time.time() * 1000))
+            self._seen.pop(gone)
+            self.errors.pop(gone, None)
+        await asyncio.gather(*(self._scrape(http, target) for target in targets))
+        self._storage.forget(int(time.time() * 1000))
+
+    async def _scrape(self, http: aiohttp.ClientSession, target: Target) -> None:
+        at, began = int(time.time() * 1000), time.monotonic()
+        found: dict[Key, dict[str, str]] = {}
+        count, error = 0, ""
+        try:
+            samples = await self._samples(http, target)
+            count = len(samples)
+            for given, value, stamp in samples:
+                labels = _merged(given, target)
+                self._storage.append(labels, at if stamp is None else stamp, value)
+                if stamp is None:
+                    found[frozenset(labels.items())] = labels
+        except (aiohttp.ClientError, OSError, TimeoutError, FormatError, FullError, ValueError) as problem:
+            error = str(problem) or type(problem).__name__
+        if error and self.errors.get(target) != error:
+            log.warning("could not scrape %s: %s", target.url, error)
+        self.errors[target] = error
+        self._end(target, found, at)
+        self._seen[target] = found
+        self._report(target, at, {"up": float(not error), "scrape_samples_scraped": float(count),
+                                  "scrape_duration_seconds": time.monotonic() - began})  # fmt: skip
+
+    async def _samples(
+        self, http: aiohttp.ClientSession, target: Target
+    ) -> list[tuple[dict[str, str], float, int | None]]:
+        samples = list(
+            parse(target.text() if target.text is not None else await self._text(http, target.url))
+        )
+        if len(samples) > SAMPLES_MAX:
+            raise FormatError(f"{len(samples)} samples, at most {SAMPLES_MAX} are taken")
+        return samples
+
+    async def _text(self, http: aiohttp.ClientSession, url: str) -> str:
+        limit = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        headers = {"Accept": "text/plain;version=0.0.4"}
+        async with http.get(url, headers=headers, timeout=limit) as answer:
+            if answer.status != 200:
+                raise FormatError(f"server returned HTTP status {answer.status} {answer.reason}")
+            body = b""
+            async for chunk in answer.content.iter_chunked(1 << 16):
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise FormatError(f"the body exceeds {BODY_BYTES_MAX} bytes")
+            return body.decode()
+
+    def _end(self, target: Target, found: dict[Key, dict[str, str]], at: int) -> None:
+        """Mark the series that this target had at the last scrape and has no longer."""
+        for key, labels in self._seen.get(target, {}).items():
+            if key not in found:
+                self._storage.append(labels, at, STALE)
+
+    def _report(self, target: Target, at: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            try:
+                self._storage.append({NAME: name, **dict(target.labels)}, at, value)
+            except FullError:
+                return
+
+
+def _merged(given: dict[str, str], target: Target) -> dict[str, str]:
+    """The target's labels win; the sample's own are kept as `exported_…`."""
+    own = dict(target.labels)
+    kept = {f"exported_{label}" if label in own else label: text for label, text in given.items()}
+    return kept | own

@@ -1,0 +1,285 @@
+"""The evaluator beside the real Prometheus, on the same samples and over the same API."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from aiohttp import web
+from prometheus_bed import NOW, PROMETHEUS, PROMTOOL, Real, ask, storage
+
+from devcluster.prometheus.api import PrometheusApi
+from devcluster.prometheus.scrape import Scraper
+
+QUERIES = [
+    "in_flight",
+    'in_flight{pod="a"}',
+    'in_flight{pod=~"a|b", zone!="y"}',
+    '{__name__=~"in_.*", pod!~"a|b"}',
+    "in_flight offset 1m",
+    "nothing_there",
+    "1 + 2 * 3 ^ 2 ^ 0.5 % 4",
+    "-2 ^ 2",
+    "2 > bool 1",
+    "0 / 0",
+    "-1 / 0",
+    "time()",
+    "sum(in_flight)",
+    'sum(in_flight{namespace="team-vision"}) or vector(0)',
+    "sum(nothing_there) or vector(0)",
+    "avg by (zone) (gpu_util)",
+    "max without (pod) (gpu_util)",
+    "min(gpu_util) by (zone, namespace)",
+    "count(requests_total)",
+    "group by (zone) (gpu_util)",
+    "stddev(gpu_util)",
+    "stdvar by (zone) (gpu_util)",
+    "quantile(0.9, gpu_util)",
+    "topk(2, gpu_util)",
+    "bottomk by (zone) (1, gpu_util)",
+    "rate(requests_total[1m])",
+    'sum(rate(requests_total{code="200"}[2m]))',
+    "irate(requests_total[1m])",
+    "increase(requests_total[5m])",
+    "delta(gpu_util[3m])",
+    "idelta(gpu_util[3m])",
+    "changes(in_flight[5m])",
+    "resets(requests_total[10m])",
+    "rate(in_flight[20s])",
+    "avg_over_time(gpu_util[2m])",
+    "max_over_time(gpu_util[30m])",
+    "min_over_time(gpu_util[2m] offset 1m)",
+    "sum_over_time(in_flight[2m])",
+    "count_over_time(in_flight[2m])",
+    "last_over_time(in_flight[2m])",
+    "present_over_time(in_flight[2m])",
+    "stddev_over_time(gpu_util[2m])",
+    "quantile_over_time(0.5, gpu_util[2m])",
+    "histogram_quantile(0.95, sum by (le) (rate(latency_seconds_bucket[5m])))",
+    "histogram_quantile(0.5, rate(latency_seconds_bucket[5m]))",
+    "histogram_quantile(0.99, latency_seconds_bucket)",
+    "histogram_quantile(2, latency_seconds_bucket)",
+    'histogram_quantile(0.5, latency_seconds_bucket{le="1"})',
+    "gpu_util * 2",
+    "100 - gpu_util",
+    "gpu_util > 60",
+    "60 < gpu_util",
+    "gpu_util > bool 60",
+    'requests_total{code="500"} / ignoring(code) sum without (code) (requests_total)',
+    'sum by (pod) (rate(requests_total{code="500"}[5m])) / sum by (pod) (rate(requests_total[5m]))',
+    "gpu_util / on(pod) capacity",
+    "gpu_util / on(pod) group_left() capacity",
+    "gpu_util * on(zone) group_left(kind) info",
+    "info * on(zone) group_right(kind) gpu_util",
+    "gpu_util and on(pod) (in_flight > 2)",
+    "gpu_util unless on(pod) (in_flight > 2)",
+    "gpu_util > 90 or in_flight",
+    "sum(gpu_util) > 100 < 1000",
+    "clamp_min(gpu_util, 50)",
+    "clamp_max(gpu_util, 50)",
+    "clamp(gpu_util, 40, 60)",
+    "round(gpu_util, 5)",
+    "ceil(gpu_util) - floor(gpu_util)",
+    "abs(-gpu_util)",
+    "sqrt(gpu_util) + ln(gpu_util) + log2(gpu_util) + log10(gpu_util) + exp(in_flight)",
+    "sgn(gpu_util - 50)",
+    "scalar(sum(in_flight)) * 2",
+    "scalar(in_flight)",
+    "vector(scalar(capacity{pod='a'}))",
+    "absent(nothing_there{pod='a', zone=~'x'})",
+    "absent(in_flight)",
+    "absent_over_time(nothing_there[5m])",
+    "sort_desc(gpu_util)",
+    "odd",
+    "sum(odd)",
+    "max_over_time(odd[5m])",
+    "timestamp(in_flight)",
+    'label_replace(in_flight, "host", "$1-x", "pod", "(.*)")',
+    "avg(gpu_util) by (pod) / 100 # a comment",
+    "SUM(in_flight) BY (zone)",
+    "0x1F",
+    "Inf",
+    '"a text"',
+    "in_flight[1m]",
+]
+WRONG = [
+    "",
+    "sum(",
+    "sum(in_flight",
+    "in_flight[5m",
+    "in_flight{pod=a}",
+    "in_flight{pod=~'('}",
+    "{}",
+    "{pod=~'.*'}",
+    "rate(in_flight)",
+    "sum(in_flight[5m])",
+    "no_such_function(in_flight)",
+    "in_flight in_flight",
+    "1 > 2",
+    "1 and 2",
+    "clamp_min(in_flight)",
+    "in_flight + 'text'",
+    "-in_flight[5m]",
+    "in_flight[1m] + 1",
+    "sum by (pod in_flight",
+    "rate(5m)",
+    "'unfinished",
+    "in_flight)",
+    "sum(in_flight, 2)",
+    "on(pod)",
+]
+FAILING = [
+    "in_flight + on(zone) gpu_util",
+    "in_flight / on(zone) info",
+    "max_over_time({__name__=~'in_flight|gpu_util'}[1m])",
+]
+REFUSED = {
+    "max_over_time(rate(requests_total[1m])[5m:1m])": "devcluster does not evaluate subqueries",
+    "in_flight @ 1700000000": "devcluster does not evaluate the @ modifier",
+    "count_values('v', in_flight)": "devcluster does not evaluate the aggregation count_values",
+    "holt_winters(in_flight[5m], 0.5, 0.5)": "one that devcluster does not evaluate",
+}
+
+
+@pytest.fixture(scope="module")
+def ours():
+    """The API over the planted samples, on a port of this process."""
+    loop = asyncio.new_event_loop()
+    made = storage()
+    runner = web.AppRunner(PrometheusApi(made, Scraper(made, list, 5.0)).app(), access_log=None)
+    loop.run_until_complete(runner.setup())
+    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(timeout=30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    if PROMETHEUS is None or PROMTOOL is None:
+        pytest.skip("there is no Prometheus on this machine")
+    made = Real(tmp_path_factory.mktemp("prometheus"))
+    yield made.url
+    made.end()
+
+
+def flat(answer):
+    """Type, and the elements by their labels."""
+    data = answer["data"]
+    if data["resultType"] in {"scalar", "string"}:
+        return data["resultType"], {(): [data["result"]]}
+    found = {}
+    for element in data["result"]:
+        key = tuple(sorted(element["metric"].items()))
+        found[key] = element.get("values") or [element["value"]]
+    assert len(found) == len(data["result"])
+    return data["resultType"], found
+
+
+def same(mine, theirs):
+    assert mine[0] == theirs[0]
+    assert mine[1].keys() == theirs[1].keys()
+    for key, points in mine[1].items():
+        assert [at for at, _ in points] == [at for at, _ in theirs[1][key]]
+        for (_, value), (_, wanted) in zip(points, theirs[1][key], strict=True):
+            if value != wanted:
+                assert float(value) == pytest.approx(float(wanted), rel=1e-9, nan_ok=True)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("query", QUERIES)
+def test_values_are_those_of_prometheus(ours, real, query):
+    answers = [ask(url, "query", query=query, time=str(NOW)) for url in (ours, real)]
+    assert [status for status, _ in answers] == [200, 200], answers
+    same(flat(answers[0][1]), flat(answers[1][1]))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("query", [q for q in QUERIES if q not in {'"a text"', "in_flight[1m]"}])
+def test_ranges_are_those_of_prometheus(ours, real, query):
+    # Between the samples: whether one exactly at an edge belongs to a range differs by Prometheus' version.
+    span = {"start": str(NOW - 601.5), "end": str(NOW - 1.5), "step": "37"}
+    answers = [ask(url, "query_range", query=query, **span) for url in (ours, real)]
+    assert [status for status, _ in answers] == [200, 200], answers
+    same(flat(answers[0][1]), flat(answers[1][1]))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("query", WRONG)
+def test_what_prometheus_cannot_parse_is_refused_likewise(ours, real, query):
+    (mine_code, mine), (code, theirs) = [
+        ask(url, "query", query=query, time=str(NOW)) for url in (ours, real)
+    ]
+    assert (mine_code, mine["status"], mine["errorType"]) == (code, theirs["status"], theirs["errorType"])
+    assert mine["error"].startswith('invalid parameter "query": 1:')
+    assert ": parse error: " in mine["error"]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("query", FAILING)
+def test_what_prometheus_cannot_evaluate_fails_likewise(ours, real, query):
+    (mine_code, mine), (code, theirs) = [
+        ask(url, "query", query=query, time=str(NOW)) for url in (ours, real)
+    ]
+    assert (mine_code, mine["errorType"]) == (code, theirs["errorType"]) == (422, "execution")
+    assert mine["error"].split(";")[-1][:60] == theirs["error"].split(";")[-1][:60]
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_what_is_not_evaluated_is_refused_by_name(ours, query):
+    status, answer = ask(ours, "query", query=query)
+    assert (status, answer["errorType"]) == (400, "bad_data")
+    assert REFUSED[query] in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        ('sum(in_flight{pod="a"})', "4"),
+        ("count(gpu_util)", "3"),
+        ("sum(nothing_there) or vector(0)", "0"),
+        ("round(sum(rate(requests_total{code='500'}[5m])), 0.01)", "0.15"),
+        ("histogram_quantile(0.5, sum by (le) (latency_seconds_bucket)) > bool 0.3", "1"),
+    ],
+)
+def test_some_values_that_anyone_can_check(ours, query, value):
+    status, answer = ask(ours, "query", query=query, time=str(NOW))
+    assert status == 200
+    (element,) = answer["data"]["result"]
+    assert element["value"] == [NOW, value]
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "said"),
+    [
+        ("query", {"query": "up", "time": "soon"}, 'invalid parameter "time": cannot parse "soon"'),
+        ("query_range", {"query": "up", "start": "1", "end": "2", "step": "0"}, 'invalid parameter "step"'),
+        ("query_range", {"query": "up", "start": "2", "end": "1", "step": "1"}, 'invalid parameter "end"'),
+        (
+            "query_range",
+            {"query": "up", "start": "1", "end": "99999", "step": "1"},
+            "exceeded maximum resolution",
+        ),
+        (
+            "query_range",
+            {"query": "up[1m]", "start": "1", "end": "2", "step": "1"},
+            "invalid expression type",
+        ),
+        ("query_range", {"query": "up", "step": "1"}, 'invalid parameter "start"'),
+    ],
+)
+def test_a_bad_parameter_is_named(ours, path, parameters, said):
+    status, answer = ask(ours, path, **parameters)
+    assert (status, answer["status"], answer["errorType"]) == (400, "error", "bad_data")
+    assert said in answer["error"]
+
+
+def test_a_deep_expression_is_refused_and_hurts_nobody(ours):
+    status, answer = ask(ours, "query", query="(" * 500 + "1" + ")" * 500)
+    assert status == 400
+    assert "nested" in answer["error"]
