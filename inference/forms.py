@@ -59,6 +59,8 @@ class EndpointForm(ContainerForm):
         "probes.load_budget_seconds": "load_budget",
         "rollout": "strategy",
         "request_timeout_seconds": "request_timeout",
+        "rate_limit": "rate",
+        "rate_limit.burst": "burst",
         "model": "model_claim",
         "model.uri": "model_uri",
         "model.secret": "model_secret",
@@ -100,6 +102,8 @@ class EndpointForm(ContainerForm):
     )
     load_budget = text("Load budget", "Seconds that the model may take to load.", inputmode="numeric")
     request_timeout = text("Request timeout", "Seconds for one answer.", inputmode="numeric")
+    rate = text("Rate limit", "Requests a second through the gateway. Empty: none.", inputmode="decimal")
+    burst = text("Burst", "Requests at once, where there is a rate limit.", inputmode="numeric")
     model_claim = text("Model claim", "The volume that holds the model, mounted read-only.")
     model_uri = text(
         "Model address",
@@ -160,6 +164,12 @@ class EndpointForm(ContainerForm):
             "model": _given(model),
             "rollout": _given({"strategy": values.get("strategy")}),
             "request_timeout_seconds": whole(values.get("request_timeout", "")),
+            "rate_limit": _given(
+                {
+                    "requests_per_second": _number(values.get("rate", "")),
+                    "burst": whole(values.get("burst", "")),
+                }
+            ),
         }
 
     def _options(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,9 +210,13 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "")}
 
 
+def _rate_text(rate: float | None) -> str:
+    return "" if rate is None else str(int(rate) if rate == int(rate) else rate)
+
+
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The form's values for the stored spec of an endpoint."""
-    probes, model = spec.get("probes") or {}, spec.get("model") or {}
+    probes, model, rate = (spec.get(name) or {} for name in ("probes", "model", "rate_limit"))
     return {
         **initial_of(spec),
         # Apart, because a command of its own takes the place of all that the runtime fills in.
@@ -213,6 +227,8 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "readiness_path": (probes.get("readiness") or {}).get("path") or "",
         "load_budget": str(probes.get("load_budget_seconds", "")),
         "request_timeout": str(spec.get("request_timeout_seconds", "")),
+        "rate": _rate_text(rate.get("requests_per_second")),
+        "burst": str(rate.get("burst") or ""),
         "runtime": spec.get("runtime") or CUSTOM,
         **{
             f"opt_{name}": "\n".join(value) if name == "models" else str(value)

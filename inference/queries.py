@@ -24,4 +24,5 @@ def route_to(workload: Workload) -> Route | None:
         phase=workload.phase,
         reason=workload.reason,
         revision=endpoint.stable_revision or told.number,
+        rate=spec.rate_limit,
     )

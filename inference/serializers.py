@@ -34,6 +34,9 @@ from inference.specs import (
 REPLICAS_MAX = 1000
 LOAD_BUDGET_SECONDS_MAX = 2 * 3600
 REQUEST_TIMEOUT_SECONDS_MAX = 3600
+RATE_MIN = 0.01
+RATE_MAX = 100_000
+BURST_MAX = 100_000
 DOWNTIME_SECONDS_MAX = 24 * 3600
 
 
@@ -155,6 +158,19 @@ class RolloutSerializer(StrictSerializer):
     when_blocked = ChoiceLaterField(now=WHEN_BLOCKED)
 
 
+class RateLimitSerializer(StrictSerializer):
+    requests_per_second = NumberField(
+        min_value=RATE_MIN, max_value=RATE_MAX, required=False, allow_null=True, help_text="In the long run."
+    )
+    burst = WholeNumberField(
+        min_value=1,
+        max_value=BURST_MAX,
+        required=False,
+        allow_null=True,
+        help_text="At once; what a second allows unless given.",
+    )
+
+
 class EndpointSerializer(ContainerSerializer):
     """Valid data becomes a spec by `to_spec`; whether flavor, team and claims exist is not asked here."""
 
@@ -176,7 +192,7 @@ class EndpointSerializer(ContainerSerializer):
     headroom = NotYetField("lendable")
     scale_to_zero = NotYetField(False)
     scaling = NotYetField()
-    rate_limit = NotYetField()
+    rate_limit = RateLimitSerializer(required=False, allow_null=True)
 
     def to_spec(self) -> EndpointSpec:
         """The request as a spec; call after `is_valid`."""
@@ -197,6 +213,7 @@ class EndpointSerializer(ContainerSerializer):
             *super().problems(body),
             *_replica_problems(body),
             *_port_problems(body),
+            *_rate_problems(body),
             *runtime_rules.problems(body, _preset(body)),
         ]
 
@@ -215,6 +232,13 @@ def _replica_problems(body: Mapping[str, Any]) -> Problems:
         message = "Endpoints do not scale by themselves yet: give max_replicas the value of min_replicas."
         return [("max_replicas", Fault("not_yet_supported", message))]
     return []
+
+
+def _rate_problems(body: Mapping[str, Any]) -> Problems:
+    limit = body.get("rate_limit") or {}
+    if limit.get("burst") is None or limit.get("requests_per_second") is not None:
+        return []
+    return [("rate_limit.requests_per_second", Fault("required", "Say how many a second, beside the burst."))]
 
 
 def _port_problems(body: Mapping[str, Any]) -> Problems:

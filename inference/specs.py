@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from controller import modelsource
 from controller import specs as shared
-from controller.specs import ClaimUse, ContainerSpec, Json, SecretUse, value_of
+from controller.specs import ClaimUse, ContainerSpec, Json, RateLimit, SecretUse, value_of
 from inference import runtimes
 from inference.runtimes import CUSTOM, PRESETS, Preset
 
@@ -33,7 +33,6 @@ NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "headroom": ("lendable",),
     "scale_to_zero": (False,),
     "scaling": (),
-    "rate_limit": (),
 }
 
 
@@ -192,6 +191,8 @@ class EndpointSpec(ContainerSpec):
     when_blocked: str = WHEN_REFUSE
     """What becomes of a revision for whose surge there is no room."""
     request_timeout_seconds: int = DEFAULT_REQUEST_TIMEOUT_SECONDS
+    rate_limit: RateLimit | None = None
+    """How often the gateway lets it be called; None: as often as anybody likes."""
 
     @property
     @override
@@ -261,6 +262,7 @@ class EndpointSpec(ContainerSpec):
             request_timeout_seconds=value_of(
                 body, "request_timeout_seconds", DEFAULT_REQUEST_TIMEOUT_SECONDS
             ),
+            rate_limit=RateLimit.from_json(body.get("rate_limit")),
         )
 
     @override
@@ -280,6 +282,7 @@ class EndpointSpec(ContainerSpec):
                 "when_blocked": self.when_blocked,
             },
             "request_timeout_seconds": self.request_timeout_seconds,
+            "rate_limit": self.rate_limit.to_json() if self.rate_limit else None,
         }
 
 

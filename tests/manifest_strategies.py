@@ -126,6 +126,12 @@ endpoint_bodies = bodies(
     min_replicas=optional(st.integers(1, 1000)),
     rollout=optional(st.fixed_dictionaries({"strategy": st.sampled_from(["surge", "replace"])})),
     request_timeout_seconds=optional(st.integers(1, 3600)),
+    rate_limit=optional(
+        st.fixed_dictionaries(
+            {"requests_per_second": st.sampled_from([0.5, 1, 10.25, 1000])},
+            optional={"burst": optional(st.integers(1, 1000))},
+        )
+    ),
 )
 
 json_values = st.recursive(

@@ -76,6 +76,10 @@ def test_a_later_field_is_refused_by_name(path):
         ({"probes": {"load_budget_seconds": 7201}}, "probes.load_budget_seconds", "max_value"),
         ({"request_timeout_seconds": 0}, "request_timeout_seconds", "min_value"),
         ({"request_timeout_seconds": 3601}, "request_timeout_seconds", "max_value"),
+        ({"rate_limit": {"requests_per_second": 0}}, "rate_limit.requests_per_second", "min_value"),
+        ({"rate_limit": {"requests_per_second": "5"}}, "rate_limit.requests_per_second", "invalid"),
+        ({"rate_limit": {"requests_per_second": 5, "burst": 0}}, "rate_limit.burst", "min_value"),
+        ({"rate_limit": {"burst": 5}}, "rate_limit.requests_per_second", "required"),
         ({"rollout": {"strategy": "recreate"}}, "rollout.strategy", "invalid_choice"),
         ({"model": {"claim": "m", "path": "models"}}, "model.path", "invalid_path"),
         (

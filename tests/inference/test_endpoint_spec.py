@@ -13,7 +13,6 @@ LATER = {
     "headroom": "reserved",
     "scale_to_zero": True,
     "scaling": {"trigger": "cpu", "threshold": 70},
-    "rate_limit": {"requests_per_second": 10, "burst": None},
 }
 
 
