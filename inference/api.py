@@ -15,13 +15,13 @@ from typing_extensions import override
 
 from controller import detail_api, output
 from controller.answers import describe_card
-from controller.hints import hints_of
 from controller.log_views import WorkloadLogsView
 from foundation import clock
 from foundation.errors import Invalid
 from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
 from inference.adapter import KIND, NOUN
+from inference.hints import hints_of
 from inference.models import Endpoint, EndpointRevision
 from inference.serializers import EndpointSerializer
 from inference.services import deploy_endpoint, preview_endpoint, update_endpoint

@@ -8,7 +8,6 @@ from datetime import datetime
 from django.db import transaction
 
 from controller import services, wakeups
-from controller.hints import hints_of
 from controller.references import check_references
 from controller.services import Submission
 from controller.sizing import with_host_share
@@ -17,6 +16,7 @@ from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
+from inference.hints import hints_of
 from inference.models import Endpoint, EndpointRevision
 from inference.specs import EndpointSpec
 from teams.actors import Actor

@@ -121,7 +121,9 @@ class Container:
         self.process = None
         code = code if code >= 0 else 128 - code
         reason = "OOMKilled" if self.oom else "Error" if code else "Completed"
-        self._terminate(code, reason, self.state["running"]["startedAt"])
+        falls_back = self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+        said = log.last_words() if code and falls_back else ""
+        self._terminate(code, reason, self.state["running"]["startedAt"], said)
         return code
 
     @staticmethod

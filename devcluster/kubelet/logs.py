@@ -15,6 +15,8 @@ from devcluster.objects import Obj, name_of, seconds
 
 KEEP_BYTES = 10 << 20
 _LONGEST_LINE = 16 << 10
+_LAST_LINES = 80
+_LAST_BYTES = 2048
 LOG_OPTIONS = Kind("", "v1", "PodLogOptions", "podlogoptions")
 
 
@@ -54,6 +56,12 @@ class LogFile:
         self.closed = True
         self._file.close()
         self._announce()
+
+    def last_words(self) -> str:
+        """What a kubelet keeps of the end: at most so many lines and bytes, without their times."""
+        lines = self.path.read_bytes().splitlines()[-_LAST_LINES:]
+        text = b"\n".join(line.partition(b" ")[2] for line in lines)
+        return text[-_LAST_BYTES:].decode(errors="replace").strip()
 
     async def wait(self) -> None:
         """Until the file has grown or is closed."""

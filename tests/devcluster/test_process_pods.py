@@ -13,7 +13,11 @@ import pytest
 from devcluster_bed import RefusedError, until
 
 from controller.gitsource import fetch_containers
+from controller.modelsource import check_container
+from controller.podstatus import judge
 from controller.specs import GitSource
+
+FALL_BACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 
 
 def test_a_command_runs_and_its_output_is_the_log(space):
@@ -31,6 +35,15 @@ def test_an_exit_code_is_reported(space):
     space.python("import sys; print('no', file=sys.stderr); sys.exit(7)")
     assert (space.ended()["exitCode"], space.ended()["reason"]) == (7, "Error")
     assert space.log() == "no\n"
+
+
+def test_the_last_words_of_what_failed_stay_in_its_status(space):
+    code = "import sys; [print('line', n) for n in range(200)]; print('no model'); sys.exit(1)"
+    space.python(code, **FALL_BACK)
+    said = space.ended()["message"].splitlines()
+    assert (said[-1], len(said)) == ("no model", 80)
+    space.python("print('bye'); raise SystemExit(1)", name="silent")
+    assert "message" not in space.ended("silent")
 
 
 def test_a_signal_is_128_and_its_number(space):
@@ -307,7 +320,7 @@ def test_init_containers_fetch_a_repository_with_the_git_of_this_machine(space, 
         subprocess.run(["git", *words], cwd=tmp_path, env=plain, check=True)
     mount = {"name": "source", "mountPath": "/workspace"}
     git = GitSource(f"file://{tmp_path}")
-    inits = fetch_containers(git, image="alpine/git", mount=mount, resources={}, security={})
+    inits = fetch_containers(git, image="alpine/git", mount=mount, common={})
     for each in inits:
         # A repository of this machine stands for one that is served.
         each["env"].append({"name": "GIT_ALLOW_PROTOCOL", "value": "file"})
@@ -315,3 +328,38 @@ def test_init_containers_fetch_a_repository_with_the_git_of_this_machine(space, 
     space.run("python", "hello.py", spec=spec, volumeMounts=[mount], workingDir="/workspace")
     assert space.ended()["exitCode"] == 0
     assert space.log() == "from git\n"
+
+
+def looks_for(space, name, *files):
+    """A pod that restarts always, whose model is a folder with these files; it is looked for by the portal's container."""
+    mount = {"name": "models", "mountPath": "/models"}
+    check = check_container(["/models/bert.mar", "/models/digits.mar"], image="any:1", common=FALL_BACK)
+    inits = [
+        {"name": "put", "image": "any:1", "command": ["touch", *(f"/models/{file}" for file in files)]},
+        check,
+    ]
+    spec = {
+        "restartPolicy": "Always",
+        "initContainers": [{**each, "volumeMounts": [mount]} for each in inits],
+        "volumes": [{"name": "models", "emptyDir": {}}],
+    }
+    space.run("python", "-c", "import time; time.sleep(600)", name=name, spec=spec, volumeMounts=[mount])
+
+
+def test_a_model_that_is_not_there_is_told_by_its_name_before_the_server_starts(space):
+    looks_for(space, "absent", "bert.mar")
+
+    def told():
+        verdict = judge(space.pod("absent"))
+        return verdict.reason == "Restarting" and verdict
+
+    verdict = until(told)
+    assert "is not where model.path says" in verdict.message
+    assert "digits.mar" in verdict.message
+    assert verdict.message.count("No such file") == 1
+    assert "running" not in space.state("absent")
+
+
+def test_a_model_that_is_there_lets_the_server_start(space):
+    looks_for(space, "there", "bert.mar", "digits.mar")
+    space.running("there")
