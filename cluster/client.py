@@ -54,8 +54,8 @@ class ClusterClient(Transport):
         """The object. Raises ObjectNotFound."""
         return self._json("GET", kinds.object_path(ref))
 
-    def apply(self, manifest: Manifest, *, force: bool = True) -> dict[str, Any]:
-        """Server-side apply as field manager `ml-portal`; makes the object if it is not there. Returns it.
+    def apply(self, manifest: Manifest, *, force: bool = True, manager: str = MANAGER) -> dict[str, Any]:
+        """Server-side apply as `manager`; makes the object if it is not there. Returns it.
 
         Without `force`, a field of another manager raises ClusterConflict naming that manager. Unknown fields
         are refused, not dropped. Of a Secret only the metadata is returned.
@@ -64,7 +64,7 @@ class ClusterClient(Transport):
         return self._json(
             "PATCH",
             kinds.object_path(ref),
-            query={"fieldManager": MANAGER, "force": _flag(force), "fieldValidation": "Strict"},
+            query={"fieldManager": manager, "force": _flag(force), "fieldValidation": "Strict"},
             body=manifest,
             content_type="application/apply-patch+yaml",
             headers=_accept(ref),

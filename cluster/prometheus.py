@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import urllib3
 
-from cluster.errors import ClusterUnavailable
+from cluster.errors import ClusterRejected, ClusterUnavailable
 
 TIMEOUT_SECONDS: Final = 5.0
 
@@ -22,3 +23,39 @@ def version(url: str) -> str:
             return str(answer.json()["data"]["version"])
     except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError) as error:
         raise ClusterUnavailable(f"{url} does not answer as Prometheus does: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One series of an answer: its labels, and its value now."""
+
+    labels: dict[str, str]
+    value: float
+
+
+def query(url: str, text: str) -> list[Element]:
+    """What an instant query gives now, as the scaler reads it: a vector.
+
+    Raises ClusterRejected with the server's own words for a query that is wrong or gives something else, and
+    ClusterUnavailable where the server does not answer.
+    """
+    address = f"{url.rstrip('/')}/api/v1/query"
+    try:
+        with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
+            answer = pool.request(
+                "POST", address, fields={"query": text}, encode_multipart=False, redirect=False
+            )
+            body = answer.json()
+            if answer.status in {400, 422}:
+                raise ClusterRejected(str(body.get("error") or "the query is wrong"))
+            if answer.status != 200:
+                raise ClusterUnavailable(f"{url} answered {answer.status}")
+            return _elements(body["data"])
+    except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ClusterUnavailable(f"{url} does not answer as Prometheus does: {error}") from error
+
+
+def _elements(data: dict[str, Any]) -> list[Element]:
+    if data["resultType"] != "vector":
+        raise ClusterRejected(f"the query gives a {data['resultType']}, and not an instant vector")
+    return [Element(dict(each["metric"]), float(each["value"][1])) for each in data["result"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,7 @@ from workloads.states import Phase, Reason
 
 logger = logging.getLogger(__name__)
 
+STEERED = frozenset({Phase.ADMITTED, Phase.STARTING, Phase.RUNNING})
 SURGE_RETRY_SECONDS = 15
 REFUSED_RETRY_SECONDS = 30
 NAMESPACE_RETRY_SECONDS = 2
@@ -33,6 +35,7 @@ class Look:
 
     observation: Observation
     primary: dict[str, Any] | None
+    companions: Sequence[dict[str, Any]] = ()
 
 
 @dataclass
@@ -100,6 +103,8 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
         if not look.observation.deleting:
             _fetch_logs(hand)
         objects.delete(client, look.primary)
+    if look is not None and look.companions and plan.to in STEERED:
+        objects.adjust(client, adapter.adjustments(workload, look.companions, look.observation, plan))
     return plan
 
 

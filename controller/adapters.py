@@ -73,6 +73,16 @@ class WorkloadAdapter(Protocol):
         """What the raw objects mean; `companions` are those of `companion_refs` that are there."""
         ...
 
+    def adjustments(
+        self,
+        workload: Workload,
+        companions: Sequence[Mapping[str, Any]],
+        observation: Observation,
+        plan: Plan,
+    ) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Merge patches of companions that are to be steered: each with the object that it changes."""
+        ...
+
     def settled(
         self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
     ) -> float | None:

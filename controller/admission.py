@@ -310,7 +310,7 @@ class _Pass:
                 workload_id=each.pk,
                 quota_id=self.snapshot.quota_ids[each.team.slug],
                 units=each.units,
-                headroom=max(0, each.units - each.units_each * each.pod_count),
+                headroom=0 if each.keeps_headroom else max(0, each.units - each.units_each * each.pod_count),
                 lent=verdicts[each.pk].lent,
             )
             for each in workloads

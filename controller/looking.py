@@ -54,13 +54,17 @@ def look_at(
     events = objects.warnings(client, primary) if primary is not None and not own else []
     companions = _companions(workload, adapter, attempt, client) if primary is not None else []
     observation = adapter.observe(primary, own, events, companions)
+    if observation.scaler is not None and observation.scaler.failure:
+        # Only its events say what exactly the scaler met.
+        events = [*events, *(event for each in companions for event in objects.warnings(client, each))]
+        observation = adapter.observe(primary, own, events, companions)
     if observation.final and not observation.interruption:
         observation = replace(observation, retryable=adapter.retries(workload, observation))
     if number is not None and own:
         observation = _short_of_a_pod(workload, int(number), observation)
     if number is not None and observation.interruption:
         observation = _taken_away(workload, int(number), observation)
-    return Look(observation, primary)
+    return Look(observation, primary, companions)
 
 
 def _companions(

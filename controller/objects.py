@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -11,11 +12,12 @@ from django.db import transaction
 
 from cluster import kinds
 from cluster.client import ClusterClient, Manifest
+from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
 from controller.adapters import WorkloadAdapter
 from controller.placements import placement_of
-from controller.podspec import owned_by
+from controller.podspec import ManifestSet, owned_by
 from controller.prerequisites import refuse_missing_config_maps
 from controller.run_tokens import digest, run_token
 from foundation import clock
@@ -27,6 +29,7 @@ from workloads.placement import Placement
 
 __all__ = [
     "ATTEMPT",
+    "adjust",
     "belongs_to",
     "create_or_update",
     "delete",
@@ -82,7 +85,7 @@ def create_or_update(
         held = _with(manifests.primary, manifests.suspend_path, value=True)
         primary = client.create_or_adopt(held, workload_id=placement.workload_id)
     else:
-        primary = _apply_own(client, manifests.primary, placement)
+        primary = _apply_own(client, manifests, placement)
     crash_point("primary-created")
     dependants = [*manifests.dependants]
     if adapter.ends:
@@ -92,6 +95,7 @@ def create_or_update(
         services.renew(workload, now=clock.now())
         made.append(client.apply(owned_by(manifest, primary)))
         crash_point("dependant-created")
+    _retire(client, manifests, workload)
     if manifests.suspend_path is not None:
         go = _with({}, manifests.suspend_path, value=False)
         primary = made[0] = client.patch_merge(primary_ref(workload, adapter, attempt), go)
@@ -122,10 +126,63 @@ def update_live(
         client.patch_merge(primary_ref(workload, adapter, attempt), patch)
 
 
-def _apply_own(client: ClusterClient, manifest: Manifest, placement: Placement) -> dict[str, Any]:
-    """Create or adopt first: server-side apply alone would take over a stranger's object of the same name."""
-    client.create_or_adopt(manifest, workload_id=placement.workload_id)
+def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placement) -> dict[str, Any]:
+    """Create or adopt first: server-side apply alone would take over a stranger's object of the same name.
+
+    What is left to a scaler is written when the object is made and never applied: an apply that leaves out a field
+    which an earlier one has written takes it away, and one replica would be left.
+    """
+    manifest = manifests.primary
+    if manifests.replicas_at_first is None:
+        client.create_or_adopt(manifest, workload_id=placement.workload_id)
+        return client.apply(manifest)
+    made = {**manifest, "spec": {**manifest["spec"], "replicas": manifests.replicas_at_first}}
+    found = client.create_or_adopt(made, workload_id=placement.workload_id)
+    if _applied_replicas(found):
+        client.apply(_replicas_alone(found), manager=FORMER_MANAGER)
     return client.apply(manifest)
+
+
+FORMER_MANAGER = f"{MANAGER}-former"
+"""Holds the number of replicas that the portal had applied, until a scaler writes it."""
+
+
+def _applied_replicas(found: Mapping[str, Any]) -> bool:
+    """Whether the portal's own apply holds the field."""
+    return any(
+        entry.get("manager") == MANAGER
+        and entry.get("operation") == "Apply"
+        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+        for entry in found["metadata"].get("managedFields") or ()
+    )
+
+
+def _replicas_alone(found: Mapping[str, Any]) -> Manifest:
+    """As they are; the version makes the apply fail if somebody has changed them since."""
+    metadata = {key: found["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
+    return {
+        "apiVersion": found["apiVersion"],
+        "kind": found["kind"],
+        "metadata": metadata,
+        "spec": {"replicas": found["spec"]["replicas"]},
+    }
+
+
+def _retire(client: ClusterClient, manifests: ManifestSet, workload: Workload) -> None:
+    for ref in manifests.retired:
+        try:
+            found = client.get(ref)
+        except ObjectNotFound:
+            continue
+        if belongs_to(found, workload):
+            client.delete(ref, uid=found["metadata"]["uid"])
+
+
+def adjust(client: ClusterClient, changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+    """Merge each patch into its object; what has gone meanwhile is left alone."""
+    for found, patch in changes:
+        with suppress(ObjectNotFound):
+            client.patch_merge(kinds.ref_of(found), patch)
 
 
 def build_token_secret(placement: Placement, token: str) -> Manifest:

@@ -9,7 +9,7 @@ from cluster.labels import workload_labels
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from foundation.models import PlatformSettings
 from workloads.models import Workload
-from workloads.placement import Placement, node_terms, tolerations
+from workloads.placement import Placement, Sharing, node_terms, tolerations
 from workloads.queries import followed_kinds, nodes
 
 GROUPS = {"volcano": kinds.VOLCANO_GROUP, "coscheduling": kinds.COSCHEDULING_GROUP}
@@ -39,6 +39,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
         resume_from=_resume_point(workload, before=attempt),
         capacity_type=workload.capacity_type,
+        sharing=facts.sharing if facts else Sharing.NONE,
         gang_scheduler=_gang_scheduler(),
         pod_monitors=_pod_monitors(),
         grace_seconds=PlatformSettings.current().grace_seconds,

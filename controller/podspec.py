@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster import labels as label_names
+from cluster.kinds import ObjectRef
 from controller import gitsource
 from controller.specs import ContainerSpec, EnvVar
 from workloads.placement import Placement
@@ -39,6 +40,10 @@ class ManifestSet:
     dependants: tuple[Manifest, ...] = ()
     suspend_path: tuple[str, ...] | None = None
     """Field by which the primary can be made without starting; None where it starts at once."""
+    replicas_at_first: int | None = None
+    """`spec.replicas` of a primary that is made anew; from then on the field is its scaler's. None: not left to one."""
+    retired: tuple[ObjectRef, ...] = ()
+    """Objects that an earlier version may have had and this one must not."""
 
     def all(self) -> list[Manifest]:
         """Every object, the primary first."""

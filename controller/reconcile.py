@@ -287,7 +287,9 @@ def _record(
 
 
 def _may_lend(workload: Workload, plan: Plan) -> bool:
-    """Whether it holds units for pods that its scaler has not asked for."""
+    """Whether it holds units for pods that its scaler has not asked for, and lends them."""
+    if workload.keeps_headroom:
+        return False
     grows = workload.units > workload.units_each * workload.pod_count
     return grows and plan.to in {Phase.STARTING, Phase.RUNNING} and not workload.preemptible
 

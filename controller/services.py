@@ -50,6 +50,8 @@ class Submission:
     pods: int
     """Pods that need a place for it to start: of an endpoint its minimum."""
     preemptible: bool
+    keeps_headroom: bool = False
+    """Whether what it claims for pods that do not run yet is lent to nobody."""
     trains: bool
     """Whether its pods work on one thing together, so that the slowest sets the pace."""
     priority: Priority
@@ -69,6 +71,7 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     """
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
+    check_headroom(submission, team)
     check_references(submission.container, team, now=now)
     if submission.fallback_capacity:
         _, asked, _ = _judged(submission, team, user, now)
@@ -89,6 +92,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
         raise NotAllowed("Only a user can submit.")
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
+    check_headroom(submission, team)
     check_references(submission.container, team, now=now)
     submission, asked, verdict = _judged(submission, team, user, now)
     if verdict.outcome is Outcome.NEVER:
@@ -109,6 +113,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             units_each=submission.units_each,
             pod_count=submission.pods,
             preemptible=submission.preemptible,
+            keeps_headroom=submission.keeps_headroom,
             time_limit_seconds=submission.time_limit_seconds,
             max_retries=submission.max_retries,
             labels=submission.labels,
@@ -351,6 +356,13 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         time_limit_seconds=submission.time_limit_seconds,
         replaces=_replaced(submission, team),
     )
+
+
+def check_headroom(submission: Submission, team: Team) -> None:
+    """NotAllowed, naming the field, where the team's policy has all headroom lent."""
+    if submission.keeps_headroom and not policy_of(team).may_reserve_headroom:
+        message = f"In team {team.slug} headroom is always lent to preemptible runs; a quota manager may change that."
+        raise NotAllowed.of_field("headroom", message, code="must_lend")
 
 
 def check_priority(priority: Priority, team: Team, user: User) -> None:

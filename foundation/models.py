@@ -26,6 +26,13 @@ validate_image = RegexValidator(
 )
 
 
+validate_server_url = RegexValidator(
+    r"\Ahttps?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[-A-Za-z0-9._~/]*)?\Z",
+    "Write a URL as http://server:9090, without a query.",
+    code="invalid_url",
+)
+
+
 GANG_SCHEDULERS = ("volcano", "coscheduling")
 
 
@@ -37,6 +44,10 @@ class PlatformSettings(models.Model):
     """What a platform admin may change while the portal runs: one row, its defaults being the design's."""
 
     SINGLETON_PK: ClassVar[int] = 1
+
+    class DcgmLabels(models.TextChoices):
+        EXPORTED = "exported"
+        PLAIN = "plain"
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=SINGLETON_PK, editable=False)
     minimum_run_seconds = models.PositiveIntegerField(
@@ -70,6 +81,19 @@ class PlatformSettings(models.Model):
         blank=True,
         choices=[(name, name) for name in GANG_SCHEDULERS],
         help_text="Places the pods of a gang together, where the cluster has it; empty leaves that to admission.",
+    )
+    scaler_prometheus_url = models.CharField(
+        max_length=200,
+        default="",
+        blank=True,
+        validators=[validate_server_url],
+        help_text="Where scalers inside the cluster ask Prometheus; empty: where the portal itself asks.",
+    )
+    dcgm_labels = models.CharField(
+        max_length=8,
+        choices=DcgmLabels.choices,
+        default=DcgmLabels.EXPORTED,
+        help_text="How Prometheus labels the pods of DCGM's metrics: exported_pod, unless its scrapes honour labels.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     updated_at = models.DateTimeField(default=clock.now, editable=False)

@@ -15,11 +15,15 @@ from controller.podspec import ManifestSet
 from controller.podstatus import revision_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
+from inference.platform import scaler_platform
+from inference.sampling import sample
+from inference.scalers import scaler_refs, scales, steering, steering_patch
 from inference.settling import settle, way_back
 from inference.specs import SURGE
 from inference.status import observe_endpoint
 from workloads.models import Workload
 from workloads.placement import Placement
+from workloads.states import Reason
 
 KIND = "endpoint"
 NOUN = "endpoint"
@@ -42,13 +46,22 @@ class EndpointAdapter:
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         revision = _to_tell(workload)
         spec = revision.parsed
+        platform = scaler_platform(workload)
         return build_endpoint(
-            spec, placement, replicas=spec.min_replicas, revision=revision.pods_of, strategy=revision.strategy
+            spec,
+            placement,
+            replicas=spec.min_replicas if platform.held_at is None else platform.held_at,
+            revision=revision.pods_of,
+            strategy=revision.strategy,
+            platform=platform,
         )
 
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
-        """None: its number of replicas is fixed."""
-        return ()
+        """Its scaler, where it has one."""
+        platform = scaler_platform(workload)
+        if not platform.engine or not scales(_to_tell(workload).parsed):
+            return ()
+        return scaler_refs(workload.team.namespace_name, object_name, platform.engine)
 
     def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
         """One pod more, as `maxSurge: 1` asks for; nothing where the pods stay those that there are."""
@@ -76,9 +89,30 @@ class EndpointAdapter:
     ) -> Observation:
         return observe_endpoint(primary, pods, events, companions)
 
+    def adjustments(
+        self,
+        workload: Workload,
+        companions: Sequence[Mapping[str, Any]],
+        observation: Observation,
+        plan: Plan,
+    ) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """The annotations of its ScaledObject: whether it is held, and whether it is to be up whatever its metric says.
+
+        What wakes or loads has no traffic yet, and must not be taken down for that.
+        """
+        endpoint = Endpoint.objects.get(workload=workload)
+        loads = observation.desired_replicas > 0 and observation.ready_replicas == 0
+        wanted = steering(
+            paused=endpoint.scaler_paused,
+            paused_replicas=endpoint.paused_replicas,
+            wakes=_to_tell(workload).parsed.scale_to_zero and (plan.reason is Reason.WAKING or loads),
+        )
+        return [(each, patch) for each in companions if (patch := steering_patch(each, wanted))]
+
     def settled(
         self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
     ) -> float | None:
+        sample(workload, observation, now)
         return settle(workload, observation, plan, now)
 
 

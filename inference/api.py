@@ -23,6 +23,7 @@ from foundation.http.idempotency import idempotent
 from inference.adapter import KIND, NOUN
 from inference.hints import hints_of
 from inference.models import Endpoint, EndpointRevision
+from inference.scaling_checks import scaling_hints
 from inference.serializers import EndpointSerializer
 from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
 from teams.actors import actor_of
@@ -56,7 +57,7 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
         return self.list_page()
 
     @extend_schema(request=EndpointSerializer, responses={201: output.SubmittedSerializer})
-    @idempotent()
+    @idempotent(atomic=False)
     def post(self, request: Any) -> Response:
         """Deploy an endpoint. 201 also when it has to wait; 422 when it could never start."""
         body = EndpointSerializer(data=request.data)
@@ -71,7 +72,8 @@ class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
             replaces=body.replaced_id,
         )
         answer = self.answer([self.find(request.user, endpoint.workload.public_id)], now=now)[0]
-        answer["warnings"] = [asdict(hint) for hint in hints_of(body.to_spec(), team, sized=endpoint.parsed)]
+        hints = [*hints_of(body.to_spec(), team, sized=endpoint.parsed), *scaling_hints(body.to_spec())]
+        answer["warnings"] = [asdict(hint) for hint in hints]
         return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
 
 

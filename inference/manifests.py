@@ -14,6 +14,7 @@ from cluster.labels import METRICS_PORT, REVISION, WORKLOAD_ID
 from controller import modelsource, podspec
 from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
 from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
+from inference.scalers import SCALER_ANNOTATION, ScalerPlatform, build_scaler, retired_scalers, scales
 from inference.specs import SURGE, EndpointSpec, ProbeSpec
 from workloads.placement import Placement
 
@@ -35,9 +36,13 @@ def build_endpoint(
     replicas: int,
     revision: int = 0,
     strategy: str | None = None,
+    platform: ScalerPlatform | None = None,
 ) -> ManifestSet:
     """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, the ConfigMaps of its files and of its
     server's configuration, and a PodMonitor where the cluster has them and a port answers /metrics.
+
+    With a `platform`, what scales gets its scaler, and the number of replicas is that one's: `replicas` are those to
+    begin with. Without one the number is fixed.
 
     `revision` is the one that gave the pods their template, 0 for none: revisions with the same pods name the same
     one, so that the Deployment leaves its pods alone. `strategy` is how this one is rolled out, if not as its spec
@@ -62,7 +67,26 @@ def build_endpoint(
     deployment = _deployment(parts, spec, placement, replicas, strategy or spec.strategy)
     if revision:
         deployment["spec"]["template"]["metadata"]["labels"][REVISION] = str(revision)
-    return ManifestSet(deployment, tuple(dependants))
+    if platform is None:
+        return ManifestSet(deployment, tuple(dependants))
+    return _scaled(ManifestSet(deployment, tuple(dependants)), spec, placement, platform)
+
+
+def _scaled(
+    fixed: ManifestSet, spec: EndpointSpec, placement: Placement, platform: ScalerPlatform
+) -> ManifestSet:
+    """The same with its scaler, to which the number of replicas is left; and without the scalers it has no more."""
+    scaler = build_scaler(spec, placement, platform)
+    retired = retired_scalers(placement.namespace, placement.object_name, scaler, platform.served)
+    if not scales(spec) or platform.held_at is not None:
+        return replace(fixed, retired=retired)
+    primary = {**fixed.primary, "spec": dict(fixed.primary["spec"])}
+    first = primary["spec"].pop("replicas")
+    if platform.engine:
+        annotations = {SCALER_ANNOTATION: platform.engine}
+        primary["metadata"] = {**primary["metadata"], "annotations": annotations}
+    scalers = () if scaler is None else (scaler,)
+    return ManifestSet(primary, (*fixed.dependants, *scalers), replicas_at_first=first, retired=retired)
 
 
 def service_ports(spec: EndpointSpec) -> list[Manifest]:

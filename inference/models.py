@@ -42,8 +42,19 @@ class Endpoint(models.Model):
     )
     stable_revision = models.PositiveIntegerField(null=True, help_text="The last one that was fully ready.")
 
+    scaler_paused = models.BooleanField(
+        default=False, help_text="Whether somebody holds the number of replicas as it is."
+    )
+    paused_replicas = models.PositiveIntegerField(
+        null=True, help_text="What it is held at; null: at whatever it had."
+    )
+
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                name="endpoint_held_while_paused",
+                condition=models.Q(scaler_paused=True) | models.Q(paused_replicas__isnull=True),
+            ),
             models.CheckConstraint(
                 name="endpoint_revisions_in_order",
                 condition=models.Q(target__lte=models.F("revision"))
@@ -51,7 +62,7 @@ class Endpoint(models.Model):
                     models.Q(stable_revision__isnull=True)
                     | models.Q(stable_revision__lte=models.F("revision"))
                 ),
-            )
+            ),
         ]
 
     @override
@@ -124,3 +135,30 @@ class EndpointRevision(models.Model):
     @property
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.spec)
+
+
+class ScaleSample(models.Model):
+    """How many replicas there were at a moment, and what their scaler went by; kept for some days."""
+
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="samples")
+    at = models.DateTimeField()
+    desired = models.PositiveIntegerField(help_text="Replicas that the Deployment was told.")
+    ready = models.PositiveIntegerField()
+    minimum = models.PositiveIntegerField()
+    maximum = models.PositiveIntegerField()
+    metric = models.FloatField(null=True, help_text="The scaler's newest value, in the unit of `target`.")
+    target = models.FloatField(null=True)
+    reason = models.CharField(
+        max_length=63, default="", blank=True, help_text="Why the scaler held this number, in its own word."
+    )
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        indexes = [
+            models.Index(fields=["endpoint", "-at"], name="scale_sample_newest"),
+            models.Index(fields=["at"], name="scale_sample_oldest"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.ready} of {self.desired} at {self.at:%Y-%m-%dT%H:%M:%SZ}"

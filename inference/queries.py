@@ -23,6 +23,7 @@ def route_to(workload: Workload) -> Route | None:
         timeout_seconds=spec.request_timeout_seconds,
         phase=workload.phase,
         reason=workload.reason,
+        wakes=spec.scale_to_zero and not endpoint.scaler_paused,
         revision=endpoint.stable_revision or told.number,
         rate=spec.rate_limit,
     )

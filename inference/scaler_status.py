@@ -8,11 +8,15 @@ from typing import Any
 from controller import podstatus
 from controller.observation import ScalerFacts
 from controller.podstatus import Json
+from inference.scalers import PAUSED, PAUSED_REPLICAS
 
 SCALED_OBJECT = "ScaledObject"
 AUTOSCALER = "HorizontalPodAutoscaler"
 _NO_FAILURE = frozenset({"ScalingDisabled", ""})
 """Why an autoscaler may be inactive without anything being wrong: its target has no replicas."""
+
+FAILURES_TOLD = 3
+"""One failed reading is no news: the next one follows within seconds."""
 
 
 def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
@@ -35,12 +39,18 @@ def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
         decision=_decision(scaled, autoscaler),
         failure=_failure(scaled, autoscaler),
         falls_back=scaled is not None and _is_true(scaled, "Fallback"),
-        paused=scaled is not None and _is_true(scaled, "Paused"),
+        paused=scaled is not None and _is_held(scaled),
     )
 
 
 def _is_true(item: Json, kind: str) -> bool:
     return podstatus.condition(item, kind).get("status") == "True"
+
+
+def _is_held(scaled: Json) -> bool:
+    """By its annotations: the condition comes later, and is set for one-way pauses too."""
+    annotations = (scaled.get("metadata") or {}).get("annotations") or {}
+    return PAUSED in annotations or PAUSED_REPLICAS in annotations
 
 
 def _decision(scaled: Json | None, autoscaler: Json | None) -> str:
@@ -63,7 +73,7 @@ def _failure(scaled: Json | None, autoscaler: Json | None) -> str:
         failing = [
             f"{name} failed {health.get('numberOfFailures')} times"
             for name, health in sorted(((scaled.get("status") or {}).get("health") or {}).items())
-            if health.get("status") == "Failing"
+            if health.get("status") == "Failing" and (health.get("numberOfFailures") or 0) >= FAILURES_TOLD
         ]
         if failing:
             return _said(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rest_framework import serializers
 from typing_extensions import override
 
 from controller import fields, grammar
 from controller.fields import (
     ChoiceLaterField,
+    FlagField,
     NotYetField,
     NumberField,
     QuantityField,
@@ -21,9 +23,21 @@ from controller.grammar import Fault, Mount
 from controller.serializers import GPUS_MAX, ContainerSerializer, Problems
 from foundation.http.serializers import StrictSerializer
 from inference import runtime_rules
+from inference.grammar import cron_expression, one_query, time_zone
 from inference.runtimes import CONFIG_FOLDER, CUSTOM, PRESETS, RUNTIMES, TORCHSERVE, Preset
+from inference.scaling import (
+    COOLDOWN_SECONDS_MAX,
+    METRIC_TYPES,
+    QUERY_LENGTH_MAX,
+    STABILIZATION_SECONDS_MAX,
+    THRESHOLD_MAX,
+    TRIGGERS,
+    WINDOWS_MAX,
+    scaling_problems,
+)
 from inference.specs import (
     CAPACITIES,
+    HEADROOMS,
     STRATEGIES,
     WHEN_BLOCKED,
     EndpointSpec,
@@ -38,6 +52,32 @@ RATE_MIN = 0.01
 RATE_MAX = 100_000
 BURST_MAX = 100_000
 DOWNTIME_SECONDS_MAX = 24 * 3600
+
+
+def _seconds(least: int, most: int) -> WholeNumberField:
+    return WholeNumberField(min_value=least, max_value=most, required=False, allow_null=True)
+
+
+class WindowSerializer(StrictSerializer):
+    start = TextField(check=cron_expression)
+    end = TextField(check=cron_expression)
+    timezone = TextField(check=time_zone, required=False, allow_null=True)
+    replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX)
+
+
+class ScalingSerializer(StrictSerializer):
+    trigger = serializers.ChoiceField(choices=TRIGGERS, required=False, allow_null=True)
+    threshold = NumberField(min_value=0.001, max_value=THRESHOLD_MAX, required=False, allow_null=True)
+    query = TextField(check=one_query, max_length=QUERY_LENGTH_MAX, required=False, allow_null=True)
+    metric_type = serializers.ChoiceField(choices=METRIC_TYPES, required=False, allow_null=True)
+    activation_threshold = NumberField(min_value=0, max_value=THRESHOLD_MAX, required=False, allow_null=True)
+    schedule: serializers.ListSerializer[Any] = serializers.ListSerializer(
+        child=WindowSerializer(), max_length=WINDOWS_MAX, required=False, allow_null=True
+    )
+    cooldown_seconds = _seconds(10, COOLDOWN_SECONDS_MAX)
+    fallback_replicas = WholeNumberField(min_value=0, max_value=REPLICAS_MAX, required=False, allow_null=True)
+    scale_up_stabilization_seconds = _seconds(0, STABILIZATION_SECONDS_MAX)
+    scale_down_stabilization_seconds = _seconds(0, STABILIZATION_SECONDS_MAX)
 
 
 def _port() -> WholeNumberField:
@@ -189,9 +229,9 @@ class EndpointSerializer(ContainerSerializer):
     request_timeout_seconds = WholeNumberField(
         min_value=1, max_value=REQUEST_TIMEOUT_SECONDS_MAX, required=False, allow_null=True
     )
-    headroom = NotYetField("lendable")
-    scale_to_zero = NotYetField(False)
-    scaling = NotYetField()
+    headroom = ChoiceLaterField(now=HEADROOMS)
+    scale_to_zero = FlagField(required=False, allow_null=True)
+    scaling = ScalingSerializer(required=False, allow_null=True)
     rate_limit = RateLimitSerializer(required=False, allow_null=True)
 
     def to_spec(self) -> EndpointSpec:
@@ -228,10 +268,15 @@ def _replica_problems(body: Mapping[str, Any]) -> Problems:
     if most < least:
         message = f"max_replicas is {most}, below min_replicas, which is {least}."
         return [("max_replicas", Fault("below_min_replicas", message))]
-    if most > least:
-        message = "Endpoints do not scale by themselves yet: give max_replicas the value of min_replicas."
-        return [("max_replicas", Fault("not_yet_supported", message))]
-    return []
+    found = scaling_problems(
+        body.get("scaling"),
+        runtime=body.get("runtime") or CUSTOM,
+        minimum=least,
+        maximum=most,
+        to_zero=bool(body.get("scale_to_zero")),
+        has_gpus=bool(body.get("gpus_per_replica")),
+    )
+    return list(found)
 
 
 def _rate_problems(body: Mapping[str, Any]) -> Problems:

@@ -18,7 +18,8 @@ from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
 from inference.hints import hints_of
 from inference.models import Endpoint, EndpointRevision
-from inference.specs import EndpointSpec
+from inference.scaling_checks import check_scaling, scaling_hints
+from inference.specs import RESERVED, EndpointSpec
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team, User
@@ -42,6 +43,8 @@ def deploy_endpoint(
     *, spec: EndpointSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
 ) -> Endpoint:
     """The queued endpoint with its first revision, in the place of a waiting one where `replaces` is the id of one."""
+    check_can_submit(actor.user, team)
+    check_scaling(spec)
     spec = with_host_share(spec)
     with transaction.atomic():
         workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
@@ -54,9 +57,11 @@ def preview_endpoint(
     *, spec: EndpointSpec, team: Team, user: User, now: datetime, replaces: str | None = None
 ) -> Card:
     """What deploying this now would do."""
+    check_can_submit(user, team)
+    check_scaling(spec)
     sized = with_host_share(spec)
     card = services.preview(submission=_submission(sized, replaces), team=team, user=user, now=now)
-    return replace(card, hints=tuple(hints_of(spec, team, sized=sized)))
+    return replace(card, hints=(*hints_of(spec, team, sized=sized), *scaling_hints(spec)))
 
 
 @transaction.atomic
@@ -134,6 +139,7 @@ def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
         replicas=spec.max_replicas,
         pods=spec.min_replicas,
         preemptible=False,
+        keeps_headroom=spec.headroom == RESERVED,
         trains=False,
         priority=Priority(spec.priority),
         time_limit_seconds=None,

@@ -13,6 +13,7 @@ from controller import specs as shared
 from controller.specs import ClaimUse, ContainerSpec, Json, RateLimit, SecretUse, value_of
 from inference import runtimes
 from inference.runtimes import CUSTOM, PRESETS, Preset
+from inference.scaling import ScalingSpec
 
 SURGE = "surge"
 REPLACE = "replace"
@@ -25,14 +26,14 @@ SIZE_FIELDS = ("min_replicas", "max_replicas", "headroom", "scale_to_zero", "sca
 """How many pods there are: they may change without any pod becoming another one, and no rollback takes them back."""
 DEFAULT_MODEL_PATH = "/models"
 CAPACITIES = (*shared.CAPACITY_TYPES, shared.SPOT_FIRST)
+LENDABLE = "lendable"
+RESERVED = "reserved"
+HEADROOMS = (LENDABLE, RESERVED)
 DEFAULT_LOAD_BUDGET_SECONDS = 600
 DEFAULT_REQUEST_TIMEOUT_SECONDS = 60
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **shared.NOT_YET_SUPPORTED,
-    "headroom": ("lendable",),
-    "scale_to_zero": (False,),
-    "scaling": (),
 }
 
 
@@ -174,7 +175,7 @@ class ModelSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSpec(ContainerSpec):
-    """An endpoint with a fixed number of replicas."""
+    """An endpoint: from `min_replicas` to `max_replicas` run, and the latter are claimed."""
 
     runtime: str = CUSTOM
     """What the image serves with: see `runtimes`."""
@@ -184,7 +185,11 @@ class EndpointSpec(ContainerSpec):
     probes: Probes = Probes()
     min_replicas: int = 1
     max_replicas: int = 1
-    """Equal to `min_replicas` until there is a scaler."""
+    headroom: str = LENDABLE
+    """Whether what is claimed for replicas that do not run may be lent to preemptible runs of the team."""
+    scale_to_zero: bool = False
+    """Whether no replica runs while nobody calls; `min_replicas` is then what it wakes to."""
+    scaling: ScalingSpec | None = None
     strategy: str = SURGE
     max_downtime_seconds: int = 0
     """How long no replica may answer while pods are replaced in place; 0 where nobody has said."""
@@ -243,8 +248,7 @@ class EndpointSpec(ContainerSpec):
         """
         minimum = value_of(body, "min_replicas", 1)
         rollout = body.get("rollout") or {}
-        table = {**NOT_YET_SUPPORTED, "max_replicas": (minimum,)}
-        shared.refuse_not_yet_supported(body, table)
+        shared.refuse_not_yet_supported(body, NOT_YET_SUPPORTED)
         runtime = value_of(body, "runtime", CUSTOM)
         preset = PRESETS[runtime]
         return cls(
@@ -256,6 +260,9 @@ class EndpointSpec(ContainerSpec):
             probes=Probes.from_json(body.get("probes"), preset),
             min_replicas=minimum,
             max_replicas=value_of(body, "max_replicas", minimum),
+            headroom=value_of(body, "headroom", LENDABLE),
+            scale_to_zero=value_of(body, "scale_to_zero", False),
+            scaling=ScalingSpec.from_json(body.get("scaling")),
             strategy=value_of(rollout, "strategy", SURGE),
             max_downtime_seconds=value_of(rollout, "max_downtime_seconds", 0),
             when_blocked=value_of(rollout, "when_blocked", WHEN_REFUSE),
@@ -276,6 +283,9 @@ class EndpointSpec(ContainerSpec):
             "probes": self.probes.to_json(),
             "min_replicas": self.min_replicas,
             "max_replicas": self.max_replicas,
+            "headroom": self.headroom,
+            "scale_to_zero": self.scale_to_zero,
+            "scaling": self.scaling.to_json() if self.scaling else None,
             "rollout": {
                 "strategy": self.strategy,
                 "max_downtime_seconds": self.max_downtime_seconds,

@@ -96,7 +96,12 @@ def _asleep(scaler: ScalerFacts) -> dict[str, Any]:
 
 def _with_scaler(told: Mapping[str, Any], scaler: ScalerFacts | None) -> dict[str, Any]:
     """The same, unless nothing worse is wrong than that the scaler cannot do its work."""
-    if scaler is None or told["stage"] not in {Stage.READY, Stage.ASLEEP} or not scaler.failure:
+    if scaler is None or not scaler.failure:
+        return dict(told)
+    if told["stage"] is Stage.ASLEEP:
+        # It still sleeps, and a call still wakes it.
+        return {**told, "message": f"{told['message']} {scaler.failure}"}
+    if told["stage"] is not Stage.READY:
         return dict(told)
     runs = " The fallback replicas run meanwhile." if scaler.falls_back else ""
     return {

@@ -66,6 +66,15 @@ class TrainingRunAdapter:
         worth = _run(workload).parsed.retry_exit_codes
         return ended.exit_code in worth if worth else ended.retryable
 
+    def adjustments(
+        self,
+        workload: Workload,
+        companions: Sequence[Mapping[str, Any]],
+        observation: Observation,
+        plan: Plan,
+    ) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:
+        return ()
+
     def settled(self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime) -> None:
         """A run has no rows that follow what is seen of it."""
 

@@ -8,12 +8,19 @@ from datetime import datetime
 from typing import Any
 
 import yaml
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from rest_framework import serializers
 
 from foundation.errors import FieldProblem, PortalError
 from foundation.http.problems import flatten
-from foundation.models import GANG_SCHEDULERS, OPTIONAL_KINDS, PlatformSettings
+from foundation.models import (
+    GANG_SCHEDULERS,
+    OPTIONAL_KINDS,
+    PlatformSettings,
+    validate_image,
+    validate_server_url,
+)
 from portal.bootstrap_rows import ACTOR, SECTIONS, Apply, parents_first
 from teams.platform import SETTINGS_CHANGEABLE, update_settings
 
@@ -114,6 +121,22 @@ def _settings(values: Any, report: Report, now: datetime) -> None:
     report.count("settings", changed=bool(changed))
 
 
+def _check_text(name: str, value: Any) -> None:
+    try:
+        if value != "" or name not in MAY_BE_EMPTY:
+            TEXTS[name](value)
+    except (ValidationError, TypeError) as error:
+        raise BootstrapError(f"settings.{name}: {getattr(error, 'message', error)}") from error
+
+
+TEXTS = {
+    "git_image": validate_image,
+    "storage_image": validate_image,
+    "scaler_prometheus_url": validate_server_url,
+}
+MAY_BE_EMPTY = ("scaler_prometheus_url",)
+
+
 def _check_setting(name: Any, value: Any) -> None:
     if name not in SETTINGS_CHANGEABLE:
         raise BootstrapError(f"settings.{name}: there is no such setting.")
@@ -124,6 +147,13 @@ def _check_setting(name: Any, value: Any) -> None:
     if name == "gang_scheduler":
         if value not in {"", *GANG_SCHEDULERS}:
             raise BootstrapError(f"settings.{name}: empty, or one of {', '.join(GANG_SCHEDULERS)}.")
+        return
+    if name == "dcgm_labels":
+        if value not in PlatformSettings.DcgmLabels.values:
+            raise BootstrapError(f"settings.{name}: one of {', '.join(PlatformSettings.DcgmLabels.values)}.")
+        return
+    if name in TEXTS:
+        _check_text(name, value)
         return
     least = 0 if name in MAY_BE_ZERO else 1
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= SETTING_MAX:

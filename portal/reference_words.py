@@ -129,6 +129,9 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     " where to, as KServe's storage initializer does.",
     "gang_scheduler": "Which scheduler places the pods of a gang together (`volcano`, `coscheduling`), where the cluster"
     " serves its PodGroup; empty: admission alone.",
-    "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`; `keda` has no effect yet;"
-    " `podmonitor`: one for each endpoint that has metrics.",
+    "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`. `keda`: endpoints"
+    " scale by KEDA where it is served; else by the cluster's autoscaler, on CPU alone. `podmonitor`: one for each endpoint that has metrics.",
+    "scaler_prometheus_url": "Where KEDA, inside the cluster, asks Prometheus. Empty: where `PORTAL_PROMETHEUS_URL` says.",
+    "dcgm_labels": "How the pods of DCGM's metrics are labelled in Prometheus: `exported` (`exported_pod`, as a scrape without"
+    " `honorLabels` makes it) or `plain` (`pod`).",
 })  # fmt: skip

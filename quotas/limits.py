@@ -48,7 +48,7 @@ __all__ = [
     "stop_queue",
 ]
 
-POLICY_CHANGEABLE = ("weight", "high_priority", "shows_name")
+POLICY_CHANGEABLE = ("weight", "high_priority", "shows_name", "may_reserve_headroom")
 WEIGHT_MAX = 1000
 
 
@@ -241,7 +241,7 @@ def _check_rule(name: str, value: Any) -> None:
     if name == "high_priority" and value not in TeamPolicy.PriorityRight.values:
         choices = ", ".join(TeamPolicy.PriorityRight.values)
         raise Invalid.of_field(name, f"Choose one of {choices}.", code="invalid_choice")
-    if name == "shows_name" and not isinstance(value, bool):
+    if name in {"shows_name", "may_reserve_headroom"} and not isinstance(value, bool):
         raise Invalid.of_field(name, "Choose true or false.", code="invalid")
 
 

@@ -111,7 +111,7 @@ class PolicyAnswerSerializer(serializers.ModelSerializer[TeamPolicy]):
 
     class Meta:
         model = TeamPolicy
-        fields = ["team", "weight", "high_priority", "shows_name"]
+        fields = ["team", "weight", "high_priority", "shows_name", "may_reserve_headroom"]
 
 
 class QueuePoolSerializer(serializers.Serializer[Any]):

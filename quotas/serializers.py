@@ -68,6 +68,9 @@ class PolicySerializer(StrictSerializer):
     shows_name = serializers.BooleanField(
         required=False, help_text="Whether other teams see its name in their waiting cards."
     )
+    may_reserve_headroom = serializers.BooleanField(
+        required=False, help_text="Whether its endpoints may keep what they claim for growth to themselves."
+    )
 
 
 class ReasonSerializer(StrictSerializer):

@@ -26,6 +26,8 @@ SETTINGS_CHANGEABLE = (
     "spot_fallback_seconds",
     "optional_kinds",
     "gang_scheduler",
+    "scaler_prometheus_url",
+    "dcgm_labels",
 )
 
 

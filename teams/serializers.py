@@ -8,7 +8,13 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from foundation.http.serializers import StrictSerializer
-from foundation.models import GANG_SCHEDULERS, OPTIONAL_KINDS, PlatformSettings, validate_image
+from foundation.models import (
+    GANG_SCHEDULERS,
+    OPTIONAL_KINDS,
+    PlatformSettings,
+    validate_image,
+    validate_server_url,
+)
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug, validate_web_address
 from teams.permissions import has_global_role
@@ -156,6 +162,7 @@ class SettingsSerializer(serializers.ModelSerializer[PlatformSettings]):
 
     gang_scheduler = serializers.CharField(help_text="Empty where admission alone keeps gangs together.")
     optional_kinds = serializers.ListField(child=serializers.ChoiceField(choices=OPTIONAL_KINDS))
+    scaler_prometheus_url = serializers.CharField(help_text="Empty where scalers ask where the portal asks.")
 
     class Meta:
         model = PlatformSettings
@@ -174,6 +181,10 @@ class SettingsUpdateSerializer(StrictSerializer):
     storage_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
     spot_fallback_seconds = serializers.IntegerField(min_value=1, max_value=30 * 86_400, required=False)
     gang_scheduler = serializers.ChoiceField(choices=["", *GANG_SCHEDULERS], required=False)
+    scaler_prometheus_url = serializers.CharField(
+        max_length=200, validators=[validate_server_url], required=False, allow_blank=True
+    )
+    dcgm_labels = serializers.ChoiceField(choices=PlatformSettings.DcgmLabels.choices, required=False)
     optional_kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=OPTIONAL_KINDS), required=False, max_length=len(OPTIONAL_KINDS)
     )

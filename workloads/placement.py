@@ -115,6 +115,8 @@ class Placement:
     """Whether the cluster has PodMonitors, by which Prometheus finds what to scrape."""
     capacity_type: str = "on-demand"
     """Which of them it was claimed on, where the request leaves a choice."""
+    sharing: Sharing = Sharing.NONE
+    """How the cards of its flavor are shared."""
 
 
 def node_terms(flavor: FlavorFacts, capacity_type: str, nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ def create_workload(
     units_each: int,
     pod_count: int,
     preemptible: bool,
+    keeps_headroom: bool = False,
     time_limit_seconds: int | None,
     max_retries: int,
     labels: dict[str, str],
@@ -51,8 +52,7 @@ def create_workload(
 ) -> Workload:
     """A queued workload, due at once; NameTaken while a live one of the same team and kind has the name.
 
-    Runs in the caller's transaction, so that the row of the run or endpoint lands with it or not at all; NameTaken
-    rolls that back.
+    In the caller's transaction: the row of the run or endpoint lands with it or not at all; NameTaken rolls that back.
     """
     try:
         # Without a savepoint: who asked for a name that is taken has nothing else to keep in this transaction.
@@ -70,6 +70,7 @@ def create_workload(
                 units_each=units_each,
                 pod_count=pod_count,
                 preemptible=preemptible,
+                keeps_headroom=keeps_headroom,
                 time_limit_seconds=time_limit_seconds,
                 max_retries=max_retries,
                 labels=labels,

@@ -99,7 +99,8 @@ class Metrics(Collector):
             for code, count in ended.codes.items():
                 total.add_metric([*labels, code], count)
             duration.add_metric(labels, _cumulated(ended.histogram), sum_value=ended.seconds)
-        return (in_flight, held, total, duration)
+        up = GaugeMetricFamily(names.GATEWAY_UP, "1 of each process that serves.", value=1)
+        return (up, in_flight, held, total, duration)
 
     def _of(self, endpoint: UUID) -> _Now:
         return self._now.setdefault(endpoint, _Now())

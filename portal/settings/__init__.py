@@ -266,6 +266,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
     "collect-garbage": {"task": "controller.collect_garbage", "schedule": 60.0, "options": {"expires": 60}},
     "purge-expired-rows": {"task": "teams.tasks.purge_expired_rows", "schedule": 3600.0},
+    "forget-old-scale-samples": {"task": "inference.tasks.forget_old_samples", "schedule": 3600.0},
     "forget-old-request-counts": {"task": "gateway.tasks.forget_old_request_counts", "schedule": 3600.0},
 }
 

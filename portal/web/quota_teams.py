@@ -58,6 +58,7 @@ class TeamPolicyPage(ManagersOnly):
             "high_priority": request.POST.get("high_priority", ""),
             "cohort_name": request.POST.get("cohort_name", "").replace("\x00", ""),
             "shows_name": "shows_name" in request.POST,
+            "may_reserve_headroom": "may_reserve_headroom" in request.POST,
         }
         try:
             self._save(request, team, typed)
@@ -79,6 +80,7 @@ class TeamPolicyPage(ManagersOnly):
             "weight": int(weight[:9]),
             "high_priority": typed["high_priority"],
             "shows_name": typed["shows_name"],
+            "may_reserve_headroom": typed["may_reserve_headroom"],
         }
         with transaction.atomic():
             set_policy(team=team, changes=rules, actor=actor, now=now)
@@ -90,6 +92,7 @@ class TeamPolicyPage(ManagersOnly):
             "weight": policy.weight,
             "high_priority": policy.high_priority,
             "shows_name": policy.shows_name,
+            "may_reserve_headroom": policy.may_reserve_headroom,
             "cohort_name": team.cohort_name,
         }
         context = {

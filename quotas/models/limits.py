@@ -153,6 +153,10 @@ class TeamPolicy(models.Model):
         default=PriorityRight.LEADS,
         help_text="Who may submit with priority high.",
     )
+    may_reserve_headroom = models.BooleanField(
+        default=True,
+        help_text="Whether its endpoints may keep what they claim for growth, instead of lending it to its runs.",
+    )
     shows_name = models.BooleanField(
         default=False, help_text="Whether other teams see its name in their waiting cards."
     )

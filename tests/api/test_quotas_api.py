@@ -215,7 +215,13 @@ POLICY = "/api/v1/teams/vision/policy/"
 
 
 def test_a_team_has_the_default_rules_until_a_manager_changes_them(bench, manager):
-    default = {"team": "vision", "weight": 1, "high_priority": "leads", "shows_name": False}
+    default = {
+        "team": "vision",
+        "weight": 1,
+        "high_priority": "leads",
+        "shows_name": False,
+        "may_reserve_headroom": True,
+    }
     assert bench.client.get(POLICY).json() == default
     changed = manager.patch(POLICY, {"weight": 3, "high_priority": "members"}).json()
     assert changed == default | {"weight": 3, "high_priority": "members"}

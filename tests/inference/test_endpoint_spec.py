@@ -10,9 +10,6 @@ from tests.manifest_strategies import endpoint_bodies
 MINIMAL = {"name": "a", "image": "b"}
 LATER = {
     "template": "big",
-    "headroom": "reserved",
-    "scale_to_zero": True,
-    "scaling": {"trigger": "cpu", "threshold": 70},
 }
 
 
@@ -57,11 +54,8 @@ def test_the_default_of_a_later_field_says_nothing(path, value):
     assert EndpointSpec.from_json(with_value(path, value)) == EndpointSpec.from_json(MINIMAL)
 
 
-def test_more_replicas_at_most_than_at_least_wait_for_the_scaler():
+def test_at_most_as_many_replicas_as_at_least_are_meant_where_nothing_is_said():
     assert EndpointSpec.from_json({**MINIMAL, "min_replicas": 3}).max_replicas == 3
-    with pytest.raises(Invalid) as caught:
-        EndpointSpec.from_json({**MINIMAL, "min_replicas": 3, "max_replicas": 4})
-    assert caught.value.errors[0].field == "max_replicas"
 
 
 def test_a_request_without_ports_and_probes_serves_on_8080_and_has_ten_minutes_to_load():

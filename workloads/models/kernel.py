@@ -97,6 +97,9 @@ class Workload(models.Model):
     preemptible = models.BooleanField(
         default=False, help_text="Whether it may have to leave so that others start."
     )
+    keeps_headroom = models.BooleanField(
+        default=False, help_text="Whether what it claims for pods that it does not run is lent to nobody."
+    )
     time_limit_seconds = models.PositiveIntegerField(null=True)
     max_retries = models.PositiveIntegerField(default=0)
     labels = models.JSONField(default=dict)

@@ -1,0 +1,121 @@
+"""What Prometheus is asked for an endpoint's scaler, so that one number comes back. Pure.
+
+An empty answer is an error to the scaler, and so shows: each query gives 0 where nothing happens, and nothing at all only
+where its source is not scraped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller import served_metrics
+from inference.scaling import (
+    AVERAGE,
+    GPU_UTILIZATION,
+    IN_FLIGHT,
+    PROMETHEUS,
+    REQUESTS_PER_SECOND,
+    RUNTIME_SIGNALS,
+    TOTAL,
+    RuntimeSignal,
+    ScalingSpec,
+    plain,
+)
+
+WINDOW = "1m"
+"""Over which rates are taken: at least two scrapes at Prometheus' default interval of 15 s, and four of them."""
+WHOLE_GPU = "DCGM_FI_DEV_GPU_UTIL"
+"""Percent. DCGM does not report it for MIG devices."""
+MIG_SLICE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+"""0 to 1, of the slice itself."""
+_TOTALS = ("sum", "count")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a query is about."""
+
+    endpoint_id: str
+    namespace: str
+    object_name: str
+    runtime: str
+    is_mig: bool
+    exported_labels: bool
+    """Whether the pods of DCGM's metrics are in `exported_pod`, as Prometheus' default honorLabels=false makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    query: str
+    metric_type: str
+    """`value`: compared as it is; `average-value`: divided by the number of replicas first."""
+
+
+def signal_of(scaling: ScalingSpec, subject: Subject) -> Signal:
+    """The query of a trigger that asks Prometheus; ValueError for another."""
+    trigger = scaling.trigger
+    if trigger == PROMETHEUS and scaling.query is not None:
+        return Signal(scaling.query, scaling.metric_type or guessed_type(scaling.query))
+    if trigger == GPU_UTILIZATION:
+        return Signal(gpu_utilization(subject), AVERAGE)
+    if trigger == IN_FLIGHT:
+        return Signal(in_flight(subject.endpoint_id), TOTAL)
+    if trigger == REQUESTS_PER_SECOND:
+        return Signal(requests_per_second(subject.endpoint_id), TOTAL)
+    signal = RUNTIME_SIGNALS.get(subject.runtime, {}).get(trigger)
+    if signal is None:
+        raise ValueError(f"{trigger} asks Prometheus nothing for runtime {subject.runtime}.")
+    return _of_runtime(signal, subject)
+
+
+def guessed_type(query: str) -> str:
+    """A sum or a count is shared by the replicas; of anything else its value is compared as it is.
+
+    To divide an average by the number of replicas is the common fault: the endpoint then never gets past two of them.
+    """
+    text = query.lstrip().lower()
+    is_total = any(
+        text.startswith(word) and text[len(word) :].lstrip()[:1] in {"(", "b", "w"} for word in _TOTALS
+    )
+    return TOTAL if is_total else AVERAGE
+
+
+def in_flight(endpoint_id: str) -> str:
+    """Requests that the gateway holds or passes on: those that wait for a replica at zero among them."""
+    return _through_gateway(f"sum({served_metrics.REQUESTS_IN_FLIGHT}{_endpoint(endpoint_id)})")
+
+
+def requests_per_second(endpoint_id: str) -> str:
+    return _through_gateway(f"sum(rate({served_metrics.REQUESTS_TOTAL}{_endpoint(endpoint_id)}[{WINDOW}]))")
+
+
+def _through_gateway(query: str) -> str:
+    """0 for one that nobody has called yet, as long as a gateway is scraped at all."""
+    return f"{query} or 0 * sum({served_metrics.GATEWAY_UP})"
+
+
+def _endpoint(endpoint_id: str) -> str:
+    return f'{{{served_metrics.ENDPOINT_LABEL}="{endpoint_id}"}}'
+
+
+def gpu_utilization(subject: Subject) -> str:
+    """Percent over the endpoint's pods: a pod that has no GPU yet is not counted, none at all is 0."""
+    prefix = "exported_" if subject.exported_labels else ""
+    matchers = _pods(subject, f"{prefix}namespace", f"{prefix}pod")
+    metric, factor = (MIG_SLICE, " * 100") if subject.is_mig else (WHOLE_GPU, "")
+    return f"avg({metric}{matchers}){factor} or 0 * avg({metric})"
+
+
+def _of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
+    matchers = _pods(subject, "namespace", "pod")
+    if not signal.count:
+        return Signal(f"sum({signal.total}{matchers})", TOTAL)
+    spent = f"sum(rate({signal.total}{matchers}[{WINDOW}]))"
+    answered = f"sum(rate({signal.count}{matchers}[{WINDOW}]))"
+    # Without the filter, no requests would be 0 / 0, which is no number.
+    return Signal(f"{plain(signal.milliseconds)} * {spent} / ({answered} > 0) or 0 * {answered}", AVERAGE)
+
+
+def _pods(subject: Subject, namespace: str, pod: str) -> str:
+    """Exactly the pods of one Deployment, whose names end in two generated parts."""
+    return f'{{{namespace}="{subject.namespace}",{pod}=~"{subject.object_name}-[a-z0-9]+-[a-z0-9]+"}}'
