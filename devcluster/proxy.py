@@ -11,7 +11,7 @@ from yarl import URL
 from .cluster import Cluster
 from .errors import bad_request, unavailable
 from .kinds import POD, Kind
-from .objects import Obj, deleting, is_true, labels_of
+from .objects import Obj, deleting, is_true, labels_of, name_of, uid_of
 
 # Hop-by-hop headers, and what is meant for the API server alone.
 _DROPPED = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "authorization",
@@ -24,7 +24,8 @@ class Proxy:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._session: aiohttp.ClientSession | None = None
-        self._turn = 0
+        # Of each Service, so that one's requests do not skew another's.
+        self._turns: dict[str, int] = {}
 
     async def close(self) -> None:
         if self._session is not None:
@@ -75,8 +76,10 @@ class Proxy:
         ]  # fmt: skip
         if not ready:
             raise unavailable(f'no endpoints available for service "{text}"')
-        self._turn += 1
-        pod = ready[self._turn % len(ready)]
+        turn = self._turns[uid_of(found)] = self._turns.get(uid_of(found), -1) + 1
+        # The store keeps no order of its own.
+        ready.sort(key=name_of)
+        pod = ready[turn % len(ready)]
         return pod["status"]["podIP"], _pod_port(pod, wanted["targetPort"])
 
     @staticmethod

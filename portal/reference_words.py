@@ -100,7 +100,10 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
         "Where clients reach the live process. Not the host name of `PORTAL_PUBLIC_URL`: cookies ignore ports.",
     ),
     "PORTAL_LOG_STORAGE": ("a folder in `PORTAL_DATA_DIR`", "Folder of the log store; all processes must see it."),
-    "PORTAL_PROMETHEUS_URL": ("none", "Read and checked; nothing uses it yet."),
+    "PORTAL_PROMETHEUS_URL": (
+        "none; `up` with its own cluster brings one",
+        "The Prometheus that the portal asks for metrics.",
+    ),
     "PORTAL_PUBLIC_URL": (
         "`http://localhost:` and the port of `PORTAL_BIND`",
         "Where browsers reach the pages. With `https` the proxy that ends TLS must set `X-Forwarded-Proto` itself.",

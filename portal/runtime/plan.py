@@ -23,7 +23,10 @@ _GRACE_SECONDS = 25.0
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """The opened sockets of web and live, and the URLs under which they are reached."""
+    """The opened sockets of web and live, and the URLs under which they are reached.
+
+    `prometheus_fd` is the socket of the embedded Prometheus, None where there is none.
+    """
 
     web_fd: int
     live_fd: int
@@ -32,9 +35,10 @@ class Addresses:
     public_url: str
     live_url: str
     internal_url: str
+    prometheus_fd: int | None = None
 
 
-def servers(environment: Environment, folders: Folders) -> list[Service]:
+def servers(environment: Environment, folders: Folders, addresses: Addresses) -> list[Service]:
     """The first stage: the databases and the cluster, as far as the environment names none."""
     found = []
     if environment.database is None:
@@ -58,7 +62,7 @@ def servers(environment: Environment, folders: Folders) -> list[Service]:
             )
         )
     if environment.kubeconfig is None:
-        found.append(_devcluster(folders))
+        found.append(_devcluster(folders, addresses))
     return found
 
 
@@ -103,15 +107,22 @@ def processes(
     ]
 
 
-def _devcluster(folders: Folders) -> Service:
+def _devcluster(folders: Folders, addresses: Addresses) -> Service:
     arguments = ["--kubeconfig", str(folders.kubeconfig), "--data", str(folders.devcluster)]
     arguments += ["--nodes", str(BASE_DIR / "devcluster" / "nodes.yaml"), "--port", "0"]
-    arguments += ["--kubelet", "process", "--die-with-parent"]
+    arguments += ["--kubelet", "process", "--die-with-parent", "--autoscaler-interval", "2"]
+    inherited: tuple[int, ...] = ()
+    if addresses.prometheus_fd is not None:
+        inherited = (addresses.prometheus_fd,)
+        host, port = addresses.live
+        arguments += ["--prometheus", f"fd://{addresses.prometheus_fd}", "--scrape-interval", "2"]
+        arguments += ["--scrape", f"http://{f'[{host}]' if ':' in host else host}:{port}/-/metrics"]
     return Service(
         name="devcluster",
         command=Command(
             arguments=(sys.executable, "-m", "devcluster", *arguments),
             folder=BASE_DIR,
+            pass_fds=inherited,
             stop_seconds=_GRACE_SECONDS,
             orphan_signal=signal.SIGTERM,
         ),

@@ -12,8 +12,8 @@ import shlex
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -29,6 +29,7 @@ from portal.settings.env import Bind, Environment
 
 PORTS_TRIED = 50
 BACKLOG = 2048
+PROMETHEUS_BIND = Bind(host="127.0.0.1", port=9090)
 QUIET = frozenset({"postgres", "valkey", "static", "migrate"})
 WELCOME = "welcome"
 THEN = "then"
@@ -73,11 +74,15 @@ def _run(environment: Environment, folders: Folders, given: argparse.Namespace) 
     supervisor = Supervisor(logs=folders.logs, echo=terminal.line)
     supervisor.listen()
     try:
-        with (
-            _listener(environment.bind, given=environment.bind_given) as web,
-            _listener(environment.live_bind, given=environment.live_bind_given) as live,
-        ):
-            return _serve(environment, folders, supervisor, (web, live), given)
+        with ExitStack() as stack:
+            sockets = [
+                stack.enter_context(_listener(environment.bind, given=environment.bind_given)),
+                stack.enter_context(_listener(environment.live_bind, given=environment.live_bind_given)),
+            ]
+            if environment.kubeconfig is None and environment.prometheus_url is None:
+                # The port stays the same where it can: ScaledObjects of the cluster name it.
+                sockets.append(stack.enter_context(_listener(PROMETHEUS_BIND, given=False)))
+            return _serve(environment, folders, supervisor, sockets, given)
     except StoppedError:
         return 0
     except (FailedError, CannotStartError) as problem:
@@ -93,21 +98,22 @@ def _serve(
     environment: Environment,
     folders: Folders,
     supervisor: Supervisor,
-    sockets: tuple[socket.socket, socket.socket],
+    sockets: Sequence[socket.socket],
     given: argparse.Namespace,
 ) -> int:
     if environment.secret_key is None:
         _keep_secret_key(folders.secret_key)
-    addresses = _addresses(environment, *sockets)
+    addresses, prometheus = _addresses(environment, *sockets), _prometheus(sockets[2:])
     variables = env.for_child(
         DATA_DIR=str(folders.data),
         PUBLIC_URL=addresses.public_url,
         LIVE_URL=addresses.live_url,
         INTERNAL_URL=addresses.internal_url,
+        **prometheus,
     )
     say = supervisor.echo
     say(SELF, f"starting; data and logs are in {folders.data}")
-    supervisor.start(plan.servers(environment, folders))
+    supervisor.start(plan.servers(environment, folders, addresses))
     supervisor.start(plan.preparation(variables))
     database = stores.database(environment.database, folders)
     supervisor.start(plan.processes(variables, addresses, database))
@@ -117,6 +123,11 @@ def _serve(
     if environment.kubeconfig is None:
         say(SELF, "simulated: the cluster is devcluster on this machine, its nodes and GPUs are pretended;")
         say(SELF, "the commands of pods run as real processes of this user. Ctrl-C ends everything.")
+    if prometheus:
+        say(
+            SELF,
+            f"its metrics are at {prometheus['PROMETHEUS_URL']} (a small Prometheus; GPU series are simulated)",
+        )
     if not given.then:
         supervisor.watch()
         return 0
@@ -167,7 +178,17 @@ def _listener(bind: Bind, *, given: bool) -> socket.socket:
     )
 
 
-def _addresses(environment: Environment, web: socket.socket, live: socket.socket) -> plan.Addresses:
+def _prometheus(listeners: Sequence[socket.socket]) -> dict[str, str]:
+    """Where the portal's processes find the embedded one, if there is one."""
+    if not listeners:
+        return {}
+    host, port = listeners[0].getsockname()
+    return {"PROMETHEUS_URL": f"http://{host}:{port}"}
+
+
+def _addresses(
+    environment: Environment, web: socket.socket, live: socket.socket, prometheus: socket.socket | None = None
+) -> plan.Addresses:
     web_address, live_address = web.getsockname()[:2], live.getsockname()[:2]
     # Cookies ignore ports: another host name keeps those of the portal away from live.
     return plan.Addresses(
@@ -178,6 +199,7 @@ def _addresses(environment: Environment, web: socket.socket, live: socket.socket
         public_url=environment.public_url or f"http://localhost:{web_address[1]}",
         live_url=environment.live_url or f"http://127.0.0.1:{live_address[1]}",
         internal_url=environment.internal_url or f"http://127.0.0.1:{web_address[1]}",
+        prometheus_fd=None if prometheus is None else prometheus.fileno(),
     )
 
 

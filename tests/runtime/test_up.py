@@ -150,3 +150,21 @@ def test_unknown_variable_is_one_sentence_and_no_trace(up):
     assert refused.text == (
         "manage.py: PORTAL_DATABASE is not a variable of the portal; the nearest one is PORTAL_DATABASE_URL\n"
     )
+
+
+def test_the_embedded_cluster_brings_a_prometheus_that_reads_live(up, tmp_path):
+    started = up()
+    started.until_started()
+    address = re.search(r"its metrics are at (http://\S+)", started.text)[1]
+
+    def seen():
+        with urllib.request.urlopen(
+            f"{address}/api/v1/query?query=up%7Bjob%3D%22portal%22%7D%3D%3D1", timeout=5
+        ) as answer:  # noqa: S310
+            return b'"job": "portal"' in answer.read()
+
+    until(seen, seconds=30, what="live has been scraped")
+    (web, *_) = started.pids_of("manage.py serve")
+    assert f"PORTAL_PROMETHEUS_URL={address}".encode() in Path(f"/proc/{web}/environ").read_bytes().split(
+        b"\0"
+    )
