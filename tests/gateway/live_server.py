@@ -14,8 +14,10 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from controller.routes import Route
+from controller.specs import RateLimit
 from foundation import clock
 from gateway.asgi import Application
 from gateway.live.passthrough import GatewayLimits
@@ -141,6 +143,16 @@ class LiveServer:
         finally:
             connection.close()
 
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of a series, summed over those with such labels; 0.0 without any."""
+        text = self.get("/-/metrics").body.decode()
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
     def stream(self, path: str, **headers: str) -> Stream:
         opened = Stream(self.port, path, headers)
         self._open.append(opened)
@@ -156,6 +168,8 @@ class Bench:
         self.team, self.user = self.membership.team, self.membership.user
         self.token = make_token(self.user)
         self.timeout_seconds = 10.0
+        self.rate: RateLimit | None = None
+        self.revision = 1
         self.endpoint = self.make_endpoint()
 
     def make_endpoint(
@@ -198,6 +212,9 @@ class Bench:
             timeout_seconds=self.timeout_seconds,
             phase=workload.phase,
             reason=workload.reason,
+            wakes=True,
+            revision=self.revision,
+            rate=self.rate,
         )
 
     def expired_token(self) -> str:

@@ -1,0 +1,179 @@
+"""Requests for an endpoint at zero replicas, and requests that could not be sent at first."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import replace
+
+import pytest
+
+from controller.served_metrics import ENDPOINT_LABEL, REQUESTS_HELD, REQUESTS_IN_FLIGHT
+from gateway.live.waking import HoldLimits
+from gateway.models import RequestCount
+from tests.cluster.cluster_faults import status
+from tests.gateway.live_server import LIMITS, LiveServer, until
+from workloads.models import Workload
+from workloads.services import notify
+
+
+@pytest.fixture
+def serve(bench):
+    """A live process with such limits of holding."""
+    started: list[LiveServer] = []
+
+    def make(**hold) -> LiveServer:
+        started.append(LiveServer(replace(LIMITS, hold=HoldLimits(**hold))))
+        return started[-1]
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+def put_to_sleep(bench):
+    bench.set_phase(bench.endpoint, "Running", "ScaledToZero")
+    notify(bench.endpoint)
+
+
+def wake_up(bench):
+    bench.set_phase(Workload.objects.select_related("team").get(pk=bench.endpoint.pk), "Running", "Ready")
+    notify(bench.endpoint)
+
+
+def held(live, bench) -> float:
+    return live.metric(REQUESTS_HELD, **{ENDPOINT_LABEL: str(bench.endpoint.public_id)})
+
+
+class Caller(threading.Thread):
+    """Somebody who waits for an answer."""
+
+    def __init__(self, live, token, body=b"pixels"):
+        super().__init__()
+        self.live, self.token, self.body = live, token, body
+        self.answer = None
+        self.start()
+
+    def run(self):
+        self.answer = self.live.send("POST", "/vision/digits/v1", token=self.token, body=self.body)
+
+    def result(self):
+        self.join(timeout=30)
+        assert self.answer is not None
+        return self.answer
+
+
+def test_a_request_calls_the_endpoint_and_is_answered_when_it_is_awake(serve, bench, upstream):
+    put_to_sleep(bench)
+    live = serve()
+    callers = [Caller(live, bench.token, body=bytes([number]) * 1000) for number in range(5)]
+    until(lambda: Workload.objects.get(pk=bench.endpoint.pk).called_at is not None)
+    until(lambda: held(live, bench) == 5)
+    assert live.metric(REQUESTS_IN_FLIGHT, **{ENDPOINT_LABEL: str(bench.endpoint.public_id)}) == 5
+    assert upstream.requests == []
+    bench.set_phase(bench.endpoint, "Running", "Waking")
+    notify(bench.endpoint)
+    assert held(live, bench) == 5
+    wake_up(bench)
+    assert [caller.result().status for caller in callers] == [200] * 5
+    assert sorted(request.body for request in upstream.requests) == [bytes([n]) * 1000 for n in range(5)]
+    assert held(live, bench) == 0
+    assert live.metric(REQUESTS_IN_FLIGHT, **{ENDPOINT_LABEL: str(bench.endpoint.public_id)}) == 0
+
+
+def test_who_has_waited_long_enough_is_told_to_come_back(serve, bench, upstream):
+    put_to_sleep(bench)
+    live = serve(seconds=0.3)
+    answer = live.get("/vision/digits/", token=bench.token)
+    assert (answer.status, answer.json["code"]) == (503, "endpoint_waking")
+    assert (answer.json["phase"], answer.json["reason"]) == ("Running", "ScaledToZero")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert upstream.requests == []
+    live.stop()
+    (row,) = RequestCount.objects.all()
+    assert (row.status_class, row.count, row.latency) == (5, 1, []), "the endpoint was never asked"
+
+
+@pytest.mark.parametrize("limit", ["of_endpoint", "in_all"])
+def test_no_more_requests_are_held_than_may(serve, bench, limit):
+    put_to_sleep(bench)
+    live = serve(**{limit: 2})
+    callers = [Caller(live, bench.token) for _ in range(2)]
+    until(lambda: held(live, bench) == 2)
+    answer = live.get("/vision/digits/", token=bench.token)
+    assert (answer.status, answer.json["code"]) == (503, "too_many_held")
+    assert int(answer.headers["retry-after"]) >= 1
+    wake_up(bench)
+    assert [caller.result().status for caller in callers] == [200] * 2
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 1000])
+def test_a_caller_that_hangs_up_makes_room(serve, bench, upstream, body):
+    put_to_sleep(bench)
+    live = serve(of_endpoint=1)
+    caller = socket.create_connection(("127.0.0.1", live.port))
+    head = f"POST /vision/digits/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.token}\r\n"
+    caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    until(lambda: held(live, bench) == 1)
+    caller.close()
+    until(lambda: held(live, bench) == 0)
+    second = Caller(live, bench.token)
+    until(lambda: held(live, bench) == 1)
+    wake_up(bench)
+    assert second.result().status == 200
+    assert len(upstream.requests) == 1, "who hung up is not answered any more"
+
+
+def test_an_endpoint_that_goes_while_requests_wait_is_not_found(serve, bench):
+    put_to_sleep(bench)
+    live = serve()
+    caller = Caller(live, bench.token)
+    until(lambda: held(live, bench) == 1)
+    Workload.objects.filter(pk=bench.endpoint.pk).update(phase="Cancelled", finished_at=bench.endpoint.since)
+    notify(bench.endpoint)
+    assert caller.result().status == 404
+
+
+NO_ENDPOINTS = 'no endpoints available for service "digits"'
+REFUSED = "error trying to reach service: dial tcp 10.1.2.3:8080: connect: connection refused"
+BROKEN = "error trying to reach service: EOF"
+
+
+def fail_first(times: int, message: str):
+    left = [times]
+
+    def script(exchange):
+        if left[0]:
+            left[0] -= 1
+            exchange.reply(503, status(503, "ServiceUnavailable", message))
+        else:
+            exchange.reply(200, {"digit": 7})
+
+    return script
+
+
+@pytest.mark.parametrize("message", [NO_ENDPOINTS, REFUSED])
+def test_what_did_not_arrive_is_sent_again_with_its_whole_body(live, bench, upstream, message):
+    upstream.script = fail_first(2, message)
+    body = b"\x01\xff" * 5000
+    assert live.send("POST", "/vision/digits/", token=bench.token, body=body).status == 200
+    assert [request.body for request in upstream.requests] == [body] * 3
+
+
+def test_what_may_have_arrived_is_asked_again_only_where_it_changes_nothing(live, bench, upstream):
+    upstream.script = fail_first(1, BROKEN)
+    answer = live.send("POST", "/vision/digits/", token=bench.token, body=b"x")
+    assert (answer.status, len(upstream.requests)) == (503, 1)
+    upstream.script = fail_first(1, BROKEN)
+    assert live.get("/vision/digits/", token=bench.token).status == 200
+
+
+def test_a_body_that_is_too_large_to_keep_is_sent_once(bench, upstream):
+    live = LiveServer(replace(LIMITS, kept_bytes=1000))
+    try:
+        upstream.script = fail_first(1, NO_ENDPOINTS)
+        answer = live.send("POST", "/vision/digits/", token=bench.token, body=b"x" * 50_000)
+        assert (answer.status, answer.json["code"]) == (503, "no_endpoints")
+        assert len(upstream.requests) == 1
+    finally:
+        live.stop()
