@@ -12,7 +12,6 @@ from controller import fields, grammar
 from controller.fields import (
     ChoiceLaterField,
     FlagField,
-    NotYetField,
     NumberField,
     QuantityField,
     TextField,
