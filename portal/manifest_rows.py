@@ -46,6 +46,8 @@ class Row:
     holds: Any = None
     but: str = ""
     """What is different, and why."""
+    of: str = ""
+    """Kind of the object, where it is not the primary one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from django.db.models import NOT_PROVIDED
 from drf_spectacular.generators import SchemaGenerator
 
 from foundation.models import PlatformSettings
-from portal import reference_manifests
+from portal import reference_manifests, reference_serving
 from portal.reference_words import (
     ENVIRONMENT_MEANING,
     PACKAGE_MEANING,
@@ -38,6 +38,7 @@ def pages() -> dict[str, str]:
         "rest-api.md": _rest_api,
         "settings.md": _settings,
         "manifests.md": reference_manifests.page,
+        "serving.md": reference_serving.page,
     }
     return {name: "\n".join([WRITTEN_BY, "", *make()]) + "\n" for name, make in makers.items()}
 

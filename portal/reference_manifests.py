@@ -34,7 +34,7 @@ def page() -> list[str]:
         "request. Where the two differ, the reason is beside it. The objects are made by the code that makes them in",
         "earnest; this page is not written if one of them does not hold what its table says.",
         "",
-        *(line for example in EXAMPLES for line in _section(example)),
+        *(line for example in EXAMPLES for line in section(example, build(example))),
     ]
 
 
@@ -66,13 +66,15 @@ def build(example: Example) -> ManifestSet:
 
 
 def found(manifest: Mapping[str, Any], row: Row) -> Any:
-    """What stands where the row points to; None where nothing does."""
+    """What stands where the row points to; None where nothing does. A text is taken for lines of name=value."""
     here: Any = manifest
     for step in row.at:
         if isinstance(step, Mapping):
             here = next((each for each in here if step.items() <= each.items()), None)
         elif isinstance(step, int):
             here = here[step] if isinstance(here, list) and step < len(here) else None
+        elif isinstance(here, str):
+            here = dict(line.partition("=")[::2] for line in here.splitlines()).get(step)
         else:
             here = here.get(step)
         if here is None:
@@ -80,17 +82,17 @@ def found(manifest: Mapping[str, Any], row: Row) -> Any:
     return here
 
 
-def _section(example: Example) -> list[str]:
-    made = build(example)
+def section(example: Example, made: ManifestSet, *, level: str = "##") -> list[str]:
+    """The lines about one example, of which these are the objects."""
     others = ", ".join(f"{each['kind']} `{each['metadata']['name']}`" for each in made.dependants)
     return [
-        f"## {example.title}",
+        f"{level} {example.title}",
         "",
         f"{example.source}.",
         "",
         "| the article's manifest | request | the portal's object | differs because |",
         "|---|---|---|---|",
-        *(_line(made.primary, row, example) for row in example.rows),
+        *(_line(_object(made, row), row, example) for row in example.rows),
         "",
         "Request:",
         "",
@@ -109,11 +111,17 @@ def _section(example: Example) -> list[str]:
     ]
 
 
+def _object(made: ManifestSet, row: Row) -> Mapping[str, Any]:
+    """The one that the row is about: what it points at is not found in none."""
+    return next((each for each in made.all() if each["kind"] == row.of), {}) if row.of else made.primary
+
+
 def _line(manifest: Mapping[str, Any], row: Row, example: Example) -> str:
     value = found(manifest, row)
     if value != row.holds:
         raise ValueError(f"{example.title}: {row.asks}: {_path(row.at)} is {value!r}, not {row.holds!r}")
-    return f"| {row.asks} | {row.request} | `{_path(row.at)}`: {_shown(value)} | {row.but} |"
+    where = f"{row.of} `{_path(row.at)}`" if row.of else f"`{_path(row.at)}`"
+    return f"| {row.asks} | {row.request} | {where}: {_shown(value)} | {row.but} |"
 
 
 def _path(steps: tuple[Step, ...]) -> str:

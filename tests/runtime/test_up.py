@@ -160,7 +160,7 @@ def test_the_embedded_cluster_brings_a_prometheus_that_reads_live(up, tmp_path):
     def seen():
         with urllib.request.urlopen(
             f"{address}/api/v1/query?query=up%7Bjob%3D%22portal%22%7D%3D%3D1", timeout=5
-        ) as answer:  # noqa: S310
+        ) as answer:
             return b'"job": "portal"' in answer.read()
 
     until(seen, seconds=30, what="live has been scraped")
