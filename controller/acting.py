@@ -131,7 +131,7 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: Hand) -> Plan | None:
     return replace(
         plan,
         reason=reason,
-        message=judgement.message,
+        message=f"The new revision waits. {judgement.message}",
         actions=(),
         next_in_seconds=wait,
         no_surge=judgement.message,

@@ -19,12 +19,14 @@ from functools import partial
 from django.db import OperationalError, connection, transaction
 
 from controller import preemption, wakeups
+from controller.surge import surge_room
 from quotas import decisions, policy, services, snapshots
 from quotas.arithmetic import Tree
 from quotas.counters import mark_due, rows
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
 from quotas.passes import Finding
+from quotas.queries import holds_surge
 from quotas.services import Wanted
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
@@ -175,24 +177,34 @@ def _room_left(supply: Supply, plan: PassPlan) -> bool:
 
 
 def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
-    """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are."""
+    """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are.
+
+    Nothing is claimed for a pod that no node could take: whoever can use the units is not kept from them.
+    """
     if units == 0 or workload.flavor is None:
         return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
-    what = f"{units} more {workload.flavor.name} ({workload.capacity_type})"
+    flavor, capacity_type = workload.flavor, workload.capacity_type
+    what = f"{units} more {flavor.name} ({capacity_type})"
+    granted = Verdict(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.", rule="surge")
+    if holds_surge(workload):
+        return granted
+    room = surge_room(team=workload.team, flavor=flavor, capacity_type=capacity_type, units=units)
+    if not room.placeable:
+        return _no_surge(room.refusals[-1])
     with transaction.atomic():
         hold(workload)
-        quota = services.lock_quota(
-            team=workload.team, flavor=workload.flavor, capacity_type=workload.capacity_type
-        )
+        quota = services.lock_quota(team=workload.team, flavor=flavor, capacity_type=capacity_type)
         if quota is None:
-            message = f"The new revision waits: there is no quota for {what}."
-            return Verdict(Outcome.WAIT, Reason.UPDATING, message, rule="surge")
+            return _no_surge(f"There is no quota for {what}.")
         try:
             services.claim(workload=workload, quota=quota, units=units, purpose=ClaimPurpose.SURGE, now=now)
         except QuotaExceeded:
-            message = f"The new revision waits: its rollout needs {what}; {quota.used} of {quota.ceiling} are in use."
-            return Verdict(Outcome.WAIT, Reason.UPDATING, message, rule="surge")
-    return Verdict(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.", rule="surge")
+            return _no_surge(f"Its rollout needs {what}; {quota.used} of {quota.ceiling} are in use.")
+    return granted
+
+
+def _no_surge(why: str) -> Verdict:
+    return Verdict(Outcome.WAIT, Reason.UPDATING, why, rule="surge")
 
 
 def release_surge(workload: Workload, *, now: datetime) -> bool:

@@ -306,7 +306,8 @@ def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:
 
 def _rolled_out(plan: Plan, observation: Observation | None) -> bool:
     """Whether no pod of an older revision holds anything any more."""
-    if observation is None or plan.reason is not Reason.READY or Action.APPLY in plan.actions:
+    settled = plan.reason in {Reason.READY, Reason.SCALED_TO_ZERO}
+    if observation is None or not settled or Action.APPLY in plan.actions:
         return False
     return observation.pods_alive <= observation.desired_replicas
 

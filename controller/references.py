@@ -117,13 +117,29 @@ def _mode_problems(use: ClaimUse, record: ClaimRecord, pods: int) -> Iterator[Fi
             f"Claim {use.claim} can only be read (ReadOnlyMany): mount it read-only, or choose another one."
         )
         yield FieldProblem(field=f"{use.field}.claim", code="read_only_claim", message=message)
-    elif pods > 1 and not (WRITE_MANY in modes or (READ_MANY in modes and use.read_only)):
+    elif pods > 1 and not _has_many(modes, use):
         message = (
             f"Claim {use.claim} is {' and '.join(sorted(modes))}, so that only one {_place(modes)} may have it, and "
             f"the {pods} pods of this request cannot be promised that. Take a claim with ReadWriteMany"
             f"{', or ReadOnlyMany for a mount that only reads' if use.read_only else ''}; or ask for one pod."
         )
         yield FieldProblem(field=f"{use.field}.claim", code="not_shareable", message=message)
+
+
+def claims_of_one_node(spec: ContainerSpec, team: Team, *, now: datetime) -> list[ClaimRecord]:
+    """The claims of the spec that pods on two nodes cannot have at once, as far as anybody watches claims."""
+    uses = spec.claim_uses()
+    known = (claims_in(team.namespace_name, now=now) or {}) if uses else {}
+    found = {}
+    for use in uses:
+        record = known.get(use.claim)
+        if record is not None and not _has_many(set(record.access_modes), use):
+            found[use.claim] = record
+    return list(found.values())
+
+
+def _has_many(modes: set[str], use: ClaimUse) -> bool:
+    return WRITE_MANY in modes or (READ_MANY in modes and use.read_only)
 
 
 def _place(modes: set[str]) -> str:

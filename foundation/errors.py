@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,11 @@ class PortalError(Exception):
         self.message = message
         self.code = code or type(self).code
         self.errors = tuple(errors)
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """What a program is told besides: further members of the problem document."""
+        return {}
 
     @classmethod
     def of_field(cls, field: str, message: str, *, code: str | None = None) -> PortalError:

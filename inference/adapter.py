@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from cluster import kinds
 from cluster.kinds import ObjectRef, ResourceKind
 from cluster.names import object_name
 from controller.decide import Plan
+from controller.namespaces import priority_class
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from controller.podstatus import revision_of
@@ -47,9 +49,11 @@ class EndpointAdapter:
         revision = _to_tell(workload)
         spec = revision.parsed
         platform = scaler_platform(workload)
+        # Of the revision, not of the row: the pods of an older one that goes on must stay as they are.
+        own = replace(placement, priority_class=priority_class(spec.priority, serves=True))
         return build_endpoint(
             spec,
-            placement,
+            own,
             replicas=spec.min_replicas if platform.held_at is None else platform.held_at,
             revision=revision.pods_of,
             strategy=revision.strategy,
@@ -64,10 +68,11 @@ class EndpointAdapter:
         return scaler_refs(workload.team.namespace_name, object_name, platform.engine)
 
     def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
-        """One pod more, as `maxSurge: 1` asks for; nothing where the pods stay those that there are."""
+        """One pod more, as `maxSurge: 1` asks for; nothing where the pods stay those that there are, or are none."""
         revision = _to_tell(workload)
         template = primary["spec"].get("template", {}).get("metadata", {})
-        if revision.strategy != SURGE or revision.pods_of == revision_of(template):
+        stays = revision.pods_of == revision_of(template) or primary["spec"].get("replicas") == 0
+        if revision.strategy != SURGE or stays:
             return 0
         return revision.parsed.gpus_per_replica
 

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.response import Response
-from typing_extensions import override
 
 from controller import detail_api, output
 from controller.answers import describe_card
 from controller.log_views import WorkloadLogsView
 from foundation import clock
-from foundation.errors import Invalid
 from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
-from inference.adapter import KIND, NOUN
 from inference.hints import hints_of
-from inference.models import Endpoint, EndpointRevision
+from inference.models import Endpoint
+from inference.revision_api import OfEndpoints
 from inference.scaling_checks import scaling_hints
-from inference.serializers import EndpointSerializer
+from inference.serializers import EndpointSerializer, changed_request
 from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
 from teams.actors import actor_of
 from teams.permissions import check_can_submit, team_for
 from teams.rest import PortalView
-from workloads.models import Workload
-
-
-class RevisionSerializer(serializers.Serializer[Any]):
-    number = serializers.IntegerField()
-    spec = serializers.DictField()
-    actor = serializers.CharField()
-    created_at = serializers.DateTimeField()
-
-
-class OfEndpoints(detail_api.OfKind):
-    kind = KIND
-    noun = NOUN
-
-    @override
-    def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
-        current = EndpointRevision.objects.filter(
-            endpoint__workload__in=workloads, number=F("endpoint__revision")
-        )
-        return dict(current.values_list("endpoint_id", "spec"))
 
 
 class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
@@ -99,21 +74,16 @@ class EndpointPreviewView(PortalView):
 class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
     @extend_schema(request=EndpointSerializer, responses=output.WorkloadSerializer)
     def patch(self, request: Any, public_id: UUID) -> Response:
-        """A new revision: the fields that are sent replace those of the current one."""
+        """A new revision: the fields that are sent replace those of the current one.
+
+        409 `rollout_blocked` where its pods have no room beside the old ones: `options` holds the ways that are left,
+        each with what to send along, and nothing was changed.
+        """
         now = clock.now()
         workload = self.find(request.user, public_id)
         check_can_submit(request.user, workload.team)
         endpoint = Endpoint.objects.select_related("workload__team").get(workload=workload)
-        if not isinstance(request.data, dict):
-            raise Invalid.of_field("", "The body is an object of the fields to change.")
-        body = EndpointSerializer(data={"team": workload.team.slug, **endpoint.current.spec, **request.data})
-        body.is_valid(raise_exception=True)
-        if body.validated_data["team"] != workload.team.slug:
-            raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")
-        if body.replaced_id is not None:
-            raise Invalid.of_field(
-                "replaces", "Only a new endpoint can replace one that waits.", code="read_only"
-            )
+        body = changed_request(request.data, current=endpoint.current.spec, team=workload.team.slug)
         update_endpoint(
             endpoint=endpoint,
             spec=body.to_spec(),
@@ -158,16 +128,3 @@ class EndpointCostView(OfEndpoints, detail_api.WorkloadCostView):
 
 class EndpointLogsView(OfEndpoints, WorkloadLogsView):
     """The endpoint's logs."""
-
-
-class EndpointRevisionsView(OfEndpoints):
-    """Every version of the spec, newest first."""
-
-    serializer_class = RevisionSerializer
-    ordering = "-id"
-
-    @extend_schema(responses=RevisionSerializer(many=True))
-    def get(self, request: Any, public_id: UUID) -> Response:
-        workload = self.find(request.user, public_id)
-        revisions = EndpointRevision.objects.filter(endpoint__workload=workload)
-        return self.page(revisions)

@@ -20,6 +20,7 @@ from controller.fields import (
 )
 from controller.grammar import Fault, Mount
 from controller.serializers import GPUS_MAX, ContainerSerializer, Problems
+from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
 from inference import runtime_rules
 from inference.grammar import cron_expression, one_query, time_zone
@@ -259,6 +260,23 @@ class EndpointSerializer(ContainerSerializer):
 
 def _preset(body: Mapping[str, Any]) -> Preset:
     return PRESETS[body.get("runtime") or CUSTOM]
+
+
+def changed_request(sent: Any, *, current: Mapping[str, Any], team: str) -> EndpointSerializer:
+    """The valid body of an endpoint with the fields that were sent in the place of its current ones.
+
+    Raises Invalid naming the field, also for what no change may touch.
+    """
+    if not isinstance(sent, Mapping):
+        raise Invalid.of_field("", "The body is an object of the fields to change.")
+    body = EndpointSerializer(data={"team": team, **current, **sent})
+    body.is_valid(raise_exception=True)
+    if body.validated_data["team"] != team:
+        raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")
+    if body.replaced_id is not None:
+        message = "Only a new endpoint can replace one that waits."
+        raise Invalid.of_field("replaces", message, code="read_only")
+    return body
 
 
 def _replica_problems(body: Mapping[str, Any]) -> Problems:

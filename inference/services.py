@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
 from controller import services, wakeups
 from controller.references import check_references
-from controller.services import Submission
+from controller.services import Submission, check_priority
 from controller.sizing import with_host_share
 from controller.specs import ON_DEMAND, SPOT_FIRST
 from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
+from inference.changes import Effect
 from inference.hints import hints_of
-from inference.models import Endpoint, EndpointRevision
+from inference.models import Endpoint, RevisionCause
+from inference.revisions import (
+    Planned,
+    add_revision,
+    check_allowed,
+    check_room,
+    first_revision,
+    plan_revision,
+    spec_of_return,
+)
 from inference.scaling_checks import check_scaling, scaling_hints
 from inference.specs import RESERVED, EndpointSpec
 from teams.actors import Actor
@@ -28,15 +40,7 @@ from workloads.models import Workload
 from workloads.services import change_generation
 from workloads.states import Priority
 
-CLAIMED_FIELDS = (
-    "flavor",
-    "capacity",
-    "gpus_per_replica",
-    "min_replicas",
-    "max_replicas",
-    "name",
-    "priority",
-)
+CLAIMED_SIZE = frozenset({"min_replicas", "max_replicas"})
 
 
 def deploy_endpoint(
@@ -49,7 +53,7 @@ def deploy_endpoint(
     with transaction.atomic():
         workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
         endpoint = Endpoint.objects.create(workload=workload)
-        _add_revision(endpoint, spec, actor, now)
+        first_revision(endpoint, spec, actor=actor, now=now)
     return endpoint
 
 
@@ -64,7 +68,18 @@ def preview_endpoint(
     return replace(card, hints=(*hints_of(spec, team, sized=sized), *scaling_hints(spec)))
 
 
-@transaction.atomic
+def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: datetime) -> Planned:
+    """What making this its next revision would do now, by the code that makes it; changes nothing.
+
+    Raises Invalid and NotAllowed as the change would, but answers where that would be RolloutBlocked.
+    """
+    check_can_submit(user, endpoint.workload.team)
+    check_scaling(spec, known=endpoint.parsed)
+    planned = plan_revision(endpoint, with_host_share(spec), user=user, now=now)
+    _check(planned, user, now)
+    return planned
+
+
 def update_endpoint(
     *,
     endpoint: Endpoint,
@@ -73,57 +88,105 @@ def update_endpoint(
     now: datetime,
     expected_versions: frozenset[int] | None = None,
 ) -> Endpoint:
-    """A new revision, rolled out by its strategy. What is claimed cannot change yet: it would need a second claim.
+    """A new revision, rolled out by its strategy; nothing where nothing differs.
 
-    PreconditionFailed unless the workload's generation is among `expected_versions`.
+    PreconditionFailed unless the workload's generation is among `expected_versions`. RolloutBlocked, with the ways
+    that are left, where its pods have no room beside the old ones and it does not say what to do then.
     """
-    spec = with_host_share(spec)
+    check_can_submit(actor.user, endpoint.workload.team)
+    check_scaling(spec, known=endpoint.parsed)
+    with transaction.atomic():
+        _hold(endpoint, expected_versions)
+        planned = plan_revision(endpoint, with_host_share(spec), user=actor.user, now=now)
+        if planned.changes:
+            _change(planned, actor, "updated", now)
+    return endpoint
+
+
+@transaction.atomic
+def roll_back(
+    *,
+    endpoint: Endpoint,
+    number: int | None,
+    rollout: Mapping[str, Any] | None = None,
+    actor: Actor,
+    now: datetime,
+    expected_versions: frozenset[int] | None = None,
+) -> Endpoint:
+    """A new revision with what revision `number` had, by default the last that was ready before the current one.
+
+    Errors as of `update_endpoint`; Conflict where there is none to return to.
+    """
+    check_can_submit(actor.user, endpoint.workload.team)
+    _hold(endpoint, expected_versions)
+    older, spec = spec_of_return(endpoint, number, rollout=rollout)
+    planned = plan_revision(endpoint, spec, user=actor.user, now=now, like=older)
+    _change(planned, actor, "rolled_back", now, cause=RevisionCause.ROLLBACK, returns_to=older.number)
+    return endpoint
+
+
+def _hold(endpoint: Endpoint, expected_versions: frozenset[int] | None) -> None:
+    """Lock its row until the transaction ends, if it is as the caller has seen it and can still be changed."""
     workload = endpoint.workload
-    check_can_submit(actor.user, workload.team)
     fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)
     check_version(expected=expected_versions, current=fresh.generation)
     if fresh.is_final:
         raise Conflict(f"{workload.name} has ended.", code="ended")
-    endpoint.refresh_from_db(fields=["revision"])
-    old = endpoint.parsed
-    changed = [name for name in CLAIMED_FIELDS if getattr(old, name) != getattr(spec, name)]
-    if changed:
+    endpoint.refresh_from_db(fields=["revision", "target", "stable_revision"])
+
+
+def _check(planned: Planned, user: User | None, now: datetime) -> None:
+    check_allowed(planned)
+    _check_size(planned)
+    check_references(planned.spec, planned.endpoint.workload.team, now=now)
+    workload = planned.endpoint.workload
+    if planned.spec.headroom == RESERVED and not workload.keeps_headroom:
+        services.check_headroom(_submission(planned.spec, None), workload.team)
+    if user is not None and planned.spec.priority != workload.priority:
+        check_priority(Priority(planned.spec.priority), workload.team, user)
+
+
+def _check_size(planned: Planned) -> None:
+    names = sorted({change.field for change in planned.changed(Effect.SIZE)} & CLAIMED_SIZE)
+    if names:
         problems = [
             FieldProblem(field=name, code="not_yet_supported", message="Cannot be changed in place yet.")
-            for name in changed
+            for name in names
         ]
-        raise Invalid(f"Deploy a new endpoint to change: {', '.join(changed)}.", errors=problems)
-    if old == spec:
-        return endpoint
-    check_references(spec, workload.team, now=now)
-    endpoint.revision += 1
-    endpoint.save(update_fields=["revision"])
-    _add_revision(endpoint, spec, actor, now)
+        raise Invalid(f"Deploy a new endpoint to change: {', '.join(names)}.", errors=problems)
+
+
+def _change(
+    planned: Planned,
+    actor: Actor,
+    action: str,
+    now: datetime,
+    *,
+    cause: RevisionCause = RevisionCause.CHANGE,
+    returns_to: int | None = None,
+) -> None:
+    _check(planned, actor.user, now)
+    check_room(planned)
+    endpoint, workload = planned.endpoint, planned.endpoint.workload
+    before = endpoint.revision
+    add_revision(planned, actor=actor, now=now, cause=cause, returns_to=returns_to)
+    Workload.objects.filter(pk=workload.pk).update(
+        priority=planned.spec.priority,
+        labels=dict(planned.spec.labels),
+        keeps_headroom=planned.spec.headroom == RESERVED,
+    )
     change_generation(workload, now=now)
     record_audit(
         actor=actor,
-        action="endpoint.updated",
+        action=f"endpoint.{action}",
         target_kind=KIND,
         target_id=str(workload.public_id),
         team=workload.team,
-        before={"revision": endpoint.revision - 1},
+        before={"revision": before},
         after={"revision": endpoint.revision},
         now=now,
     )
     wakeups.wake_workload(workload, now=now)
-    return endpoint
-
-
-def _add_revision(endpoint: Endpoint, spec: EndpointSpec, actor: Actor, now: datetime) -> None:
-    EndpointRevision.objects.create(
-        endpoint=endpoint,
-        number=endpoint.revision,
-        spec=spec.to_json(),
-        actor=actor.label,
-        created_at=now,
-        pods_of=endpoint.revision,
-        strategy=spec.strategy,
-    )
 
 
 def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:

@@ -81,7 +81,8 @@ class _Settling:
         self._note(
             revision, Step.STARTED, f"Revision {revision.number} is being rolled out ({revision.strategy})."
         )
-        if revision.strategy == RolloutStrategy.SURGE.value and holds_surge(self.workload):
+        own = revision.pods_of == revision.number
+        if own and revision.strategy == RolloutStrategy.SURGE.value and holds_surge(self.workload):
             each = revision.parsed.gpus_per_replica
             what = f"{each} {self.workload.flavor} ({self.workload.capacity_type})"
             self._note(revision, Step.SURGE_CLAIMED, f"{what} are claimed on top until it is over.")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from inference import api, views
+from inference import api, revision_api, views
 
 app_name = "inference"
 
@@ -21,6 +21,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 _ENDPOINT = "endpoints/<uuid:public_id>/"
+_REVISIONS = f"{_ENDPOINT}revisions/"
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/", api.EndpointListView.as_view(), name="endpoint-list"),
@@ -35,5 +36,17 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ENDPOINT}waiting/", api.EndpointWaitingView.as_view(), name="endpoint-waiting"),
     path(f"{_ENDPOINT}decisions/", api.EndpointDecisionsView.as_view(), name="endpoint-decisions"),
     path(f"{_ENDPOINT}cost/", api.EndpointCostView.as_view(), name="endpoint-cost"),
-    path(f"{_ENDPOINT}revisions/", api.EndpointRevisionsView.as_view(), name="endpoint-revisions"),
+    path(f"{_ENDPOINT}rollback/", revision_api.EndpointRollbackView.as_view(), name="endpoint-rollback"),
+    path(_REVISIONS, revision_api.EndpointRevisionsView.as_view(), name="endpoint-revisions"),
+    path(
+        f"{_REVISIONS}preview/",
+        revision_api.EndpointRevisionPreviewView.as_view(),
+        name="endpoint-revision-preview",
+    ),
+    path(f"{_REVISIONS}<int:number>/", revision_api.EndpointRevisionView.as_view(), name="endpoint-revision"),
+    path(
+        f"{_REVISIONS}<int:number>/diff/",
+        revision_api.EndpointRevisionDiffView.as_view(),
+        name="endpoint-revision-diff",
+    ),
 ]

@@ -56,6 +56,7 @@ class Problem:
     title: str = ""
     errors: tuple[FieldProblem, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, Any] = field(default_factory=dict)
 
     def body(self, *, request_id: str) -> dict[str, Any]:
         return {
@@ -68,6 +69,7 @@ class Problem:
             "errors": [
                 {"field": each.field, "code": each.code, "message": each.message} for each in self.errors
             ],
+            **self.members,
         }
 
 
@@ -183,6 +185,7 @@ def _of_portal_error(error: PortalError) -> Problem:
         detail=error.message,
         errors=error.errors,
         headers=headers,
+        members=error.members,
     )
 
 

@@ -53,7 +53,10 @@ def test_a_cluster_that_cannot_be_reached_is_one_finding(faulty):
 def test_what_devcluster_serves_beyond_kubernetes_has_its_controller_built_in(devcluster):
     found = {check.id: check for check in preflight.run(connect(devcluster))}
     check = found["optional-kinds"]
-    assert (check.status, check.detail) == ("ok", "PyTorchJob (kubeflow.org) served; ScaledObject (keda.sh) served")
+    assert (check.status, check.detail) == (
+        "ok",
+        "PyTorchJob (kubeflow.org) served; ScaledObject (keda.sh) served",
+    )
 
 
 def test_upper_layers_add_their_checks_and_an_error_becomes_a_finding(devcluster, monkeypatch):

@@ -112,19 +112,6 @@ def test_a_rollout_takes_a_second_claim_for_its_surge_and_gives_it_back(bench):
     assert row_images(bench, workload) == {"example.org/serve:2"}
 
 
-def test_a_rollout_without_quota_for_its_surge_waits_and_the_old_pods_stay(bench):
-    endpoint = deploy(bench, min_replicas=8, max_replicas=8)
-    workload = endpoint.workload
-    bench.until(workload, lambda row: row.reason == "Ready")
-    actor = Actor.of_user(bench.member)
-    new = spec(bench, image="example.org/serve:2", min_replicas=8, max_replicas=8)
-    update_endpoint(endpoint=endpoint, spec=new, actor=actor, now=clock.now())
-    bench.turn(workload)
-    assert (workload.phase, workload.reason) == ("Running", "Updating")
-    assert "needs 1 more" in workload.message
-    assert row_images(bench, workload) == {"example.org/serve:1"}
-
-
 def row_images(bench, workload):
     pods = [pod for pod in own(bench, workload, kinds.POD) if not pod["metadata"].get("deletionTimestamp")]
     return {pod["spec"]["containers"][0]["image"] for pod in pods}

@@ -215,6 +215,10 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-decisions": api("endpoint", GET=READ),
     "inference-api:endpoint-cost": api("endpoint", GET=READ),
     "inference-api:endpoint-revisions": api("endpoint", GET=READ),
+    "inference-api:endpoint-revision": api("revision", GET=READ),
+    "inference-api:endpoint-revision-diff": api("revision", GET=READ),
+    "inference-api:endpoint-revision-preview": api("endpoint", POST=steer("endpoint-patch")),
+    "inference-api:endpoint-rollback": api("endpoint", POST=steer("rollback")),
     # --- streams and calls
     "gateway-api:endpoint-tokens": api("endpoint", GET=READ, POST=steer("endpoint-token")),
     "gateway-api:endpoint-token": api("endpoint-token", GET=READ, DELETE=steer()),

@@ -182,6 +182,10 @@ class World:
                 {"public_id": self.endpoint.public_id, "token_id": self.endpoint_token.public_id},
                 {"public_id": UNKNOWN_ID, "token_id": UNKNOWN_ID},
             ),
+            "revision": (
+                {"public_id": self.endpoint.public_id, "number": 1},
+                {"public_id": UNKNOWN_ID, "number": 1},
+            ),
             "invoke": (
                 {"public_id": self.endpoint.public_id, "path": "v1/predict"},
                 {"public_id": UNKNOWN_ID, "path": "v1/predict"},
@@ -226,6 +230,7 @@ class World:
             "manifest": {"manifest": JOB},
             "run-patch": {"time_limit_seconds": 600},
             "endpoint-patch": {"image": "example.org/serve:2"},
+            "rollback": {"revision": 1},
             "team": {"slug": "new-team", "name": "New"},
             "team-patch": {"name": "Renamed"},
             "member": {"username": "stranger", "role": "viewer"},

@@ -1,0 +1,92 @@
+"""What one version of an endpoint's spec changes against another, and what each change does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from inference.specs import SIZE_FIELDS
+
+Json = Mapping[str, Any]
+
+
+class Effect(StrEnum):
+    """What a change does to what runs."""
+
+    ROLLOUT = "rollout"
+    """Every pod is replaced by a new one."""
+    SIZE = "size"
+    """More or fewer pods, of the same kind; the claim follows."""
+    ROUTING = "routing"
+    """How requests are let through; no pod notices."""
+    NEXT_ROLLOUT = "next-rollout"
+    """How a rollout goes."""
+    FIXED = "fixed"
+    """Cannot be changed while it exists."""
+
+
+FIXED_FIELDS: Mapping[str, str] = {
+    "name": "A name is for life, because its address has it.",
+    "flavor": "It holds its quota for this flavor.",
+    "capacity": "It holds its quota for this capacity type.",
+    "gpus_per_replica": "It holds its quota for pods of this size.",
+}
+"""Fields that make another endpoint, with why."""
+_EFFECTS: Mapping[str, Effect] = {
+    **dict.fromkeys(FIXED_FIELDS, Effect.FIXED),
+    **dict.fromkeys(SIZE_FIELDS, Effect.SIZE),
+    "rate_limit": Effect.ROUTING,
+    "rollout": Effect.NEXT_ROLLOUT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field; `before` or `after` is None where it was or is not given."""
+
+    field: str
+    before: Any
+    after: Any
+    effect: Effect
+
+
+def changes_between(before: Json, after: Json) -> list[Change]:
+    """Every field that differs, by its dotted path."""
+    found = sorted(_differences("", before, after), key=lambda each: each[0])
+    return [Change(path, old, new, effect_of(path)) for path, old, new in found]
+
+
+def effect_of(field: str) -> Effect:
+    """What a change of the field does; of one that nobody has thought of, that pods are replaced."""
+    return _EFFECTS.get(field.split(".", 1)[0], Effect.ROLLOUT)
+
+
+def same_pods(before: Json, after: Json) -> bool:
+    """Whether pods of the one are as good as pods of the other."""
+    return all(change.effect is not Effect.ROLLOUT for change in changes_between(before, after))
+
+
+def _differences(prefix: str, before: Json, after: Json) -> Iterator[tuple[str, Any, Any]]:
+    for key in [*after, *(key for key in before if key not in after)]:
+        old, new = before.get(key), after.get(key)
+        path = f"{prefix}{key}"
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and not _is_free_form(path):
+            yield from _differences(f"{path}.", old, new)
+        elif _given(old) != _given(new):
+            yield path, old, new
+
+
+def _is_free_form(path: str) -> bool:
+    """Whether the keys below are the user's, who may write dots into them."""
+    return path in {"labels", "extra_resources", "source.files"}
+
+
+def _given(value: Any) -> Any:
+    """An empty list and a mapping of nothing but None say as much as nothing at all."""
+    if isinstance(value, Mapping):
+        kept = {key: _given(each) for key, each in value.items()}
+        kept = {key: each for key, each in kept.items() if each is not None}
+        return kept or None
+    return None if value == [] else value

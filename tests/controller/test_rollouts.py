@@ -1,0 +1,336 @@
+"""Rollouts of revisions on a cluster: each ends right, and its history says how."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from cluster import kinds
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
+from cluster.labels import REVISION, selector
+from foundation import clock
+from foundation.models import PlatformSettings
+from inference.errors import RolloutBlocked
+from inference.services import deploy_endpoint, roll_back, update_endpoint
+from inference.specs import EndpointSpec
+from quotas.limits import set_nominal
+from quotas.models import Quota
+from teams.actors import Actor
+from tests.factories.catalogue import SETUP, make_flavor, make_quota
+from workloads.models import Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BAD_IMAGE = "example.com/does-not-exist:1"
+
+
+def spec(bench, **fields):
+    body = {
+        "name": "digits",
+        "image": "example.org/serve:1",
+        "command": ["python", "serve.py"],
+        "flavor": bench.flavor.name,
+        "gpus_per_replica": 1,
+        "cpu": "1",
+        "memory": "1Gi",
+        **fields,
+    }
+    return EndpointSpec.from_json(body)
+
+
+def deploy(bench, **fields):
+    """A ready endpoint."""
+    actor = Actor.of_user(bench.member)
+    endpoint = deploy_endpoint(spec=spec(bench, **fields), team=bench.team, actor=actor, now=clock.now())
+    bench.until(endpoint.workload, lambda row: row.reason == "Ready" and states(endpoint)[-1] == "live")
+    return endpoint
+
+
+def change(bench, endpoint, **fields):
+    endpoint.workload.refresh_from_db()
+    body = {**endpoint.current.spec, **fields}
+    actor = Actor.of_user(bench.member)
+    return update_endpoint(endpoint=endpoint, spec=EndpointSpec.from_json(body), actor=actor, now=clock.now())
+
+
+def states(endpoint):
+    """Of all revisions, the first one first."""
+    return list(endpoint.revisions.order_by("number").values_list("state", flat=True))
+
+
+def history(endpoint, number=None):
+    """The steps of rollouts, oldest first; of one revision where it is named."""
+    found = endpoint.workload.events.filter(source__startswith="revision ").order_by("id")
+    if number is not None:
+        found = found.filter(source=f"revision {number}")
+    return list(found.values_list("reason", flat=True))
+
+
+def pods(bench, endpoint) -> list[dict[str, Any]]:
+    label = selector(workload_id=str(endpoint.workload.public_id))
+    found = bench.client.list(kinds.POD, namespace=bench.team.namespace_name, label_selector=label).items
+    return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+
+
+def uids(bench, endpoint):
+    return {pod["metadata"]["uid"] for pod in pods(bench, endpoint)}
+
+
+def used():
+    return Quota.objects.get().used
+
+
+def impatient(**seconds):
+    PlatformSettings.objects.update_or_create(
+        pk=1, defaults={f"{name}_seconds": value for name, value in seconds.items()}
+    )
+
+
+def one_node(bench):
+    """A flavor of one node with eight units, of which the team may use all and more."""
+    flavor = make_flavor(
+        "one-node", capacity={"on-demand": {"node_selector": {"kubernetes.io/hostname": ["a100-0"]}}}
+    )
+    Quota.objects.all().delete()
+    make_quota(bench.team, flavor, 24)
+    bench.flavor = flavor
+
+
+def test_a_good_revision_goes_live_and_every_step_is_told(bench):
+    endpoint = deploy(bench, min_replicas=2, max_replicas=2)
+    before = uids(bench, endpoint)
+    change(bench, endpoint, image="example.org/serve:2")
+    assert states(endpoint) == ["live", "pending"]
+    bench.turn(endpoint.workload)
+    assert states(endpoint) == ["live", "rolling-out"]
+    assert used() == 3
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"] and used() == 2)
+    endpoint.refresh_from_db()
+    revision = endpoint.current
+    assert (endpoint.target, endpoint.stable_revision) == (2, 2)
+    assert (revision.updated, revision.ready, revision.total) == (2, 2, 2)
+    assert revision.started_at < revision.live_at
+    assert {pod["metadata"]["labels"][REVISION] for pod in pods(bench, endpoint)} == {"2"}
+    assert not before & uids(bench, endpoint)
+    assert history(endpoint, 1) == ["RolloutStarted", "RevisionLive"]
+    told = [step for step in history(endpoint, 2) if step != "RolloutProgress"]
+    assert told == ["RolloutStarted", "SurgeClaimed", "RevisionLive"]
+
+
+def test_a_bad_image_is_rolled_back_and_the_old_pod_serves_all_the_while(bench):
+    endpoint = deploy(bench)
+    (old,) = uids(bench, endpoint)
+    impatient(image_pull_deadline=1)
+    change(bench, endpoint, image=BAD_IMAGE)
+
+    def rolled_back(row):
+        ready = {
+            pod["metadata"]["uid"]
+            for pod in pods(bench, endpoint)
+            for condition in pod["status"].get("conditions", ())
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        }
+        assert old in ready
+        return states(endpoint) == ["superseded", "failed", "live"] and used() == 1
+
+    bench.until(endpoint.workload, rolled_back)
+    bench.until(endpoint.workload, lambda row: row.reason == "Ready")
+    endpoint.refresh_from_db()
+    failed, back = endpoint.revisions.get(number=2), endpoint.revisions.get(number=3)
+    assert "could not be pulled" in failed.message
+    assert (back.cause, back.returns_to, back.spec["image"]) == (
+        "automatic-rollback",
+        1,
+        "example.org/serve:1",
+    )
+    assert uids(bench, endpoint) == {old}
+    assert history(endpoint, 2) == ["RolloutStarted", "SurgeClaimed", "RevisionFailed"]
+    assert history(endpoint, 3) == ["RolledBack", "RolloutStarted", "RevisionLive"]
+
+
+def test_a_rollback_that_fails_is_the_last_one(bench):
+    endpoint = deploy(bench)
+    impatient(image_pull_deadline=1)
+    change(bench, endpoint, image=BAD_IMAGE)
+    bench.until(endpoint.workload, lambda row: len(states(endpoint)) == 3)
+    # What worked once is gone from its registry, and so is the pod that had it.
+    endpoint.revisions.filter(number=3).update(spec={**endpoint.revisions.get(number=2).spec}, pods_of=3)
+    for pod in pods(bench, endpoint):
+        name = pod["metadata"]["name"]
+        bench.client.delete(
+            ObjectRef("v1", "Pod", bench.team.namespace_name, name), uid=pod["metadata"]["uid"]
+        )
+    bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "failed")
+    for _ in range(3):
+        bench.turn(endpoint.workload)
+    assert len(states(endpoint)) == 3
+
+
+def test_the_first_revision_has_nothing_to_go_back_to(bench):
+    impatient(image_pull_deadline=1)
+    actor = Actor.of_user(bench.member)
+    endpoint = deploy_endpoint(
+        spec=spec(bench, image=BAD_IMAGE), team=bench.team, actor=actor, now=clock.now()
+    )
+    bench.until(endpoint.workload, lambda row: row.phase == "Failed")
+    assert states(endpoint) == ["failed"]
+
+
+def test_people_go_back_and_the_pods_are_those_of_then(bench):
+    endpoint = deploy(bench)
+    change(bench, endpoint, image="example.org/serve:2")
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"])
+    endpoint.workload.refresh_from_db()
+    roll_back(endpoint=endpoint, number=None, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live" and used() == 1)
+    endpoint.refresh_from_db()
+    assert (endpoint.current.cause, endpoint.current.returns_to) == ("rollback", 1)
+    (pod,) = pods(bench, endpoint)
+    assert pod["spec"]["containers"][0]["image"] == "example.org/serve:1"
+    assert pod["metadata"]["labels"][REVISION] == "1"
+
+
+def test_without_quota_for_the_surge_nothing_changes_until_a_way_is_chosen(bench):
+    endpoint = deploy(bench, gpus_per_replica=8)
+    (old,) = uids(bench, endpoint)
+    with pytest.raises(RolloutBlocked, match="needs 8 more") as refused:
+        change(bench, endpoint, image="example.org/serve:2")
+    ways = {option["option"]: option for option in refused.value.options}
+    assert set(ways) == {"replace", "wait", "quota"}
+    bench.turn(endpoint.workload)
+    endpoint.refresh_from_db()
+    assert (endpoint.revision, states(endpoint), uids(bench, endpoint)) == (1, ["live"], {old})
+
+    assert ways["replace"]["downtime_seconds"] is not None
+    change(bench, endpoint, image="example.org/serve:2", **ways["replace"]["change"])
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"])
+    assert used() == 8
+    assert old not in uids(bench, endpoint)
+    assert history(endpoint, 2) == ["RolloutStarted", "RevisionLive"]
+
+
+def test_who_chooses_to_wait_is_served_when_quota_comes(bench):
+    endpoint = deploy(bench, gpus_per_replica=8)
+    (old,) = uids(bench, endpoint)
+    change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
+    bench.turn(endpoint.workload)
+    bench.turn(endpoint.workload)
+    assert (states(endpoint), uids(bench, endpoint), used()) == (["live", "pending"], {old}, 8)
+    assert "needs 8 more" in endpoint.current.message
+    assert history(endpoint, 2) == ["RolloutWaits"]
+    set_nominal(
+        team=bench.team,
+        flavor=bench.flavor,
+        capacity_type="on-demand",
+        nominal=16,
+        reason="more",
+        actor=SETUP,
+        now=clock.now(),
+    )
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"] and used() == 8)
+    assert history(endpoint, 2) == ["RolloutWaits", "RolloutStarted", "SurgeClaimed", "RevisionLive"]
+
+
+def test_a_node_without_room_is_known_before_anything_changes(bench):
+    one_node(bench)
+    endpoint = deploy(bench, gpus_per_replica=8)
+    with pytest.raises(RolloutBlocked, match="the freest has 0 left") as refused:
+        change(bench, endpoint, image="example.org/serve:2")
+    assert [option["option"] for option in refused.value.options] == ["replace", "wait"]
+
+
+def test_room_that_vanishes_between_is_told_and_the_old_revision_goes_on(bench):
+    one_node(bench)
+    endpoint = deploy(bench, gpus_per_replica=4)
+    (old,) = uids(bench, endpoint)
+    impatient(schedule_deadline=1)
+    with stranger(bench, 4):
+        change(bench, endpoint, image="example.org/serve:2")
+        bench.until(endpoint.workload, lambda row: "RolloutTakenBack" in history(endpoint))
+        impatient(schedule_deadline=600)
+        bench.until(endpoint.workload, lambda row: uids(bench, endpoint) == {old} and used() == 4)
+        assert states(endpoint) == ["live", "pending"]
+        assert "No node took pod" in endpoint.revisions.get(number=2).message
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"] and used() == 4)
+    assert old not in uids(bench, endpoint)
+    assert history(endpoint, 2)[:3] == ["RolloutStarted", "SurgeClaimed", "RolloutTakenBack"]
+
+
+@contextmanager
+def stranger(bench, units):
+    """While a pod that the portal does not know has so many units of the node."""
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger", "namespace": "default"},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": "a100-0"},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "example.org/stranger:1",
+                    "resources": {"limits": {"nvidia.com/gpu": str(units)}},
+                }
+            ],
+        },
+    }
+    made = bench.client.create(manifest)
+    try:
+        yield
+    finally:
+        with suppress(ObjectNotFound):
+            bench.client.delete(ObjectRef("v1", "Pod", "default", "stranger"), uid=made["metadata"]["uid"])
+
+
+def test_a_replacement_that_is_not_ready_in_the_announced_time_is_taken_back(bench):
+    endpoint = deploy(bench, gpus_per_replica=8)
+    slow = [{"name": "BED_START_SECONDS", "value": "600"}]
+    change(bench, endpoint, env=slow, rollout={"strategy": "replace", "max_downtime_seconds": 20})
+    endpoint.revisions.filter(number=2).update(
+        spec={**endpoint.current.spec, "rollout": {"strategy": "replace", "max_downtime_seconds": 2}}
+    )
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "failed", "live"])
+    assert "the most that was announced" in endpoint.revisions.get(number=2).message
+
+
+def test_a_revision_that_comes_while_another_is_rolled_out_ends_right(bench):
+    endpoint = deploy(bench)
+    impatient(image_pull_deadline=60)
+    change(bench, endpoint, image=BAD_IMAGE)
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["live", "rolling-out"])
+    change(bench, endpoint, image="example.org/serve:3")
+    assert states(endpoint) == ["live", "superseded", "pending"]
+    bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live" and used() == 1)
+    assert states(endpoint) == ["superseded", "superseded", "live"]
+    (pod,) = pods(bench, endpoint)
+    assert pod["spec"]["containers"][0]["image"] == "example.org/serve:3"
+
+
+def test_a_worker_that_dies_in_the_middle_leaves_nothing_undone(bench, monkeypatch):
+    endpoint = deploy(bench)
+    impatient(image_pull_deadline=1)
+    change(bench, endpoint, image=BAD_IMAGE)
+
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr("controller.reconcile.crash_point", _die_when_acted)
+            with pytest.raises(_Died):
+                bench.turn(endpoint.workload)
+        # Its lock runs out.
+        Workload.objects.update(lock_token=None, lock_expires_at=None)
+    bench.until(
+        endpoint.workload, lambda row: states(endpoint) == ["superseded", "failed", "live"] and used() == 1
+    )
+    assert history(endpoint, 2) == ["RolloutStarted", "SurgeClaimed", "RevisionFailed"]
+
+
+class _Died(BaseException):
+    pass
+
+
+def _die_when_acted(name):
+    if name == "acted":
+        raise _Died
