@@ -110,21 +110,25 @@ class EndpointForm(ContainerForm):
         "Instead of a claim: fetched from there before the server starts.",
         placeholder="s3://models/resnet50",
     )
-    model_secret = text("Secret of the address", "Of the team, with the keys that the store asks for.")
-    model_size_limit = text("Room for it", "Of the node's disk. Empty: 50Gi.", placeholder="50Gi")
-    model_path = text("Model path", "Where the server finds it.", placeholder="/models")
+    model_secret = text("Its secret", "With the keys that the store asks for.")
+    model_size_limit = text("Room for it", "Of the node's disk.", placeholder="50Gi")
+    model_path = text("Model path", "Where the server finds it, also in the image.", placeholder="/models")
     strategy = forms.ChoiceField(label="Rollout", choices=_STRATEGIES, required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
         shown = {
+            "name": "digits",
+            "image": "registry.example.org/server:1.4",
+            "command": "python\nserve.py",
             "port": str(self.preset.http),
             "readiness_path": self.preset.readiness_path or "/healthz",
-            "model_path": self.preset.model_folder or "/models",
         }
         for name, words in shown.items():
             self.fields[name].widget.attrs["placeholder"] = words
+        if self.preset.readiness_path:
+            self.fields["readiness_path"].help_text = "Asked until it answers 200. Empty: the runtime's."
         if self.preset.name == VLLM:
             self.fields["opt_models"].help_text = "Its folder in the model path, or its name at Hugging Face."
 

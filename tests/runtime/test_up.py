@@ -158,7 +158,7 @@ def test_the_embedded_cluster_brings_a_prometheus_that_reads_live(up, tmp_path):
     address = re.search(r"its metrics are at (http://\S+)", started.text)[1]
 
     def seen():
-        with urllib.request.urlopen(
+        with urllib.request.urlopen(  # noqa: S310
             f"{address}/api/v1/query?query=up%7Bjob%3D%22portal%22%7D%3D%3D1", timeout=5
         ) as answer:
             return b'"job": "portal"' in answer.read()
