@@ -53,10 +53,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Steps without a request are left out. `revisions` and `total` are over the whole time."""
+    """Steps without a request are left out. `revisions` and `total` are over the whole time, `by_step` over all revisions."""
 
     step: timedelta
     points: tuple[Point, ...]
+    by_step: Mapping[datetime, Summary]
     revisions: Mapping[int, Summary]
     total: Summary
 
@@ -96,6 +97,10 @@ def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: 
             Point(at=at, revision=revision, summary=_summary([(at, revision)], classes, histograms))
             for at, revision in keys
         ),
+        by_step={
+            moment: _summary([key for key in keys if key[0] == moment], classes, histograms)
+            for moment in sorted({moment for moment, _ in keys})
+        },
         revisions={
             number: _summary([key for key in keys if key[1] == number], classes, histograms)
             for number in revisions

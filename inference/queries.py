@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from controller.routes import Route
-from inference.models import Endpoint
+from inference.models import Endpoint, ScaleSample
 from workloads.models import Workload
 
 
@@ -27,3 +29,11 @@ def route_to(workload: Workload) -> Route | None:
         revision=endpoint.stable_revision or told.number,
         rate=spec.rate_limit,
     )
+
+
+def scale_samples(workload: Workload, *, begin: datetime, end: datetime) -> list[ScaleSample]:
+    """What was noted of its replicas from `begin` to `end`, oldest first, and the last that was noted before."""
+    samples = ScaleSample.objects.filter(endpoint__workload=workload, at__lt=end)
+    before = samples.filter(at__lt=begin).order_by("-at", "-id").first()
+    within = samples.filter(at__gte=begin).order_by("at", "id")
+    return [*([before] if before else []), *within]

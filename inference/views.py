@@ -45,9 +45,11 @@ from workloads.models import Workload
 TABS = (
     Tab("overview", "Overview"),
     Tab("try", "Try it"),
+    Tab("analytics", "Analytics"),
     Tab("logs", "Logs"),
     Tab("revisions", "Revisions"),
     Tab("update", "Settings"),
+    Tab("access", "Access"),
     Tab("cost", "Usage & cost"),
     Tab("events", "Events"),
     Tab("pods", "Pods"),

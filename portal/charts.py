@@ -84,28 +84,28 @@ def draw(
     *,
     begin: datetime,
     step: timedelta,
+    slots: int,
     series: Sequence[Series],
     marks: Sequence[Mark] = (),
     unit: str = "",
     least_top: float = 1.0,
 ) -> Chart:
-    """The drawing of series whose slots are `step` long, the first one from `begin`.
+    """The drawing of series in so many slots of length `step`, the first one from `begin`; a series may end earlier.
 
     The vertical axis begins at 0 and ends at a round number, `least_top` at least.
     """
-    count = max((len(each.values) for each in series), default=0)
     known = [value for each in series for value in each.values if value is not None]
     top = _round_up(max([least_top, *known]))
-    end = begin + step * count
+    end = begin + step * slots
     return Chart(
         title=title,
-        paths=tuple(Path(look, d) for each in series for look, d in _paths(each, count, top)),
+        paths=tuple(Path(look, d) for each in series for look, d in _paths(each, slots, top)),
         y_ticks=tuple(
             Tick(_percent(1 - index / Y_TICKS), f"{number_words(top * index / Y_TICKS)}{unit}")
             for index in range(Y_TICKS + 1)
         ),
-        x_ticks=tuple(_x_ticks(begin, end)) if count else (),
-        slots=tuple(_slots(series, count, begin, step, unit)),
+        x_ticks=tuple(_x_ticks(begin, end)),
+        slots=tuple(_slots(series, slots, begin, step, unit)),
         marks=tuple(
             Tick(_percent((each.at - begin) / (end - begin)), each.text)
             for each in marks

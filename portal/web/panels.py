@@ -5,6 +5,8 @@ from __future__ import annotations
 from controller.page_lists import register_row_facts
 from controller.page_panels import register_panel
 from inference.adapter import KIND
+from portal.web.analytics import analytics_panel
+from portal.web.endpoint_access import access_panel
 from portal.web.endpoint_rows import endpoint_rows
 from portal.web.overview import overview_panel
 from portal.web.try_it import try_panel
@@ -13,5 +15,7 @@ from portal.web.try_it import try_panel
 def register() -> None:
     """Called once, when all apps are loaded."""
     register_panel(KIND, "overview", overview_panel)
+    register_panel(KIND, "analytics", analytics_panel)
+    register_panel(KIND, "access", access_panel)
     register_panel(KIND, "try", try_panel)
     register_row_facts(KIND, endpoint_rows)

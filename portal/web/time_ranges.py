@@ -38,6 +38,11 @@ class TimeRange:
         return self.begin + self.step * self.slots
 
     @property
+    def moments(self) -> list[datetime]:
+        """When each slot begins."""
+        return [self.begin + self.step * index for index in range(self.slots)]
+
+    @property
     def query(self) -> str:
         """The part of an address that asks for it again; of a named one it goes with the time."""
         if self.name:

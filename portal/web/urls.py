@@ -4,6 +4,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from portal.web import (
     advice,
+    endpoint_access,
     home,
     quota_changes,
     quota_cohorts,
@@ -44,5 +45,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/cohorts/<uuid:public_id>/", quota_cohorts.CohortPage.as_view(), name="quota-cohort"),
     path("quotas/teams/", quota_teams.TeamPolicyListPage.as_view(), name="quota-teams"),
     path("quotas/teams/<slug:slug>/", quota_teams.TeamPolicyPage.as_view(), name="quota-team"),
+    path(
+        "endpoints/<uuid:public_id>/tokens/",
+        endpoint_access.EndpointTokensPage.as_view(),
+        name="endpoint-tokens",
+    ),
+    path(
+        "endpoints/<uuid:public_id>/tokens/<uuid:token_id>/revoke/",
+        endpoint_access.EndpointTokenRevokePage.as_view(),
+        name="endpoint-token-revoke",
+    ),
     path("endpoints/<uuid:public_id>/try/", try_it.TryItPage.as_view(), name="endpoint-try"),
 ]

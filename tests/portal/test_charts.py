@@ -14,7 +14,7 @@ MINUTE = timedelta(minutes=1)
 
 def drawn(*values, marks=(), **more):
     series = [Series(name="requests", look="a", values=values, **more)]
-    return draw("Requests", begin=BEGIN, step=MINUTE, series=series, marks=marks)
+    return draw("Requests", begin=BEGIN, step=MINUTE, slots=len(values), series=series, marks=marks)
 
 
 def test_the_axis_ends_at_a_round_number_above_the_largest_value():
@@ -58,6 +58,7 @@ def test_a_slot_tells_its_time_and_every_value():
         "Replicas",
         begin=BEGIN,
         step=MINUTE,
+        slots=2,
         series=[
             Series(name="ready", look="a", values=[1, 2]),
             Series(name="wanted", look="b", values=[None, 3]),
@@ -89,13 +90,13 @@ def test_marks_outside_the_time_are_left_out():
     ],
 )
 def test_times_stand_at_round_moments(minutes, texts):
-    chart = draw("x", begin=BEGIN, step=MINUTE, series=[Series(name="x", look="a", values=[1.0] * minutes)])
+    chart = draw("x", begin=BEGIN, step=MINUTE, slots=minutes, series=[])
     assert [tick.text for tick in chart.x_ticks] == texts
 
 
 def test_nothing_known_is_said():
     assert drawn(None, None).empty
-    assert draw("x", begin=BEGIN, step=MINUTE, series=[]).empty
+    assert draw("x", begin=BEGIN, step=MINUTE, slots=1, series=[]).empty
     assert not drawn(None, 0).empty
 
 
@@ -103,3 +104,9 @@ def test_numbers_have_as_many_digits_as_tell_something():
     assert [number_words(each) for each in (0, 0.1234, 1.5, 12.345, 100.4, 12345)] == [
         "0", "0.123", "1.5", "12.3", "100", "12,345",
     ]  # fmt: skip
+
+
+def test_a_series_may_end_before_the_drawing_does():
+    series = [Series(name="x", look="a", values=[1, 1])]
+    (path,) = draw("x", begin=BEGIN, step=MINUTE, slots=4, series=series).paths
+    assert path.d == "M125.0 0.00L375.0 0.00"

@@ -257,6 +257,10 @@ ROUTES: dict[str, Row] = {
     "portal:quota-cohort": page("cohort-id", GET=CONSOLE, POST=CONSOLE),
     "portal:quota-teams": page(GET=CONSOLE),
     "portal:quota-team": page("team", GET=CONSOLE, POST=CONSOLE),
+    "portal:endpoint-tokens": page(
+        "endpoint", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, _one(200, 422), body="endpoint-token")
+    ),
+    "portal:endpoint-token-revoke": page("endpoint-token", POST=BUTTON),
     "portal:endpoint-try": page("endpoint", GET=PAGE, POST=PAGE),
     "jobs:run-list": page(GET=PAGE_LIST),
     "jobs:run-new": page(GET=FORM, POST=SENT_FORM),

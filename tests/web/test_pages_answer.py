@@ -8,6 +8,8 @@ RUN_TABS = ("logs", "events", "pods", "cost", "manifests", "spec")
 ENDPOINT_TABS = (
     "overview",
     "try",
+    "analytics",
+    "access",
     "logs",
     "events",
     "pods",

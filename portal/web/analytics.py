@@ -1,0 +1,224 @@
+"""The figures of an endpoint over time: replicas against load, calls, errors and latency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final
+
+from controller.page_panels import Asked
+from gateway.series import Summary, request_series
+from inference.models import ScaleSample
+from inference.queries import scale_samples
+from portal.charts import Chart, Mark, Series, draw, number_words
+from portal.web.time_ranges import RANGES, TimeRange, read_range
+
+DECISIONS_MAX: Final = 50
+CLASSES: Final = (
+    (2, "2xx", "series-b"),
+    (3, "3xx", "series-e"),
+    (4, "4xx", "series-c"),
+    (5, "5xx", "series-d"),
+)
+QUANTILES: Final = (("p50", "series-b"), ("p95", "series-a"), ("p99", "series-c"))
+STALE: Final = timedelta(minutes=6)
+"""A sample holds until the next one, but no longer than this: what has a scaler is noted every minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDecision:
+    """The scaler, or a person, wanted another number of replicas."""
+
+    at: datetime
+    before: int
+    after: int
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC\n{self.before} to {self.after} replicas\n{self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionRow:
+    """How one revision was called in the whole time; milliseconds."""
+
+    number: int
+    requests: int
+    failed_percent: float
+    p50: str
+    p95: str
+    p99: str
+
+
+def analytics_panel(asked: Asked) -> dict[str, Any]:
+    """Charts, and the same in tables. Raises Malformed for a range that is none."""
+    shown = read_range(asked.request.GET, now=asked.now)
+    calls = request_series(endpoint=asked.workload, begin=shown.begin, end=shown.end, step=shown.step)
+    samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
+    decisions = decisions_of(samples)
+    # What has not ended yet would look like a fall.
+    ended = [moment for moment in shown.moments if moment + shown.step <= asked.now]
+    by_step = [calls.by_step.get(moment) for moment in ended]
+    replicas = replicas_chart(samples, decisions, shown, now=asked.now)
+    return {
+        "shown": shown,
+        "ranges": list(RANGES),
+        "charts": [
+            replicas,
+            metric_chart(samples, decisions, shown, now=asked.now),
+            calls_chart(by_step, shown),
+            latency_chart(by_step, shown),
+        ],
+        "decisions": decisions[::-1][:DECISIONS_MAX],
+        "revision_rows": [_revision_row(number, each) for number, each in sorted(calls.revisions.items())][
+            ::-1
+        ],
+        "total": calls.total,
+        "total_failed": failed_percent(calls.total),
+        "total_latency": [(name, _latency_words(calls.total, name)) for name, _ in QUANTILES],
+    }
+
+
+def decisions_of(samples: Sequence[ScaleSample]) -> list[ScaleDecision]:
+    """Where the wanted number of replicas changed, oldest first."""
+    return [
+        ScaleDecision(at=new.at, before=old.desired, after=new.desired, why=_why(new))
+        for old, new in pairwise(samples)
+        if old.desired != new.desired
+    ]
+
+
+def _why(sample: ScaleSample) -> str:
+    if sample.metric is None or sample.target is None:
+        return sample.reason
+    said = f"metric {number_words(sample.metric)} against {number_words(sample.target)}"
+    return f"{said}; {sample.reason}" if sample.reason else said
+
+
+def replicas_chart(
+    samples: Sequence[ScaleSample], decisions: Sequence[ScaleDecision], shown: TimeRange, *, now: datetime
+) -> Chart:
+    """Ready and wanted, between the smallest and the largest number that the scaler may choose."""
+    held = _held(samples, shown, now)
+    return draw(
+        "Replicas",
+        begin=shown.begin,
+        step=shown.step,
+        slots=shown.slots,
+        series=[
+            Series(
+                name="ready",
+                look="series-b",
+                values=[_of(each, "ready") for each in held],
+                stepped=True,
+                filled=True,
+            ),
+            Series(
+                name="wanted", look="series-a", values=[_of(each, "desired") for each in held], stepped=True
+            ),
+            Series(
+                name="most", look="series-f", values=[_of(each, "maximum") for each in held], stepped=True
+            ),
+        ],
+        marks=[Mark(at=each.at, text=each.text) for each in decisions],
+    )
+
+
+def metric_chart(
+    samples: Sequence[ScaleSample], decisions: Sequence[ScaleDecision], shown: TimeRange, *, now: datetime
+) -> Chart:
+    """What the scaler goes by, against its target."""
+    held = _held(samples, shown, now)
+    return draw(
+        "Scaling metric",
+        begin=shown.begin,
+        step=shown.step,
+        slots=shown.slots,
+        series=[
+            Series(name="metric", look="series-a", values=[_of(each, "metric") for each in held]),
+            Series(
+                name="target", look="series-f", values=[_of(each, "target") for each in held], stepped=True
+            ),
+        ],
+        marks=[Mark(at=each.at, text=each.text) for each in decisions],
+    )
+
+
+def calls_chart(by_step: Sequence[Summary | None], shown: TimeRange) -> Chart:
+    """Requests a second by class of status; a step without a request is 0."""
+    seconds = shown.step.total_seconds()
+    found = {number for each in by_step if each for number in each.classes}
+    return draw(
+        "Requests per second",
+        begin=shown.begin,
+        step=shown.step,
+        slots=shown.slots,
+        series=[
+            Series(
+                name=name,
+                look=look,
+                values=[each.classes.get(number, 0) / seconds if each else 0.0 for each in by_step],
+            )
+            for number, name, look in CLASSES
+            if number in found
+        ],
+        least_top=0.1,
+    )
+
+
+def latency_chart(by_step: Sequence[Summary | None], shown: TimeRange) -> Chart:
+    """Milliseconds within which half, 95 and 99 of 100 answers were complete."""
+    return draw(
+        "Latency",
+        begin=shown.begin,
+        step=shown.step,
+        slots=shown.slots,
+        series=[
+            Series(name=name, look=look, values=[_milliseconds(each, name) for each in by_step])
+            for name, look in QUANTILES
+        ],
+        unit=" ms",
+    )
+
+
+def failed_percent(summary: Summary) -> float:
+    """The share of answers that were 5xx; 0 where there was none at all."""
+    return 100 * summary.classes.get(5, 0) / summary.requests if summary.requests else 0.0
+
+
+def _held(samples: Sequence[ScaleSample], shown: TimeRange, now: datetime) -> list[ScaleSample | None]:
+    """The sample that is newest at the end of each step, as long as it can be believed."""
+    longest = max(STALE, shown.step)
+    held: list[ScaleSample | None] = []
+    index, newest = 0, None
+    for moment in shown.moments:
+        while index < len(samples) and samples[index].at < moment + shown.step:
+            newest = samples[index]
+            index += 1
+        past = moment <= now
+        held.append(newest if newest is not None and past and moment - newest.at <= longest else None)
+    return held
+
+
+def _of(sample: ScaleSample | None, name: str) -> float | None:
+    return None if sample is None else getattr(sample, name)
+
+
+def _milliseconds(summary: Summary | None, name: str) -> float | None:
+    seconds = None if summary is None else getattr(summary, name)
+    return None if seconds is None else seconds * 1000
+
+
+def _revision_row(number: int, summary: Summary) -> RevisionRow:
+    told = {name: _latency_words(summary, name) for name, _ in QUANTILES}
+    return RevisionRow(
+        number=number, requests=summary.requests, failed_percent=failed_percent(summary), **told
+    )
+
+
+def _latency_words(summary: Summary, name: str) -> str:
+    value = _milliseconds(summary, name)
+    return "not timed" if value is None else f"{number_words(value)} ms"

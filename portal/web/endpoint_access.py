@@ -1,0 +1,82 @@
+"""Who may call an endpoint: its own tokens, on its page."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from typing_extensions import override
+
+from controller.page_panels import Asked
+from controller.page_views import see_other
+from foundation import clock
+from foundation.errors import Conflict, Invalid, NotFound
+from gateway import queries
+from gateway.credentials import NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
+from gateway.services import create_endpoint_token, revoke_endpoint_token
+from inference.views import EndpointDetailPage
+from teams.actors import actor_of
+from teams.permissions import check_can_submit
+
+
+class EndpointTokenForm(forms.Form):
+    name = forms.CharField(
+        label="Name",
+        max_length=NAME_LENGTH_MAX,
+        help_text="Who will call with it, such as the name of a service.",
+    )
+    expires_in_days = forms.IntegerField(
+        label="Days", min_value=1, max_value=TOKEN_DAYS_MAX, initial=TOKEN_DAYS_DEFAULT
+    )
+
+
+def access_panel(asked: Asked) -> dict[str, Any]:
+    """The endpoint's tokens, newest first; their text is never among them."""
+    return {
+        "endpoint_tokens": list(queries.tokens_of(asked.workload)),
+        "token_form": EndpointTokenForm(),
+        "now": asked.now,
+    }
+
+
+class EndpointTokensPage(EndpointDetailPage):
+    """POST makes a token, whose text this one answer shows."""
+
+    @override
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        return self.page(request, self.find(request, public_id), tab="access")
+
+    def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        workload = self.find(request, public_id)
+        check_can_submit(request.user, workload.team)
+        form = EndpointTokenForm(request.POST)
+        if form.is_valid():
+            try:
+                token, text = create_endpoint_token(
+                    actor=actor_of(request), endpoint=workload, now=clock.now(), **form.cleaned_data
+                )
+            except (Invalid, Conflict) as error:
+                form.add_error(None, error.message)
+            else:
+                answer = self.page(request, workload, tab="access", new_token=token, new_secret=text)
+                answer["Cache-Control"] = "no-store"
+                return answer
+        return self.page(request, workload, status=422, tab="access", token_form=form)
+
+
+class EndpointTokenRevokePage(EndpointDetailPage):
+    """POST ends a token at once."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, public_id: UUID, token_id: UUID) -> HttpResponse:
+        workload = self.find(request, public_id)
+        token = queries.tokens_of(workload).filter(public_id=token_id).first()
+        if token is None:
+            raise NotFound("The endpoint has no such token.")
+        revoke_endpoint_token(actor=actor_of(request), token=token, now=clock.now())
+        messages.success(request, f"Token {token.name} opens nothing any more.")
+        return see_other(f"{self.url('endpoint-detail', workload)}?tab=access")
