@@ -17,7 +17,7 @@ from foundation.errors import Conflict, Invalid, NotFound
 from gateway import queries
 from gateway.credentials import NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from gateway.services import create_endpoint_token, revoke_endpoint_token
-from inference.views import EndpointDetailPage
+from inference.views import EndpointDetailPage, OfEndpoints
 from teams.actors import actor_of
 from teams.permissions import check_can_submit
 
@@ -67,10 +67,8 @@ class EndpointTokensPage(EndpointDetailPage):
         return self.page(request, workload, status=422, tab="access", token_form=form)
 
 
-class EndpointTokenRevokePage(EndpointDetailPage):
+class EndpointTokenRevokePage(OfEndpoints):
     """POST ends a token at once."""
-
-    http_method_names = ["post"]
 
     def post(self, request: HttpRequest, public_id: UUID, token_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
