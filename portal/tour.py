@@ -15,8 +15,9 @@ from sklearn.model_selection import train_test_split
 
 from cluster.errors import ClusterError
 from portal.settings import env
-from portal.tour_client import FLAVOR, SOURCES, TEAM, Portal, TourError, say, step, until
+from portal.tour_client import FLAVOR, SHARED_FLAVOR, SOURCES, TEAM, Portal, TourError, say, step, until
 from portal.tour_interruption import print_interruption, submit_on_two_nodes, take_a_node_away, two_nodes_bill
+from portal.tour_scaling import GPU_SECONDS, REPLICAS_MAX, SCALING, scale_with_load, sleep_and_wake
 
 ACCURACY_MIN = 0.9
 BATCH = 60
@@ -42,6 +43,10 @@ def main() -> int:
             endpoint = deploy(portal)
         with step("call it with the 360 held-out digits, through the gateway"):
             accuracy = call_endpoint(portal)
+        with step("put load on it, and let it scale"):
+            scale_with_load(portal, endpoint)
+        with step("let it sleep at zero, and wake it with one request"):
+            sleep_and_wake(portal, endpoint)
         with step("read the bill"):
             print_bill(portal, run, endpoint)
             two_nodes_bill(portal, wide)
@@ -118,20 +123,26 @@ def deploy(portal: Portal) -> dict[str, Any]:
         "runtime": "custom",
         "image": "python:3.13",
         "command": ["python", "serve.py"],
-        "args": ["--host", "0.0.0.0", "--port", "8080", "--model", "/models/digits.pickle"],  # noqa: S104
+        "args": [
+            *("--host", "0.0.0.0", "--port", "8080", "--model", "/models/digits.pickle"),  # noqa: S104
+            *("--gpu-seconds", str(GPU_SECONDS)),
+        ],
         "source": {
             "files": {"serve.py": (SOURCES / "serve.py").read_text(encoding="utf-8")},
             "path": "/workspace",
         },
         "model": {"claim": "models", "path": "/models"},
-        "flavor": FLAVOR,
+        "min_replicas": 1,
+        "max_replicas": REPLICAS_MAX,
+        "scaling": SCALING,
+        "flavor": SHARED_FLAVOR,
         "gpus_per_replica": 1,
         "cpu": "1",
         "memory": "1Gi",
         "ports": {"http": 8080},
         "probes": {
             "readiness": {"path": "/v2/health/ready", "period_seconds": 1},
-            "load_budget_seconds": 120,
+            "load_budget_seconds": 60,
         },
     }
     made = portal.call("POST", "endpoints/", body)

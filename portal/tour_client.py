@@ -17,6 +17,7 @@ from typing import Any
 from portal.settings import env
 
 TEAM, FLAVOR = "vision", "t4"
+SHARED_FLAVOR = "t4-shared"
 SOURCES = env.BASE_DIR / "demo" / "digits"
 DEADLINE_SECONDS = 180.0
 POLL_SECONDS = 0.3
@@ -40,13 +41,13 @@ class Portal:
         """JSON of `/api/v1/…`; TourError with the problem's own words."""
         return json.loads(self.read(f"{self.url}/api/v1/{path}", method, body) or b"null")
 
-    def read(self, url: str, method: str = "GET", body: Any = None) -> bytes:
+    def read(self, url: str, method: str = "GET", body: Any = None, *, timeout: float = 60) -> bytes:
         """The body of an answer, following redirects as curl -L would."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 (the portal's own address)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             words = error.read().decode(errors="replace")

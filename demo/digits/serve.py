@@ -10,6 +10,8 @@ import json
 import pickle
 import signal
 import sys
+import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +27,8 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     model: Any
+    gpu_seconds = 0.0
+    gpu = threading.Lock()
 
     def do_GET(self) -> None:
         routes = {
@@ -57,7 +61,11 @@ class Handler(BaseHTTPRequestHandler):
         try:
             if length > BODY_BYTES_MAX:
                 raise ValueError(f"a body has at most {BODY_BYTES_MAX} bytes")
-            self.answer(HTTPStatus.OK, infer(self.model, json.loads(self.rfile.read(length))))
+            request = json.loads(self.rfile.read(length))
+            with self.gpu:
+                answer = infer(self.model, request)
+                time.sleep(self.gpu_seconds)
+            self.answer(HTTPStatus.OK, answer)
         except (ValueError, KeyError, TypeError) as error:
             self.answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
 
@@ -96,8 +104,12 @@ def main() -> int:
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 (a pod serves its own address)
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument(
+        "--gpu-seconds", type=float, default=0.0, help="how long a pretended GPU is busy with each request"
+    )
     given = parser.parse_args()
     Handler.model = pickle.loads(given.model.read_bytes())  # noqa: S301 (a file of the team's own volume)
+    Handler.gpu_seconds = given.gpu_seconds
     server = ThreadingHTTPServer((given.host, given.port), Handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print(f"serving {given.model} on {given.host}:{given.port}", flush=True)

@@ -121,7 +121,8 @@ class Scraper:
         except (aiohttp.ClientError, OSError, TimeoutError, FormatError, FullError, ValueError) as problem:
             error = str(problem) or type(problem).__name__
         if error and self.errors.get(target) != error:
-            log.warning("could not scrape %s: %s", target.url, error)
+            # `up` and `/api/v1/targets` tell as well: a target that is just starting is no news.
+            log.debug("could not scrape %s: %s", target.url, error)
         self.errors[target] = error
         self._end(target, found, at)
         self._seen[target] = found

@@ -1,4 +1,4 @@
-"""What the tour holds against a run that was interrupted; the tour itself is `make demo ONCE=1`."""
+"""What the tour holds against a run that was interrupted, and how it counts; the tour itself is `make demo ONCE=1`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from portal.tour_client import TourError
 from portal.tour_interruption import check_interruption
+from portal.tour_scaling import Answers, amount
 
 KEPT = {"/c/20": 20, "/c/40": 40}
 
@@ -31,3 +32,15 @@ def test_a_resumed_run_says_what_it_lost():
 def test_a_run_that_was_not_interrupted_once_or_did_not_resume_stops_the_tour(attempts, says):
     with pytest.raises(TourError, match=says):
         check_interruption(attempts, KEPT)
+
+
+def test_answers_are_counted_from_a_time_on(monkeypatch):
+    monkeypatch.setattr("time.monotonic", lambda: 12.0)
+    answers = Answers([(1.0, 9.0), (10.5, 0.2), (11.0, 0.4), (11.5, 0.6)])
+    assert answers.since(10.0) == (1.5, 0.4)
+    assert answers.since(11.9) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("quantity", "value"), [("2667m", 2.667), ("3", 3.0), ("0", 0.0)])
+def test_an_amount_is_read_from_its_quantity(quantity, value):
+    assert amount(quantity) == value
