@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 from django.db import connection
 
 from gateway import latency
+from gateway.models import RequestCount
 from workloads.models import Workload
 
 POINTS_MAX: Final = 2000
@@ -109,6 +110,19 @@ def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: 
     )
 
 
+def summaries_since(endpoints: Sequence[Workload], *, since: datetime) -> dict[int, Summary]:
+    """How each endpoint, by its key, was called since then; without those that nobody called."""
+    counts: defaultdict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    histograms: defaultdict[int, list[Sequence[int]]] = defaultdict(list)
+    rows = RequestCount.objects.filter(endpoint__in=endpoints, minute__gte=since)
+    for key, status_class, count, histogram in rows.values_list(
+        "endpoint", "status_class", "count", "latency"
+    ):
+        counts[key][status_class] += count
+        histograms[key].append(histogram)
+    return {key: _told(counts[key], latency.merged(histograms[key])) for key in counts}
+
+
 def _summary(
     keys: list[tuple[datetime, int]],
     classes: Mapping[tuple[datetime, int], Mapping[int, int]],
@@ -118,7 +132,10 @@ def _summary(
     for key in keys:
         for status_class, count in classes[key].items():
             counts[status_class] += count
-    histogram = latency.merged(histograms[key] for key in keys if key in histograms)
+    return _told(counts, latency.merged(histograms[key] for key in keys if key in histograms))
+
+
+def _told(counts: Mapping[int, int], histogram: Sequence[int]) -> Summary:
     return Summary(
         requests=sum(counts.values()),
         classes=dict(sorted(counts.items())),

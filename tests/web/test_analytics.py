@@ -103,6 +103,16 @@ def test_an_endpoint_nobody_calls_says_so_instead_of_drawing_nothing(ana, made):
     assert "It has a fixed number of replicas." in html
 
 
+def test_the_list_tells_how_it_was_called_of_late(ana, busy):
+    html = ana.get("/endpoints/").content.decode()
+    row = next(each for each in html.split("<tr>") if ">digits<" in each)
+    assert "42.7" in row
+    assert "6.2 % failed" in row
+    assert "600 ms" in row
+    other = next(each for each in html.split("<tr>") if ">captions<" in each)
+    assert "none" in other
+
+
 def test_a_stranger_sees_none_of_it(stranger, busy):
     assert page(stranger, busy).status_code == 404
 
