@@ -323,3 +323,46 @@ def test_deleted_it_takes_the_autoscaler_along_and_leaves_the_replicas(scaled, r
     until(gone(scaled.read))
     until(lambda: scaled.hpa() is None)
     assert scaled.replicas() == (1 if restored else 3)
+
+
+def test_idle_replicas_are_fewer_than_the_minimum_to_which_it_wakes(scaled):
+    scaled.deploy(replicas=2)
+    scaled.create(minReplicaCount=2, idleReplicaCount=0, cooldownPeriod=1)
+    until_equal(scaled.replicas, 0, seconds=SLOW)
+    scaled.meter.value = 0.5
+    until_equal(scaled.replicas, 2, seconds=SLOW)
+    scaled.meter.value = 7.0
+    until_equal(scaled.replicas, 4, seconds=SLOW)
+    scaled.meter.value = 0.0
+    until_equal(scaled.replicas, 0, seconds=SLOW)
+
+
+def test_one_way_pauses_keep_the_autoscaler(scaled):
+    scaled.deploy(replicas=2)
+    scaled.create({"autoscaling.keda.sh/paused-scale-in": "true"})
+    until_equal(lambda: scaled.word("Paused"), ("True", "ScaledObjectPaused"))
+    hpa = until(scaled.hpa)
+    assert hpa["spec"]["behavior"]["scaleDown"]["selectPolicy"] == "Disabled"
+    until_equal(lambda: scaled.hpa_word("ScalingActive"), ("True", "ValidMetricFound"), seconds=SLOW)
+    assert scaled.replicas() == 2
+    scaled.annotate(paused_scale_in=None)
+    until_equal(scaled.replicas, 1, seconds=SLOW)
+    assert scaled.word("Paused") == ("False", "ScaledObjectUnpaused")
+
+
+def test_of_two_triggers_the_one_that_asks_for_more_decides(scaled):
+    scaled.deploy()
+    always = {"start": "0 0 1 1 *", "end": "59 23 31 12 *", "timezone": "Etc/UTC", "desiredReplicas": "2"}
+    scaled.meter.value = 7.0
+    scaled.create(triggers=[{"type": "cron", "metadata": always}, scaled.prometheus()])
+    until_equal(scaled.replicas, 4, seconds=SLOW)
+    assert scaled.read()["status"]["externalMetricNames"] == [
+        "s0-cron-Etc-UTC-0011x-59233112x",
+        "s1-prometheus",
+    ]
+    scaled.meter.value = 1.0
+    until_equal(scaled.replicas, 2, seconds=SLOW)
+    # One that fails does not stop the other from asking for more, but from asking for less.
+    scaled.meter.value = BROKEN
+    until_equal(lambda: scaled.word("Ready"), ("Unknown", "PartialTriggerError"), seconds=SLOW)
+    assert scaled.replicas() == 2
