@@ -19,8 +19,10 @@ from controller.page_forms import (
     text,
     whole,
 )
+from controller.page_further import FurtherForm, carried
 from inference.runtimes import CUSTOM, PRESETS, TORCHSERVE, TRITON, VLLM, Preset
 from inference.serializers import EndpointSerializer
+from inference.specs import EndpointSpec
 
 MODEL_FIELDS = ("claim", "uri", "path", "secret", "size_limit")
 OPTIONS = (
@@ -47,13 +49,13 @@ _STRATEGIES = [
 ]
 
 
-class EndpointForm(ContainerForm):
+class EndpointForm(FurtherForm):
     serializer_class = EndpointSerializer
     PATHS = {
         **ContainerForm.PATHS,
         "args": "args",
         "min_replicas": "replicas",
-        "max_replicas": "replicas",
+        "max_replicas": "max_replicas",
         "ports": "port",
         "probes": "readiness_path",
         "probes.load_budget_seconds": "load_budget",
@@ -95,7 +97,8 @@ class EndpointForm(ContainerForm):
         "Tensor parallel", "GPUs that one model is spread over. Empty: all of the pod.", inputmode="numeric"
     )
     opt_served_model_name = text("Served name", "What callers name as the model.")
-    replicas = text("Replicas", "Pods that answer, always.", inputmode="numeric")
+    replicas = text("Replicas", "Pods that answer, at least.", inputmode="numeric")
+    max_replicas = text("At most", "Where it scales. Empty: as many as at least.", inputmode="numeric")
     port = text("HTTP port", "Where the container listens.", inputmode="numeric")
     readiness_path = text(
         "Readiness path", "Asked until it answers 200. Empty: the port alone.", placeholder="/healthz"
@@ -131,6 +134,7 @@ class EndpointForm(ContainerForm):
             self.fields["readiness_path"].help_text = "Asked until it answers 200. Empty: the runtime's."
         if self.preset.name == VLLM:
             self.fields["opt_models"].help_text = "Its folder in the model path, or its name at Hugging Face."
+        self.point_to_more()
 
     @property
     def preset(self) -> Preset:
@@ -150,17 +154,16 @@ class EndpointForm(ContainerForm):
 
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        replicas = whole(values.get("replicas", ""))
         probes = {
             "readiness": {"path": path} if (path := values.get("readiness_path")) else None,
             "load_budget_seconds": whole(values.get("load_budget", "")),
         }
         model = {name: values.get(f"model_{name}") for name in MODEL_FIELDS}
-        return {
+        typed = {
             **super().to_body(values),
             "args": [line for line in split_lines(values.get("args", "")) if line],
-            "min_replicas": replicas,
-            "max_replicas": replicas,
+            "min_replicas": whole(values.get("replicas", "")),
+            "max_replicas": whole(values.get("max_replicas", "")),
             "ports": _given({"http": whole(values.get("port", ""))}),
             "probes": _given(probes),
             "runtime": values.get("runtime", ""),
@@ -175,6 +178,7 @@ class EndpointForm(ContainerForm):
                 }
             ),
         }
+        return self.completed(typed, values)
 
     def _options(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What the chosen runtime has no place for is not sent: its input is of another one, and no longer shown."""
@@ -219,21 +223,26 @@ def _rate_text(rate: float | None) -> str:
 
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's values for the stored spec of an endpoint."""
+    """The form's values for the stored spec of an endpoint. What its runtime fills in anyway stays empty."""
     probes, model, rate = (spec.get(name) or {} for name in ("probes", "model", "rate_limit"))
-    return {
+    runtime = spec.get("runtime") or CUSTOM
+    preset = PRESETS[runtime]
+    port, path = (spec.get("ports") or {}).get("http"), (probes.get("readiness") or {}).get("path")
+    least, most = spec.get("min_replicas", 1), spec.get("max_replicas")
+    values = {
         **initial_of(spec),
         # Apart, because a command of its own takes the place of all that the runtime fills in.
         "command": "\n".join(spec.get("command", [])),
         "args": "\n".join(spec.get("args", [])),
-        "replicas": str(spec.get("min_replicas", 1)),
-        "port": str((spec.get("ports") or {}).get("http", "")),
-        "readiness_path": (probes.get("readiness") or {}).get("path") or "",
+        "replicas": str(least),
+        "max_replicas": "" if most in (None, least) else str(most),
+        "port": "" if port in (None, preset.http) else str(port),
+        "readiness_path": "" if path in (None, preset.readiness_path) else path,
         "load_budget": str(probes.get("load_budget_seconds", "")),
         "request_timeout": str(spec.get("request_timeout_seconds", "")),
         "rate": _rate_text(rate.get("requests_per_second")),
         "burst": str(rate.get("burst") or ""),
-        "runtime": spec.get("runtime") or CUSTOM,
+        "runtime": runtime,
         **{
             f"opt_{name}": "\n".join(value) if name == "models" else str(value)
             for name, value in (spec.get("runtime_options") or {}).items()
@@ -241,3 +250,5 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         **{f"model_{name}": model.get(name) or "" for name in MODEL_FIELDS},
         "strategy": (spec.get("rollout") or {}).get("strategy", "surge"),
     }
+    form = EndpointForm(teams=[], initial={"runtime": runtime})
+    return carried(form, values, spec, lambda body: EndpointSpec.from_json(body).to_json())

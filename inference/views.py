@@ -238,7 +238,7 @@ class EndpointUpdatePage(EndpointDetailPage):
             data[key] = value
         form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))
         if form.is_valid():
-            spec = _merged(endpoint.current.spec, form, workload.team)
+            spec = _spec(form)
             try:
                 update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=clock.now())
             except (Invalid, Conflict) as error:
@@ -252,17 +252,6 @@ class EndpointUpdatePage(EndpointDetailPage):
 def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:
     """The form's values of what cannot be changed in place."""
     values = values_of(spec)
-    return {key: values[key] for key in ("flavor", "capacity", "gpus", "replicas", "priority")}
-
-
-def _merged(current: Mapping[str, Any], form: EndpointForm, team: Team) -> EndpointSpec:
-    """The form over the current spec, so that what the form does not show stays as it is."""
-    shown = EndpointSpec.from_json(form.serializer.validated_data).to_json() if form.serializer else {}
-    hidden = ("run_as_user", "working_dir", "image_pull_secrets", "config_maps", "ephemeral_storage")
-    merged = {**current, **shown, **{key: current[key] for key in hidden if key in current}}
-    if shown["runtime"] == current.get("runtime"):
-        merged["probes"] = {**shown["probes"], "liveness": (current.get("probes") or {}).get("liveness")}
-        merged["ports"] = {**(current.get("ports") or {}), "http": shown["ports"]["http"]}
-    body = EndpointSerializer(data={"team": team.slug, **merged})
-    body.is_valid(raise_exception=True)
-    return body.to_spec()
+    return {
+        key: values[key] for key in ("flavor", "capacity", "gpus", "replicas", "max_replicas", "priority")
+    }

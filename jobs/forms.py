@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from django import forms
 from typing_extensions import override
 
-from controller.page_forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, lines, text, whole
+from controller.page_forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, text, whole
+from controller.page_further import FurtherForm, carried
 from controller.page_words import limit_words
+from controller.specs import Json
 from jobs.form_rules import Rules, rules_of
 from jobs.kinds import JOB, KINDS
 from jobs.offers import offered_kinds
-from jobs.prefill import NOTHING, combined, rest_of
 from jobs.queries import template_named
 from jobs.serializers import TrainingRunSerializer
+from jobs.specs import TrainingRunSpec
 
 _LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
 
@@ -31,7 +31,7 @@ class _KindField(forms.ChoiceField):
         return value in KINDS
 
 
-class TrainingRunForm(ContainerForm):
+class TrainingRunForm(FurtherForm):
     serializer_class = TrainingRunSerializer
     PATHS = {
         **ContainerForm.PATHS,
@@ -61,11 +61,6 @@ class TrainingRunForm(ContainerForm):
     )
     checkpoint_claim = text("Checkpoint claim", "Only if the folder is in no volume above.")
     template = forms.CharField(label="Template", required=False, max_length=80, widget=forms.HiddenInput)
-    more = lines(
-        "Further fields",
-        "A JSON object of fields of the request that have no input here.",
-        placeholder='{"working_dir": "/srv"}',
-    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -76,24 +71,13 @@ class TrainingRunForm(ContainerForm):
         if given and (template := template_named(str(given))):
             self.rules = rules_of(template, self.PATHS, values_of(template.defaults))
             self.rules.apply(self)
-        self._point_to_more()
+        self.point_to_more()
 
     def _kinds(self) -> list[tuple[str, str]]:
         """The kinds that are offered, and the one that was chosen elsewhere."""
         chosen = str((self.data if self.is_bound else self.initial).get("kind") or JOB)
         shown = {*offered_kinds(), chosen}
         return [(name, kind.objects[0].kind) for name, kind in KINDS.items() if name in shown]
-
-    def _point_to_more(self) -> None:
-        """Where an input is empty because its value stands in the further fields, it says so."""
-        written = str((self.data if self.is_bound else self.initial).get("more") or "")
-        self.fields["more"].widget.attrs["rows"] = min(16, max(3, written.count("\n") + 1))
-        with suppress(ValueError, RecursionError):
-            carried = json.loads(written or "{}")
-            for name in carried if isinstance(carried, dict) else ():
-                field = self.fields.get(self.PATHS.get(name, ""))
-                if field is not None:
-                    field.help_text = f"{field.help_text} Part of it stands in the further fields below."
 
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,27 +93,7 @@ class TrainingRunForm(ContainerForm):
             "checkpoint": given or None,
             "template": values.get("template", ""),
         }
-        body, twice = combined(typed, values.get("more") or {})
-        for name in twice:
-            self.add_error("more", f"{name} is given above, too, in another way.")
-        return body
-
-    def clean_more(self) -> dict[str, Any]:
-        """What was written there, as an object."""
-        written = str(self.cleaned_data["more"]).strip()
-        try:
-            found = json.loads(written) if written else {}
-        except (ValueError, RecursionError) as error:
-            raise forms.ValidationError("This is not JSON.", code="invalid") from error
-        if not isinstance(found, dict):
-            raise forms.ValidationError('Write an object: {"field": value}.', code="invalid")
-        return found
-
-    @override
-    def _field_of(self, path: str) -> str | None:
-        """What came from the further fields is wrong there."""
-        given = self.cleaned_data.get("more") or {}
-        return "more" if path.partition(".")[0] in given else super()._field_of(path)
+        return self.completed(typed, values)
 
     def clean_time_limit(self) -> str:
         value = str(self.cleaned_data["time_limit"])
@@ -163,15 +127,12 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "checkpoint_claim": checkpoint.get("claim") or "",
         "template": spec.get("template") or "",
     }
-    form = TrainingRunForm(teams=[])
-    form.sources = values["sources"]
-    typed = {name: value for name, value in form.to_body(values).items() if value not in NOTHING}
-    rest, emptied = rest_of(spec, typed)
-    for path, field in form.PATHS.items():
-        if path.partition(".")[0] in emptied:
-            values[field] = ""
-    if "env" in emptied:
-        values["env_secrets"] = ""
-    if "source" in emptied:
-        values["sources"] = []
-    return {**values, "more": json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""}
+    return carried(TrainingRunForm(teams=[]), values, spec, _written_out)
+
+
+def _written_out(request: Json) -> Json:
+    """The request with its defaults, and its arguments behind its command, where they go anyway."""
+    given = dict(request)
+    if given.get("command") and given.get("args"):
+        given |= {"command": [*given["command"], *given.pop("args")], "args": []}
+    return TrainingRunSpec.from_json(given).to_json()

@@ -9,8 +9,8 @@ from django.http import QueryDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controller.page_further import combined
 from jobs.forms import TrainingRunForm, values_of
-from jobs.prefill import combined
 from jobs.specs import TrainingRunSpec
 from teams.models import Team
 from tests.manifest_samples import RUN_BODIES

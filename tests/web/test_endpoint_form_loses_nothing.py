@@ -1,0 +1,84 @@
+"""The form of an endpoint loses nothing of a request: what has no input is carried as JSON."""
+
+from __future__ import annotations
+
+import pytest
+from django.http import QueryDict
+from hypothesis import given
+
+from inference.forms import EndpointForm, values_of
+from inference.models import Endpoint
+from inference.specs import EndpointSpec
+from teams.models import Team
+from tests.manifest_samples import ENDPOINT_BODIES
+from tests.manifest_strategies import endpoint_bodies
+from tests.web.test_forms import text
+
+TEAM = Team(slug="vision", name="Vision")
+SCALED = {
+    "min_replicas": 1,
+    "max_replicas": 4,
+    "scaling": {"trigger": "cpu", "threshold": 70},
+    "run_as_user": 1234,
+    "probes": {"liveness": {"path": "/alive"}, "load_budget_seconds": 900},
+    "ports": {"metrics": 9100},
+    "request_timeout_seconds": 90,
+}
+
+
+def sent(values) -> QueryDict:
+    data = QueryDict(mutable=True)
+    for name, value in values.items():
+        if name == "sources":
+            data.setlist("file_name", [each[0] for each in value])
+            data.setlist("file_content", [each[1] for each in value])
+        else:
+            data[name] = value
+    return data
+
+
+def through_the_form(spec: EndpointSpec) -> EndpointSpec:
+    values = {**values_of(spec.to_json()), "team": "vision", "name": spec.name}
+    form = EndpointForm(sent(values), teams=[TEAM])
+    assert form.is_valid(), form.errors
+    return form.serializer.to_spec()
+
+
+@pytest.mark.parametrize("body", ENDPOINT_BODIES.values(), ids=ENDPOINT_BODIES)
+def test_the_samples_pass_through_the_form_as_they_are(body):
+    spec = EndpointSpec.from_json(body)
+    assert through_the_form(spec) == spec
+
+
+def test_what_scales_passes_through_the_form(db):
+    spec = EndpointSpec.from_json({"name": "a", "image": "b:1", **SCALED})
+    assert through_the_form(spec) == spec
+
+
+@given(body=endpoint_bodies)
+def test_any_request_passes_through_the_form(body):
+    spec = EndpointSpec.from_json({**body, "image": "b:1"})
+    assert through_the_form(spec) == spec
+
+
+def test_what_the_runtime_fills_in_goes_with_it_and_what_was_said_stays(db):
+    triton = EndpointSpec.from_json({"name": "a", "image": "b:1", "runtime": "triton"})
+    values = values_of(triton.to_json())
+    assert (values["port"], values["readiness_path"], values["more"]) == ("", "", "")
+    said = EndpointSpec.from_json({"name": "a", "image": "b:1", "runtime": "triton", "ports": {"http": 9000}})
+    assert values_of(said.to_json())["port"] == "9000"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_change_on_the_page_leaves_scaling_and_all_else_that_it_does_not_show(ana, world):
+    body = {"team": "vision", "name": "a", "image": "b:1", "cpu": "1", "memory": "1Gi", **SCALED}
+    assert ana.post("/api/v1/endpoints/", body, content_type="application/json").status_code == 201
+    endpoint = Endpoint.objects.get()
+    before = endpoint.parsed
+    url = f"/endpoints/{endpoint.workload.public_id}/update/"
+    assert '"trigger": "cpu"' in text(ana.get(url))
+    values = values_of(endpoint.current.spec) | {"image": "b:2"}
+    response = ana.post(url, sent(values))
+    assert response.status_code == 303, text(response)
+    endpoint.refresh_from_db()
+    assert endpoint.parsed.to_json() == before.to_json() | {"image": "b:2"}
