@@ -103,6 +103,7 @@ def describe_cost(cost: Cost) -> dict[str, Any]:
         "so_far": as_json(cost.so_far),
         "rate_per_hour": as_json(cost.rate_per_hour),
         "at_time_limit": as_json(cost.at_time_limit),
+        "current_rate_per_hour": as_json(cost.current_rate_per_hour),
         "reason": cost.reason,
     }
 

@@ -18,6 +18,9 @@ class CostSerializer(serializers.Serializer[Any]):
     so_far = MoneySerializer(allow_null=True)
     rate_per_hour = MoneySerializer(allow_null=True)
     at_time_limit = MoneySerializer(allow_null=True)
+    current_rate_per_hour = MoneySerializer(
+        allow_null=True, help_text="Of the pods that are charged now; rate_per_hour is of all that may run."
+    )
     reason = serializers.CharField(help_text="Why an amount is null, such as `no price`.")
 
 

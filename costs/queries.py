@@ -22,7 +22,10 @@ class Cost:
 
     so_far: int | None
     rate_per_hour: int | None
+    """Of all that it asks for; of what scales, at its most."""
     at_time_limit: int | None
+    current_rate_per_hour: int | None = 0
+    """Of the pods that are charged at this moment."""
     reason: str = ""
 
 
@@ -76,10 +79,10 @@ def cost_of(workload: Workload, *, now: datetime) -> Cost:
 def costs_of(workloads: Sequence[Workload], *, now: datetime) -> dict[int, Cost]:
     """The same of many, by their keys, in three queries however many they are."""
     price_book = spans_by_card()
-    charges: dict[int, list[int | None]] = {workload.pk: [] for workload in workloads}
-    for line in _lines_of(list(charges), price_book, now):
-        charges[line.workload_id].append(line.amount_micro_usd)
-    return {workload.pk: _cost(workload, charges[workload.pk], price_book, now) for workload in workloads}
+    lines: dict[int, list[CostLine]] = {workload.pk: [] for workload in workloads}
+    for line in _lines_of(list(lines), price_book, now):
+        lines[line.workload_id].append(line)
+    return {workload.pk: _cost(workload, lines[workload.pk], price_book, now) for workload in workloads}
 
 
 def cost_lines(workload: Workload, *, now: datetime) -> list[CostLine]:
@@ -87,14 +90,17 @@ def cost_lines(workload: Workload, *, now: datetime) -> list[CostLine]:
     return _lines_of([workload.pk], spans_by_card(), now)
 
 
-def _cost(workload: Workload, charges: Sequence[int | None], price_book: PriceBook, now: datetime) -> Cost:
+def _cost(workload: Workload, lines: Sequence[CostLine], price_book: PriceBook, now: datetime) -> Cost:
+    charges = [line.amount_micro_usd for line in lines]
+    running = sum(line.units for line in lines if line.ended_at is None)
+    current = rate_now(workload.flavor, workload.capacity_type, running, price_book, now)
     rate = rate_now(workload.flavor, workload.capacity_type, workload.units, price_book, now)
     limit = None
     if rate is not None and workload.time_limit_seconds is not None:
         limit = rate * workload.time_limit_seconds // 3600
     if rate is None or None in charges:
-        return Cost(None, rate, limit, reason="no price")
-    return Cost(sum(charge for charge in charges if charge is not None), rate, limit)
+        return Cost(None, rate, limit, current, reason="no price")
+    return Cost(sum(charge for charge in charges if charge is not None), rate, limit, current)
 
 
 def _lines_of(workload_ids: Sequence[int], price_book: PriceBook, now: datetime) -> list[CostLine]:

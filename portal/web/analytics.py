@@ -9,11 +9,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from controller.page_panels import Asked
+from gateway.series import Series as Calls
 from gateway.series import Summary, request_series
 from inference.models import ScaleSample
 from inference.queries import scale_samples
 from portal.charts import Chart, Mark, Series, draw, number_words
 from portal.web.time_ranges import RANGES, TimeRange, read_range
+from workloads.models import Workload
 
 DECISIONS_MAX: Final = 50
 CLASSES: Final = (
@@ -56,12 +58,10 @@ class RevisionRow:
 def analytics_panel(asked: Asked) -> dict[str, Any]:
     """Charts, and the same in tables. Raises Malformed for a range that is none."""
     shown = read_range(asked.request.GET, now=asked.now)
-    calls = request_series(endpoint=asked.workload, begin=shown.begin, end=shown.end, step=shown.step)
+    calls = _calls(asked.workload, shown)
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
     decisions = decisions_of(samples)
-    # What has not ended yet would look like a fall.
-    ended = [moment for moment in shown.moments if moment + shown.step <= asked.now]
-    by_step = [calls.by_step.get(moment) for moment in ended]
+    by_step = _steps(calls, shown, asked.now)
     replicas = replicas_chart(samples, decisions, shown, now=asked.now)
     return {
         "shown": shown,
@@ -80,6 +80,20 @@ def analytics_panel(asked: Asked) -> dict[str, Any]:
         "total_failed": failed_percent(calls.total),
         "total_latency": [(name, _latency_words(calls.total, name)) for name, _ in QUANTILES],
     }
+
+
+def calls_of_range(workload: Workload, shown: TimeRange, *, now: datetime) -> Chart:
+    """Requests a second in that time."""
+    return calls_chart(_steps(_calls(workload, shown), shown, now), shown)
+
+
+def _calls(workload: Workload, shown: TimeRange) -> Calls:
+    return request_series(endpoint=workload, begin=shown.begin, end=shown.end, step=shown.step)
+
+
+def _steps(calls: Calls, shown: TimeRange, now: datetime) -> list[Summary | None]:
+    """Of each step that has ended: one that has not would look like a fall."""
+    return [calls.by_step.get(moment) for moment in shown.moments if moment + shown.step <= now]
 
 
 def decisions_of(samples: Sequence[ScaleSample]) -> list[ScaleDecision]:

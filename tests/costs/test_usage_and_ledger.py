@@ -471,6 +471,19 @@ def test_rate_and_limit_come_from_the_price_of_now(house):
     assert cost_of(house.run, now=at(10)).rate_per_hour == 14_400 * USD
 
 
+def test_what_it_costs_now_is_of_the_pods_that_run_and_not_of_all_that_may(house):
+    house.run.units = 8
+    assert cost_of(house.run, now=at(0)).current_rate_per_hour == 0
+    first, second = house.pod(0), house.pod(0)
+    for pod in (first, second):
+        record_usage(pod, now=at(1))
+    cost = cost_of(house.run, now=at(10))
+    assert (cost.rate_per_hour, cost.current_rate_per_hour) == (8 * 3600 * USD, 4 * 3600 * USD)
+    second.finished_at = at(20)
+    record_usage(second, now=at(21))
+    assert cost_of(house.run, now=at(30)).current_rate_per_hour == 2 * 3600 * USD
+
+
 def test_a_run_without_gpus_costs_nothing():
     cost = cost_of(make_workload(), now=at(0))
     assert (cost.so_far, cost.rate_per_hour, cost.reason) == (0, 0, "")
