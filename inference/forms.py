@@ -22,7 +22,7 @@ from controller.page_forms import (
 from controller.page_further import FurtherForm, carried
 from inference.runtimes import CUSTOM, PRESETS, TORCHSERVE, TRITON, VLLM, Preset
 from inference.serializers import EndpointSerializer
-from inference.specs import EndpointSpec
+from inference.specs import SURGE, WHEN_REFUSE, WHEN_REPLACE, WHEN_WAIT, EndpointSpec
 
 MODEL_FIELDS = ("claim", "uri", "path", "secret", "size_limit")
 OPTIONS = (
@@ -49,6 +49,13 @@ _STRATEGIES = [
 ]
 
 
+_WHEN_BLOCKED = [
+    (WHEN_REFUSE, "ask: nothing is changed"),
+    (WHEN_WAIT, "wait: it begins when there is room"),
+    (WHEN_REPLACE, "replace in place"),
+]
+
+
 class EndpointForm(FurtherForm):
     serializer_class = EndpointSerializer
     PATHS = {
@@ -60,6 +67,8 @@ class EndpointForm(FurtherForm):
         "probes": "readiness_path",
         "probes.load_budget_seconds": "load_budget",
         "rollout": "strategy",
+        "rollout.when_blocked": "when_blocked",
+        "rollout.max_downtime_seconds": "max_downtime",
         "request_timeout_seconds": "request_timeout",
         "rate_limit": "rate",
         "rate_limit.burst": "burst",
@@ -117,6 +126,12 @@ class EndpointForm(FurtherForm):
     model_size_limit = text("Room for it", "Of the node's disk.", placeholder="50Gi")
     model_path = text("Model path", "Where the server finds it, also in the image.", placeholder="/models")
     strategy = forms.ChoiceField(label="Rollout", choices=_STRATEGIES, required=False)
+    when_blocked = forms.ChoiceField(
+        label="Without room for a new pod", choices=_WHEN_BLOCKED, required=False
+    )
+    max_downtime = text(
+        "Longest gap", "Seconds without an answer while its only pod is replaced.", inputmode="numeric"
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -169,7 +184,13 @@ class EndpointForm(FurtherForm):
             "runtime": values.get("runtime", ""),
             "runtime_options": self._options(values),
             "model": _given(model),
-            "rollout": _given({"strategy": values.get("strategy")}),
+            "rollout": _given(
+                {
+                    "strategy": values.get("strategy"),
+                    "when_blocked": values.get("when_blocked"),
+                    "max_downtime_seconds": whole(values.get("max_downtime", "")),
+                }
+            ),
             "request_timeout_seconds": whole(values.get("request_timeout", "")),
             "rate_limit": _given(
                 {
@@ -224,7 +245,8 @@ def _rate_text(rate: float | None) -> str:
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The form's values for the stored spec of an endpoint. What its runtime fills in anyway stays empty."""
-    probes, model, rate = (spec.get(name) or {} for name in ("probes", "model", "rate_limit"))
+    names = ("probes", "model", "rate_limit", "rollout")
+    probes, model, rate, rollout = (spec.get(name) or {} for name in names)
     runtime = spec.get("runtime") or CUSTOM
     preset = PRESETS[runtime]
     port, path = (spec.get("ports") or {}).get("http"), (probes.get("readiness") or {}).get("path")
@@ -248,7 +270,9 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
             for name, value in (spec.get("runtime_options") or {}).items()
         },
         **{f"model_{name}": model.get(name) or "" for name in MODEL_FIELDS},
-        "strategy": (spec.get("rollout") or {}).get("strategy", "surge"),
+        "strategy": rollout.get("strategy", SURGE),
+        "when_blocked": rollout.get("when_blocked", WHEN_REFUSE),
+        "max_downtime": str(rollout.get("max_downtime_seconds") or ""),
     }
     form = EndpointForm(teams=[], initial={"runtime": runtime})
     return carried(form, values, spec, lambda body: EndpointSpec.from_json(body).to_json())

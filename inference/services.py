@@ -103,6 +103,15 @@ def update_endpoint(
     return endpoint
 
 
+def preview_rollback(
+    *, endpoint: Endpoint, number: int | None, rollout: Mapping[str, Any] | None, user: User, now: datetime
+) -> Planned:
+    """What `roll_back` would do now; changes nothing. Its errors but RolloutBlocked, which the answer tells."""
+    check_can_submit(user, endpoint.workload.team)
+    older, spec = spec_of_return(endpoint, number, rollout=rollout)
+    return plan_revision(endpoint, spec, user=user, now=now, like=older)
+
+
 @transaction.atomic
 def roll_back(
     *,

@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/endpoints/new/", views.EndpointNewPage.as_view(), name="team-endpoint-new"),
     path(_PAGE, views.EndpointDetailPage.as_view(), name="endpoint-detail"),
     path(f"{_PAGE}update/", views.EndpointUpdatePage.as_view(), name="endpoint-update"),
+    path(f"{_PAGE}rollback/", views.EndpointRollbackPage.as_view(), name="endpoint-rollback"),
     path(f"{_PAGE}stop/", views.EndpointStopPage.as_view(), name="endpoint-stop"),
     path(f"{_PAGE}start/", views.EndpointStartPage.as_view(), name="endpoint-start"),
     path(f"{_PAGE}delete/", views.EndpointDeletePage.as_view(), name="endpoint-delete"),

@@ -32,10 +32,19 @@ from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid
 from inference.adapter import KIND, NOUN
+from inference.errors import RolloutBlocked
 from inference.forms import EndpointForm, values_of
 from inference.models import Endpoint
+from inference.revision_looks import change_look, chosen_rollout, looks_of
 from inference.serializers import EndpointSerializer
-from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
+from inference.services import (
+    deploy_endpoint,
+    preview_endpoint,
+    preview_rollback,
+    preview_update,
+    roll_back,
+    update_endpoint,
+)
 from inference.specs import EndpointSpec
 from teams.actors import actor_of
 from teams.models import Team, User
@@ -56,7 +65,6 @@ TABS = (
     Tab("manifests", "Manifests"),
     Tab("spec", "Spec"),
 )
-REVISIONS_MAX = 100
 TRY_METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE")
 EXAMPLE: Mapping[str, str] = {
     "capacity": "on-demand",
@@ -72,7 +80,7 @@ EXAMPLE: Mapping[str, str] = {
 
 
 def _revisions(asked: page_panels.Asked) -> dict[str, Any]:
-    return {"revisions": list(Endpoint.objects.get(workload=asked.workload).revisions.all()[:REVISIONS_MAX])}
+    return {"revisions": looks_of(Endpoint.objects.get(workload=asked.workload))}
 
 
 def gateway_url(workload: Workload) -> str:
@@ -222,7 +230,10 @@ class EndpointDeletePage(OfEndpoints, CommandPage):
 
 
 class EndpointUpdatePage(EndpointDetailPage):
-    """POST rolls out a new revision; 422 with the form where it cannot be."""
+    """POST rolls out a new revision, or shows what it would do; 422 with the form where it cannot be.
+
+    409, with the ways that are left as buttons, where its rollout has no room.
+    """
 
     @override
     def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
@@ -237,21 +248,76 @@ class EndpointUpdatePage(EndpointDetailPage):
         for key, value in {**kept, **_claimed(endpoint.current.spec)}.items():
             data[key] = value
         form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))
-        if form.is_valid():
-            spec = _spec(form)
-            try:
-                update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=clock.now())
-            except (Invalid, Conflict) as error:
-                form.add_portal_error(error)
-            else:
-                messages.success(request, f"{workload.name} has revision {endpoint.revision}.")
-                return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
-        return self.page(request, workload, status=422, tab="update", form=form)
+        if not form.is_valid():
+            return self.page(request, workload, status=422, tab="update", form=form)
+        rollout = chosen_rollout(request.POST.get("choose", ""))
+        spec = _rolled_out(_spec(form), rollout)
+        now = clock.now()
+        try:
+            if "preview" in request.POST:
+                return self._preview(request, endpoint, spec, now, form=form)
+            update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=now)
+        except RolloutBlocked:
+            return self._preview(request, endpoint, spec, now, form=form, status=409)
+        except (Invalid, Conflict) as error:
+            form.add_portal_error(error)
+            return self.page(request, workload, status=422, tab="update", form=form)
+        messages.success(request, f"{workload.name} has revision {endpoint.revision}.")
+        return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
+
+    def _preview(
+        self,
+        request: HttpRequest,
+        endpoint: Endpoint,
+        spec: EndpointSpec,
+        now: datetime,
+        *,
+        form: EndpointForm,
+        status: int = 200,
+    ) -> HttpResponse:
+        planned = preview_update(endpoint=endpoint, spec=spec, user=cast("User", request.user), now=now)
+        look = change_look(planned, now)
+        return self.page(request, endpoint.workload, status=status, tab="update", form=form, change=look)
+
+
+class EndpointRollbackPage(EndpointDetailPage):
+    """POST goes back to an older revision; 409, with the ways that are left as buttons, where that has no room."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        workload = self.find(request, public_id)
+        check_can_submit(request.user, workload.team)
+        endpoint = Endpoint.objects.get(workload=workload)
+        asked = request.POST.get("revision", "")
+        number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 10 else None
+        rollout = chosen_rollout(request.POST.get("choose", ""))
+        now = clock.now()
+        try:
+            roll_back(endpoint=endpoint, number=number, rollout=rollout, actor=actor_of(request), now=now)
+        except RolloutBlocked:
+            endpoint.refresh_from_db()
+            planned = preview_rollback(
+                endpoint=endpoint, number=number, rollout=rollout, user=cast("User", request.user), now=now
+            )
+            more = {"blocked": change_look(planned, now), "return_to": number}
+            return self.page(request, workload, status=409, tab="revisions", **more)
+        except (Invalid, Conflict) as error:
+            messages.error(request, error.message)
+        else:
+            messages.success(request, f"{workload.name} goes back, as revision {endpoint.revision}.")
+        return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
 
 
 def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:
     """The form's values of what cannot be changed in place."""
     values = values_of(spec)
-    return {
-        key: values[key] for key in ("flavor", "capacity", "gpus", "replicas", "max_replicas", "priority")
-    }
+    return {key: values[key] for key in ("flavor", "capacity", "gpus", "replicas", "max_replicas")}
+
+
+def _rolled_out(spec: EndpointSpec, rollout: Mapping[str, Any]) -> EndpointSpec:
+    """The spec, to be rolled out in another way where `rollout` says one."""
+    if not rollout:
+        return spec
+    body = spec.to_json()
+    return EndpointSpec.from_json({**body, "rollout": {**body["rollout"], **rollout}})

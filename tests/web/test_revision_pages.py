@@ -1,0 +1,185 @@
+"""Revisions on their page: what each changed, the way back, and what a change that is typed would do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from foundation import clock
+from inference.models import Endpoint, EndpointRevision
+from inference.services import update_endpoint
+from inference.specs import EndpointSpec
+from quotas.models import Quota
+from teams.actors import Actor
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.test_browser import findings
+from workloads.services import note
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def digits(made):
+    """A live endpoint with a revision that failed and the one that came back."""
+    endpoint = Endpoint.objects.get(workload=made["digits"])
+    go_live(endpoint, 1)
+    spec = EndpointSpec.from_json({**endpoint.current.spec, "image": "registry.example.org/serve:3.0"})
+    actor = Actor.of_user(made["digits"].owner)
+    update_endpoint(endpoint=endpoint, spec=spec, actor=actor, now=clock.now())
+    failed = endpoint.revisions.get(number=2)
+    failed.state, failed.message, failed.failed_at = "failed", "Its image could not be pulled.", clock.now()
+    failed.save()
+    first = endpoint.revisions.get(number=1)
+    EndpointRevision.objects.create(
+        endpoint=endpoint,
+        number=3,
+        spec=first.spec,
+        actor="rollout",
+        created_at=clock.now(),
+        cause="automatic-rollback",
+        returns_to=1,
+        pods_of=1,
+    )
+    Endpoint.objects.filter(pk=endpoint.pk).update(revision=3)
+    for step in ("RolloutStarted", "RevisionFailed"):
+        text = f"Revision 2: {step}."
+        note(
+            endpoint.workload,
+            reason=step,
+            message=text,
+            actor="rollout",
+            source="revision 2",
+            now=clock.now(),
+        )
+    endpoint.refresh_from_db()
+    go_live(endpoint, 3)
+    return endpoint
+
+
+def go_live(endpoint, number):
+    at = clock.now() - timedelta(minutes=3)
+    endpoint.revisions.filter(number=number).update(
+        state="live", live_at=at, load_seconds=42, ready=1, updated=1, total=1
+    )
+    Endpoint.objects.filter(pk=endpoint.pk).update(stable_revision=number, target=number)
+    endpoint.refresh_from_db()
+
+
+def fill_the_quota(endpoint):
+    quota = Quota.objects.get(team=endpoint.workload.team, flavor=endpoint.workload.flavor)
+    Quota.objects.filter(pk=quota.pk).update(used=quota.ceiling)
+
+
+def url_of(endpoint, tail=""):
+    return f"/endpoints/{endpoint.workload.public_id}/{tail}"
+
+
+def typed(endpoint, **values):
+    """What the form of a change sends."""
+    fields = {
+        "image": "registry.example.org/serve:4.0",
+        "cpu": "1",
+        "memory": "1Gi",
+        "priority": "normal",
+        "strategy": "surge",
+        "runtime": "custom",
+        "readiness_path": "/healthz",
+        "port": "8080",
+        "load_budget": "600",
+        "request_timeout": "60",
+        **values,
+    }
+    spec = endpoint.current.spec
+    return {**fields, "cpu": spec["cpu"], "memory": spec["memory"]}
+
+
+def text(response):
+    return " ".join(response.content.decode().split())
+
+
+def test_each_revision_says_what_it_changed_and_how_it_went(ana, digits):
+    page = text(ana.get(url_of(digits, "?tab=revisions")))
+    for said in (
+        "rolled back by itself to revision 1",
+        "Its image could not be pulled.",
+        "registry.example.org/serve:3.0",
+        "2 steps",
+        "last ready",
+    ):
+        assert said in page, said
+
+
+def test_a_viewer_sees_no_button(viewer, digits):
+    assert "Roll back to this" not in text(viewer.get(url_of(digits, "?tab=revisions")))
+
+
+def test_people_see_what_a_change_would_do_and_nothing_is_changed(ana, digits):
+    response = ana.post(url_of(digits, "update/"), {**typed(digits), "preview": "1"})
+    assert response.status_code == 200, text(response)
+    page = text(response)
+    assert "What this changes" in page
+    assert "registry.example.org/serve:4.0" in page
+    assert digits.revisions.count() == 3
+
+
+def test_a_change_without_room_is_asked_about_and_one_button_chooses(ana, digits):
+    fill_the_quota(digits)
+    response = ana.post(url_of(digits, "update/"), typed(digits))
+    assert response.status_code == 409
+    page = text(response)
+    for said in ("there is no room for the rollout", 'value="replace-80"', 'value="wait"', "Ask for quota"):
+        assert said in page, said
+    assert digits.revisions.count() == 3
+
+    response = ana.post(url_of(digits, "update/"), {**typed(digits), "choose": "replace-80"})
+    assert response.status_code == 303, text(response)
+    newest = digits.revisions.first()
+    assert (newest.strategy, newest.parsed.max_downtime_seconds) == ("replace", 80)
+
+
+def test_people_go_back_by_a_button_and_choose_where_there_is_no_room(ana, digits):
+    update = {**typed(digits), "strategy": "surge"}
+    assert ana.post(url_of(digits, "update/"), update).status_code == 303
+    digits.refresh_from_db()
+    go_live(digits, 4)
+    fill_the_quota(digits)
+    response = ana.post(url_of(digits, "rollback/"), {"revision": "1"})
+    assert response.status_code == 409
+    assert 'value="wait"' in text(response)
+    response = ana.post(url_of(digits, "rollback/"), {"revision": "1", "choose": "wait"})
+    assert response.status_code == 303
+    newest = digits.revisions.first()
+    assert (newest.number, newest.returns_to, newest.parsed.when_blocked) == (5, 1, "wait")
+
+
+def test_going_back_to_nothing_is_answered_in_words(ana, digits):
+    response = ana.post(url_of(digits, "rollback/"), {"revision": "99"}, follow=True)
+    assert "There is no revision 99." in text(response)
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (360, "light"), (1440, "dark")])
+def test_the_guard_is_accessible_and_fits_the_screen(
+    live_server, world, made, digits, width, theme, tmp_path
+):
+    fill_the_quota(digits)
+    session = session_of(world.ana)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        page.goto(url_of(digits, "?tab=revisions"))
+        assert findings(page) == []
+        page.screenshot(path=tmp_path / "revisions.png", full_page=True)
+        page.goto(url_of(digits, "update/"))
+        page.fill("[name=image]", "registry.example.org/serve:4.0")
+        page.get_by_role("button", name="Roll out a new revision").click()
+        page.wait_for_selector("#guard")
+        assert findings(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.screenshot(path=tmp_path / "guard.png", full_page=True)
+        page.get_by_role("button", name="Wait for room").click()
+        page.wait_for_url("**tab=revisions")
+    assert [each for each in complaints if "409" not in each] == []
+    assert digits.revisions.first().parsed.when_blocked == "wait"
