@@ -35,7 +35,7 @@ from .triggers import TriggerError
 
 log = logging.getLogger("devcluster")
 FINALIZER = "finalizer.keda.sh"
-VERSION = "main"
+VERSION = "2.21.0"
 PAUSED, PAUSED_AT = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
 _READY = "ScaledObject is defined correctly and is ready for scaling"
 _TARGET_WRONG = "ScaledObject doesn't have correct scaleTargetRef specification"
@@ -227,9 +227,8 @@ class ScaledObjects(Controller):
             specs = [scaler.spec for scaler in self._observer.scalers(obj)]
         except TriggerError as error:
             raise _CheckError(f"{_HPA_FAILED}: {error}") from error
-        names = {"external": "External", "resource": "Resource"}
-        external = [s["external"]["metric"]["name"] for s in specs if s["type"] == names["external"]]
-        resources = [s["resource"]["name"] for s in specs if s["type"] == names["resource"]]
+        external = [s["external"]["metric"]["name"] for s in specs if s["type"] == "External"]
+        resources = [s["resource"]["name"] for s in specs if s["type"] == "Resource"]
         health = {k: v for k, v in self._live(obj)["status"].get("health", {}).items() if k in external}
         self._status(
             obj,

@@ -9,6 +9,8 @@ import asyncio
 import json
 import tempfile
 import threading
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -291,6 +293,18 @@ def test_a_bad_parameter_is_named(ours, path, parameters, said):
     status, answer = ask(ours, path, **parameters)
     assert (status, answer["status"], answer["errorType"]) == (400, "error", "bad_data")
     assert said in answer["error"]
+
+
+def test_a_query_may_be_posted_as_a_form(ours):
+    form = urllib.parse.urlencode({"query": "sum(in_flight)", "time": str(NOW)}).encode()
+    with urllib.request.urlopen(f"{ours}/api/v1/query", form, timeout=30) as answer:  # noqa: S310 - its own loopback address
+        data = json.load(answer)["data"]
+    assert data == ask(ours, "query", query="sum(in_flight)", time=str(NOW))[1]["data"]
+
+
+def test_it_says_what_it_is(ours):
+    status, answer = ask(ours, "status/buildinfo")
+    assert (status, answer["data"]["version"]) == (200, "2.42.0+devcluster")
 
 
 def test_a_deep_expression_is_refused_and_hurts_nobody(ours):
