@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 ROUNDS_MIN = 5
 ON_CLUSTER = ("submit", "watch", "memory", "many_runs")
 # By name, the module that runs in a process inside the portal's settings, with a database to itself.
-INSIDE = {"claims": "claims", "waiting": "waiting_cards", "kueue_day": "kueue_day"}
+INSIDE = {"claims": "claims", "waiting": "waiting_cards", "gateway": "gateway", "kueue_day": "kueue_day"}
 NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
 
 
