@@ -165,8 +165,10 @@ def _result(samples: Samples, rounds: int) -> Result:
             ),
         ],
         notes=[
-            f"Added to a direct call at the median: {_added(samples, OURS):.2f} ms by the gateway, "
-            f"{_added(samples, THROUGH):.2f} ms by the pass-through. Direct, the same callers get {_rate(rates[DIRECT])} answers."
+            (
+                f"Added to a direct call at the median: {_added(samples, OURS):.2f} ms by the gateway, "
+                f"{_added(samples, THROUGH):.2f} ms by the pass-through. Direct, the same callers get {_rate(rates[DIRECT])} answers."
+            ),
         ],
     )
 
