@@ -9,10 +9,10 @@ from uuid import UUID
 
 from controller.specs import RateLimit
 from workloads.models import Workload
-from workloads.states import Phase
+from workloads.states import Phase, Reason
 
 # Running with no replica, on purpose; and on its way back because somebody called.
-ASLEEP: Final = frozenset({"ScaledToZero", "Waking"})
+ASLEEP: Final = frozenset({Reason.SCALED_TO_ZERO.value, Reason.WAKING.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

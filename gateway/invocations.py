@@ -13,6 +13,8 @@ from cluster.errors import ProxyFailed
 from cluster.proxy import Invocation, Limits, invoke
 from cluster.proxy_rules import Target
 from controller.routes import Route, route_of
+from controller.services import call_for
+from foundation import clock
 from foundation.errors import FieldProblem, Malformed, NotFound, PortalError, TooLarge, Unavailable
 from gateway.errors import BadGateway, EndpointNotLive, GatewayTimeout
 from teams.models import User
@@ -49,7 +51,7 @@ class Call:
 def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
     """The endpoint's answer to one request.
 
-    Raises NotFound for a stranger, EndpointNotLive, TooLarge for a body above 1 MiB, BadGateway for an answer above
+    Raises NotFound for a stranger, EndpointNotLive (one at zero replicas is called), TooLarge for a body above 1 MiB, BadGateway for an answer above
     4 MiB or none at all, GatewayTimeout after 30 seconds or the endpoint's own limit.
     """
     route = _route(user=user, public_id=public_id)
@@ -100,6 +102,13 @@ def _route(*, user: User, public_id: UUID) -> Route:
     if workload is None:
         raise NotFound("There is no such endpoint, or it is not yours.")
     route = route_of(workload)
+    if route is not None and route.is_waking:
+        call_for(public_id=public_id, now=clock.now())
+        raise EndpointNotLive(
+            "The endpoint is at zero replicas. It has been called; try again in a moment.",
+            code="endpoint_waking",
+            errors=_phase_facts(workload.phase, workload.reason),
+        )
     if route is None or not route.is_live:
         raise EndpointNotLive(
             f"The endpoint is {workload.phase} ({workload.reason}), so nothing can answer now.",

@@ -40,6 +40,8 @@ class Exchange:
         self.headers: list[tuple[str, str]] = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
         ]
+        # Of a header that was sent twice the first counts.
+        self._first = {name.lower(): value for name, value in reversed(self.headers)}
         given = self.header("x-request-id")
         self.request_id = given if _SANE_REQUEST_ID.fullmatch(given) else uuid4().hex
         self.status = 0
@@ -52,7 +54,7 @@ class Exchange:
 
     def header(self, name: str) -> str:
         """The first value of a header (named in lower case), "" if it was not sent."""
-        return next((value for key, value in self.headers if key.lower() == name), "")
+        return self._first.get(name, "")
 
     def argument(self, name: str) -> str:
         """The first value of a query argument, "" if it was not sent."""

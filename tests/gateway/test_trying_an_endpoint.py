@@ -166,3 +166,12 @@ def test_a_path_cannot_leave_the_endpoint(bench, upstream, path):
     answer = api_client(bench.user, name="u").get(url(bench, path))
     assert answer.status_code in {400, 404}
     assert upstream.requests == []
+
+
+def test_one_that_sleeps_is_called(bench, upstream):
+    bench.set_phase(bench.endpoint, "Running", "ScaledToZero")
+    answer = api_client(bench.user).post(url(bench), {}, format="json")
+    assert (answer.status_code, answer.json()["code"]) == (503, "endpoint_waking")
+    bench.endpoint.refresh_from_db()
+    assert bench.endpoint.called_at is not None
+    assert upstream.requests == []
