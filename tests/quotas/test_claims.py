@@ -418,6 +418,7 @@ def test_releases_that_meet_a_pass_do_not_wait_for_each_other(hall):
             ready.wait(30)
             with connections["default"].cursor() as cursor:
                 for _ in range(10_000):
+                    cursor.execute("SELECT pg_stat_clear_snapshot()")
                     cursor.execute(
                         "SELECT count(*) FROM pg_stat_activity"
                         " WHERE wait_event_type = 'Lock' AND datname = current_database()"
