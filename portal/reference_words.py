@@ -123,7 +123,7 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "grace_seconds": "Seconds between SIGTERM and SIGKILL of a pod that is stopped.",
     "fair_share_half_life_hours": "After how many hours past use counts half in the order of the queue.",
     "default_time_limit_seconds": "Time limit of a run that names none.",
-    "spot_fallback_seconds": "How long a run that asked for spot first waits for it before it waits for on-demand.",
+    "spot_fallback_seconds": "How long a run or an endpoint that asked for spot first waits for it before it waits for on-demand.",
     "image_pull_deadline_seconds": "How long an image may fail to be pulled before the workload fails.",
     "schedule_deadline_seconds": "How long a pod may wait for a node before its claim is given back, and the pause after.",
     "log_retention_days": "How long a stored log is kept, counted from when it was written.",
