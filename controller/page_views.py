@@ -133,7 +133,8 @@ class WorkloadDetailPage(WorkloadPage):
 
     def _head(self, request: HttpRequest, workload: Workload, now: datetime, *, may: bool) -> dict[str, Any]:
         cost = cost_of(workload, now=now)
-        events = list(workload.events.order_by("-id")[:LIVE_EVENTS_MAX])[::-1]
+        moves = workload.events.exclude(source__startswith="revision ").order_by("-id")
+        events = list(moves[:LIVE_EVENTS_MAX])[::-1]
         attempts = list(workload.attempts.order_by("number"))
         return {
             "cost": cost,

@@ -306,8 +306,11 @@ def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:
 
 def _rolled_out(plan: Plan, observation: Observation | None) -> bool:
     """Whether no pod of an older revision holds anything any more."""
-    settled = plan.reason in {Reason.READY, Reason.SCALED_TO_ZERO}
-    if observation is None or not settled or Action.APPLY in plan.actions:
+    if observation is None or observation.rollout is None or Action.APPLY in plan.actions:
+        return False
+    # Whatever its scaler says: that is another matter.
+    asleep = plan.reason is Reason.SCALED_TO_ZERO
+    if not observation.rollout.complete and not asleep:
         return False
     return observation.pods_alive <= observation.desired_replicas
 

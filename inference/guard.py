@@ -20,7 +20,7 @@ from quotas.queries import holds_surge, nameable_teams
 from quotas.waiters import new_waiter
 from teams.models import User
 from workloads.models import Workload
-from workloads.states import HOLDS_CLAIM, Phase, Priority
+from workloads.states import HOLDS_CLAIM, Phase, Priority, Reason
 
 QUOTA_REQUESTS = "/api/v1/quota-requests/"
 ROLLS_OUT = HOLDS_CLAIM - {Phase.STOPPING}
@@ -71,7 +71,8 @@ def guard(
     Where the surge is blocked, the spec's own answer to that (`when_blocked`) decides.
     """
     workload = endpoint.workload
-    if not new_pods or Phase(workload.phase) not in ROLLS_OUT:
+    sleeps = workload.reason == Reason.SCALED_TO_ZERO.value
+    if not new_pods or sleeps or Phase(workload.phase) not in ROLLS_OUT:
         return Guarded(spec.strategy, 0, message="No pod is replaced.")
     asked = _Asked(endpoint, spec, user, now)
     if spec.strategy == REPLACE:

@@ -140,7 +140,9 @@ class _Settling:
             revision.down_since = None
         else:
             revision.down_since = revision.down_since or self.now
-        revision.save(update_fields=["updated", "ready", "total", "down_since"])
+        if revision.state == RevisionState.ROLLING_OUT.value:
+            revision.message = "" if rollout.total else "No replica runs now; it proves itself when one does."
+        revision.save(update_fields=["updated", "ready", "total", "down_since", "message"])
         step = max(1, rollout.total // PROGRESS_STEPS)
         if rollout.ready // step > before // step and rollout.ready < rollout.total:
             self._note(revision, Step.PROGRESS, progress_words(revision.number, rollout))

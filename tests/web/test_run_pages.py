@@ -21,7 +21,14 @@ def page(client, workload, query="", **headers):
 
 def test_a_run_shows_what_it_does_why_and_what_it_costs(ana, made):
     html = page(ana, made["resnet50"])
-    for fact in ("Running", "Progressing", "8 \u00d7 a100-40gb", "$21.96 per hour now", "Timeline", "attempt 1"):
+    for fact in (
+        "Running",
+        "Progressing",
+        "8 \u00d7 a100-40gb",
+        "$21.96 per hour now",
+        "Timeline",
+        "attempt 1",
+    ):
         assert fact in html
 
 
