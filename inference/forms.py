@@ -21,6 +21,16 @@ from controller.page_forms import (
 )
 from controller.page_further import FurtherForm, carried
 from inference.runtimes import CUSTOM, PRESETS, TORCHSERVE, TRITON, VLLM, Preset
+from inference.scaling import (
+    CPU,
+    CRON,
+    GPU_UTILIZATION,
+    IN_FLIGHT,
+    PROMETHEUS,
+    QUEUE_DEPTH,
+    QUEUE_LATENCY,
+    REQUESTS_PER_SECOND,
+)
 from inference.serializers import EndpointSerializer
 from inference.specs import SURGE, WHEN_REFUSE, WHEN_REPLACE, WHEN_WAIT, EndpointSpec
 
@@ -41,6 +51,16 @@ RUNTIME_WORDS = {
     TRITON: "triton: NVIDIA Triton",
     TORCHSERVE: "torchserve: TorchServe",
     VLLM: "vllm: vLLM",
+}
+TRIGGER_WORDS = {
+    IN_FLIGHT: "in-flight: requests that a replica works on",
+    REQUESTS_PER_SECOND: "requests-per-second: of a replica",
+    GPU_UTILIZATION: "gpu-utilization: percent",
+    QUEUE_LATENCY: "queue-latency: milliseconds in the server's queue",
+    QUEUE_DEPTH: "queue-depth: requests in the server's queue",
+    PROMETHEUS: "prometheus: a query of your own",
+    CPU: "cpu: percent of what it asks for",
+    CRON: "cron: by the clock (in the further fields)",
 }
 _DECIMAL = re.compile(r"[0-9]{1,6}\.[0-9]{1,9}", re.ASCII)
 _STRATEGIES = [
@@ -63,6 +83,12 @@ class EndpointForm(FurtherForm):
         "args": "args",
         "min_replicas": "replicas",
         "max_replicas": "max_replicas",
+        "scaling": "trigger",
+        "scaling.threshold": "threshold",
+        "scaling.query": "query",
+        "scaling.cooldown_seconds": "cooldown",
+        "scaling.fallback_replicas": "fallback",
+        "scale_to_zero": "to_zero",
         "ports": "port",
         "probes": "readiness_path",
         "probes.load_budget_seconds": "load_budget",
@@ -108,6 +134,21 @@ class EndpointForm(FurtherForm):
     opt_served_model_name = text("Served name", "What callers name as the model.")
     replicas = text("Replicas", "Pods that answer, at least.", inputmode="numeric")
     max_replicas = text("At most", "Where it scales. Empty: as many as at least.", inputmode="numeric")
+    trigger = forms.ChoiceField(
+        label="Scales by",
+        choices=[("", "nothing: the number is fixed"), *TRIGGER_WORDS.items()],
+        required=False,
+        help_text="How many replicas run between the two numbers.",
+    )
+    threshold = text("Target", "Of one replica, in its unit. Empty: the usual one.", inputmode="decimal")
+    query = text("Query", "PromQL with one number as its answer.")
+    cooldown = text("Cool-down", "Seconds without load before it shrinks.", inputmode="numeric")
+    fallback = text("Fallback", "Replicas while the metric cannot be read.", inputmode="numeric")
+    to_zero = forms.BooleanField(
+        label="Scale to zero",
+        required=False,
+        help_text="Nobody calls, nothing runs; a request through the gateway wakes it.",
+    )
     port = text("HTTP port", "Where the container listens.", inputmode="numeric")
     readiness_path = text(
         "Readiness path", "Asked until it answers 200. Empty: the port alone.", placeholder="/healthz"
@@ -179,6 +220,8 @@ class EndpointForm(FurtherForm):
             "args": [line for line in split_lines(values.get("args", "")) if line],
             "min_replicas": whole(values.get("replicas", "")),
             "max_replicas": whole(values.get("max_replicas", "")),
+            "scaling": self._scaling(values),
+            "scale_to_zero": True if values.get("to_zero") else None,
             "ports": _given({"http": whole(values.get("port", ""))}),
             "probes": _given(probes),
             "runtime": values.get("runtime", ""),
@@ -200,6 +243,17 @@ class EndpointForm(FurtherForm):
             ),
         }
         return self.completed(typed, values)
+
+    def _scaling(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return _given(
+            {
+                "trigger": values.get("trigger"),
+                "threshold": _number(values.get("threshold", "")),
+                "query": values.get("query"),
+                "cooldown_seconds": whole(values.get("cooldown", "")),
+                "fallback_replicas": whole(values.get("fallback", "")),
+            }
+        )
 
     def _options(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What the chosen runtime has no place for is not sent: its input is of another one, and no longer shown."""
@@ -245,8 +299,8 @@ def _rate_text(rate: float | None) -> str:
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The form's values for the stored spec of an endpoint. What its runtime fills in anyway stays empty."""
-    names = ("probes", "model", "rate_limit", "rollout")
-    probes, model, rate, rollout = (spec.get(name) or {} for name in names)
+    names = ("probes", "model", "rate_limit", "rollout", "scaling")
+    probes, model, rate, rollout, scaling = (spec.get(name) or {} for name in names)
     runtime = spec.get("runtime") or CUSTOM
     preset = PRESETS[runtime]
     port, path = (spec.get("ports") or {}).get("http"), (probes.get("readiness") or {}).get("path")
@@ -258,6 +312,12 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "args": "\n".join(spec.get("args", [])),
         "replicas": str(least),
         "max_replicas": "" if most in (None, least) else str(most),
+        "trigger": scaling.get("trigger") or "",
+        "threshold": _rate_text(scaling.get("threshold")),
+        "query": scaling.get("query") or "",
+        "cooldown": str(scaling.get("cooldown_seconds") or ""),
+        "fallback": str(scaling.get("fallback_replicas") or ""),
+        "to_zero": bool(spec.get("scale_to_zero")),
         "port": "" if port in (None, preset.http) else str(port),
         "readiness_path": "" if path in (None, preset.readiness_path) else path,
         "load_budget": str(probes.get("load_budget_seconds", "")),

@@ -50,9 +50,47 @@ def test_the_samples_pass_through_the_form_as_they_are(body):
     assert through_the_form(spec) == spec
 
 
-def test_what_scales_passes_through_the_form(db):
-    spec = EndpointSpec.from_json({"name": "a", "image": "b:1", **SCALED})
+SCALINGS = (
+    SCALED,
+    {
+        "max_replicas": 3,
+        "scale_to_zero": True,
+        "scaling": {"trigger": "in-flight", "threshold": 2.5, "cooldown_seconds": 60, "fallback_replicas": 2},
+    },
+    {
+        "max_replicas": 9,
+        "scaling": {"trigger": "prometheus", "threshold": 10, "query": "sum(up)", "metric_type": "value"},
+    },
+    {
+        "max_replicas": 5,
+        "scaling": {
+            "trigger": "cron",
+            "schedule": [
+                {"start": "0 8 * * 1-5", "end": "0 18 * * 1-5", "timezone": "Europe/Berlin", "replicas": 5}
+            ],
+        },
+    },
+)
+
+
+@pytest.mark.parametrize("scaled", SCALINGS)
+def test_what_scales_passes_through_the_form(db, scaled):
+    spec = EndpointSpec.from_json({"name": "a", "image": "b:1", **scaled})
     assert through_the_form(spec) == spec
+
+
+def test_the_usual_ways_to_scale_have_inputs_of_their_own():
+    spec = EndpointSpec.from_json({"name": "a", "image": "b:1", **SCALINGS[1]})
+    values = values_of(spec.to_json())
+    shown = {name: values[name] for name in ("trigger", "threshold", "cooldown", "fallback", "to_zero")}
+    assert shown == {
+        "trigger": "in-flight",
+        "threshold": "2.5",
+        "cooldown": "60",
+        "fallback": "2",
+        "to_zero": True,
+    }
+    assert values["more"] == ""
 
 
 @given(body=endpoint_bodies)
@@ -76,7 +114,7 @@ def test_a_change_on_the_page_leaves_scaling_and_all_else_that_it_does_not_show(
     endpoint = Endpoint.objects.get()
     before = endpoint.parsed
     url = f"/endpoints/{endpoint.workload.public_id}/update/"
-    assert '"trigger": "cpu"' in text(ana.get(url))
+    assert '<option value="cpu" selected>' in text(ana.get(url))
     values = values_of(endpoint.current.spec) | {"image": "b:2"}
     response = ana.post(url, sent(values))
     assert response.status_code == 303, text(response)
