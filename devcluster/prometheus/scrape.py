@@ -141,7 +141,7 @@ class Scraper:
 
     async def _text(self, http: aiohttp.ClientSession, url: str) -> str:
         limit = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        headers = {"Accept": "text/plain;version=0.0.4"}
+        headers = {"Accept": "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"}
         async with http.get(url, headers=headers, timeout=limit) as answer:
             if answer.status != 200:
                 raise FormatError(f"server returned HTTP status {answer.status} {answer.reason}")

@@ -114,9 +114,9 @@ def _devcluster(folders: Folders, addresses: Addresses) -> Service:
     inherited: tuple[int, ...] = ()
     if addresses.prometheus_fd is not None:
         inherited = (addresses.prometheus_fd,)
-        host, port = addresses.live
         arguments += ["--prometheus", f"fd://{addresses.prometheus_fd}", "--scrape-interval", "2"]
-        arguments += ["--scrape", f"http://{f'[{host}]' if ':' in host else host}:{port}/-/metrics"]
+        arguments += ["--scrape", f"{_origin(addresses.live)}/-/metrics"]
+        arguments += ["--scrape", f"{_origin(addresses.web)}/metrics"]
     return Service(
         name="devcluster",
         command=Command(
@@ -130,6 +130,11 @@ def _devcluster(folders: Folders, addresses: Addresses) -> Service:
         prepare=partial(folders.kubeconfig.unlink, missing_ok=True),
         ready=folders.kubeconfig.is_file,
     )
+
+
+def _origin(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _portal(name: str, variables: Mapping[str, str], *, pass_fds: tuple[int, ...] = ()) -> Command:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 import uuid
 from pathlib import Path
@@ -152,18 +154,18 @@ def test_unknown_variable_is_one_sentence_and_no_trace(up):
     )
 
 
-def test_the_embedded_cluster_brings_a_prometheus_that_reads_live(up, tmp_path):
+def test_the_embedded_cluster_brings_a_prometheus_that_reads_web_and_live(up, tmp_path):
     started = up()
     started.until_started()
     address = re.search(r"its metrics are at (http://\S+)", started.text)[1]
 
-    def seen():
-        with urllib.request.urlopen(  # noqa: S310
-            f"{address}/api/v1/query?query=up%7Bjob%3D%22portal%22%7D%3D%3D1", timeout=5
-        ) as answer:
-            return b'"job": "portal"' in answer.read()
+    query = urllib.parse.quote('count(up{job="portal"} == 1) == 2')
 
-    until(seen, seconds=30, what="live has been scraped")
+    def seen():
+        with urllib.request.urlopen(f"{address}/api/v1/query?query={query}", timeout=5) as answer:  # noqa: S310
+            return json.load(answer)["data"]["result"]
+
+    until(seen, seconds=30, what="web and live have been scraped")
     (web, *_) = started.pids_of("manage.py serve")
     assert f"PORTAL_PROMETHEUS_URL={address}".encode() in Path(f"/proc/{web}/environ").read_bytes().split(
         b"\0"
