@@ -283,7 +283,9 @@ class EndpointUpdatePage(EndpointDetailPage):
 class EndpointRollbackPage(EndpointDetailPage):
     """POST goes back to an older revision; 409, with the ways that are left as buttons, where that has no room."""
 
-    http_method_names = ["post"]
+    @override
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        return self.page(request, self.find(request, public_id), tab="revisions")
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)

@@ -280,7 +280,7 @@ ROUTES: dict[str, Row] = {
     "inference:team-endpoint-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),
     "inference:endpoint-detail": page("endpoint", GET=PAGE),
     "inference:endpoint-update": page("endpoint", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
-    "inference:endpoint-rollback": page("endpoint", POST=BUTTON),
+    "inference:endpoint-rollback": page("endpoint", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "inference:endpoint-stop": page("endpoint", POST=BUTTON),
     "inference:endpoint-start": page("endpoint", POST=BUTTON),
     "inference:endpoint-delete": page("endpoint", POST=BUTTON),

@@ -6,7 +6,7 @@ Every text that belongs to the team holds the word canary, so that a leak is one
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,8 @@ from django.test import Client
 from costs.models import LedgerEntry
 from foundation import clock
 from gateway.services import create_endpoint_token
+from inference.models import Endpoint
+from inference.services import update_endpoint
 from jobs.catalogue import set_template
 from quotas import limits
 from quotas.changes import LimitChange, apply_changes
@@ -105,6 +107,7 @@ class World:
         make_pod(self.run, units=1, minutes=10)
         self.endpoint = make_endpoint(self.team, self.member, name="canary-endpoint", flavor=self.flavor)
         _, self.endpoint_run_token = make_attempt(self.endpoint)
+        self._change_the_endpoint()
         make_pod(self.endpoint, units=1)
         posted = LedgerEntry.objects.filter(team=self.team).first()
         self.posting = posted.transaction_id if posted else UNKNOWN_ID
@@ -164,6 +167,12 @@ class World:
         verdict = Verdict(Outcome.ADMIT, Reason.CREATING, "Team canary-team uses 1 of 8.", "fits")
         record(receipts=[Receipt(self.run, verdict)], supply=supply, now=now)
         self.decision = self.run.decisions.latest("id")
+
+    def _change_the_endpoint(self) -> None:
+        """Another revision, so that there is one to go back to."""
+        endpoint = Endpoint.objects.get(workload=self.endpoint)
+        spec = replace(endpoint.parsed, image="example.org/serve:3")
+        update_endpoint(endpoint=endpoint, spec=spec, actor=Actor.of_user(self.member), now=clock.now())
 
     def _removed(self) -> User:
         membership = make_member("lead", team=self.team, user=make_user("removed"))
