@@ -56,7 +56,9 @@ def test_spot_without_checkpoints_is_told_of_runs_alone(bench):
     body = {**QUIET, "flavor": spot.name, "capacity": "spot"}
     assert hinted(bench, **body) == [("checkpoint", "spot_without_checkpoint")]
     assert hinted(bench, **body, checkpoint={"path": "/c", "claim": "c"}) == []
-    assert hinted(bench, f"{ENDPOINTS}preview/", endpoint_body, **body) == []
+    assert hinted(bench, f"{ENDPOINTS}preview/", endpoint_body, **body) == [
+        ("min_replicas", "one_replica_on_spot")
+    ]
 
 
 def test_who_leaves_cpu_and_memory_out_gets_the_share_of_the_gpus(bench):
