@@ -1,0 +1,155 @@
+"""Rows of revisions after one look of the reconciler, where no cluster is needed to see it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from controller.decide import Action, Plan
+from controller.observation import Observation, RolloutFacts, Stage
+from foundation import clock
+from inference.adapter import EndpointAdapter
+from inference.models import Endpoint, EndpointRevision
+from inference.services import update_endpoint
+from inference.settling import settle, way_back
+from teams.actors import Actor
+from tests.factories.submitted import make_attempt, make_endpoint, move
+from tests.factories.teams import make_member, make_team
+from workloads.states import Phase, Reason
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def endpoint():
+    """Without GPUs, its first revision live."""
+    team = make_team("vision")
+    workload = make_endpoint(team, make_member(team=team).user)
+    make_attempt(workload)
+    move(workload, Phase.RUNNING)
+    endpoint = Endpoint.objects.get(workload=workload)
+    look(endpoint, Action.CREATE)
+    look(endpoint, rollout=facts(1))
+    assert endpoint.current.state == "live"
+    return endpoint
+
+
+def facts(revision, **fields):
+    given = {"updated": 1, "ready": 1, "total": 1, "old": 0, "complete": True, **fields}
+    return RolloutFacts(revision=revision, **given)
+
+
+def look(endpoint, *actions, rollout=None, **plan):
+    """One record step of a reconcile, which did that and saw that."""
+    endpoint.workload.refresh_from_db()
+    seen = None
+    if rollout is not None:
+        seen = Observation(
+            stage=Stage.UPDATING,
+            reason=Reason.UPDATING,
+            message="",
+            ready_replicas=rollout.ready + rollout.old,
+            desired_replicas=rollout.total,
+            rollout=rollout,
+        )
+    told = Plan(Phase.RUNNING, Reason.UPDATING, "", actions, **plan)
+    wait = settle(endpoint.workload, seen, told, clock.now())
+    endpoint.refresh_from_db()
+    return wait
+
+
+def change(endpoint, **fields):
+    endpoint.workload.refresh_from_db()
+    spec = replace(endpoint.current.parsed, **fields)
+    actor = Actor.of_user(endpoint.workload.owner)
+    update_endpoint(endpoint=endpoint, spec=spec, actor=actor, now=clock.now())
+
+
+def states(endpoint):
+    return list(endpoint.revisions.order_by("number").values_list("state", flat=True))
+
+
+def test_a_revision_without_a_replica_proves_itself_when_one_runs(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, Action.APPLY)
+    look(endpoint, rollout=facts(2, updated=0, ready=0, total=0))
+    assert states(endpoint) == ["live", "rolling-out"]
+    assert "when one does" in endpoint.current.message
+    look(endpoint, rollout=facts(2))
+    assert states(endpoint) == ["superseded", "live"]
+    assert endpoint.current.message == ""
+
+
+def test_a_change_that_came_during_the_look_is_left_to_the_next_one(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    workload = endpoint.workload
+    workload.refresh_from_db()
+    stale = type(workload).objects.get(pk=workload.pk)
+    change(endpoint, image="example.org/serve:3")
+    plan = Plan(Phase.RUNNING, Reason.UPDATING, "", (Action.APPLY,))
+    settle(stale, None, plan, clock.now())
+    assert states(endpoint) == ["live", "superseded", "pending"]
+
+
+def test_what_the_cluster_refuses_goes_back_to_what_it_was_told_last(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, refused="spec.template: Invalid value")
+    assert states(endpoint) == ["live", "failed", "pending"]
+    assert (endpoint.current.returns_to, endpoint.target) == (1, 1)
+    look(endpoint, refused="spec.template: Invalid value")
+    assert states(endpoint) == ["live", "failed", "failed"]
+
+
+def test_a_revision_that_is_held_back_is_told_again_when_its_time_comes(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, Action.APPLY)
+    held = endpoint.current
+    held.state, held.held_until = "pending", clock.now() + timedelta(seconds=50)
+    held.save()
+    Endpoint.objects.filter(pk=endpoint.pk).update(target=1)
+    endpoint.refresh_from_db()
+    assert endpoint.to_tell.number == 1
+    assert 40 < look(endpoint, rollout=facts(1)) <= 50
+    assert endpoint.to_tell.number == 1
+    EndpointRevision.objects.filter(pk=held.pk).update(held_until=clock.now())
+    assert look(endpoint, rollout=facts(1)) == 0
+    assert endpoint.to_tell.number == 2
+
+
+def test_another_change_ends_the_wait_of_one_that_is_held_back(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    endpoint.revisions.filter(number=2).update(held_until=clock.now() + timedelta(seconds=50))
+    change(endpoint, image="example.org/serve:3")
+    assert endpoint.revisions.get(number=2).held_until is None
+    assert endpoint.to_tell.number == 3
+
+
+def test_the_way_back_is_to_other_pods_that_were_ready_and_never_twice(endpoint):
+    assert way_back(endpoint) is None
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, Action.APPLY)
+    assert way_back(endpoint).number == 1
+    look(endpoint, rollout=facts(2, ready=0, complete=False, stuck=True, old=1))
+    assert states(endpoint) == ["live", "failed", "pending"]
+    look(endpoint, Action.APPLY)
+    assert way_back(endpoint) is None
+
+
+def test_nothing_is_claimed_on_top_for_pods_that_stay_or_are_none(endpoint):
+    def deployment(revision, replicas):
+        template = {"metadata": {"labels": {"mlportal.dev/revision": str(revision)}}}
+        return {"spec": {"template": template, "replicas": replicas}}
+
+    adapter = EndpointAdapter()
+    change(endpoint, image="example.org/serve:2")
+    endpoint.revisions.filter(number=2).update(
+        spec={**endpoint.current.spec, "gpus_per_replica": 2, "flavor": "a100-40gb"}
+    )
+    workload = endpoint.workload
+    assert adapter.surge_units(workload, deployment(1, 3)) == 2
+    assert adapter.surge_units(workload, deployment(1, 0)) == 0
+    assert adapter.surge_units(workload, deployment(2, 3)) == 0
+    endpoint.revisions.filter(number=2).update(strategy="replace")
+    assert adapter.surge_units(workload, deployment(1, 3)) == 0
