@@ -29,6 +29,11 @@ class Exchange:
         self._handler = handler
         self._ended = ended
 
+    @property
+    def peer(self) -> int:
+        """The port that the request came from: one for each connection."""
+        return self._handler.client_address[1]
+
     def reply(self, status, document=None, *, headers=(), body=b"", content_type="application/json"):
         payload = json.dumps(document).encode() if document is not None else body
         self._handler.send_response(status)

@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from threading import Event
 from urllib.parse import urlsplit
 
 import pytest
 from cluster_faults import status
 
+from cluster import proxy_sessions
 from cluster.client import connect
 from cluster.errors import ProxyFailed
 from cluster.proxy import Limits, ServiceProxy, invoke
@@ -212,9 +214,7 @@ def test_a_streamed_answer_beyond_the_limit_is_cut(faulty, faulty_client):
 
 
 def test_the_answers_first_bytes_come_before_its_last(faulty, faulty_client):
-    import threading
-
-    seen = threading.Event()
+    seen = Event()
 
     def script(exchange):
         exchange.start(content_type="text/event-stream")
@@ -293,3 +293,57 @@ def test_inside_the_cluster_the_service_is_reached_by_its_dns_name_without_a_tok
     assert asked == ["model.team-a.svc"]
     assert faulty.requests[0].path == "/v1/x"
     assert "authorization" not in faulty.requests[0].headers
+
+
+def test_inside_the_cluster_nothing_is_sent_on_an_old_connection_and_no_answer_on_one_is_cut(
+    faulty, faulty_client, monkeypatch
+):
+    """An old connection leads to a pod that may be about to go, and may still carry a long answer."""
+    resolve, ports, go_on = socket.getaddrinfo, [], Event()
+
+    arrived = Event()
+
+    def script(exchange):
+        ports.append(exchange.peer)
+        if exchange.request.path == "/long":
+            arrived.set()
+            exchange.start()
+            exchange.chunk(b"first")
+            assert go_on.wait(10)
+            exchange.chunk(b"last")
+            exchange.finish()
+        else:
+            exchange.reply(200, {})
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *a, **k: resolve("127.0.0.1", *a, **k))
+    monkeypatch.setattr(faulty_client, "source", "in-cluster")
+    faulty.script = script
+    target = Target("team-a", "model", urlsplit(faulty.url).port)
+
+    async def ask(proxy, path="/"):
+        async with proxy.forward(target, method="GET", path=path) as upstream:
+            return b"".join([chunk async for chunk in upstream.chunks()])
+
+    async def scenario():
+        proxy = ServiceProxy(faulty_client)
+        monkeypatch.setattr(proxy_sessions, "DIRECT_SECONDS", 3600.0)
+        await ask(proxy)
+        await ask(proxy)
+        long = asyncio.create_task(ask(proxy, "/long"))
+        assert await asyncio.to_thread(arrived.wait, 10)
+        monkeypatch.setattr(proxy_sessions, "DIRECT_SECONDS", 0.0)
+        await ask(proxy)
+        go_on.set()
+        assert await long == b"firstlast"
+        await proxy.aclose()
+
+    asyncio.run(scenario())
+    assert ports[0] == ports[1] == ports[2]
+    assert ports[3] != ports[0]
+
+
+def test_a_connection_that_could_not_be_made_has_sent_nothing(faulty, faulty_client):
+    faulty.close()
+    with pytest.raises(ProxyFailed) as caught:
+        forward(faulty_client)
+    assert (caught.value.status, caught.value.unsent) == (503, True)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 
 from foundation import clock
@@ -299,3 +299,36 @@ def test_strangers_and_viewers_make_no_token(bench):
         answer = client.post(tokens_url(bench.endpoint), {"name": "a"}, content_type="application/json")
         assert answer.status_code == status
     assert not EndpointToken.objects.exists()
+
+
+def test_in_the_admin_console_a_token_is_shown_without_its_secret_and_revoked(bench, member):
+    token, secret = endpoint_token(bench, member)
+    admin = Client()
+    root = make_user("root", platform_admin=True)
+    admin.force_login(root)
+    url = "/admin/gateway/endpointtoken/"
+    for page in (admin.get(url), admin.get(f"{url}{token.pk}/change/")):
+        assert page.status_code == 200
+        assert token.prefix in page.content.decode()
+        assert secret not in page.content.decode()
+        assert token.digest not in page.content.decode()
+    assert admin.get(f"{url}add/").status_code == 403
+    answer = admin.post(url, {"action": "revoke", "_selected_action": [token.pk]})
+    assert answer.status_code == 302
+    token.refresh_from_db()
+    assert token.revoked_by == root
+
+
+@pytest.mark.parametrize(
+    ("values", "constraint"),
+    [
+        ({"digest": "short"}, "endpoint_token_digest_is_sha256"),
+        ({"expires_at": clock.now() - timedelta(days=900)}, "endpoint_token_expires_after_creation"),
+        ({"revoked_by": True}, "endpoint_token_revoker_needs_time"),
+    ],
+)
+def test_the_database_refuses_a_token_that_cannot_be(bench, member, values, constraint):
+    token, _ = endpoint_token(bench, member)
+    chosen = {name: member if value is True else value for name, value in values.items()}
+    with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
+        EndpointToken.objects.filter(pk=token.pk).update(**chosen)
