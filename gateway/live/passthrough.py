@@ -32,6 +32,7 @@ _PATH = re.compile(r"/(?P<team>[a-z][-a-z0-9]*)/(?P<name>[a-z][-a-z0-9]*)(?P<res
 _ORDERS: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
 # What may be asked twice without doing it twice, by RFC 9110.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_NOT_FOUND: Final = "There is no such endpoint, or it is not yours."
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 0.5
 
@@ -97,7 +98,7 @@ class Gateway:
         access = await self._callers.access(exchange, key[0])
         route = await self._directory.get(key)
         if match is None or route is None or not opens(access, route):
-            raise NotFound("There is no such endpoint, or it is not yours.")
+            raise NotFound(_NOT_FOUND)
         body = Body(exchange, kept_max=self._limits.kept_bytes) if exchange.has_body else None
         await self._measured(_Call(exchange, key, route, match["rest"] or "/", body))
 
@@ -150,8 +151,10 @@ class Gateway:
                 await call.exchange.refuse(refusals.TOO_MANY_HELD, members=members)
                 return False
             route = await self._held(call)
-        if route is None:
-            raise NotFound("There is no such endpoint any more.")
+        # Meanwhile the token may have ended, and another endpoint may have taken the name.
+        access = await self._callers.access(call.exchange, call.key[0])
+        if route is None or not opens(access, route):
+            raise NotFound(_NOT_FOUND)
         call.route = route
         if route.is_waking:
             await call.exchange.refuse(refusals.STILL_ASLEEP, members=refusals.phase_of(route))

@@ -9,9 +9,13 @@ from dataclasses import replace
 import pytest
 
 from controller.served_metrics import ENDPOINT_LABEL, REQUESTS_HELD, REQUESTS_IN_FLIGHT
+from foundation import clock
 from gateway.live.waking import HoldLimits
 from gateway.models import RequestCount
+from gateway.services import create_endpoint_token, revoke_endpoint_token
+from teams.actors import Actor
 from tests.cluster.cluster_faults import status
+from tests.factories.teams import make_member
 from tests.gateway.live_server import LIMITS, LiveServer, until
 from workloads.models import Workload
 from workloads.services import notify
@@ -177,3 +181,34 @@ def test_a_body_that_is_too_large_to_keep_is_sent_once(bench, upstream):
         assert len(upstream.requests) == 1
     finally:
         live.stop()
+
+
+def token_of_the_endpoint(bench):
+    actor = Actor.of_user(make_member("member", team=bench.team).user)
+    made = {"name": "app", "expires_in_days": 1, "now": clock.now()}
+    return actor, *create_endpoint_token(actor=actor, endpoint=bench.endpoint, **made)
+
+
+def test_a_token_opens_no_other_endpoint_that_takes_the_name_while_a_request_waits(serve, bench, upstream):
+    _, _, text = token_of_the_endpoint(bench)
+    put_to_sleep(bench)
+    live = serve()
+    caller = Caller(live, text)
+    until(lambda: held(live, bench) == 1)
+    Workload.objects.filter(pk=bench.endpoint.pk).update(phase="Cancelled", finished_at=bench.endpoint.since)
+    notify(bench.make_endpoint())
+    notify(bench.endpoint)
+    assert caller.result().status == 404
+    assert upstream.requests == []
+
+
+def test_a_token_that_ends_while_its_request_waits_opens_nothing(serve, bench, upstream):
+    actor, token, text = token_of_the_endpoint(bench)
+    put_to_sleep(bench)
+    live = serve()
+    caller = Caller(live, text)
+    until(lambda: held(live, bench) == 1)
+    revoke_endpoint_token(actor=actor, token=token, now=clock.now())
+    wake_up(bench)
+    assert caller.result().status == 401
+    assert upstream.requests == []
