@@ -198,7 +198,7 @@ def effects_of(
         units_after=units[1],
         surge=surge,
         quota_before=figures,
-        quota_after={**figures, "used": figures["used"] + units[1] - units[0]} if figures else {},
+        quota_after=_with(figures, units[1] - units[0]),
     )
 
 
@@ -211,8 +211,17 @@ def _money(workload: Workload, spec: EndpointSpec, now: datetime) -> Money:
     return Money(at_min, at_max)
 
 
+def _with(figures: Mapping[str, int], more: int) -> dict[str, int]:
+    """The figures with so many units more in use."""
+    if not figures:
+        return {}
+    used = figures["used"] + more
+    borrowed = max(0, used - figures["nominal"])
+    return {**figures, "used": used, "borrowed": borrowed, "available": figures["available"] - more}
+
+
 def _figures(workload: Workload) -> dict[str, int]:
-    """The team's quota as it is, without what the endpoint claims where that is not claimed now."""
+    """The team's quota as it is; empty where it has none, or needs none."""
     for each in team_quotas(workload.team):
         if each.quota.flavor_id == workload.flavor_id and each.quota.capacity_type == workload.capacity_type:
             quota = each.quota
