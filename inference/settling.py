@@ -73,6 +73,10 @@ class _Settling:
         if self.endpoint.target != revision.number:
             self.endpoint.target = revision.number
             self.endpoint.save(update_fields=["target"])
+        if Action.CREATE in self.plan.actions and revision.down_since is not None:
+            # It was stopped meanwhile: nobody expected an answer then.
+            revision.down_since = None
+            revision.save(update_fields=["down_since"])
         if revision.state != RevisionState.PENDING.value:
             return
         revision.state, revision.message = RevisionState.ROLLING_OUT.value, ""
@@ -179,6 +183,9 @@ class _Settling:
         )
 
     def _fails(self, revision: EndpointRevision, why: str) -> None:
+        if revision.state in {RevisionState.LIVE.value, RevisionState.SUPERSEDED.value}:
+            # It was told again what it has proved to be good: the refusal is none of its faults.
+            return
         stable = way_back(self.endpoint) if self.endpoint.target == revision.number else None
         automatic = revision.cause == RevisionCause.AUTOMATIC_ROLLBACK.value
         if self.endpoint.target != revision.number and self.endpoint.stable_revision and not automatic:
@@ -210,7 +217,7 @@ class _Settling:
             cause=RevisionCause.AUTOMATIC_ROLLBACK.value,
             returns_to=stable.number,
             pods_of=stable.pods_of,
-            strategy=failed.strategy,
+            strategy=self._strategy_back(failed),
         )
         change_generation(self.workload, now=self.now)
         text = (
@@ -218,6 +225,14 @@ class _Settling:
             f"{failed.number} failed. {why}"
         )
         self._note(revision, Step.ROLLED_BACK, text)
+
+    def _strategy_back(self, failed: EndpointRevision) -> str:
+        """In place where its rollout held no room on top, as of one that was begun while stopped or asleep: a surge of
+        its own might never be granted, and nobody answers meanwhile.
+        """
+        if failed.parsed.gpus_per_replica and not holds_surge(self.workload):
+            return RolloutStrategy.REPLACE.value
+        return failed.strategy
 
     def _finds_no_room(self, revision: EndpointRevision, why: str) -> None:
         """Not its fault: the old pods go on alone, what was claimed on top is given back, and it is tried again."""
@@ -242,13 +257,15 @@ class _Settling:
         self._note(revision, Step.TAKEN_BACK, text)
 
     def _try_again(self, rollout: RolloutFacts) -> float | None:
-        """Let go a revision that was held back, once its time has come; seconds until then."""
+        """Let go a revision that was held back, once its time has come and what runs is ready; seconds until then."""
         current = self.endpoint.current
         if current.held_until is None:
             return None
         left = (current.held_until - self.now).total_seconds()
-        if left > 0 or not rollout.complete:
+        if left > 0:
             return max(1.0, left)
+        if not rollout.complete:
+            return None
         current.held_until = None
         current.save(update_fields=["held_until"])
         change_generation(self.workload, now=self.now)

@@ -11,6 +11,7 @@ from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import REVISION, selector
+from controller import services
 from foundation import clock
 from foundation.models import PlatformSettings
 from inference.errors import RolloutBlocked
@@ -307,6 +308,19 @@ def test_a_revision_that_comes_while_another_is_rolled_out_ends_right(bench):
     assert states(endpoint) == ["superseded", "superseded", "live"]
     (pod,) = pods(bench, endpoint)
     assert pod["spec"]["containers"][0]["image"] == "example.org/serve:3"
+
+
+def test_a_change_made_while_stopped_that_fails_needs_no_room_to_go_back(bench):
+    endpoint = deploy(bench, gpus_per_replica=8)
+    impatient(image_pull_deadline=1)
+    actor = Actor.of_user(bench.member)
+    services.suspend(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.until(endpoint.workload, lambda row: row.phase == "Suspended")
+    change(bench, endpoint, image=BAD_IMAGE)
+    services.resume(workload=endpoint.workload, actor=actor, now=clock.now())
+    # What failed holds all that the team may have, and serves nobody.
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "failed", "live"])
+    assert used() == 8
 
 
 def test_a_worker_that_dies_in_the_middle_leaves_nothing_undone(bench, monkeypatch):

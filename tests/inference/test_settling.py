@@ -137,6 +137,34 @@ def test_the_way_back_is_to_other_pods_that_were_ready_and_never_twice(endpoint)
     assert way_back(endpoint) is None
 
 
+def test_the_downtime_before_a_stop_is_none_of_the_time_after_it(endpoint):
+    change(endpoint, image="example.org/serve:2", strategy="replace", max_downtime_seconds=60)
+    look(endpoint, Action.APPLY)
+    loads = facts(2, ready=0, complete=False)
+    look(endpoint, rollout=loads)
+    long_ago = clock.now() - timedelta(hours=1)
+    endpoint.revisions.filter(number=2).update(down_since=long_ago)
+    # It was stopped, and has been started again.
+    look(endpoint, Action.CREATE)
+    look(endpoint, rollout=loads)
+    assert states(endpoint) == ["live", "rolling-out"]
+
+
+def test_what_is_live_stays_so_where_the_cluster_refuses_to_be_told_it_again(endpoint):
+    look(endpoint, refused="admission webhook denied the request")
+    assert states(endpoint) == ["live"]
+
+
+def test_a_revision_held_back_is_no_reason_to_look_all_the_time(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, Action.APPLY)
+    endpoint.revisions.filter(number=2).update(state="pending", held_until=clock.now())
+    Endpoint.objects.filter(pk=endpoint.pk).update(target=1)
+    endpoint.refresh_from_db()
+    # One of the old pods is not ready: its becoming so is an event of its own.
+    assert look(endpoint, rollout=facts(1, ready=0, complete=False)) is None
+
+
 def test_nothing_is_claimed_on_top_for_pods_that_stay_or_are_none(endpoint):
     def deployment(revision, replicas):
         template = {"metadata": {"labels": {"mlportal.dev/revision": str(revision)}}}
