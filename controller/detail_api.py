@@ -110,7 +110,7 @@ class WorkloadDetailView(OfKind):
         return Response(status=204)
 
 
-class _CommandView(OfKind):
+class CommandView(OfKind):
     """POST asks for something; the answer is the workload, in which the wish shows before it is fulfilled."""
 
     @extend_schema(request=None, responses={202: output.WorkloadSerializer})
@@ -124,19 +124,19 @@ class _CommandView(OfKind):
         raise NotImplementedError
 
 
-class WorkloadCancelView(_CommandView):
+class WorkloadCancelView(CommandView):
     @override
     def command(self, workload: Workload, request: Any) -> None:
         services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
 
 
-class WorkloadSuspendView(_CommandView):
+class WorkloadSuspendView(CommandView):
     @override
     def command(self, workload: Workload, request: Any) -> None:
         services.suspend(workload=workload, actor=actor_of(request), now=clock.now())
 
 
-class WorkloadResumeView(_CommandView):
+class WorkloadResumeView(CommandView):
     @override
     def command(self, workload: Workload, request: Any) -> None:
         services.resume(workload=workload, actor=actor_of(request), now=clock.now())

@@ -41,6 +41,16 @@ NAME_STEM_MAX = 38
 """Of a name that is taken, what leaves room to tell another one apart."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandInput:
+    """A number that is asked for before a button is pressed."""
+
+    name: str
+    label: str
+    value: str = ""
+    required: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A button. `refused` says why it cannot be pressed now; `effect` is what pressing it does, in words."""
@@ -52,6 +62,7 @@ class Command:
     effect: str = ""
     refused: str = ""
     danger: bool = False
+    inputs: tuple[CommandInput, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +231,7 @@ class CommandPage(WorkloadPage):
         try:
             if workload.is_final and not self.after_the_end:
                 raise Conflict(f"{workload.name} is already {workload.phase}.", code="ended")
-            target = self.carry_out(workload, actor_of(request), clock.now())
+            target = self.carry_out_asked(request, workload, actor_of(request), clock.now())
             messages.success(request, self.done.format(name=workload.name))
         except NotAllowed:
             raise
@@ -228,6 +239,12 @@ class CommandPage(WorkloadPage):
             target = workload
             messages.error(request, error.message)
         return see_other(self.url(f"{self.noun}-detail", target))
+
+    def carry_out_asked(
+        self, request: HttpRequest, workload: Workload, actor: Actor, now: datetime
+    ) -> Workload:
+        """Do it with what was filled in beside the button; the workload to go to afterwards."""
+        return self.carry_out(workload, actor, now)
 
     def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
         """Do it; the workload to go to afterwards."""

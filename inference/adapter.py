@@ -18,7 +18,7 @@ from controller.podstatus import revision_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
 from inference.platform import scaler_platform
-from inference.sampling import sample
+from inference.sampling import follow_size, sample
 from inference.scalers import scaler_refs, scales, steering, steering_patch
 from inference.settling import settle, way_back
 from inference.specs import SURGE
@@ -118,6 +118,7 @@ class EndpointAdapter:
         self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
     ) -> float | None:
         sample(workload, observation, now)
+        follow_size(workload, observation, now)
         return settle(workload, observation, plan, now)
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
+from typing_extensions import override
 
 from controller import detail_api, output
 from controller.answers import describe_card
@@ -18,12 +19,16 @@ from foundation.http.idempotency import idempotent
 from inference.hints import hints_of
 from inference.models import Endpoint
 from inference.revision_api import OfEndpoints
+from inference.scaler_output import ScalingStateSerializer, described
+from inference.scaler_state import scaling_of
+from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.scaling_checks import scaling_hints
-from inference.serializers import EndpointSerializer, changed_request
+from inference.serializers import EndpointSerializer, PauseSerializer, ScaleSerializer, changed_request
 from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
 from teams.actors import actor_of
 from teams.permissions import check_can_submit, team_for
 from teams.rest import PortalView
+from workloads.models import Workload
 
 
 class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
@@ -100,6 +105,72 @@ class EndpointStopView(OfEndpoints, detail_api.WorkloadSuspendView):
 
 class EndpointStartView(OfEndpoints, detail_api.WorkloadResumeView):
     """Queue a stopped endpoint again."""
+
+
+class _ScalerView(OfEndpoints):
+    """POST changes how many replicas it has; the answer is the endpoint."""
+
+    def told(self, request: Any, public_id: UUID) -> tuple[Endpoint, dict[str, Any]]:
+        workload = self.find(request.user, public_id)
+        check_can_submit(request.user, workload.team)
+        body = self.get_serializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        endpoint = Endpoint.objects.select_related("workload__team").get(workload=workload)
+        return endpoint, body.validated_data
+
+    def answered(self, request: Any, public_id: UUID) -> Response:
+        return Response(self.answer([self.find(request.user, public_id)], now=clock.now())[0], status=202)
+
+
+class EndpointScaleView(_ScalerView):
+    serializer_class = ScaleSerializer
+
+    @extend_schema(request=ScaleSerializer, responses={202: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any, public_id: UUID) -> Response:
+        """Other bounds for the number of replicas, without touching a pod. 409 where the quota does not give them."""
+        endpoint, given = self.told(request, public_id)
+        scale_endpoint(
+            endpoint=endpoint,
+            min_replicas=given.get("min_replicas"),
+            max_replicas=given.get("max_replicas"),
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
+        return self.answered(request, public_id)
+
+
+class EndpointPauseScalerView(_ScalerView):
+    serializer_class = PauseSerializer
+
+    @extend_schema(request=PauseSerializer, responses={202: output.WorkloadSerializer})
+    @idempotent()
+    def post(self, request: Any, public_id: UUID) -> Response:
+        """Hold the number of replicas, whatever its load is."""
+        endpoint, given = self.told(request, public_id)
+        pause_scaler(
+            endpoint=endpoint, replicas=given.get("replicas"), actor=actor_of(request), now=clock.now()
+        )
+        return self.answered(request, public_id)
+
+
+class EndpointResumeScalerView(OfEndpoints, detail_api.CommandView):
+    """Leave the number of replicas to its scaler again."""
+
+    @override
+    def command(self, workload: Workload, request: Any) -> None:
+        endpoint = Endpoint.objects.select_related("workload__team").get(workload=workload)
+        resume_scaler(endpoint=endpoint, actor=actor_of(request), now=clock.now())
+
+
+class EndpointScalingView(OfEndpoints):
+    """How many replicas there are, what its scaler goes by, and what sleeping saves."""
+
+    @extend_schema(responses=ScalingStateSerializer)
+    def get(self, request: Any, public_id: UUID) -> Response:
+        workload = self.find(request.user, public_id)
+        return Response(ScalingStateSerializer(described(scaling_of(workload, now=clock.now()))).data)
 
 
 class EndpointEventsView(OfEndpoints, detail_api.WorkloadEventsView):

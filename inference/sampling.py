@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 
 from controller.observation import Observation
 from inference.models import Endpoint, ScaleSample
+from quotas.queries import held_units
+from quotas.services import resize
 from workloads.models import Workload
 from workloads.states import Phase
 
@@ -41,6 +43,18 @@ def sample(workload: Workload, observation: Observation | None, now: datetime) -
 
 def _news(row: ScaleSample) -> tuple[object, ...]:
     return (row.desired, row.ready, row.minimum, row.maximum, row.target)
+
+
+def follow_size(workload: Workload, observation: Observation | None, now: datetime) -> None:
+    """A claim that is larger than the endpoint may become shrinks as its pods go."""
+    if observation is None or workload.phase not in LIVE or not workload.units_each:
+        return
+    # As it is in this transaction: somebody may have scaled it since the look began.
+    units = Workload.objects.values_list("units", flat=True).get(pk=workload.pk)
+    pods = max(observation.pods_alive, observation.desired_replicas)
+    wanted = max(units, pods * workload.units_each)
+    if held_units(workload) > wanted:
+        resize(workload=workload, units=wanted, lends=not workload.keeps_headroom, now=now)
 
 
 def forget_old_samples(*, now: datetime) -> int:

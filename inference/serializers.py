@@ -211,6 +211,23 @@ class RateLimitSerializer(StrictSerializer):
     )
 
 
+class ScaleSerializer(StrictSerializer):
+    """Other bounds; one that is left out stays."""
+
+    min_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
+    max_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
+
+
+class PauseSerializer(StrictSerializer):
+    replicas = WholeNumberField(
+        min_value=1,
+        max_value=REPLICAS_MAX,
+        required=False,
+        allow_null=True,
+        help_text="What it is held at; left out: at whatever it has.",
+    )
+
+
 class EndpointSerializer(ContainerSerializer):
     """Valid data becomes a spec by `to_spec`; whether flavor, team and claims exist is not asked here."""
 

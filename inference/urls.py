@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from inference import api, revision_api, views
+from inference import api, revision_api, scaler_pages, views
 
 app_name = "inference"
 
@@ -18,6 +18,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_PAGE}rollback/", views.EndpointRollbackPage.as_view(), name="endpoint-rollback"),
     path(f"{_PAGE}stop/", views.EndpointStopPage.as_view(), name="endpoint-stop"),
     path(f"{_PAGE}start/", views.EndpointStartPage.as_view(), name="endpoint-start"),
+    path(f"{_PAGE}scale/", scaler_pages.EndpointScalePage.as_view(), name="endpoint-scale"),
+    path(
+        f"{_PAGE}pause-scaler/", scaler_pages.EndpointPauseScalerPage.as_view(), name="endpoint-pause-scaler"
+    ),
+    path(
+        f"{_PAGE}resume-scaler/",
+        scaler_pages.EndpointResumeScalerPage.as_view(),
+        name="endpoint-resume-scaler",
+    ),
     path(f"{_PAGE}delete/", views.EndpointDeletePage.as_view(), name="endpoint-delete"),
 ]
 
@@ -30,6 +39,10 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path(_ENDPOINT, api.EndpointDetailView.as_view(), name="endpoint"),
     path(f"{_ENDPOINT}stop/", api.EndpointStopView.as_view(), name="endpoint-stop"),
     path(f"{_ENDPOINT}start/", api.EndpointStartView.as_view(), name="endpoint-start"),
+    path(f"{_ENDPOINT}scale/", api.EndpointScaleView.as_view(), name="endpoint-scale"),
+    path(f"{_ENDPOINT}pause-scaler/", api.EndpointPauseScalerView.as_view(), name="endpoint-pause-scaler"),
+    path(f"{_ENDPOINT}resume-scaler/", api.EndpointResumeScalerView.as_view(), name="endpoint-resume-scaler"),
+    path(f"{_ENDPOINT}scaling/", api.EndpointScalingView.as_view(), name="endpoint-scaling"),
     path(f"{_ENDPOINT}events/", api.EndpointEventsView.as_view(), name="endpoint-events"),
     path(f"{_ENDPOINT}pods/", api.EndpointPodsView.as_view(), name="endpoint-pods"),
     path(f"{_ENDPOINT}logs/", api.EndpointLogsView.as_view(), name="endpoint-logs"),

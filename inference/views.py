@@ -22,7 +22,6 @@ from controller.page_views import (
     CommandPage,
     Tab,
     WorkloadDetailPage,
-    WorkloadPage,
     refusal,
     resume_refusal,
     see_other,
@@ -36,6 +35,7 @@ from inference.errors import RolloutBlocked
 from inference.forms import EndpointForm, values_of
 from inference.models import Endpoint
 from inference.revision_looks import change_look, chosen_rollout, looks_of
+from inference.scaler_pages import OfEndpoints, scaler_commands
 from inference.serializers import EndpointSerializer
 from inference.services import (
     deploy_endpoint,
@@ -86,12 +86,6 @@ def _revisions(asked: page_panels.Asked) -> dict[str, Any]:
 def gateway_url(workload: Workload) -> str:
     """Where the gateway answers for the endpoint; it ends with a slash."""
     return f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/"
-
-
-class OfEndpoints(WorkloadPage):
-    kind = KIND
-    noun = NOUN
-    app = "inference"
 
 
 class EndpointListPage(WorkloadListPage):
@@ -187,6 +181,7 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
                 effect="Puts it into the queue; it answers when its pods are ready.",
                 refused=resume_refusal(workload),
             ),
+            *scaler_commands(self, workload),
             Command(
                 name="delete",
                 label="Delete",

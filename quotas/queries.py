@@ -33,6 +33,12 @@ def holds_surge(workload: Workload) -> bool:
     return claims.exclude(state=ClaimState.RELEASED).exists()
 
 
+def held_units(workload: Workload) -> int:
+    """Units of its own claim, without what a rollout takes on top."""
+    claims = Claim.objects.filter(workload=workload, purpose=ClaimPurpose.WORKLOAD)
+    return sum(claims.exclude(state=ClaimState.RELEASED).values_list("units", flat=True))
+
+
 def nameable_teams(user: Any) -> frozenset[str]:
     """Slugs that may be told to the user: of teams that they may see, and of teams that show their name to all."""
     shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)

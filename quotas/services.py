@@ -33,6 +33,7 @@ __all__ = [
     "lock_quota",
     "mark_due",
     "release",
+    "resize",
     "set_firm",
 ]
 
@@ -289,6 +290,46 @@ def set_firm(*, workload: Workload, units: int, now: datetime) -> int:
             Quota.objects.filter(pk=quota.pk).update(headroom=F("headroom") + headroom - held.headroom)
             mark_due(flavor_id=quota.flavor_id, capacity_type=quota.capacity_type, now=now)
     return headroom - wanted
+
+
+def resize(*, workload: Workload, units: int, lends: bool, now: datetime) -> int:
+    """Make the workload's claim one of `units`; returns what it holds now, 0 where it has none open.
+
+    What comes on top is headroom where it `lends`, and what is given back is headroom first. Raises QuotaExceeded,
+    with nothing changed, where the quota does not give as much.
+    """
+    with transaction.atomic():
+        seen = _open_claims(workload).filter(purpose=ClaimPurpose.WORKLOAD, lent=False).first()
+        if seen is None or seen.units == units:
+            return seen.units if seen else 0
+        quota = Quota.objects.select_for_update(no_key=True).get(pk=seen.quota_id)
+        held = Claim.objects.get(pk=seen.pk)
+        if units > held.units:
+            _grow(quota, held, units - held.units, lends=lends)
+        else:
+            _shrink(quota, held, held.units - units, now)
+            mark_due(flavor_id=quota.flavor_id, capacity_type=quota.capacity_type, now=now)
+    return units
+
+
+def _grow(quota: Quota, held: Claim, units: int, *, lends: bool) -> None:
+    spare = units if lends else 0
+    if quota.used + units > quota.ceiling:
+        raise QuotaExceeded(
+            f"{units} more do not fit into {quota}: {quota.used} of {quota.ceiling} are in use."
+        )
+    change = overflow(quota.used + units, quota.local) - overflow(quota.used, quota.local)
+    if not count_in_cohorts({quota.pk: change}):
+        raise QuotaExceeded(f"{units} more do not fit into {quota}: the cohort has nothing left to lend.")
+    Quota.objects.filter(pk=quota.pk).update(used=F("used") + units, headroom=F("headroom") + spare)
+    Claim.objects.filter(pk=held.pk).update(units=F("units") + units, headroom=F("headroom") + spare)
+
+
+def _shrink(quota: Quota, held: Claim, units: int, now: datetime) -> None:
+    spare = min(units, held.headroom)
+    Claim.objects.filter(pk=held.pk).update(units=F("units") - units, headroom=F("headroom") - spare)
+    half_life = PlatformSettings.current().fair_share_half_life_hours * 3600
+    count_in_cohorts({quota.pk: _give_back(quota, [(units, spare, False, held.reserved_at)], half_life, now)})
 
 
 def _open_claims(workload: Workload) -> QuerySet[Claim]:

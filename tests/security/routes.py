@@ -207,6 +207,10 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint": api("endpoint", GET=READ, PATCH=steer("endpoint-patch"), DELETE=steer()),
     "inference-api:endpoint-stop": api("endpoint", POST=steer()),
     "inference-api:endpoint-start": api("endpoint", POST=steer()),
+    "inference-api:endpoint-scale": api("endpoint", POST=steer()),
+    "inference-api:endpoint-pause-scaler": api("endpoint", POST=steer()),
+    "inference-api:endpoint-resume-scaler": api("endpoint", POST=steer()),
+    "inference-api:endpoint-scaling": api("endpoint", GET=READ),
     "inference-api:endpoint-events": api("endpoint", GET=READ),
     "inference-api:endpoint-pods": api("endpoint", GET=READ),
     "inference-api:endpoint-logs": api("endpoint", GET=READ),
@@ -283,6 +287,9 @@ ROUTES: dict[str, Row] = {
     "inference:endpoint-rollback": page("endpoint", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "inference:endpoint-stop": page("endpoint", POST=BUTTON),
     "inference:endpoint-start": page("endpoint", POST=BUTTON),
+    "inference:endpoint-scale": page("endpoint", POST=BUTTON),
+    "inference:endpoint-pause-scaler": page("endpoint", POST=BUTTON),
+    "inference:endpoint-resume-scaler": page("endpoint", POST=BUTTON),
     "inference:endpoint-delete": page("endpoint", POST=BUTTON),
 }
 
