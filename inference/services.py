@@ -159,10 +159,10 @@ def _check_size(planned: Planned) -> None:
     names = sorted({change.field for change in planned.changed(Effect.SIZE)} & CLAIMED_SIZE)
     if names:
         problems = [
-            FieldProblem(field=name, code="not_yet_supported", message="Cannot be changed in place yet.")
+            FieldProblem(field=name, code="use_scale", message="Change it by scaling (POST scale/).")
             for name in names
         ]
-        raise Invalid(f"Deploy a new endpoint to change: {', '.join(names)}.", errors=problems)
+        raise Invalid(f"Scale it to change: {', '.join(names)}.", errors=problems)
 
 
 def _change(

@@ -1,0 +1,68 @@
+"""Other bounds, a scaler that is held and let go: what becomes of claims, revisions and objects."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster import kinds
+from cluster.kinds import ObjectRef
+from foundation import clock
+from foundation.errors import Conflict, Invalid
+from inference.scaler_state import scaling_of
+from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
+from quotas.models import Claim, Quota
+from teams.actors import Actor
+from tests.controller.test_reconcile_endpoint import deploy
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def scale(bench, endpoint, least, most):
+    actor = Actor.of_user(bench.member)
+    return scale_endpoint(
+        endpoint=endpoint, min_replicas=least, max_replicas=most, actor=actor, now=clock.now()
+    )
+
+
+def test_a_claim_grows_at_once_and_shrinks_as_pods_go(bench):
+    endpoint = deploy(bench)
+    workload = endpoint.workload
+    bench.until(workload, lambda row: row.reason == "Ready")
+    with pytest.raises(Conflict, match="do not fit") as caught:
+        scale(bench, endpoint, 9, 9)
+    assert caught.value.errors[0].field == "max_replicas"
+    assert (Claim.objects.get(workload=workload).units, endpoint.parsed.max_replicas) == (2, 2)
+
+    scale(bench, endpoint, 4, 4)
+    assert Claim.objects.get(workload=workload).units == 4
+    name = workload.attempts.get(ended_at=None).object_name
+    ref = ObjectRef("apps/v1", "Deployment", bench.team.namespace_name, name)
+    bench.until(
+        workload,
+        lambda row: row.reason == "Ready" and bench.client.get(ref)["status"].get("readyReplicas") == 4,
+    )
+
+    scale(bench, endpoint, 1, 1)
+    assert Claim.objects.get(workload=workload).units == 4
+    bench.until(workload, lambda _: Claim.objects.get(workload=workload).units == 1)
+    assert Quota.objects.get().used == 1
+    assert endpoint.revisions.filter(cause="scale").count() == 2
+    assert scaling_of(workload, now=clock.now()).maximum == 1
+
+
+def test_bounds_that_cannot_be_are_refused_by_name(bench):
+    endpoint = deploy(bench)
+    for least, most, field in ((3, 2, "max_replicas"), (1, 3, "scaling.trigger")):
+        with pytest.raises(Invalid) as caught:
+            scale(bench, endpoint, least, most)
+        assert caught.value.errors[0].field == field
+
+
+def test_what_nothing_scales_has_no_scaler_to_pause(bench):
+    endpoint = deploy(bench)
+    actor = Actor.of_user(bench.member)
+    with pytest.raises(Conflict):
+        pause_scaler(endpoint=endpoint, replicas=None, actor=actor, now=clock.now())
+    resume_scaler(endpoint=endpoint, actor=actor, now=clock.now())
+    assert endpoint.scaler_paused is False
+    assert bench.client.list(kinds.DEPLOYMENT, namespace=bench.team.namespace_name).items == []
