@@ -64,7 +64,9 @@ class Upstream:
 
     def __init__(self, response: aiohttp.ClientResponse, first: bytes, limits: Limits) -> None:
         self.status = response.status
-        self.headers = rules.response_headers(response.headers.items())
+        self.headers = rules.response_headers(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
+        )
         self._response = response
         self._first = first
         self._limits = limits
@@ -318,7 +320,7 @@ def _request_options(headers: Headers, body: Body, limits: Limits) -> dict[str, 
     length = len(body) if isinstance(body, bytes) else rules.declared_length(headers)
     if length is not None and length > limits.request_bytes:
         raise rules.too_large("request", limits.request_bytes)
-    sent = rules.request_headers(headers)
+    sent = tuple((name, _as_utf8(value)) for name, value in rules.request_headers(headers))
     data: Any = body
     if body is not None and not isinstance(body, bytes):
         data = _Capped(body, limits.request_bytes)
@@ -331,6 +333,14 @@ def _request_options(headers: Headers, body: Body, limits: Limits) -> dict[str, 
         "allow_redirects": False,
         "timeout": aiohttp.ClientTimeout(total=limits.total_seconds, sock_connect=limits.connect_seconds),
     }
+
+
+def _as_utf8(value: str) -> str:
+    """A header's value, one character a byte, so that aiohttp, which encodes it as UTF-8, sends the same bytes."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
 
 
 def _credentials(client: ClusterClient, refused: Connection | None) -> tuple[Connection, str | None]:

@@ -112,11 +112,12 @@ def response_headers(headers: Iterable[tuple[str, str]]) -> Headers:
 
 
 def declared_length(headers: Iterable[tuple[str, str]]) -> int | None:
-    """The Content-Length of a request, None if it has none that is a number."""
-    for name, value in headers:
-        if name.lower() == "content-length" and value.isascii() and value.isdigit():
-            return int(value)
-    return None
+    """The Content-Length of a request, None if it has none that is a number, or chunks, which count then."""
+    found = {name.lower(): value for name, value in headers}
+    length = found.get("content-length", "")
+    if "transfer-encoding" in found or not (length.isascii() and length.isdigit()):
+        return None
+    return int(length)
 
 
 def is_status(document: Any) -> bool:

@@ -29,6 +29,8 @@ class Session:
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
+        # It would send PUT and DELETE again by itself when the first answer breaks off; that is the caller's to decide.
+        self.client._retry_connection = False  # noqa: SLF001
         self._made_at = time.monotonic()
         self._users = 0
         self._retired = False

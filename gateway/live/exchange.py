@@ -45,6 +45,8 @@ class Exchange:
         given = self.header("x-request-id")
         self.request_id = given if _SANE_REQUEST_ID.fullmatch(given) else uuid4().hex
         self.status = 0
+        self.hung_up = False
+        """Whether the caller was gone before the whole body was read."""
         self._client = scope.get("client")
         self._receive = receive
         self._send = send
@@ -90,6 +92,7 @@ class Exchange:
         while not self._body_read.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
+                self.hung_up = True
                 raise ClientGone
             if not message.get("more_body", False):
                 self._body_read.set()

@@ -33,6 +33,9 @@ _ORDERS: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-re
 # What may be asked twice without doing it twice, by RFC 9110.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NOT_FOUND: Final = "There is no such endpoint, or it is not yours."
+# Failures that say something of the endpoint: it had the request.
+_ASKED: Final = frozenset({"broken", "response-too-large", "timeout"})
+_READER_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 0.5
 
@@ -122,7 +125,12 @@ class Gateway:
         except PortalError as error:
             status = error.status
             raise
+        except Exception:
+            status = call.exchange.status or 500
+            raise
         finally:
+            if call.exchange.hung_up:
+                status = 499
             seconds = loop.time() - began
             asked = call.asked and status != 499
             self._metrics.ended(
@@ -185,19 +193,32 @@ class Gateway:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._limits.again_seconds
         pause = _PAUSE_SECONDS
-        call.asked = True
         while True:
+            call.asked = True
             try:
                 await self._forward(call)
             except ProxyFailed as error:
+                call.asked = error.reason in _ASKED
                 left = until - loop.time()
                 if left <= 0 or not _may_repeat(call, error):
                     await _failed(call, error)
                     return
-                await asyncio.sleep(min(pause, left))
-                pause = min(pause * 2, _PAUSE_SECONDS_MAX)
             else:
                 return
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+            if await self._fell_asleep(call):
+                if not await self._is_awake(call):
+                    return
+                until = loop.time() + self._limits.again_seconds
+
+    async def _fell_asleep(self, call: _Call) -> bool:
+        """Whether it went to zero replicas just when it was called."""
+        route = await self._directory.get(call.key)
+        if route is None or route.public_id != call.route.public_id or not route.is_waking:
+            return False
+        call.route = route
+        return True
 
     async def _forward(self, call: _Call) -> None:
         route = call.route
@@ -214,12 +235,19 @@ class Gateway:
                 total_seconds=route.timeout_seconds,
             ),
         ) as upstream:
-            await _relay(call.exchange, upstream)
+            # The proxy ends what takes too long while it waits for the endpoint; who does not read is not waited for.
+            try:
+                async with asyncio.timeout(route.timeout_seconds + _READER_SECONDS):
+                    await _relay(call.exchange, upstream)
+            except TimeoutError as error:
+                raise ProxyFailed(
+                    "the caller did not read the answer in time", status=504, reason="timeout"
+                ) from error
 
 
 def _may_repeat(call: _Call, error: ProxyFailed) -> bool:
     """Whether the endpoint cannot do twice what it is asked: nothing has arrived there, or it only reads."""
-    if call.exchange.status or not (call.body is None or call.body.can_be_sent):
+    if call.exchange.status or call.exchange.hung_up or not (call.body is None or call.body.can_be_sent):
         return False
     return error.unsent or (call.exchange.method in _SAFE and error.reason in {"broken", "unreachable"})
 

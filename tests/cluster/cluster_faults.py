@@ -60,6 +60,9 @@ class Exchange:
     def finish(self):
         self._handler.wfile.write(b"0\r\n\r\n")
 
+    def raw(self, answer: bytes):
+        self._handler.wfile.write(answer)
+
     def hang(self):
         """Silence with an open connection, until the server is closed."""
         self._ended.wait(30)

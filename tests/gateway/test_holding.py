@@ -26,8 +26,8 @@ def serve(bench):
     """A live process with such limits of holding."""
     started: list[LiveServer] = []
 
-    def make(**hold) -> LiveServer:
-        started.append(LiveServer(replace(LIMITS, hold=HoldLimits(**hold))))
+    def make(*, limits=LIMITS, **hold) -> LiveServer:
+        started.append(LiveServer(replace(limits, hold=HoldLimits(**hold))))
         return started[-1]
 
     yield make
@@ -212,3 +212,25 @@ def test_a_token_that_ends_while_its_request_waits_opens_nothing(serve, bench, u
     wake_up(bench)
     assert caller.result().status == 401
     assert upstream.requests == []
+
+
+def test_a_request_that_comes_as_the_endpoint_falls_asleep_wakes_it(serve, bench, upstream):
+    live = serve(limits=replace(LIMITS, again_seconds=10.0))
+    upstream.script = lambda exchange: exchange.reply(503, status(503, "ServiceUnavailable", NO_ENDPOINTS))
+    caller = Caller(live, bench.token)
+    until(lambda: upstream.requests)
+    put_to_sleep(bench)
+    until(lambda: held(live, bench) == 1)
+    upstream.script = lambda exchange: exchange.reply(200, {"digit": 7})
+    wake_up(bench)
+    assert caller.result().status == 200
+    assert {request.body for request in upstream.requests} == {caller.body}
+
+
+def test_how_long_it_took_is_told_only_of_what_the_endpoint_was_asked(live, bench, upstream):
+    live.send("POST", "/vision/digits/", token=bench.token, body=b"x" * (LIMITS.request_bytes + 1))
+    upstream.script = lambda exchange: exchange.reply(503, status(503, "ServiceUnavailable", NO_ENDPOINTS))
+    live.get("/vision/digits/", token=bench.token)
+    live.stop()
+    assert {(row.status_class, row.count) for row in RequestCount.objects.all()} == {(4, 1), (5, 1)}
+    assert all(row.latency == [] for row in RequestCount.objects.all())

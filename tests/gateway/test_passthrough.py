@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 
+from controller.served_metrics import REQUESTS_IN_FLIGHT
 from foundation import clock
 from gateway.models import RequestCount
 from teams import services
@@ -15,7 +17,7 @@ from teams.actors import Actor
 from teams.models import ApiToken
 from tests.cluster.cluster_faults import status
 from tests.factories.teams import make_member, make_team, make_token, make_user
-from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, until
+from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer, until
 from workloads.services import notify
 
 PREFIX = "/api/v1/namespaces/team-vision/services/digits:8080/proxy"
@@ -275,3 +277,79 @@ def test_requests_are_counted_by_endpoint_minute_and_status_class(live, bench, u
     assert sum(row.count for row in rows if row.status_class == 2) == 3
     assert sum(row.count for row in rows if row.status_class == 5) == 1
     assert all(row.minute.second == 0 for row in rows)
+
+
+def test_a_caller_that_hangs_up_within_its_body_is_no_failure_of_the_endpoint(live, bench, upstream):
+    caller = socket.create_connection(("127.0.0.1", live.port))
+    head = f"POST /vision/digits/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.token}\r\n"
+    caller.sendall(f"{head}Content-Length: 1000\r\n\r\nthe first bytes".encode())
+    until(lambda: live.metric(REQUESTS_IN_FLIGHT) == 1)
+    caller.close()
+    until(lambda: live.metric(REQUESTS_IN_FLIGHT) == 0)
+    live.stop()
+    (row,) = RequestCount.objects.all()
+    assert (row.status_class, row.count, row.latency) == (4, 1, [])
+
+
+@pytest.mark.parametrize("length", [3, 50])
+def test_a_chunked_body_is_as_long_as_its_chunks_say(live, bench, upstream, length):
+    """Of two lengths the chunks' counts, as RFC 9112 has it; the other one would cut the body."""
+    head = f"POST /vision/digits/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.token}\r\nConnection: close\r\n"
+    lengths = f"Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", live.port)) as caller:
+        caller.sendall(f"{head}{lengths}a\r\n0123456789\r\n0\r\n\r\n".encode())
+        assert caller.recv(100).startswith(b"HTTP/1.1 200")
+    assert upstream.requests[0].body == b"0123456789"
+
+
+@pytest.mark.parametrize("name", ["naïve.png", "日本.png"])
+def test_headers_pass_as_the_bytes_they_are(live, bench, upstream, name):
+    def script(exchange):
+        exchange.raw(f"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-File: {name}\r\n\r\n{{}}".encode())
+
+    upstream.script = script
+    answer = live.get("/vision/digits/", token=bench.token, headers={"X-Asked": name.encode()})
+    assert answer.status == 200
+    assert answer.headers["x-file"].encode("latin-1") == name.encode()
+    assert upstream.requests[0].headers["x-asked"].encode("latin-1") == name.encode()
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_what_may_have_changed_something_is_never_sent_twice(live, bench, upstream, method):
+    def script(exchange):
+        if exchange.request.method == method:
+            exchange.cut()
+        else:
+            exchange.reply(200, {})
+
+    upstream.script = script
+    live.get("/vision/digits/", token=bench.token)
+    assert live.send(method, "/vision/digits/", token=bench.token).status == 502
+    assert [request.method for request in upstream.requests] == ["GET", method]
+
+
+def test_a_caller_that_stops_reading_keeps_no_request_open(bench, upstream):
+    bench.timeout_seconds = 1.0
+    ended = threading.Event()
+
+    def script(exchange):
+        exchange.start()
+        try:
+            while True:
+                exchange.chunk(b"x" * 65536)
+        except OSError:
+            ended.set()
+            raise
+
+    upstream.script = script
+    live = LiveServer(replace(LIMITS, response_bytes=2**30))
+    caller = socket.create_connection(("127.0.0.1", live.port))
+    try:
+        caller.sendall(
+            f"GET /vision/digits/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.token}\r\n\r\n".encode()
+        )
+        assert ended.wait(10)
+        until(lambda: live.metric(REQUESTS_IN_FLIGHT) == 0)
+    finally:
+        caller.close()
+        live.stop()
