@@ -1,0 +1,54 @@
+"""What a real Prometheus says to queries that a scaler could not work with."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from controller.metric_queries import try_query
+from tests.controller.metric_source import PROMETHEUS, metric_source
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(PROMETHEUS is None, reason="the program prometheus is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with metric_source(tmp_path_factory.mktemp("prometheus")) as source:
+        source.planted = {'waiting{queue="a"}': 3, 'waiting{queue="b"}': 4}
+        deadline = time.monotonic() + 30
+        while try_query(source.url, "count(waiting) == 2").value is None:
+            assert time.monotonic() < deadline, "nothing is scraped"
+            time.sleep(0.1)
+        yield source.url
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("waiting", "several_series", "2 series (waiting{"),
+        ("not_there", "no_series", "gives no series now"),
+        ("sum(waiting", "bad_query", "Prometheus refuses this query"),
+        ("waiting[1m]", "bad_query", "matrix"),
+        ("sum(waiting) / 0", "not_finite", "no number to scale by"),
+    ],
+)
+def test_a_query_without_exactly_one_number_is_refused_with_the_reason(url, query, code, said):
+    answer = try_query(url, query)
+    assert answer.code == code
+    assert said in answer.fault
+
+
+def test_one_number_is_the_answer(url):
+    answer = try_query(url, "sum(waiting)")
+    assert (answer.value, answer.fault, answer.doubt) == (7.0, "", "")
+
+
+@pytest.mark.parametrize("address", ["", "http://127.0.0.1:9"])
+def test_where_nobody_answers_there_is_a_doubt_and_no_fault(address):
+    answer = try_query(address, "sum(waiting)")
+    assert answer.fault == ""
+    assert "nobody has tried this query" in answer.doubt
