@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from inference.runtimes import CUSTOM
+from inference.scaling import OF_RUNTIME, RUNTIME_SIGNALS
 from inference.specs import SIZE_FIELDS
 
 Json = Mapping[str, Any]
@@ -66,6 +68,15 @@ def effect_of(field: str) -> Effect:
 def same_pods(before: Json, after: Json) -> bool:
     """Whether pods of the one are as good as pods of the other."""
     return all(change.effect is not Effect.ROLLOUT for change in changes_between(before, after))
+
+
+def with_size_of(version: Json, other: Json) -> dict[str, Any]:
+    """The version with the other one's size, as a way back keeps it; by what its own server cannot be scaled, it is not."""
+    kept = {key: other[key] for key in SIZE_FIELDS if key in other}
+    trigger = (other.get("scaling") or {}).get("trigger")
+    if trigger in OF_RUNTIME and trigger not in RUNTIME_SIGNALS.get(version.get("runtime") or CUSTOM, {}):
+        kept |= {key: version.get(key) for key in ("scaling", "scale_to_zero")}
+    return {**version, **kept}
 
 
 def _differences(prefix: str, before: Json, after: Json) -> Iterator[tuple[str, Any, Any]]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from costs.queries import rate_now, spans_by_card
 from foundation.errors import Conflict, FieldProblem, Invalid
-from inference.changes import FIXED_FIELDS, Change, Effect, changes_between, same_pods
+from inference.changes import FIXED_FIELDS, Change, Effect, changes_between, same_pods, with_size_of
 from inference.errors import RolloutBlocked
 from inference.guard import Guarded, guard
 from inference.models import Endpoint, EndpointRevision, RevisionCause, RevisionState
-from inference.specs import SIZE_FIELDS, EndpointSpec
+from inference.specs import EndpointSpec
 from quotas.queries import team_quotas
 from teams.actors import Actor
 from teams.models import User
@@ -171,8 +171,7 @@ def spec_of_return(
     current = endpoint.current
     if revision.number == current.number:
         raise Conflict.of_field("revision", f"Revision {number} is the current one.", code="is_current")
-    size = {key: current.spec[key] for key in SIZE_FIELDS if key in current.spec}
-    body = {**revision.spec, **size}
+    body = with_size_of(revision.spec, current.spec)
     if rollout:
         body["rollout"] = {**(body.get("rollout") or {}), **rollout}
     return revision, EndpointSpec.from_json(body)

@@ -109,7 +109,9 @@ def preview_rollback(
     """What `roll_back` would do now; changes nothing. Its errors but RolloutBlocked, which the answer tells."""
     check_can_submit(user, endpoint.workload.team)
     older, spec = spec_of_return(endpoint, number, rollout=rollout)
-    return plan_revision(endpoint, spec, user=user, now=now, like=older)
+    planned = plan_revision(endpoint, spec, user=user, now=now, like=older)
+    _check(planned, user, now)
+    return planned
 
 
 @transaction.atomic

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from controller.decide import Action, Plan
 from controller.observation import Observation, RolloutFacts
 from foundation.models import PlatformSettings
+from inference.changes import with_size_of
 from inference.models import Endpoint, EndpointRevision, RevisionCause, RevisionState, RolloutStrategy
 from inference.rollouts import Bounds, Judgement, Outcome, Step, judge, progress_words
-from inference.specs import SIZE_FIELDS, WHEN_REPLACE
+from inference.specs import WHEN_REPLACE
 from quotas.queries import holds_surge
 from workloads.models import Workload
 from workloads.services import change_generation, note
@@ -204,14 +205,13 @@ class _Settling:
 
     def _roll_back(self, failed: EndpointRevision, stable: EndpointRevision, why: str) -> None:
         """A revision with what ran before; how many replicas there are is nothing that failed, so it stays."""
-        size = {key: failed.spec[key] for key in SIZE_FIELDS if key in failed.spec}
         endpoint = self.endpoint
         endpoint.revision += 1
         endpoint.save(update_fields=["revision"])
         revision = EndpointRevision.objects.create(
             endpoint=endpoint,
             number=endpoint.revision,
-            spec={**stable.spec, **size},
+            spec=with_size_of(stable.spec, failed.spec),
             actor=ACTOR,
             created_at=self.now,
             cause=RevisionCause.AUTOMATIC_ROLLBACK.value,

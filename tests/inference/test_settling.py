@@ -10,9 +10,12 @@ import pytest
 from controller.decide import Action, Plan
 from controller.observation import Observation, RolloutFacts, Stage
 from foundation import clock
+from foundation.errors import Invalid
 from inference.adapter import EndpointAdapter
 from inference.models import Endpoint, EndpointRevision
-from inference.services import update_endpoint
+from inference.revisions import spec_of_return
+from inference.scaling import ScalingSpec
+from inference.services import preview_rollback, roll_back, update_endpoint
 from inference.settling import settle, way_back
 from teams.actors import Actor
 from tests.factories.submitted import make_attempt, make_endpoint, move
@@ -163,6 +166,54 @@ def test_a_revision_held_back_is_no_reason_to_look_all_the_time(endpoint):
     endpoint.refresh_from_db()
     # One of the old pods is not ready: its becoming so is an event of its own.
     assert look(endpoint, rollout=facts(1, ready=0, complete=False)) is None
+
+
+def test_what_only_the_newer_server_can_scale_by_does_not_go_back_with_the_older_one(endpoint):
+    scaling = ScalingSpec(trigger="queue-latency", threshold=100)
+    change(endpoint, runtime="triton", scaling=scaling)
+    look(endpoint, Action.APPLY)
+    look(endpoint, rollout=facts(2, ready=0, complete=False, stuck=True, old=1))
+    assert states(endpoint) == ["live", "failed", "pending"]
+    assert (endpoint.current.parsed.runtime, endpoint.current.parsed.scaling) == ("custom", None)
+
+
+def test_nor_when_people_go_back(endpoint):
+    change(endpoint, runtime="triton", scaling=ScalingSpec(trigger="queue-latency", threshold=100))
+    look(endpoint, Action.APPLY)
+    look(endpoint, rollout=facts(2))
+    _, spec = spec_of_return(endpoint, 1, rollout=None)
+    assert (spec.runtime, spec.scaling) == ("custom", None)
+
+
+def test_what_any_server_can_be_scaled_by_stays(endpoint):
+    scaling = ScalingSpec(trigger="in-flight", threshold=4)
+    change(endpoint, runtime="triton", scaling=scaling)
+    look(endpoint, Action.APPLY)
+    look(endpoint, rollout=facts(2))
+    _, spec = spec_of_return(endpoint, 1, rollout=None)
+    assert spec.scaling == scaling
+
+
+def test_going_back_to_what_needs_a_secret_that_is_gone_is_refused_before_too(endpoint):
+    plain = endpoint.current.parsed
+    needed = {**plain.to_json(), "env": [{"name": "TOKEN", "secret": "gone", "key": "token"}]}
+    endpoint.revisions.filter(number=1).update(spec=needed)
+    EndpointRevision.objects.create(
+        endpoint=endpoint,
+        number=2,
+        spec=replace(plain, image="example.org/serve:2").to_json(),
+        actor="a",
+        created_at=clock.now(),
+        pods_of=2,
+    )
+    Endpoint.objects.filter(pk=endpoint.pk).update(revision=2)
+    endpoint.refresh_from_db()
+    user = endpoint.workload.owner
+    with pytest.raises(Invalid) as done:
+        roll_back(endpoint=endpoint, number=1, actor=Actor.of_user(user), now=clock.now())
+    with pytest.raises(Invalid) as told:
+        preview_rollback(endpoint=endpoint, number=1, rollout=None, user=user, now=clock.now())
+    assert str(told.value) == str(done.value)
 
 
 def test_nothing_is_claimed_on_top_for_pods_that_stay_or_are_none(endpoint):
