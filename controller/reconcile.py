@@ -266,8 +266,13 @@ def _record(
                 admission.release_surge(workload, now=now)
         elif workload.phase == Phase.QUEUED.value and plan.to is not Phase.QUEUED:
             admission.left_line(workload, now=now)
-        if observation is not None and _may_lend(workload, plan):
-            firm = min(workload.units, observation.desired_replicas * workload.units_each)
+        if observation is not None and _may_grow(workload, plan):
+            wanted = (
+                workload.units
+                if workload.keeps_headroom
+                else observation.desired_replicas * workload.units_each
+            )
+            firm = min(workload.units, wanted)
             preemption.take_back_headroom(workload, firm_units=firm, now=now)
         counters = _counters(workload, plan, now, observed=look is not None)
         if counters:
@@ -286,10 +291,8 @@ def _record(
     return min(waits, default=None)
 
 
-def _may_lend(workload: Workload, plan: Plan) -> bool:
-    """Whether it holds units for pods that its scaler has not asked for, and lends them."""
-    if workload.keeps_headroom:
-        return False
+def _may_grow(workload: Workload, plan: Plan) -> bool:
+    """Whether it holds units for pods that its scaler may not have asked for, which it lends, or has lent until now."""
     grows = workload.units > workload.units_each * workload.pod_count
     return grows and plan.to in {Phase.STARTING, Phase.RUNNING} and not workload.preemptible
 
