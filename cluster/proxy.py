@@ -210,6 +210,9 @@ class ServiceProxy:
         if opened and self._refused is None and now - opened.checked_at < _CREDENTIALS_SECONDS:
             return opened
         async with self._opening:
+            if self._opened is not opened and self._refused is None and self._opened is not None:
+                # Who waited for the lock finds done what it came for.
+                return self._opened
             refused, self._refused = self._refused, None
             try:
                 connection, token = await asyncio.to_thread(_credentials, self._client, refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -33,6 +33,8 @@ from teams.rest import PortalView
 from workloads.models import Workload
 
 _DEFAULT_RANGE: Final = timedelta(hours=1)
+# Before any portal counted anything.
+_FIRST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class _OfEndpoint(PortalView):
@@ -124,6 +126,8 @@ class EndpointMetricsView(_OfEndpoint):
         check_query_parameters(request, ("from", "to", "step"))
         endpoint = self.find(public_id)
         end = _moment(request, "to") or clock.now()
+        if end < _FIRST:
+            raise refuse("to", f"must be after {_FIRST:%Y-%m-%d}.")
         begin = _moment(request, "from") or end - _DEFAULT_RANGE
         if begin >= end:
             raise refuse("from", "must be before to.")

@@ -56,6 +56,8 @@ class Counts:
         except Exception:
             log.warning("request_counts.unwritten", exc_info=True, extra={"buckets": len(taken)})
             for bucket, tally in taken.items():
+                if bucket not in self._tallies and len(self._tallies) >= BUCKETS_MAX:
+                    continue
                 kept = self._tallies[bucket]
                 kept.count += tally.count
                 kept.milliseconds += tally.milliseconds

@@ -63,9 +63,9 @@ class Metrics(Collector):
     def endpoints(self) -> set[UUID]:
         return set(self._now)
 
-    def keep_only(self, endpoints: Collection[UUID]) -> None:
-        """Drops the series of all others that have nothing in flight."""
-        gone = {each for each, now in self._now.items() if each not in endpoints and now.in_flight == 0}
+    def forget(self, endpoints: Collection[UUID]) -> None:
+        """Drops the series of those that have nothing in flight."""
+        gone = {each for each in endpoints if each in self._now and self._now[each].in_flight == 0}
         for endpoint in gone:
             del self._now[endpoint]
         for key in [key for key in self._ended if key[0] in gone]:

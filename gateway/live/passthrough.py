@@ -105,10 +105,10 @@ class Gateway:
         body = Body(exchange, kept_max=self._limits.kept_bytes) if exchange.has_body else None
         await self._measured(_Call(exchange, key, route, match["rest"] or "/", body))
 
-    def keep_only(self, endpoints: Collection[UUID]) -> None:
+    def forget(self, endpoints: Collection[UUID]) -> None:
         """Forgets what it counted of endpoints that are gone."""
-        self._metrics.keep_only(endpoints)
-        self._buckets.keep_only(endpoints)
+        self._metrics.forget(endpoints)
+        self._buckets.forget(endpoints)
 
     async def _measured(self, call: _Call) -> None:
         loop = asyncio.get_running_loop()

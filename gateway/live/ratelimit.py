@@ -37,10 +37,10 @@ class Buckets:
             return 0.0
         return (1.0 - bucket.left) / rate.requests_per_second
 
-    def keep_only(self, endpoints: Collection[UUID]) -> None:
-        """Drops the buckets of all others."""
-        for endpoint in [each for each in self._buckets if each not in endpoints]:
-            del self._buckets[endpoint]
+    def forget(self, endpoints: Collection[UUID]) -> None:
+        """Drops their buckets."""
+        for endpoint in endpoints:
+            self._buckets.pop(endpoint, None)
 
 
 def whole_seconds(seconds: float) -> int:

@@ -130,6 +130,7 @@ class Live:
             await asyncio.sleep(TIDY_SECONDS)
             try:
                 known = self.metrics.endpoints()
-                self.gateway.keep_only(await self.rows.ask(queries.live_endpoints, among=known))
+                live = await self.rows.ask(queries.live_endpoints, among=known)
+                self.gateway.forget(known - live)
             except Exception:
                 log.warning("gateway.untidied", exc_info=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import pprint
 import shlex
-from typing import Any
+from typing import Final
 
 TOKEN = "PORTAL_TOKEN"  # noqa: S105 - the name of a variable
+LITERAL_CHARS_MAX: Final = 20_000
+"""Of a longer body nobody reads a literal, and to lay it out takes long."""
 
 
 def curl_of(*, url: str, method: str, path: str, body: str) -> str:
@@ -17,17 +19,22 @@ def curl_of(*, url: str, method: str, path: str, body: str) -> str:
         f'-H "Authorization: Bearer ${TOKEN}"',
     ]
     if body:
-        kind = "application/json" if is_json(body) else "text/plain; charset=utf-8"
-        parts += [f"-H {shlex.quote(f'Content-Type: {kind}')}", f"--data-binary {shlex.quote(body)}"]
+        # Not --data-binary, to which a body that begins with @ is the name of a file.
+        parts += [
+            f"-H {shlex.quote(f'Content-Type: {content_type(body)}')}",
+            f"--data-raw {shlex.quote(body)}",
+        ]
     return " \\\n  ".join(parts)
 
 
 def python_of(*, url: str, method: str, path: str, body: str) -> str:
     """A program that needs nothing but `requests`."""
-    sent = ""
-    if body and is_json(body):
-        sent = f"    json={_literal(json.loads(body))},\n"
+    literal = _literal(body)
+    headers, sent = [f"'Authorization': f\"Bearer {{os.environ['{TOKEN}']}}\""], ""
+    if literal:
+        sent = f"    json={literal},\n"
     elif body:
+        headers.append(f"'Content-Type': {content_type(body)!r}")
         sent = f"    data={body.encode()!r},\n"
     return (
         "import os\n"
@@ -35,7 +42,7 @@ def python_of(*, url: str, method: str, path: str, body: str) -> str:
         "answer = requests.request(\n"
         f"    {method!r},\n"
         f"    {address(url, path)!r},\n"
-        f"    headers={{'Authorization': f\"Bearer {{os.environ['{TOKEN}']}}\"}},\n"
+        f"    headers={{{', '.join(headers)}}},\n"
         f"{sent}"
         "    timeout=60,\n"
         ")\n"
@@ -49,14 +56,25 @@ def address(url: str, path: str) -> str:
     return url + path.lstrip("/")
 
 
-def is_json(text: str) -> bool:
-    """Whether the text is a JSON value."""
+def content_type(body: str) -> str:
+    """What is said of the body when it is sent: JSON, or text."""
     try:
-        json.loads(text)
+        json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return False
-    return True
+        return "text/plain; charset=utf-8"
+    return "application/json"
 
 
-def _literal(value: Any) -> str:
-    return pprint.pformat(value, width=88, sort_dicts=False).replace("\n", "\n    ")
+def _literal(body: str) -> str:
+    """A JSON body as Python writes it; empty for what is none, is better left as text, or `requests` takes for none."""
+    if len(body) > LITERAL_CHARS_MAX or content_type(body) != "application/json" or body.strip() == "null":
+        return ""
+    try:
+        return pprint.pformat(json.loads(body), width=88, sort_dicts=False).replace("\n", "\n    ")
+    except RecursionError:
+        return ""
+
+
+def _refuse(constant: str) -> None:
+    """NaN and the infinities, which Python would read, are no JSON."""
+    raise ValueError(constant)

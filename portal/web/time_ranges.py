@@ -59,6 +59,8 @@ def read_range(asked: Mapping[str, str], *, now: datetime) -> TimeRange:
             raise refuse("to", f"must be at least {SHORTEST.seconds // 60} minutes after from.")
         if end - begin > LONGEST:
             raise refuse("from", f"must be at most {LONGEST.days} days before to.")
+        if end - now > LONGEST:
+            raise refuse("to", f"must be at most {LONGEST.days} days from now.")
         return _of("", begin, end)
     name = asked.get("range") or DEFAULT
     if name not in RANGES:

@@ -216,9 +216,10 @@ def _model(name: str) -> str:
 
 
 def _whole(text: str, field: str, *, most: int) -> int:
-    if not text.strip().isdigit() or not 1 <= int(text) <= most:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18 or not 1 <= int(digits) <= most:
         raise Invalid.of_field(field, f"Give a whole number from 1 to {most}.")
-    return int(text)
+    return int(digits)
 
 
 def _real(text: str, field: str, *, most: float) -> float:

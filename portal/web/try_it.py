@@ -18,7 +18,7 @@ from gateway.invocations import Call, try_endpoint
 from inference.models import Endpoint
 from inference.views import TRY_METHODS, EndpointDetailPage, gateway_url
 from portal.web import try_forms
-from portal.web.snippets import curl_of, is_json, python_of
+from portal.web.snippets import content_type, curl_of, python_of
 from portal.web.try_forms import RAW, Request, Tensor
 from teams.models import User
 from workloads.models import Workload
@@ -151,12 +151,11 @@ def _describe(user: User, public_id: UUID, typed: dict[str, str]) -> str:
 def _ask(user: User, public_id: UUID, sent: Request) -> Answer:
     path, _, query = sent.path.partition("?")
     body = sent.body.encode()
-    kind = "application/json" if is_json(sent.body) else "text/plain; charset=utf-8"
     call = Call(
         method=sent.method,
         path=unquote(path),
         query=query.encode("ascii", "ignore").decode(),
-        headers=(("Accept", "*/*"), *([("Content-Type", kind)] if body else [])),
+        headers=(("Accept", "*/*"), *([("Content-Type", content_type(sent.body))] if body else [])),
         body=body,
     )
     try:

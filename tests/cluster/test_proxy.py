@@ -347,3 +347,25 @@ def test_a_connection_that_could_not_be_made_has_sent_nothing(faulty, faulty_cli
     with pytest.raises(ProxyFailed) as caught:
         forward(faulty_client)
     assert (caught.value.status, caught.value.unsent) == (503, True)
+
+
+def test_of_many_requests_at_once_one_looks_at_the_credentials(faulty, faulty_client, monkeypatch):
+    faulty.script = lambda exchange: exchange.reply(200, {})
+    looks = []
+    look = faulty_client.connection
+    monkeypatch.setattr(faulty_client, "connection", lambda **asked: looks.append(1) or look(**asked))
+
+    async def many():
+        proxy = ServiceProxy(faulty_client)
+
+        async def one():
+            async with proxy.forward(TARGET, method="GET", path="/") as upstream:
+                return upstream.status
+
+        try:
+            return await asyncio.gather(*(one() for _ in range(20)))
+        finally:
+            await proxy.aclose()
+
+    assert asyncio.run(many()) == [200] * 20
+    assert len(looks) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from uuid import uuid4
 
@@ -87,7 +88,7 @@ def test_an_endpoint_that_is_gone_takes_its_series_along(bench):
     for endpoint in (bench.endpoint, gone):
         metrics.began(endpoint.public_id)
         metrics.ended(endpoint.public_id, 1, status=200, seconds=0.1)
-    metrics.keep_only(queries.live_endpoints(among=metrics.endpoints()))
+    metrics.forget(metrics.endpoints() - queries.live_endpoints(among=metrics.endpoints()))
     text = metrics.exposition().decode()
     assert str(bench.endpoint.public_id) in text
     assert str(gone.public_id) not in text
@@ -144,8 +145,6 @@ def test_two_processes_count_the_same_minute_and_the_series_adds_up_by_revision(
 
 
 def test_counts_that_could_not_be_written_are_written_later(bench):
-    import asyncio
-
     from gateway.live.counts import Counts
 
     written = []
@@ -173,3 +172,47 @@ def test_counts_that_could_not_be_written_are_written_later(bench):
     found = {bucket.status_class: tally for bucket, tally in written[1].items()}
     assert (found[2].count, sum(found[2].latency)) == (2, 2)
     assert (found[4].count, found[4].latency) == (1, [])
+
+
+def test_counts_that_are_kept_for_long_are_bounded(bench, monkeypatch):
+    from gateway.live import counts as module
+
+    monkeypatch.setattr(module, "BUCKETS_MAX", 3)
+    now = clock.now()
+
+    async def scenario():
+        async def write(_tallies):
+            """Away; meanwhile requests come."""
+            for minute in range(3):
+                counts.add(
+                    bench.route(bench.endpoint), status=200, seconds=0.1, asked=True, now=moments[minute]
+                )
+            raise OSError
+
+        counts = module.Counts(write)
+        for attempt in range(4):
+            moments = [now + timedelta(minutes=10 * attempt + minute) for minute in range(3)]
+            counts.add(bench.route(bench.endpoint), status=500, seconds=0.1, asked=True, now=now)
+            await counts.flush()
+        return counts
+
+    kept = asyncio.run(scenario())
+    assert len(kept._tallies) <= 3
+
+
+def test_an_endpoint_that_is_called_while_others_are_looked_for_keeps_its_counts():
+    metrics, gone, new = Metrics(), uuid4(), uuid4()
+    metrics.began(gone)
+    metrics.ended(gone, 1, status=200, seconds=0.1)
+    known = metrics.endpoints()
+    metrics.began(new)
+    metrics.ended(new, 1, status=200, seconds=0.1)
+    metrics.forget(known)
+    assert metrics.endpoints() == {new}
+
+
+def test_times_before_all_counts_are_refused(bench, client):
+    client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {bench.token}"
+    url = f"/api/v1/endpoints/{bench.endpoint.public_id}/metrics/?to=0001-01-01T00:00:00Z"
+    answer = client.get(url)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "to")

@@ -47,6 +47,7 @@ def test_two_moments_are_a_range_that_can_be_asked_for_again():
         ({"from": "2026-03-01T09:00:00Z", "to": "2026-03-01T08:00:00Z"}, "to"),
         ({"from": "2026-02-01T09:00:00Z"}, "from"),
         ({"from": "9999-12-31T23:59:59Z"}, "to"),
+        ({"from": "9999-12-31T20:00:00Z", "to": "9999-12-31T23:59:59Z"}, "to"),
     ],
 )
 def test_nonsense_is_refused_at_its_argument(asked, field):

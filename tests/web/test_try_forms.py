@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from foundation.errors import Invalid
-from portal.web.snippets import curl_of, python_of
+from portal.web.snippets import content_type, curl_of, python_of
 from portal.web.try_forms import build, metadata_path, modes_of, tensors_of
 
 PIXELS = {"model": "digits", "input-0-name": "pixels", "input-0-datatype": "FP64"}
@@ -98,14 +98,16 @@ def test_the_runtime_says_which_form_comes_first():
     assert modes_of("custom") == ["raw", "v2"]
 
 
-@pytest.mark.parametrize("body", ['{"text": "it\'s $(rm -rf /)"}', "it's `text`; exit", ""])
+@pytest.mark.parametrize("body", ['{"text": "it\'s $(rm -rf /)"}', "it's `text`; exit", "@/etc/passwd", ""])
 def test_a_command_line_keeps_what_was_typed_as_one_argument(body):
     words = shlex.split(curl_of(url="http://live/vision/a/", method="POST", path="/v1/x?a=b&c=d", body=body))
     assert words[:5] == ["curl", "-sS", "-X", "POST", "http://live/vision/a/v1/x?a=b&c=d"]
-    assert (words[-1] == body) == bool(body)
+    assert words[-2:] == ["--data-raw", body] if body else "--data-raw" not in words
 
 
-@pytest.mark.parametrize("body", ['{"a": [1, true, null, "\'"]}', "no json: \"'", ""])
+@pytest.mark.parametrize(
+    "body", ['{"a": [1, true, null, "\'"]}', "no json: \"'", "null", "NaN", "[" * 700 + "]" * 700, ""]
+)
 def test_the_program_is_python_and_sends_the_same(body):
     source = python_of(url="http://live/vision/a/", method="PUT", path="/x", body=body)
     calls = []
@@ -121,8 +123,23 @@ def test_the_program_is_python_and_sends_the_same(body):
     exec(source, {"requests": Requests, "os": type("Os", (), {"environ": {"PORTAL_TOKEN": "t"}})})  # noqa: S102
     ((args, kwargs),) = calls
     assert args == ("PUT", "http://live/vision/a/x")
-    assert kwargs["headers"] == {"Authorization": "Bearer t"}
+    kind = {"Content-Type": content_type(body)} if "data" in kwargs else {}
+    assert kwargs["headers"] == {"Authorization": "Bearer t", **kind}
     if body.startswith("{"):
         assert kwargs["json"] == json.loads(body)
     else:
         assert kwargs.get("data", b"") == body.encode()
+
+
+def test_a_body_that_only_python_takes_for_json_is_text():
+    assert [content_type(body) for body in ("[1]", "null", "NaN", "[-Infinity]", "x")] == [
+        *["application/json"] * 2,
+        *["text/plain; charset=utf-8"] * 3,
+    ]
+
+
+@pytest.mark.parametrize("tokens", ["²", "9" * 5000, "1.5", "-1"])
+def test_a_number_that_is_none_is_refused_at_its_field(tokens):
+    with pytest.raises(Invalid) as refused:
+        build("chat", {"model": "m", "message": "hello", "max_tokens": tokens})
+    assert refused.value.errors[0].field == "max_tokens"
