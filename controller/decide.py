@@ -319,7 +319,7 @@ def _progress(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, 
         reason = observed.reason
     if _wakes(snapshot, observed, now):
         phase, reason = Phase.RUNNING, Reason.WAKING
-    actions = (Action.APPLY,) if snapshot.stale_generation else ()
+    actions = (Action.APPLY,) if snapshot.stale_generation or observed.incomplete else ()
     return Plan(
         phase,
         reason,

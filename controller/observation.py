@@ -152,6 +152,8 @@ class Observation:
     """Of what has a scaler, once that is there."""
     look_again_seconds: float | None = None
     """When to look again if nothing tells of a change before; None leaves it to the phase."""
+    incomplete: bool = False
+    """Whether something that was made beside the primary object is not there any more."""
     rollout: RolloutFacts | None = None
     """Of an endpoint whose object is there."""
 

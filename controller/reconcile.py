@@ -267,12 +267,12 @@ def _record(
         elif workload.phase == Phase.QUEUED.value and plan.to is not Phase.QUEUED:
             admission.left_line(workload, now=now)
         if observation is not None and _may_grow(workload, plan):
-            wanted = (
+            needed = (
                 workload.units
                 if workload.keeps_headroom
                 else observation.desired_replicas * workload.units_each
             )
-            firm = min(workload.units, wanted)
+            firm = min(workload.units, needed)
             preemption.take_back_headroom(workload, firm_units=firm, now=now)
         counters = _counters(workload, plan, now, observed=look is not None)
         if counters:

@@ -14,7 +14,14 @@ from cluster.labels import METRICS_PORT, REVISION, WORKLOAD_ID
 from controller import modelsource, podspec
 from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
 from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
-from inference.scalers import SCALER_ANNOTATION, ScalerPlatform, build_scaler, retired_scalers, scales
+from inference.scalers import (
+    NO_SCALER,
+    SCALER_ANNOTATION,
+    ScalerPlatform,
+    build_scaler,
+    retired_scalers,
+    scales,
+)
 from inference.specs import SURGE, EndpointSpec, ProbeSpec
 from workloads.placement import Placement
 
@@ -83,7 +90,7 @@ def _scaled(
     primary = {**fixed.primary, "spec": dict(fixed.primary["spec"])}
     first = primary["spec"].pop("replicas")
     if platform.engine:
-        annotations = {SCALER_ANNOTATION: platform.engine}
+        annotations = {SCALER_ANNOTATION: NO_SCALER if scaler is None else platform.engine}
         primary["metadata"] = {**primary["metadata"], "annotations": annotations}
     scalers = () if scaler is None else (scaler,)
     return ManifestSet(primary, (*fixed.dependants, *scalers), replicas_at_first=first, retired=retired)

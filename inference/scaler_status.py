@@ -8,7 +8,8 @@ from typing import Any
 from controller import podstatus
 from controller.observation import ScalerFacts
 from controller.podstatus import Json
-from inference.scalers import PAUSED, PAUSED_REPLICAS
+from inference import scalers
+from inference.scalers import NO_SCALER, PAUSED, PAUSED_REPLICAS, SCALER_ANNOTATION
 
 SCALED_OBJECT = "ScaledObject"
 AUTOSCALER = "HorizontalPodAutoscaler"
@@ -17,6 +18,31 @@ _NO_FAILURE = frozenset({"ScalingDisabled", ""})
 
 FAILURES_TOLD = 3
 """One failed reading is no news: the next one follows within seconds."""
+
+
+_MADE = {scalers.KEDA: SCALED_OBJECT, scalers.AUTOSCALER: AUTOSCALER}
+
+
+def lacks_scaler(deployment: Json, companions: Sequence[Json]) -> bool:
+    """Whether the scaler that was made with the Deployment is not there any more."""
+    kind = _MADE.get(_annotation(deployment))
+    return kind is not None and all(each.get("kind") != kind for each in companions)
+
+
+def scaler_of(deployment: Json, companions: Sequence[Json]) -> ScalerFacts | None:
+    """What its scaler says; of one that is missing, that it is. None where nothing is to scale it."""
+    if _annotation(deployment) == NO_SCALER:
+        return ScalerFacts(
+            failure="Nothing scales it: what it scales by needs KEDA, which is not offered any more. Scale by cpu, or "
+            "have KEDA offered again and deploy a revision."
+        )
+    if lacks_scaler(deployment, companions):
+        return ScalerFacts(failure="Its scaler is not in the cluster; it is made again.")
+    return read_scaler(companions)
+
+
+def _annotation(deployment: Json) -> str:
+    return str((deployment["metadata"].get("annotations") or {}).get(SCALER_ANNOTATION) or "")
 
 
 def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:

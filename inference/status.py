@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller import podstatus
 from controller.observation import Observation, PodFacts, RolloutFacts, ScalerFacts, Stage
 from controller.podstatus import Json, Verdict
-from inference.scaler_status import read_scaler
+from inference.scaler_status import lacks_scaler, scaler_of
 from workloads.states import Reason
 
 SCALER_LOOK_SECONDS = 60.0
@@ -71,14 +71,15 @@ def observe_endpoint(
         )
     counts = _Counts.of(deployment)
     waiting = [_of_endpoint(pod, verdict) for pod, verdict in judged if _still_comes(pod, verdict)]
-    scaler = read_scaler(companions)
+    scaler = scaler_of(deployment, companions)
     if scaler is not None and _is_asleep(counts, facts):
         told = _asleep(scaler)
     elif counts.ready:
         told = _serving(counts, waiting, deployment)
     else:
         told = _silent(counts, waiting, deployment)
-    return _observation(deployment, counts, facts, _with_scaler(told, scaler), scaler)
+    seen = _observation(deployment, counts, facts, _with_scaler(told, scaler), scaler)
+    return replace(seen, incomplete=lacks_scaler(deployment, companions))
 
 
 def _is_asleep(counts: _Counts, pods: Sequence[PodFacts]) -> bool:

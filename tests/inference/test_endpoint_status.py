@@ -287,3 +287,31 @@ def test_the_numbers_of_the_scaler_are_read():
     ).scaler
     assert (facts.minimum, facts.maximum, facts.wanted) == (0, 4, 2)
     assert (facts.metric, facts.value, facts.target) == ("s0-prometheus", pytest.approx(104.5), 70)
+
+
+def marked(deployment, scaler):
+    return {
+        **deployment,
+        "metadata": {**deployment["metadata"], "annotations": {"mlportal.dev/scaler": scaler}},
+    }
+
+
+def test_a_scaler_that_is_gone_is_noticed_and_wanted_again():
+    seen = observe_endpoint(marked(SERVING, "keda"), [ready()], (), ())
+    assert (seen.reason, seen.incomplete) == (Reason.SCALER_FAILED, True)
+    orphan = observe_endpoint(marked(SERVING, "keda"), [ready()], (), [autoscaler()])
+    assert orphan.incomplete
+    there = observe_endpoint(marked(SERVING, "keda"), [ready()], (), [scaled(FINE)])
+    assert (there.reason, there.incomplete) == (Reason.READY, False)
+
+
+def test_what_sleeps_without_its_scaler_is_not_ready():
+    seen = observe_endpoint(marked(NO_PODS, "keda"), [], (), ())
+    assert (seen.reason, seen.incomplete) == (Reason.SCALED_TO_ZERO, True)
+    assert "made again" in seen.message
+
+
+def test_what_nothing_can_scale_any_more_says_so_and_is_left_alone():
+    seen = observe_endpoint(marked(SERVING, "none"), [ready()], (), ())
+    assert (seen.reason, seen.incomplete) == (Reason.SCALER_FAILED, False)
+    assert "KEDA" in seen.message
