@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -45,7 +46,7 @@ class Route:
         return self.wakes and self.phase == Phase.RUNNING and self.reason in ASLEEP
 
 
-RouteSource = Callable[[Workload], Route | None]
+RouteSource = Callable[[Sequence[Workload]], Mapping[int, Route]]
 
 _sources: dict[str, RouteSource] = {}
 
@@ -53,8 +54,9 @@ _sources: dict[str, RouteSource] = {}
 def register_route_source(kind: str, source: RouteSource) -> None:
     """Called from the `ready` of the app that owns the kind.
 
-    `source` reads rows only, never the cluster. It answers None while nothing of the workload can have an address,
-    such as before its first attempt: callers are then told the workload's phase and reason.
+    `source` reads rows only, never the cluster, and as many queries for many workloads as for one. It answers by the
+    workloads' keys, without those of which nothing can have an address, such as before the first attempt: callers are
+    then told the workload's phase and reason.
     """
     if _sources.get(kind, source) is not source:
         raise ValueError(f"Two sources want the routes of the kind {kind}.")
@@ -75,7 +77,17 @@ def routes_for(names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Rout
         .order_by("-kind")
     )
     found = {(workload.team.slug, workload.name): workload for workload in rows}
-    return {key: route_of(found[key]) if key in found else None for key in names}
+    asked = {key: found[key] for key in names if key in found}
+    of_kind: defaultdict[str, list[Workload]] = defaultdict(list)
+    for workload in asked.values():
+        of_kind[workload.kind].append(workload)
+    routes: dict[int, Route] = {}
+    for kind, workloads in of_kind.items():
+        routes |= _sources[kind](workloads)
+    return {
+        key: routes.get(asked[key].pk) or _without_address(asked[key]) if key in asked else None
+        for key in names
+    }
 
 
 def route_of(workload: Workload) -> Route | None:
@@ -83,7 +95,11 @@ def route_of(workload: Workload) -> Route | None:
     source = _sources.get(workload.kind)
     if source is None or workload.is_final:
         return None
-    return source(workload) or Route(
+    return source([workload]).get(workload.pk) or _without_address(workload)
+
+
+def _without_address(workload: Workload) -> Route:
+    return Route(
         public_id=workload.public_id,
         namespace=workload.team.namespace_name,
         service="",

@@ -13,7 +13,7 @@ class InferenceConfig(AppConfig):
         from controller.adapters import register
         from controller.routes import register_route_source
         from inference.adapter import KIND, EndpointAdapter
-        from inference.queries import route_to
+        from inference.queries import routes_to
 
         register(EndpointAdapter())
-        register_route_source(KIND, route_to)
+        register_route_source(KIND, routes_to)

@@ -24,7 +24,7 @@ def bench(upstream, transactional_db, monkeypatch, settings) -> Iterator[Bench]:
 
     settings.CLUSTER_KUBECONFIG = str(upstream.kubeconfig)
     made = Bench(upstream)
-    monkeypatch.setitem(routes._sources, "endpoint", made.route)
+    monkeypatch.setitem(routes._sources, "endpoint", made.routes)
     yield made
     shared = client._shared.pop(str(upstream.kubeconfig), None)
     if shared is not None:

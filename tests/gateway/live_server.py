@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -202,6 +202,9 @@ class Bench:
     def set_phase(workload: Workload, phase: str, reason: str) -> None:
         workload.phase, workload.reason = phase, reason
         workload.save(update_fields=["phase", "reason"])
+
+    def routes(self, workloads: Sequence[Workload]) -> dict[int, Route]:
+        return {each.pk: self.route(each) for each in workloads}
 
     def route(self, workload: Workload) -> Route:
         return Route(

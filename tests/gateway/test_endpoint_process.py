@@ -37,7 +37,7 @@ def bench(process_cluster, transactional_db, monkeypatch, settings):
     made.team.namespace = f"team-{uuid4().hex[:8]}"
     made.team.save()
     made.endpoint.refresh_from_db()
-    monkeypatch.setitem(routes._sources, "endpoint", made.route)
+    monkeypatch.setitem(routes._sources, "endpoint", made.routes)
     client = connect(process_cluster)
     namespace = made.team.namespace
     client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
