@@ -205,7 +205,7 @@ def _money(workload: Workload, spec: EndpointSpec, now: datetime) -> Money:
     prices = spans_by_card()
     at_min, at_max = (
         rate_now(workload.flavor, workload.capacity_type, replicas * spec.gpus_per_replica, prices, now)
-        for replicas in (spec.min_replicas, spec.max_replicas)
+        for replicas in (0 if spec.scale_to_zero else spec.min_replicas, spec.max_replicas)
     )
     return Money(at_min, at_max)
 

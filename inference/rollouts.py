@@ -63,15 +63,16 @@ def judge(
     bounds: Bounds,
     *,
     now: datetime,
+    began: datetime | None = None,
     down_since: datetime | None = None,
 ) -> Judgement:
-    """How the revision fares whose pods the endpoint's object asks for.
+    """How the revision fares whose pods the endpoint's object asks for; some may be older than that began.
 
     A revision without room is not at fault: a pod that no node takes says nothing about it.
     """
     if rollout.complete and rollout.total:
         return Judgement(Outcome.LIVE)
-    findings = [*_of_pods(rollout, pods, bounds), *_of_cluster(rollout, bounds)]
+    findings = [*_of_pods(rollout, pods, bounds, began), *_of_cluster(rollout, bounds)]
     if bounds.downtime and down_since is not None:
         message = f"No replica answered for {bounds.downtime} seconds, the most that was announced."
         findings.append(_Finding(down_since, bounds.downtime, Outcome.FAILED, message))
@@ -109,11 +110,14 @@ def _new(rollout: RolloutFacts, pods: Sequence[PodFacts]) -> list[PodFacts]:
     ]
 
 
-def _of_pods(rollout: RolloutFacts, pods: Sequence[PodFacts], bounds: Bounds) -> Iterator[_Finding]:
+def _of_pods(
+    rollout: RolloutFacts, pods: Sequence[PodFacts], bounds: Bounds, began: datetime | None
+) -> Iterator[_Finding]:
     for pod in _new(rollout, pods):
         since = pod.scheduled_at or pod.waiting_since
         if since is None:
             continue
+        since = max(since, began or since)
         if pod.reason in _NOT_PLACED:
             message = f"No node took pod {pod.name} within {bounds.schedule} seconds. {pod.message}"
             yield _Finding(pod.waiting_since or since, bounds.schedule, Outcome.NO_ROOM, message)

@@ -151,6 +151,11 @@ def scaling_problems(
         )
         yield "scaling.trigger", Fault("no_signal_at_zero", message)
     for index, window in enumerate(given.get("schedule") or ()):
+        if window["start"].split() == window["end"].split():
+            yield (
+                f"scaling.schedule.{index}.end",
+                Fault("no_time", "It ends when it starts, which no scaler takes."),
+            )
         if window["replicas"] > maximum:
             message = f"{window['replicas']} replicas are more than max_replicas, which is {maximum}."
             yield f"scaling.schedule.{index}.replicas", Fault("above_max_replicas", message)

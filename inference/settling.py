@@ -123,7 +123,12 @@ class _Settling:
             return held
         self._progress(told, observation, rollout)
         judgement = judge(
-            rollout, observation.pods, self._bounds(told), now=self.now, down_since=told.down_since
+            rollout,
+            observation.pods,
+            self._bounds(told),
+            now=self.now,
+            began=told.started_at,
+            down_since=told.down_since,
         )
         return self._follow(told, judgement, observation, rollout)
 

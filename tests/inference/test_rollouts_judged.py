@@ -101,3 +101,9 @@ def test_the_announced_downtime_is_kept(down, outcome, look_in):
 def test_what_is_due_next_says_when_to_look_again():
     pods = [pod("ImagePullFailed", since=150), pod("Restarting", since=30, restarts=1)]
     assert judge(rollout(), pods, BOUNDS, now=NOW).look_in == 50
+
+
+def test_what_a_pod_did_before_this_revision_had_it_is_not_this_revisions_fault():
+    old = pod("Loading", since=100_000, restarts=1)
+    assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(99)).outcome is Outcome.GOING
+    assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(100)).outcome is Outcome.FAILED

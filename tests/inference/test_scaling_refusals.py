@@ -57,6 +57,7 @@ def test_the_samples_are_valid(name):
         ("cpu", {}, {"activation_threshold": 1}, "scaling.activation_threshold", "without_effect"),
         ("cron", {}, {}, "scaling.schedule", "required"),
         ("cron", {}, {"schedule": [SHIFT], "threshold": 1}, "scaling.threshold", "without_effect"),
+        ("cron", {}, {"schedule": [{**SHIFT, "end": SHIFT["start"]}]}, "scaling.schedule.0.end", "no_time"),
         ("cron", {}, {"schedule": [{**SHIFT, "replicas": 5}]}, "scaling.schedule.0.replicas", "above_max_replicas"),
         ("cron", {}, {"schedule": [{**SHIFT, "start": "8 o'clock"}]}, "scaling.schedule.0.start", "invalid_cron"),
         ("cron", {}, {"schedule": [{**SHIFT, "timezone": "Mars/Base"}]}, "scaling.schedule.0.timezone",

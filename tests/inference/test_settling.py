@@ -13,11 +13,12 @@ from foundation import clock
 from foundation.errors import Invalid
 from inference.adapter import EndpointAdapter
 from inference.models import Endpoint, EndpointRevision
-from inference.revisions import spec_of_return
+from inference.revisions import effects_of, spec_of_return
 from inference.scaling import ScalingSpec
 from inference.services import preview_rollback, roll_back, update_endpoint
 from inference.settling import settle, way_back
 from teams.actors import Actor
+from tests.factories.catalogue import make_flavor, make_price
 from tests.factories.submitted import make_attempt, make_endpoint, move
 from tests.factories.teams import make_member, make_team
 from workloads.states import Phase, Reason
@@ -232,3 +233,13 @@ def test_nothing_is_claimed_on_top_for_pods_that_stay_or_are_none(endpoint):
     assert adapter.surge_units(workload, deployment(2, 3)) == 0
     endpoint.revisions.filter(number=2).update(strategy="replace")
     assert adapter.surge_units(workload, deployment(1, 3)) == 0
+
+
+def test_what_sleeps_at_its_minimum_costs_nothing_there(endpoint):
+    endpoint.workload.flavor = make_flavor()
+    make_price()
+    stays = replace(endpoint.parsed, gpus_per_replica=1)
+    sleeps = replace(stays, scale_to_zero=True, scaling=ScalingSpec(trigger="in-flight", threshold=4))
+    found = effects_of(endpoint, stays, sleeps, surge=0, now=clock.now())
+    assert found.before.at_min == found.before.at_max == found.after.at_max > 0
+    assert found.after.at_min == 0
