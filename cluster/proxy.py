@@ -188,6 +188,10 @@ class ServiceProxy:
         return self._direct
 
     async def _answer(self, response: aiohttp.ClientResponse, limits: Limits, *, direct: bool) -> Upstream:
+        if not 200 <= response.status <= 599:
+            raise ProxyFailed(
+                f"the service answered with the status {response.status}", status=502, reason="bad-status"
+            )
         if (response.content_length or 0) > limits.response_bytes:
             raise rules.too_large("response", limits.response_bytes)
         first = b""

@@ -91,20 +91,20 @@ def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: 
             histogram.extend([0] * (place - len(histogram)))
             histogram[place - 1] = int(ended)
     keys = sorted(classes)
-    revisions = sorted({revision for _, revision in keys})
+    of_step: defaultdict[datetime, list[tuple[datetime, int]]] = defaultdict(list)
+    of_revision: defaultdict[int, list[tuple[datetime, int]]] = defaultdict(list)
+    for key in keys:
+        of_step[key[0]].append(key)
+        of_revision[key[1]].append(key)
     return Series(
         step=step,
         points=tuple(
             Point(at=at, revision=revision, summary=_summary([(at, revision)], classes, histograms))
             for at, revision in keys
         ),
-        by_step={
-            moment: _summary([key for key in keys if key[0] == moment], classes, histograms)
-            for moment in sorted({moment for moment, _ in keys})
-        },
+        by_step={moment: _summary(of_this, classes, histograms) for moment, of_this in of_step.items()},
         revisions={
-            number: _summary([key for key in keys if key[1] == number], classes, histograms)
-            for number in revisions
+            number: _summary(of_this, classes, histograms) for number, of_this in sorted(of_revision.items())
         },
         total=_summary(keys, classes, histograms),
     )

@@ -34,7 +34,7 @@ _ORDERS: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-re
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NOT_FOUND: Final = "There is no such endpoint, or it is not yours."
 # Failures that say something of the endpoint: it had the request.
-_ASKED: Final = frozenset({"broken", "response-too-large", "timeout"})
+_ASKED: Final = frozenset({"bad-status", "broken", "response-too-large", "timeout"})
 _READER_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 0.5

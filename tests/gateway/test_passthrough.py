@@ -314,6 +314,16 @@ def test_headers_pass_as_the_bytes_they_are(live, bench, upstream, name):
     assert upstream.requests[0].headers["x-asked"].encode("latin-1") == name.encode()
 
 
+@pytest.mark.parametrize("status_line", ["101 Switching Protocols", "999 Whatever"])
+def test_a_status_that_cannot_be_passed_on_is_a_502(live, bench, upstream, status_line):
+    upstream.script = lambda exchange: exchange.raw(
+        f"HTTP/1.1 {status_line}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+    )
+    answer = live.get("/vision/digits/", token=bench.token)
+    assert (answer.status, answer.json["code"]) == (502, "bad_status")
+    assert len(upstream.requests) == 1
+
+
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 def test_what_may_have_changed_something_is_never_sent_twice(live, bench, upstream, method):
     def script(exchange):
