@@ -59,6 +59,8 @@ class Example:
     rows: Sequence[Row]
     gang_scheduler: str = ""
     """That of the cluster for which it is shown."""
+    shows: str = ""
+    """Kind of the object that is shown whole, where it is not the primary one."""
 
 
 def flavor(name: str, selector: Mapping[str, Sequence[str]], **capacity: Any) -> FlavorFacts:

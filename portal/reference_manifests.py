@@ -84,7 +84,10 @@ def found(manifest: Mapping[str, Any], row: Row) -> Any:
 
 def section(example: Example, made: ManifestSet, *, level: str = "##") -> list[str]:
     """The lines about one example, of which these are the objects."""
-    others = ", ".join(f"{each['kind']} `{each['metadata']['name']}`" for each in made.dependants)
+    shown = next((each for each in made.all() if each["kind"] == example.shows), made.primary)
+    others = ", ".join(
+        f"{each['kind']} `{each['metadata']['name']}`" for each in made.all() if each is not shown
+    )
     return [
         f"{level} {example.title}",
         "",
@@ -103,7 +106,7 @@ def section(example: Example, made: ManifestSet, *, level: str = "##") -> list[s
         f"<details><summary>The object{f', beside {others}' if others else ''}</summary>".replace("`", ""),
         "",
         "```yaml",
-        yaml.safe_dump(made.primary, sort_keys=False, allow_unicode=True, width=110).rstrip(),
+        yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=110).rstrip(),
         "```",
         "",
         "</details>",

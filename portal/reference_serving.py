@@ -12,10 +12,12 @@ from controller.podspec import ManifestSet
 from foundation.models import DEFAULT_STORAGE_IMAGE
 from inference.manifests import build_endpoint
 from inference.runtimes import CUSTOM, PRESETS, Preset
+from inference.scalers import ScalerPlatform
 from inference.serializers import RuntimeOptionsSerializer
 from inference.specs import EndpointSpec
 from portal.manifest_rows import Example
 from portal.reference_manifests import SHORT_ID, WORKLOAD_ID, section
+from portal.scaler_examples import PROMETHEUS_URL
 from portal.serving_examples import EXAMPLES
 from workloads.placement import Placement, node_terms, tolerations
 
@@ -108,6 +110,7 @@ def build(example: Example) -> ManifestSet:
         ),
         replicas=spec.min_replicas,
         revision=1,
+        platform=ScalerPlatform(prometheus_url=PROMETHEUS_URL),
     )
 
 

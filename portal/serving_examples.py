@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from portal.manifest_rows import GPU, LATEST, Example, Row, flavor, limit, request, tolerates
+from portal.scaler_examples import EXAMPLES as SCALERS
 from portal.torchserve_example import ANNOTATIONS, POD, QUALITY, SERVER, TORCHSERVE, WAITS
 
 INFERENCE = Example(
@@ -227,4 +228,4 @@ TRITON = Example(
     ],
 )
 
-EXAMPLES: tuple[Example, ...] = (INFERENCE, TORCHSERVE, READINESS, TRITON)
+EXAMPLES: tuple[Example, ...] = (INFERENCE, TORCHSERVE, READINESS, TRITON, *SCALERS)

@@ -45,5 +45,8 @@ def test_every_option_belongs_to_a_runtime_and_every_runtime_says_only_what_ther
 
 @by_title
 def test_the_api_server_knows_every_field_and_warns_of_none(real_bench, example):
+    served = real_bench.client.served_kinds()
     for manifest in build(example).all():
+        if example.shows == manifest["kind"] and (manifest["apiVersion"], manifest["kind"]) not in served:
+            pytest.skip(f"the cluster serves no {example.shows}")
         assert real_bench.client.warnings_of(real_bench.moved(manifest)) == ()
