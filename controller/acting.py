@@ -96,6 +96,7 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
     if Action.APPLY in plan.actions and hand.attempt is not None:
         waiting = _wait_for_surge(plan, look, hand)
         if waiting is not None:
+            _steer(waiting, look, hand)
             return waiting
         ensure_namespace(client, workload.team)
         objects.update_live(client, workload, adapter, hand.attempt, now=now)
@@ -103,9 +104,16 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
         if not look.observation.deleting:
             _fetch_logs(hand)
         objects.delete(client, look.primary)
-    if look is not None and look.companions and plan.to in STEERED:
-        objects.adjust(client, adapter.adjustments(workload, look.companions, look.observation, plan))
+    _steer(plan, look, hand)
     return plan
+
+
+def _steer(plan: Plan, look: Look | None, hand: Hand) -> None:
+    """Its companions do as people want now, also while a change of the object itself waits."""
+    if look is None or not look.companions or plan.to not in STEERED:
+        return
+    changes = hand.adapter.adjustments(hand.workload, look.companions, look.observation, plan)
+    objects.adjust(hand.client, changes)
 
 
 def _fetch_logs(hand: Hand) -> None:

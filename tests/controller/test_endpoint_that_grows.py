@@ -6,8 +6,12 @@ import pytest
 
 from cluster import kinds
 from cluster.kinds import ObjectRef
+from foundation import clock
+from inference.models import Endpoint
+from inference.scalers import PAUSED
 from quotas.models import Claim, ClaimPurpose, Quota
-from tests.controller.test_rollouts import change, deploy
+from tests.controller.test_rollouts import change, deploy, history
+from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,3 +38,20 @@ def test_a_scaler_that_somebody_deletes_is_made_again(bench):
     bench.client.delete(ref, uid=first)
     bench.turn(endpoint.workload)
     assert bench.client.get(ref)["metadata"]["uid"] != first
+
+
+def test_a_scaler_is_steered_while_a_revision_waits_for_room(bench):
+    WatchCursor.objects.create(
+        kind=kinds.SCALED_OBJECT.address, resource_version="1", listed_at=clock.now(), seen_at=clock.now()
+    )
+    window = {"start": "0 8 * * *", "end": "0 18 * * *", "replicas": 1}
+    scaling = {"trigger": "cron", "schedule": [window]}
+    endpoint = deploy(bench, gpus_per_replica=4, max_replicas=2, scaling=scaling)
+    change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
+    bench.turn(endpoint.workload)
+    assert history(endpoint, 2) == ["RolloutWaits"]
+    Endpoint.objects.update(scaler_paused=True)
+    bench.turn(endpoint.workload)
+    name = endpoint.workload.attempts.get().object_name
+    ref = ObjectRef(kinds.SCALED_OBJECT.api_version, "ScaledObject", bench.team.namespace_name, name)
+    assert PAUSED in bench.client.get(ref)["metadata"]["annotations"]

@@ -174,3 +174,14 @@ def test_an_endpoint_sleeps_is_called_and_comes_back(bench, source):
     bench.until(workload, lambda row: row.reason == "ScaledToZero", 2 * MINUTES)
     source.planted[series] = 1
     bench.until(workload, lambda row: row.reason == "Ready", MINUTES)
+
+
+def test_what_sleeps_is_woken_by_a_call_though_its_metric_cannot_be_read(bench, source):
+    scaling = {"trigger": "in-flight", "threshold": 2, "cooldown_seconds": 10}
+    workload = deploy(bench, scaling=scaling, scale_to_zero=True, max_replicas=3)
+    bench.until(workload, lambda row: row.reason == "ScaledToZero", 2 * MINUTES)
+    source.planted = {}
+    bench.until(workload, lambda row: "KEDA" in row.message, MINUTES)
+    assert workload.reason == "ScaledToZero"
+    services.call_for(public_id=workload.public_id, now=clock.now())
+    bench.until(workload, lambda row: row.phase == "Running" and replicas(bench, workload)[1] > 0, MINUTES)
