@@ -121,12 +121,7 @@ def add_revision(
     """The next revision, in the caller's transaction, which holds the workload's row. Older ones wait no longer."""
     endpoint = planned.endpoint
     endpoint.revision += 1
-    unfinished = endpoint.revisions.filter(number__lt=endpoint.revision, state__in=_UNFINISHED)
-    unfinished.update(
-        state=RevisionState.SUPERSEDED.value,
-        held_until=None,
-        message=f"Revision {endpoint.revision} came before it was ready.",
-    )
+    supersede_unfinished(endpoint)
     endpoint.save(update_fields=["revision"])
     return EndpointRevision.objects.create(
         endpoint=endpoint,
@@ -138,6 +133,16 @@ def add_revision(
         returns_to=returns_to,
         pods_of=endpoint.revision if planned.pods_of is None else planned.pods_of,
         strategy=planned.guarded.strategy,
+    )
+
+
+def supersede_unfinished(endpoint: Endpoint) -> None:
+    """Revisions that were not live when the one that is wanted now came."""
+    unfinished = endpoint.revisions.filter(number__lt=endpoint.revision, state__in=_UNFINISHED)
+    unfinished.update(
+        state=RevisionState.SUPERSEDED.value,
+        held_until=None,
+        message=f"Revision {endpoint.revision} came before it was ready.",
     )
 
 

@@ -13,19 +13,17 @@ from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import check_version
 from inference.adapter import KIND
 from inference.models import Endpoint, EndpointRevision, RevisionCause
+from inference.revisions import supersede_unfinished
 from inference.scalers import scales
 from inference.scaling import scaling_problems
 from inference.scaling_checks import check_scaling
+from inference.sizes import claim_size
 from inference.specs import EndpointSpec
-from quotas.counters import mark_due
-from quotas.errors import QuotaExceeded
-from quotas.services import resize
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.permissions import check_can_submit
 from workloads.models import Workload
 from workloads.services import change_generation
-from workloads.states import HOLDS_CLAIM, Phase
 
 
 def scale_endpoint(
@@ -58,9 +56,10 @@ def scale_endpoint(
             raise Conflict(f"Somebody else has changed {workload.name} just now; look again.", code="changed")
         if (old.min_replicas, old.max_replicas) == (least, most):
             return endpoint
-        _claim(fresh, spec, now)
+        claim_size(fresh, spec, now=now)
         endpoint.revision += 1
         endpoint.save(update_fields=["revision"])
+        supersede_unfinished(endpoint)
         EndpointRevision.objects.create(
             endpoint=endpoint,
             number=endpoint.revision,
@@ -93,22 +92,7 @@ def _check_bounds(spec: EndpointSpec) -> None:
     )
     problems = [FieldProblem(field=path, code=fault.code, message=fault.message) for path, fault in found]
     if problems:
-        raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
-
-
-def _claim(workload: Workload, spec: EndpointSpec, now: datetime) -> None:
-    """The row's size, and a claim of at least that where it holds one."""
-    units = spec.max_replicas * spec.gpus_per_replica
-    Workload.objects.filter(pk=workload.pk).update(units=units, pod_count=spec.min_replicas)
-    grows, workload.units, workload.pod_count = units > workload.units, units, spec.min_replicas
-    if Phase(workload.phase) in HOLDS_CLAIM and grows:
-        try:
-            resize(workload=workload, units=units, lends=not workload.keeps_headroom, now=now)
-        except QuotaExceeded as error:
-            message = f"{spec.max_replicas} replicas need a claim of {units}: {error.message}"
-            raise Conflict.of_field("max_replicas", message, code="quota_exceeded") from error
-    if workload.flavor_id is not None:
-        mark_due(flavor_id=workload.flavor_id, capacity_type=workload.capacity_type, now=now)
+        raise Invalid.of_problems(problems)
 
 
 def pause_scaler(*, endpoint: Endpoint, replicas: int | None, actor: Actor, now: datetime) -> None:

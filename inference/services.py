@@ -15,7 +15,7 @@ from controller.services import Submission, check_priority
 from controller.sizing import with_host_share
 from controller.specs import ON_DEMAND, SPOT_FIRST
 from controller.waiting import Card
-from foundation.errors import Conflict, FieldProblem, Invalid
+from foundation.errors import Conflict
 from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
 from inference.changes import Effect
@@ -31,6 +31,7 @@ from inference.revisions import (
     spec_of_return,
 )
 from inference.scaling_checks import check_scaling, scaling_hints
+from inference.sizes import claim_size
 from inference.specs import RESERVED, EndpointSpec
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -39,8 +40,6 @@ from teams.permissions import check_can_submit
 from workloads.models import Workload
 from workloads.services import change_generation
 from workloads.states import Priority
-
-CLAIMED_SIZE = frozenset({"min_replicas", "max_replicas"})
 
 
 def deploy_endpoint(
@@ -148,23 +147,12 @@ def _hold(endpoint: Endpoint, expected_versions: frozenset[int] | None) -> None:
 
 def _check(planned: Planned, user: User | None, now: datetime) -> None:
     check_allowed(planned)
-    _check_size(planned)
     check_references(planned.spec, planned.endpoint.workload.team, now=now)
     workload = planned.endpoint.workload
     if planned.spec.headroom == RESERVED and not workload.keeps_headroom:
         services.check_headroom(_submission(planned.spec, None), workload.team)
     if user is not None and planned.spec.priority != workload.priority:
         check_priority(Priority(planned.spec.priority), workload.team, user)
-
-
-def _check_size(planned: Planned) -> None:
-    names = sorted({change.field for change in planned.changed(Effect.SIZE)} & CLAIMED_SIZE)
-    if names:
-        problems = [
-            FieldProblem(field=name, code="use_scale", message="Change it by scaling (POST scale/).")
-            for name in names
-        ]
-        raise Invalid(f"Scale it to change: {', '.join(names)}.", errors=problems)
 
 
 def _change(
@@ -179,6 +167,9 @@ def _change(
     _check(planned, actor.user, now)
     check_room(planned)
     endpoint, workload = planned.endpoint, planned.endpoint.workload
+    if planned.changed(Effect.SIZE):
+        locked = Workload.objects.select_related("team", "flavor").get(pk=workload.pk)
+        claim_size(locked, planned.spec, now=now)
     before = endpoint.revision
     add_revision(planned, actor=actor, now=now, cause=cause, returns_to=returns_to)
     Workload.objects.filter(pk=workload.pk).update(

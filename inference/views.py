@@ -309,7 +309,7 @@ class EndpointRollbackPage(EndpointDetailPage):
 def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:
     """The form's values of what cannot be changed in place."""
     values = values_of(spec)
-    return {key: values[key] for key in ("flavor", "capacity", "gpus", "replicas", "max_replicas")}
+    return {key: values[key] for key in ("flavor", "capacity", "gpus")}
 
 
 def _rolled_out(spec: EndpointSpec, rollout: Mapping[str, Any]) -> EndpointSpec:

@@ -17,7 +17,8 @@ from foundation.errors import Conflict, Invalid, NotFound
 from gateway import queries
 from gateway.credentials import NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from gateway.services import create_endpoint_token, revoke_endpoint_token
-from inference.views import EndpointDetailPage, OfEndpoints
+from inference.scaler_pages import OfEndpoints
+from inference.views import EndpointDetailPage
 from teams.actors import actor_of
 from teams.permissions import check_can_submit
 

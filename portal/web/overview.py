@@ -7,6 +7,7 @@ from typing import Any, Final
 from controller.page_panels import Asked
 from inference.models import Endpoint
 from inference.queries import scale_samples
+from inference.scaler_state import scaling_of
 from portal.web.analytics import calls_of_range, decisions_of, replicas_chart
 from portal.web.time_ranges import read_range
 
@@ -14,12 +15,14 @@ PODS_MAX: Final = 50
 
 
 def overview_panel(asked: Asked) -> dict[str, Any]:
-    """The revision that is wanted, the pods that are there, and the last hour in two drawings."""
+    """The revision that is wanted, the pods that are there, its scaler, and the last hour in two drawings."""
     revision = Endpoint.objects.get(workload=asked.workload).current
     pods = asked.workload.pods.filter(gone_at__isnull=True).exclude(phase__in=("Succeeded", "Failed"))
     shown = read_range({}, now=asked.now)
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
+    scaling = scaling_of(asked.workload, now=asked.now)
     return {
+        "scaling": scaling,
         "charts": [
             replicas_chart(samples, decisions_of(samples), shown, now=asked.now),
             calls_of_range(asked.workload, shown, now=asked.now),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster import kinds
@@ -10,6 +12,7 @@ from foundation import clock
 from foundation.errors import Conflict, Invalid
 from inference.scaler_state import scaling_of
 from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
+from inference.services import update_endpoint
 from quotas.models import Claim, Quota
 from teams.actors import Actor
 from tests.controller.test_reconcile_endpoint import deploy
@@ -48,6 +51,33 @@ def test_a_claim_grows_at_once_and_shrinks_as_pods_go(bench):
     assert Quota.objects.get().used == 1
     assert endpoint.revisions.filter(cause="scale").count() == 2
     assert scaling_of(workload, now=clock.now()).maximum == 1
+
+
+def test_a_change_of_the_request_takes_other_bounds_along(bench):
+    endpoint = deploy(bench)
+    workload = endpoint.workload
+    bench.until(workload, lambda row: row.reason == "Ready")
+    actor = Actor.of_user(bench.member)
+    larger = replace(endpoint.parsed, min_replicas=3, max_replicas=3, image="example.org/serve:2")
+    update_endpoint(endpoint=endpoint, spec=larger, actor=actor, now=clock.now())
+    assert Claim.objects.get(workload=workload, purpose="workload").units == 3
+    name = workload.attempts.get(ended_at=None).object_name
+    ref = ObjectRef("apps/v1", "Deployment", bench.team.namespace_name, name)
+    bench.until(
+        workload,
+        lambda row: row.reason == "Ready" and bench.client.get(ref)["status"].get("updatedReplicas") == 3,
+    )
+    bench.until(workload, lambda _: Quota.objects.get().used == 3)
+    endpoint.refresh_from_db()
+    assert endpoint.current.state == "live"
+
+    too_large = replace(larger, min_replicas=99, max_replicas=99)
+    with pytest.raises(Conflict, match="do not fit") as caught:
+        update_endpoint(endpoint=endpoint, spec=too_large, actor=actor, now=clock.now())
+    assert caught.value.errors[0].field == "max_replicas"
+    endpoint.refresh_from_db()
+    workload.refresh_from_db()
+    assert (endpoint.revision, workload.units) == (2, 3)
 
 
 def test_bounds_that_cannot_be_are_refused_by_name(bench):

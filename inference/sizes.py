@@ -1,0 +1,31 @@
+"""What other bounds for the number of replicas mean for an endpoint's row and its claim."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from foundation.errors import Conflict
+from inference.specs import EndpointSpec
+from quotas.counters import mark_due
+from quotas.errors import QuotaExceeded
+from quotas.services import resize
+from workloads.models import Workload
+from workloads.states import HOLDS_CLAIM, Phase
+
+
+def claim_size(workload: Workload, spec: EndpointSpec, *, now: datetime) -> None:
+    """The locked row's size, and a claim of at least that where it holds one: it shrinks as pods go.
+
+    Conflict, with what the quota lacks, where it cannot grow.
+    """
+    units = spec.max_replicas * spec.gpus_per_replica
+    Workload.objects.filter(pk=workload.pk).update(units=units, pod_count=spec.min_replicas)
+    grows, workload.units, workload.pod_count = units > workload.units, units, spec.min_replicas
+    if Phase(workload.phase) in HOLDS_CLAIM and grows:
+        try:
+            resize(workload=workload, units=units, lends=not workload.keeps_headroom, now=now)
+        except QuotaExceeded as error:
+            message = f"{spec.max_replicas} replicas need a claim of {units}: {error.message}"
+            raise Conflict.of_field("max_replicas", message, code="quota_exceeded") from error
+    if workload.flavor_id is not None:
+        mark_due(flavor_id=workload.flavor_id, capacity_type=workload.capacity_type, now=now)
