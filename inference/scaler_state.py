@@ -15,6 +15,7 @@ from workloads.states import Phase, Reason
 
 WAKES_SHOWN = 20
 SECONDS_PER_HOUR = 3600
+_REASONS = frozenset(Reason)
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ def _sleeps(workload: Workload, now: datetime) -> tuple[int, list[Wake]]:
         WorkloadEvent.objects.filter(workload=workload).order_by("id").values_list("at", "to_phase", "reason")
     )
     for at, phase, reason in moves:
+        if reason not in _REASONS:
+            # A step of a rollout, which moves nothing.
+            continue
         if slept_since is not None and reason != Reason.SCALED_TO_ZERO:
             asleep += (at - slept_since).total_seconds()
         if reason == Reason.WAKING:

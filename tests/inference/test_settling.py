@@ -14,6 +14,7 @@ from foundation.errors import Invalid
 from inference.adapter import EndpointAdapter
 from inference.models import Endpoint, EndpointRevision
 from inference.revisions import effects_of, spec_of_return
+from inference.scaler_state import scaling_of
 from inference.scaling import ScalingSpec
 from inference.services import preview_rollback, roll_back, update_endpoint
 from inference.settling import settle, way_back
@@ -21,6 +22,7 @@ from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_price
 from tests.factories.submitted import make_attempt, make_endpoint, move
 from tests.factories.teams import make_member, make_team
+from workloads.services import note, transition
 from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db
@@ -243,3 +245,24 @@ def test_what_sleeps_at_its_minimum_costs_nothing_there(endpoint):
     found = effects_of(endpoint, stays, sleeps, surge=0, now=clock.now())
     assert found.before.at_min == found.before.at_max == found.after.at_max > 0
     assert found.after.at_min == 0
+
+
+def test_a_step_of_a_rollout_ends_neither_a_sleep_nor_a_wake(endpoint):
+    workload, start = endpoint.workload, clock.now()
+
+    def goes_on(seconds, reason):
+        workload.refresh_from_db()
+        at = start + timedelta(seconds=seconds)
+        transition(workload, to=Phase.RUNNING, reason=reason, message="", actor="tests", now=at)
+
+    def is_noted(seconds):
+        at = start + timedelta(seconds=seconds)
+        note(workload, reason="RolloutStarted", message="", actor="tests", source="revision 2", now=at)
+
+    goes_on(0, Reason.SCALED_TO_ZERO)
+    is_noted(10)
+    goes_on(100, Reason.WAKING)
+    is_noted(110)
+    goes_on(130, Reason.READY)
+    found = scaling_of(workload, now=start + timedelta(seconds=200))
+    assert (found.asleep_seconds, found.cold_start_seconds) == (100, 30)
