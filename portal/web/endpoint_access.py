@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django import forms
 from django.contrib import messages
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from typing_extensions import override
 
@@ -15,12 +16,14 @@ from controller.page_views import see_other
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from gateway import queries
-from gateway.credentials import NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
+from gateway.credentials import LIVE_TOKENS_MAX, NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from gateway.services import create_endpoint_token, revoke_endpoint_token
 from inference.scaler_pages import OfEndpoints
 from inference.views import EndpointDetailPage
 from teams.actors import actor_of
 from teams.permissions import check_can_submit
+
+SHOWN_MAX: Final = 2 * LIVE_TOKENS_MAX
 
 
 class EndpointTokenForm(forms.Form):
@@ -35,9 +38,10 @@ class EndpointTokenForm(forms.Form):
 
 
 def access_panel(asked: Asked) -> dict[str, Any]:
-    """The endpoint's tokens, newest first; their text is never among them."""
+    """The endpoint's tokens, all that live before those that have ended; their text is never among them."""
+    live_first = (F("revoked_at").desc(nulls_first=True), "-expires_at", "-id")
     return {
-        "endpoint_tokens": list(queries.tokens_of(asked.workload)),
+        "endpoint_tokens": list(queries.tokens_of(asked.workload).order_by(*live_first)[:SHOWN_MAX]),
         "token_form": EndpointTokenForm(),
         "now": asked.now,
     }

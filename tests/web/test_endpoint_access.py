@@ -77,3 +77,21 @@ def test_a_viewer_sees_tokens_and_makes_none(viewer, ana, made):
 def test_a_token_form_that_came_back_is_not_stored_twice_with_a_stranger(stranger, made):
     assert make(stranger, made["digits"]).status_code == 404
     assert not EndpointToken.objects.exists()
+
+
+def test_a_live_token_is_shown_however_many_have_ended_since(ana, made):
+    make(ana, made["digits"], name="the old one")
+    first = EndpointToken.objects.get()
+    values = {
+        "endpoint": first.endpoint,
+        "created_by": first.created_by,
+        "created_at": first.created_at,
+        "expires_at": first.expires_at,
+        "revoked_at": first.created_at,
+    }
+    EndpointToken.objects.bulk_create(
+        EndpointToken(name=f"gone {number}", digest=f"{number:064x}", **values) for number in range(150)
+    )
+    answer = ana.get(f"/endpoints/{made['digits'].public_id}/?tab=access")
+    shown = answer.context["endpoint_tokens"]
+    assert (shown[0], len(shown)) == (first, 100)
