@@ -134,13 +134,30 @@ def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placeme
     """
     manifest = manifests.primary
     if manifests.replicas_at_first is None:
-        client.create_or_adopt(manifest, workload_id=placement.workload_id)
+        _as_applied(client, client.create_or_adopt(manifest, workload_id=placement.workload_id))
         return client.apply(manifest)
     made = {**manifest, "spec": {**manifest["spec"], "replicas": manifests.replicas_at_first}}
-    found = client.create_or_adopt(made, workload_id=placement.workload_id)
+    found = _as_applied(client, client.create_or_adopt(made, workload_id=placement.workload_id))
     if _applied_replicas(found):
         client.apply(_replicas_alone(found), manager=FORMER_MANAGER)
     return client.apply(manifest)
+
+
+def _as_applied(client: ClusterClient, found: dict[str, Any]) -> dict[str, Any]:
+    """The object, with what its creation wrote counted as applied.
+
+    A creation holds its fields beside every later apply, and none that an apply leaves out would ever go.
+    """
+    entries = found["metadata"].get("managedFields") or []
+    own = [each for each in entries if each.get("manager") == MANAGER and not each.get("subresource")]
+    created = [each for each in own if each.get("operation") == "Update"]
+    if not created:
+        return found
+    kept = [each for each in entries if each not in created]
+    if len(own) == len(created):
+        kept.append({**created[0], "operation": "Apply"})
+    patch = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": kept}
+    return client.patch_merge(kinds.ref_of(found), {"metadata": patch})
 
 
 FORMER_MANAGER = f"{MANAGER}-former"

@@ -243,6 +243,8 @@ class Cluster:
     ) -> Obj:
         preconditions.check_identity(kind, live, new)
         metadata = new["metadata"]
+        # Who writes the object may also hand its fields from one manager, or kind of writing, to another.
+        handed = metadata.get("managedFields") or live["metadata"].get("managedFields")
         for name in _KEPT_METADATA:
             metadata.pop(name, None)
             if name in live["metadata"]:
@@ -255,7 +257,8 @@ class Cluster:
         if managed is not None:
             new["metadata"] = new["metadata"] | {"managedFields": managed}
         elif sub != "status":
-            apply.note_update(kind, live, new, options.manager, sub)
+            before = live | {"metadata": live["metadata"] | {"managedFields": handed}} if handed else live
+            apply.note_update(kind, before, new, options.manager, sub)
         return live if new == live else self._store_update(kind, live, new, options)
 
     def _prepare_update(self, kind: Kind, live: Obj, new: Obj) -> None:

@@ -179,6 +179,16 @@ def test_the_first_revision_has_nothing_to_go_back_to(bench):
     assert states(endpoint) == ["failed"]
 
 
+def test_what_a_revision_leaves_out_is_gone_from_its_pods(bench):
+    said = [{"name": "SAID", "value": "once"}]
+    endpoint = deploy(bench, env=said)
+    change(bench, endpoint, env=[])
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"])
+    (pod,) = pods(bench, endpoint)
+    (container,) = pod["spec"]["containers"]
+    assert "SAID" not in {each["name"] for each in container.get("env", ())}
+
+
 def test_people_go_back_and_the_pods_are_those_of_then(bench):
     endpoint = deploy(bench)
     change(bench, endpoint, image="example.org/serve:2")
