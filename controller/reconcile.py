@@ -266,13 +266,8 @@ def _record(
                 admission.release_surge(workload, now=now)
         elif workload.phase == Phase.QUEUED.value and plan.to is not Phase.QUEUED:
             admission.left_line(workload, now=now)
-        if observation is not None and _may_grow(workload, plan):
-            needed = (
-                workload.units
-                if workload.keeps_headroom
-                else observation.desired_replicas * workload.units_each
-            )
-            firm = min(workload.units, needed)
+        if observation is not None and not adapter.ends and plan.to in {Phase.STARTING, Phase.RUNNING}:
+            firm = _firm_units(workload, observation)
             preemption.take_back_headroom(workload, firm_units=firm, now=now)
         counters = _counters(workload, plan, now, observed=look is not None)
         if counters:
@@ -291,10 +286,11 @@ def _record(
     return min(waits, default=None)
 
 
-def _may_grow(workload: Workload, plan: Plan) -> bool:
-    """Whether it holds units for pods that its scaler may not have asked for, which it lends, or has lent until now."""
+def _firm_units(workload: Workload, observation: Observation) -> int:
+    """What of its claim is for pods that are asked for; the rest it lends, unless it never grows or keeps that."""
+    asked = observation.desired_replicas * workload.units_each
     grows = workload.units > workload.units_each * workload.pod_count
-    return grows and plan.to in {Phase.STARTING, Phase.RUNNING} and not workload.preemptible
+    return asked if grows and not workload.keeps_headroom else max(asked, workload.units)
 
 
 def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:

@@ -8,6 +8,7 @@ from foundation.errors import Conflict
 from inference.specs import EndpointSpec
 from quotas.counters import mark_due
 from quotas.errors import QuotaExceeded
+from quotas.queries import held_units
 from quotas.services import resize
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM, Phase
@@ -20,8 +21,9 @@ def claim_size(workload: Workload, spec: EndpointSpec, *, now: datetime) -> None
     """
     units = spec.max_replicas * spec.gpus_per_replica
     Workload.objects.filter(pk=workload.pk).update(units=units, pod_count=spec.min_replicas)
-    grows, workload.units, workload.pod_count = units > workload.units, units, spec.min_replicas
-    if Phase(workload.phase) in HOLDS_CLAIM and grows:
+    workload.units, workload.pod_count = units, spec.min_replicas
+    # What it holds beyond that, since it was larger, goes with its pods and not before.
+    if Phase(workload.phase) in HOLDS_CLAIM and units > held_units(workload):
         try:
             resize(workload=workload, units=units, lends=not workload.keeps_headroom, now=now)
         except QuotaExceeded as error:
