@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 STEERED = frozenset({Phase.ADMITTED, Phase.STARTING, Phase.RUNNING})
 SURGE_RETRY_SECONDS = 15
+SERVING = frozenset({Reason.READY, Reason.DEGRADED, Reason.UPDATING})
 REFUSED_RETRY_SECONDS = 30
 NAMESPACE_RETRY_SECONDS = 2
 NAMESPACE_ENDS = "because it is being terminated"
@@ -134,7 +135,8 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: Hand) -> Plan | None:
     judgement = admission.admit_surge(hand.workload, units=units, now=hand.now)
     if judgement.admitted:
         return None
-    reason = Reason.UPDATING if plan.to is Phase.RUNNING else plan.reason
+    # That it wakes, or cannot scale, is worse than that a change waits.
+    reason = Reason.UPDATING if plan.reason in SERVING else plan.reason
     wait = SURGE_RETRY_SECONDS
     return replace(
         plan,

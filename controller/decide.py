@@ -334,10 +334,9 @@ def _wakes(snapshot: Snapshot, observed: Observation, now: datetime) -> bool:
     if snapshot.phase is not Phase.RUNNING or snapshot.reason not in {Reason.SCALED_TO_ZERO, Reason.WAKING}:
         return False
     if observed.stage is Stage.ASLEEP:
-        return (
-            snapshot.called_at is not None
-            and (now - snapshot.called_at).total_seconds() < CALL_COUNTS_SECONDS
-        )
+        held = observed.scaler is not None and observed.scaler.paused
+        called = snapshot.called_at
+        return called is not None and not held and (now - called).total_seconds() < CALL_COUNTS_SECONDS
     if observed.stage is Stage.SCHEDULING and snapshot.reason is Reason.WAKING:
         return now - snapshot.since < timedelta(seconds=snapshot.limits.schedule_deadline)
     return observed.stage in COMING and not observed.blocked

@@ -19,7 +19,7 @@ from controller.decide import (
     decide,
     used_seconds,
 )
-from controller.observation import Observation, PodFacts, Stage
+from controller.observation import Observation, PodFacts, ScalerFacts, Stage
 from workloads.states import FINAL, HOLDS_CLAIM, IN_CLUSTER, REASONS, Desired, Phase, Reason, can_move
 
 NOW = datetime(2026, 10, 3, 12, tzinfo=UTC)
@@ -105,6 +105,11 @@ def test_what_nobody_calls_sleeps_and_stays_running(called_ago):
 def test_a_call_wakes_it_before_its_first_pod_is_there():
     plan = decide(asleep(called_at=ago(1)), ASLEEP, NOW)
     assert (plan.to, plan.reason) == (Phase.RUNNING, Reason.WAKING)
+
+
+def test_a_call_does_not_wake_what_somebody_holds_at_zero():
+    held = replace(ASLEEP, scaler=ScalerFacts(paused=True))
+    assert decide(asleep(called_at=ago(1)), held, NOW).reason is Reason.SCALED_TO_ZERO
 
 
 @pytest.mark.parametrize("reason", [Reason.SCALED_TO_ZERO, Reason.WAKING])
