@@ -58,6 +58,9 @@ def carry_out(plan: Plan, look: Look | None, hand: Hand) -> Plan:
         forget_namespace(hand.workload.team)
         if Action.CREATE in plan.actions and not _served(hand):
             return _no_longer_served(hand)
+        if look is not None and look.observation.incomplete:
+            # Perhaps whoever serves its kind has gone: what is observed says what that means.
+            return replace(plan, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
         return _unchanged(hand.workload, next_in_seconds=1)
     except (ClusterRejected, ForeignObject) as error:
         return _refused(plan, look, hand, str(error))

@@ -320,13 +320,13 @@ def _progress(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, 
     if _wakes(snapshot, observed, now):
         phase, reason = Phase.RUNNING, Reason.WAKING
     actions = (Action.APPLY,) if snapshot.stale_generation or observed.incomplete else ()
-    return Plan(
-        phase,
-        reason,
-        observed.message,
-        actions,
-        next_in_seconds=_next_look(snapshot, attempt, phase, observed, now),
-    )
+    message, wait = observed.message, _next_look(snapshot, attempt, phase, observed, now)
+    if observed.incomplete:
+        wait = SOON_SECONDS
+        if snapshot.stale_generation and snapshot.phase is phase:
+            # What is applied now may not want what is missing: that is no news.
+            reason, message = snapshot.reason, snapshot.message
+    return Plan(phase, reason, message, actions, next_in_seconds=wait)
 
 
 def _wakes(snapshot: Snapshot, observed: Observation, now: datetime) -> bool:

@@ -91,11 +91,12 @@ def create_or_update(
     if adapter.ends:
         dependants.append(build_token_secret(placement, run_token(workload, attempt=attempt.number)))
     made = [primary]
+    # First: of two scalers KEDA refuses the second one.
+    _retire(client, manifests, workload)
     for manifest in dependants:
         services.renew(workload, now=clock.now())
         made.append(client.apply(owned_by(manifest, primary)))
         crash_point("dependant-created")
-    _retire(client, manifests, workload)
     if manifests.suspend_path is not None:
         go = _with({}, manifests.suspend_path, value=False)
         primary = made[0] = client.patch_merge(primary_ref(workload, adapter, attempt), go)

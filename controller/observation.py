@@ -91,6 +91,8 @@ class ScalerFacts:
     falls_back: bool = False
     """Whether it runs the fixed number of replicas that is meant for when its metric cannot be read."""
     paused: bool = False
+    unscaled: bool = False
+    """Whether it has none, as none that was offered could do what is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

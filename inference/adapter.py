@@ -10,21 +10,22 @@ from typing import Any
 from cluster import kinds
 from cluster.kinds import ObjectRef, ResourceKind
 from cluster.names import object_name
-from controller.decide import Plan
+from controller.decide import Action, Plan
 from controller.namespaces import priority_class
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from controller.podstatus import revision_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
-from inference.platform import scaler_platform
+from inference.platform import engine, scaler_platform
 from inference.sampling import follow_size, sample
-from inference.scalers import scaler_refs, scales, steering, steering_patch
+from inference.scalers import KEDA, scaler_refs, scales, steering, steering_patch
 from inference.settling import settle, way_back
 from inference.specs import SURGE
 from inference.status import observe_endpoint
 from workloads.models import Workload
 from workloads.placement import Placement
+from workloads.services import change_generation
 from workloads.states import Reason
 
 KIND = "endpoint"
@@ -119,7 +120,18 @@ class EndpointAdapter:
     ) -> float | None:
         sample(workload, observation, now)
         follow_size(workload, observation, now)
+        self._offered_again(workload, observation, plan, now)
         return settle(workload, observation, plan, now)
+
+    def _offered_again(
+        self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
+    ) -> None:
+        """What nothing could scale is told again once KEDA is there."""
+        facts = observation.scaler if observation is not None else None
+        if facts is None or not facts.unscaled or Action.APPLY in plan.actions:
+            return
+        if engine() == KEDA and workload.generation == workload.observed_generation:
+            change_generation(workload, now=now)
 
 
 def _to_tell(workload: Workload) -> EndpointRevision:

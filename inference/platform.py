@@ -7,7 +7,7 @@ from django.conf import settings
 from cluster import kinds
 from foundation.models import PlatformSettings
 from inference.models import Endpoint
-from inference.scalers import AUTOSCALER, KEDA, ScalerPlatform
+from inference.scalers import AUTOSCALER, KEDA, ScalerPlatform, steering
 from workloads.models import Workload
 from workloads.queries import followed_kinds
 
@@ -31,12 +31,14 @@ def scaler_platform(workload: Workload) -> ScalerPlatform:
     endpoint = Endpoint.objects.get(workload=workload)
     found = engine()
     away = endpoint.scaler_paused and found == AUTOSCALER
+    steered = steering(paused=endpoint.scaler_paused, paused_replicas=endpoint.paused_replicas, wakes=False)
     followed = followed_kinds()
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(
         served=frozenset(each.kind for each in kinds_of_scalers if each.address in followed),
         engine="" if away else found,
         held_at=endpoint.paused_replicas if away else None,
+        held={key: value for key, value in steered.items() if value is not None},
         prometheus_url=prometheus_url(),
         exported_labels=PlatformSettings.current().dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,
     )

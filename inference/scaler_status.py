@@ -33,8 +33,9 @@ def scaler_of(deployment: Json, companions: Sequence[Json]) -> ScalerFacts | Non
     """What its scaler says; of one that is missing, that it is. None where nothing is to scale it."""
     if _annotation(deployment) == NO_SCALER:
         return ScalerFacts(
-            failure="Nothing scales it: what it scales by needs KEDA, which is not offered any more. Scale by cpu, or "
-            "have KEDA offered again and deploy a revision."
+            failure="Nothing scales it: what it scales by needs KEDA, which the cluster does not offer any more. Have KEDA "
+            "offered again, which is noticed, or scale by cpu.",
+            unscaled=True,
         )
     if lacks_scaler(deployment, companions):
         return ScalerFacts(failure="Its scaler is not in the cluster; it is made again.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cluster import kinds
@@ -43,6 +43,8 @@ class ScalerPlatform:
     """Empty where its scaler is taken away for a while."""
     held_at: int | None = None
     """Replicas that somebody wants it to have meanwhile, whatever its scaler would say."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Annotations by which a ScaledObject is paused: one that is made again must not scale before it is steered."""
     served: frozenset[str] = frozenset()
     """Kinds of scalers that the API serves."""
     prometheus_url: str = ""
@@ -106,6 +108,8 @@ def _scaled_object(
             "triggers": _triggers(spec, scaling, subject, platform),
         },
     }
+    if platform.held:
+        manifest["metadata"]["annotations"] = dict(platform.held)
     if scaling.fallback_replicas is not None:
         manifest["spec"]["fallback"] = {
             "failureThreshold": _failures(spec, scaling, polling),

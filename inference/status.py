@@ -79,7 +79,7 @@ def observe_endpoint(
     else:
         told = _silent(counts, waiting, deployment)
     seen = _observation(deployment, counts, facts, _with_scaler(told, scaler), scaler)
-    return replace(seen, incomplete=lacks_scaler(deployment, companions))
+    return replace(seen, incomplete=not seen.deleting and lacks_scaler(deployment, companions))
 
 
 def _is_asleep(counts: _Counts, pods: Sequence[PodFacts]) -> bool:
