@@ -129,7 +129,9 @@ def test_one_that_is_deleted_while_it_is_held_is_made_again_held(bench):
     assert found["metadata"]["annotations"][PAUSED_REPLICAS] == "2"
     let_go(bench, endpoint)
     until_there_are(bench, endpoint, 3)
-    assert PAUSED_REPLICAS not in beside(bench, endpoint, kinds.SCALED_OBJECT)["metadata"]["annotations"]
+    assert PAUSED_REPLICAS not in beside(bench, endpoint, kinds.SCALED_OBJECT)["metadata"].get(
+        "annotations", {}
+    )
 
 
 @pytest.mark.usefixtures("keda")
