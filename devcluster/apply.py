@@ -209,3 +209,11 @@ def _conflict(conflicts: list[tuple[Obj, Path]]) -> ApiError:
             lines += [f"- {_dotted(p)}" for e, p in conflicts if _shown(e) == manager]
         text = "conflicts: " + "\n".join(lines)
     return ApiError(409, "Conflict", f"Apply failed with {len(conflicts)} {text}", {"causes": causes})
+
+
+def handed(sent: Any, known: Any) -> Any:
+    """The managers that a writer sends, where they are others than those that are known; times do not count."""
+    if not sent or not known:
+        return known
+    same = [{**each, "time": ""} for each in sent] == [{**each, "time": ""} for each in known]
+    return known if same else sent

@@ -244,7 +244,7 @@ class Cluster:
         preconditions.check_identity(kind, live, new)
         metadata = new["metadata"]
         # Who writes the object may also hand its fields from one manager, or kind of writing, to another.
-        handed = metadata.get("managedFields") or live["metadata"].get("managedFields")
+        handed = apply.handed(metadata.get("managedFields"), live["metadata"].get("managedFields"))
         for name in _KEPT_METADATA:
             metadata.pop(name, None)
             if name in live["metadata"]:

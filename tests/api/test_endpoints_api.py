@@ -58,7 +58,7 @@ def test_a_change_of_nothing_makes_no_revision(bench):
         ({"team": "audio"}, "team"),
         ({"name": "other"}, "name"),
         ({"flavor": "a100-40gb"}, "flavor"),
-        ({"min_replicas": 2, "max_replicas": 2}, "min_replicas"),
+        ({"min_replicas": 2, "max_replicas": 1}, "max_replicas"),
         ({"phase": "Running"}, "phase"),
         ({"revision": 9}, "revision"),
         ({"owner": "lea"}, "owner"),
