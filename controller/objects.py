@@ -12,7 +12,7 @@ from django.db import transaction
 
 from cluster import kinds
 from cluster.client import ClusterClient, Manifest
-from cluster.errors import ObjectNotFound
+from cluster.errors import ClusterConflict, ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
 from controller.adapters import WorkloadAdapter
@@ -147,20 +147,26 @@ def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placeme
 def _as_applied(client: ClusterClient, found: dict[str, Any]) -> dict[str, Any]:
     """The object, with what its creation wrote counted as applied.
 
-    A creation holds its fields beside every later apply, and none that an apply leaves out would ever go.
+    A creation holds its fields beside every later apply, and none that an apply leaves out would ever go. Its
+    controller writes the status at the same moment, so it is looked at anew after a conflict.
     """
-    entries = found["metadata"].get("managedFields") or []
-    own = [each for each in entries if each.get("manager") == MANAGER and not each.get("subresource")]
-    created = [each for each in own if each.get("operation") == "Update"]
-    if not created:
-        return found
-    kept = [each for each in entries if each not in created]
-    if len(own) == len(created):
-        kept.append({**created[0], "operation": "Apply"})
-    patch = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": kept}
-    return client.patch_merge(kinds.ref_of(found), {"metadata": patch})
+    for _ in range(HAND_OVERS_MAX):
+        entries = found["metadata"].get("managedFields") or []
+        own = [each for each in entries if each.get("manager") == MANAGER and not each.get("subresource")]
+        created = [each for each in own if each.get("operation") == "Update"]
+        if not created:
+            break
+        kept = [each for each in entries if each not in created]
+        if len(own) == len(created):
+            kept.append({**created[0], "operation": "Apply"})
+        patch = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": kept}
+        with suppress(ClusterConflict):
+            return client.patch_merge(kinds.ref_of(found), {"metadata": patch})
+        found = client.get(kinds.ref_of(found))
+    return found
 
 
+HAND_OVERS_MAX = 10
 FORMER_MANAGER = f"{MANAGER}-former"
 """Holds the number of replicas that the portal had applied, until a scaler writes it."""
 
