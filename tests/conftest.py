@@ -31,6 +31,20 @@ WITHOUT_PORTAL = (ROOT / "tests" / "contract", ROOT / "tests" / "devcluster")
 _started: set[str] = set()
 
 
+def _take_a_cluster() -> None:
+    """Of the clusters that PORTAL_TEST_KUBECONFIG lists, a worker has one to itself: tests fill its nodes."""
+    named = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
+    # Workers inherit what the controller took; the list is kept beside it.
+    listed = os.environ.setdefault("PORTAL_TEST_KUBECONFIGS", named).split(os.pathsep)  # noqa: TID251
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")  # noqa: TID251
+    if named:
+        os.environ["PORTAL_TEST_KUBECONFIG"] = listed[int(worker.removeprefix("gw")) % len(listed)]  # noqa: TID251
+
+
+# Before any other file of the suite reads it, which the conftest files of folders do when they are imported.
+_take_a_cluster()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[SESSION_VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
