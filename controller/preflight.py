@@ -1,14 +1,17 @@
-"""What preflight asks of the portal's own catalogue: flavors that match nothing, or have no price."""
+"""What preflight asks on behalf of the portal's own rows: its catalogue, its settings, and the Prometheus it is given."""
 
 from __future__ import annotations
 
 from django.conf import settings
 
 from cluster import prometheus
-from cluster.errors import ClusterUnavailable
+from cluster.errors import ClusterRejected, ClusterUnavailable
 from cluster.preflight import Check, Facts, register
+from controller import gpu_metrics
 from costs.models import PricedCard
-from workloads.models import ResourceFlavor
+from foundation.models import PlatformSettings
+from workloads.models import PodRecord, ResourceFlavor
+from workloads.placement import Sharing
 from workloads.queries import observe, rooms_of
 
 
@@ -70,3 +73,47 @@ def prometheus_answers(_facts: Facts) -> Check:
             "prometheus", title, "fail", error.message, "Correct PORTAL_PROMETHEUS_URL, or start the server."
         )
     return Check("prometheus", title, "ok", f"Prometheus {found} answers.")
+
+
+@register(id="gpu-metrics", title="GPU metrics")
+def gpu_metrics_labelled(_facts: Facts) -> Check:
+    """Whether DCGM's metrics are scraped, and name a GPU's pod as the setting `dcgm_labels` says.
+
+    Where they do not, a scaler by `gpu-utilization` finds no pod of its endpoint: it sees 0 % and removes replicas.
+    """
+    name, title = "gpu-metrics", "GPU metrics"
+    if settings.PROMETHEUS_URL is None:
+        return Check(name, title, "warn", "Not known without a Prometheus.")
+    try:
+        series = [
+            each.labels for each in prometheus.query(settings.PROMETHEUS_URL, gpu_metrics.SERIES_BY_POD)
+        ]
+        slices = prometheus.query(settings.PROMETHEUS_URL, gpu_metrics.SERIES_OF_SLICES)
+    except (ClusterUnavailable, ClusterRejected) as error:
+        return Check(name, title, "warn", f"Could not be asked: {error.message}")
+    if not series:
+        fix = "Install dcgm-exporter (part of the GPU operator), and have Prometheus scrape it."
+        return Check(
+            name, title, "warn", "Prometheus has none of DCGM's: no scaling by gpu-utilization.", fix
+        )
+    if not slices and ResourceFlavor.objects.filter(enabled=True, sharing=Sharing.MIG).exists():
+        fix = f"Add {gpu_metrics.MIG_SLICE} to the counters of dcgm-exporter."
+        return Check(
+            name, title, "warn", f"MIG slices have none: {gpu_metrics.MIG_SLICE} is not scraped.", fix
+        )
+    return _labels_as_set(name, title, series)
+
+
+def _labels_as_set(name: str, title: str, series: list[dict[str, str]]) -> Check:
+    pods = PodRecord.objects.filter(gone_at=None).values_list("namespace", "name")
+    seen = gpu_metrics.labels_seen(series, pods)
+    wanted = PlatformSettings.current().dcgm_labels
+    if seen is None:
+        return Check(name, title, "ok", "Scraped; how they name pods is seen as soon as a GPU is in use.")
+    label = "pod" if seen == PlatformSettings.DcgmLabels.PLAIN else f"{gpu_metrics.EXPORTED_PREFIX}pod"
+    if seen == wanted:
+        return Check(name, title, "ok", f"Scraped; the pod of a GPU is in `{label}`.")
+    detail = f"The pod of a GPU is in `{label}`, and the setting dcgm_labels says {wanted}: scalers by gpu-utilization see 0 %."
+    return Check(
+        name, title, "fail", detail, f"Set dcgm_labels to {seen}, in the admin console or the bootstrap file."
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller import served_metrics
+from controller.gpu_metrics import EXPORTED_PREFIX, MIG_SLICE, WHOLE_GPU
 from inference.scaling import (
     AVERAGE,
     GPU_UTILIZATION,
@@ -24,10 +25,6 @@ from inference.scaling import (
 
 WINDOW = "1m"
 """Over which rates are taken: at least two scrapes at Prometheus' default interval of 15 s, and four of them."""
-WHOLE_GPU = "DCGM_FI_DEV_GPU_UTIL"
-"""Percent. DCGM does not report it for MIG devices."""
-MIG_SLICE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-"""0 to 1, of the slice itself."""
 _TOTALS = ("sum", "count")
 
 
@@ -100,7 +97,7 @@ def _endpoint(endpoint_id: str) -> str:
 
 def gpu_utilization(subject: Subject) -> str:
     """Percent over the endpoint's pods: a pod that has no GPU yet is not counted, none at all is 0."""
-    prefix = "exported_" if subject.exported_labels else ""
+    prefix = EXPORTED_PREFIX if subject.exported_labels else ""
     matchers = _pods(subject, f"{prefix}namespace", f"{prefix}pod")
     metric, factor = (MIG_SLICE, " * 100") if subject.is_mig else (WHOLE_GPU, "")
     return f"avg({metric}{matchers}){factor} or 0 * avg({metric})"
