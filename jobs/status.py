@@ -148,8 +148,9 @@ def _failed(job: Json, seen: _Seen) -> Observation:
         message = f"The {seen.noun}'s own deadline passed: {text}"
         return _observation(job, seen, stage=Stage.FAILED, reason=Reason.DEADLINE_EXCEEDED, message=message)
     cause = seen.cause()
-    fewer = len(seen.own) < seen.wanted and _for_its_pods(job, word)
-    gone = fewer or (any(pod.facts.deletion_at for pod in seen.own) and _for_its_pods(job, word))
+    by_pods = _for_its_pods(job, word)
+    fewer = by_pods and len(seen.own) < seen.wanted
+    gone = fewer or (by_pods and any(pod.facts.deletion_at for pod in seen.own))
     told = cause is not None and (cause.failed or cause.verdict.interruption)
     if cause is not None and told and not (fewer and _by_hand(cause)):
         verdict = cause.verdict
