@@ -55,9 +55,6 @@ def _split(name: str) -> tuple[str, int]:
 
 def claim_around(spec: TrainingRunSpec, path: str) -> str | None:
     """The claim in which `path` lies in the run's pods; None where no claim is mounted around it."""
-    mounts = {volume.path: volume.claim for volume in spec.volumes}
-    checkpoint = spec.checkpoint
-    if checkpoint is not None and checkpoint.claim is not None and checkpoint.holder(spec.volumes) is None:
-        mounts[checkpoint.path] = checkpoint.claim
+    mounts = {volume.path: volume.claim for volume in spec.mounted_volumes}
     around = [mount for mount in mounts if is_inside(path, mount)]
     return mounts[max(around, key=len)] if around else None

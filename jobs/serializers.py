@@ -142,9 +142,9 @@ class TrainingRunSerializer(ContainerSerializer):
     def mounts(self, body: Mapping[str, Any]) -> Iterable[Mount]:
         yield from super().mounts(body)
         checkpoint = CheckpointSpec.from_json(body.get("checkpoint"))
-        if checkpoint is None or checkpoint.claim is None:
+        if checkpoint is None:
             return
-        if checkpoint.holder([volume(item) for item in body.get("volumes") or ()]) is None:
+        if checkpoint.own_mount([volume(item) for item in body.get("volumes") or ()]) is not None:
             yield Mount("checkpoint.path", checkpoint.path, sealed=False)
 
     @override

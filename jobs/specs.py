@@ -52,6 +52,12 @@ class CheckpointSpec:
             return None
         return nearest
 
+    def own_mount(self, volumes: Sequence[Volume]) -> Volume | None:
+        """The mount of `claim` at `path`; None without a claim, or where a volume holds the path anyway."""
+        if self.claim is None or self.holder(volumes) is not None:
+            return None
+        return Volume(self.claim, self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -189,13 +195,21 @@ class TrainingRunSpec(ContainerSpec):
     def pods_at_once(self) -> int:
         return self.pods
 
+    @property
+    def checkpoint_mount(self) -> Volume | None:
+        """The volume that its pods mount for checkpoints alone; None where they need none."""
+        return self.checkpoint.own_mount(self.volumes) if self.checkpoint else None
+
+    @property
+    def mounted_volumes(self) -> tuple[Volume, ...]:
+        """Every volume that its pods mount, that of checkpoints last."""
+        own = self.checkpoint_mount
+        return self.volumes if own is None else (*self.volumes, own)
+
     @override
     def claim_uses(self) -> list[ClaimUse]:
-        uses = ContainerSpec.claim_uses(self)
-        checkpoint = self.checkpoint
-        if checkpoint is None or checkpoint.claim is None or checkpoint.holder(self.volumes) is not None:
-            return uses
-        return [*uses, ClaimUse("checkpoint", checkpoint.claim, read_only=False)]
+        uses, own = ContainerSpec.claim_uses(self), self.checkpoint_mount
+        return uses if own is None else [*uses, ClaimUse("checkpoint", own.claim, own.read_only)]
 
     @classmethod
     def from_json(cls, body: Json) -> TrainingRunSpec:

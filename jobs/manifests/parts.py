@@ -39,7 +39,7 @@ def pod_parts(
     return PodParts(
         spec=spec,
         container_name=container,
-        claims=_claims(spec),
+        claims=[ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.mounted_volumes],
         files_config_map=files_name(placement) if spec.source and spec.source.files else None,
         portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
         default_env=[*podspec.tracking_environment(spec, placement), *_collectives(spec)],
@@ -63,14 +63,6 @@ def _collectives(spec: TrainingRunSpec) -> list[Manifest]:
 def files_name(placement: Placement) -> str:
     """Name of the ConfigMap of the source files."""
     return f"{placement.object_name}-files"
-
-
-def _claims(spec: TrainingRunSpec) -> list[ClaimMount]:
-    claims = [ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.volumes]
-    checkpoint = spec.checkpoint
-    if checkpoint is None or checkpoint.claim is None or checkpoint.holder(spec.volumes) is not None:
-        return claims
-    return [*claims, ClaimMount(checkpoint.claim, checkpoint.path, read_only=False)]
 
 
 def among_themselves(spec: TrainingRunSpec, placement: Placement) -> Manifest:

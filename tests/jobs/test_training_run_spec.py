@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from controller.specs import Volume
 from foundation.errors import Invalid
 from jobs.specs import NOT_YET_SUPPORTED, CheckpointSpec, TrainingRunSpec
 from tests.manifest_samples import RUN_BODIES
@@ -91,3 +92,22 @@ def test_a_checkpoint_lies_in_the_nearest_volume_around_it():
     assert spec.checkpoint.holder(spec.volumes).claim == "b"
     assert CheckpointSpec("/data/b/c", claim="a").holder(spec.volumes) is None
     assert CheckpointSpec("/database").holder(spec.volumes) is None
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "mounted"),
+    [
+        (None, None),
+        ({"path": "/data/c"}, None),
+        ({"path": "/data/c", "claim": "a"}, None),
+        ({"path": "/data/c", "claim": "b"}, Volume("b", "/data/c")),
+        ({"path": "/database", "claim": "a"}, Volume("a", "/database")),
+    ],
+)
+def test_a_checkpoint_has_a_mount_of_its_own_only_where_no_volume_holds_it(checkpoint, mounted):
+    body = {**MINIMAL, "volumes": [{"claim": "a", "path": "/data"}], "checkpoint": checkpoint}
+    spec = TrainingRunSpec.from_json(body)
+    assert spec.checkpoint_mount == mounted
+    assert [*spec.mounted_volumes] == [Volume("a", "/data"), *([mounted] if mounted else [])]
+    uses = [(use.field, use.claim) for use in spec.claim_uses()]
+    assert uses == [("volumes.0", "a"), *([("checkpoint", mounted.claim)] if mounted else [])]
