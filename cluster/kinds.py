@@ -94,6 +94,9 @@ VOLCANO_GROUP = ResourceKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgr
 COSCHEDULING_GROUP = ResourceKind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
 POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 
+POD_GROUPS: Mapping[str, ResourceKind] = {"volcano": VOLCANO_GROUP, "coscheduling": COSCHEDULING_GROUP}
+"""The kind of the groups whose pods a gang scheduler places together, by the scheduler's name in the settings."""
+
 # Of the API server itself, yet not of every server that answers like one.
 AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 

@@ -12,7 +12,6 @@ from workloads.models import Workload
 from workloads.placement import Placement, Sharing, node_terms, tolerations
 from workloads.queries import followed_kinds, nodes
 
-GROUPS = {"volcano": kinds.VOLCANO_GROUP, "coscheduling": kinds.COSCHEDULING_GROUP}
 TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
 
 
@@ -52,7 +51,7 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
 def _gang_scheduler() -> str:
     """The one that the settings name, where the cluster serves its groups."""
     named = PlatformSettings.current().gang_scheduler
-    return named if named and GROUPS[named].address in followed_kinds() else ""
+    return named if named and kinds.POD_GROUPS[named].address in followed_kinds() else ""
 
 
 def _pod_monitors() -> bool:

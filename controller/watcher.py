@@ -77,7 +77,7 @@ FOREIGN = Scope(
 WHERE_SERVED = Scope(optional=True)
 
 
-WHERE_THERE = (kinds.VOLCANO_GROUP, kinds.COSCHEDULING_GROUP, kinds.POD_MONITOR)
+WHERE_THERE = (*kinds.POD_GROUPS.values(), kinds.POD_MONITOR)
 """What is made only where it is served: groups that a gang scheduler keeps together, and what is to be scraped."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster import kinds
-from cluster.kinds import ResourceKind
 from cluster.labels import ATTEMPT
 from controller import podspec
 from controller.podspec import Manifest
@@ -22,10 +21,6 @@ SCHEDULERS: Mapping[str, str] = {"volcano": "volcano", "coscheduling": "schedule
 """Names under which the schedulers' own charts run them."""
 VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-_GROUPS: Mapping[str, ResourceKind] = {
-    "volcano": kinds.VOLCANO_GROUP,
-    "coscheduling": kinds.COSCHEDULING_GROUP,
-}
 
 
 def scheduled_together(spec: TrainingRunSpec, placement: Placement) -> bool:
@@ -55,7 +50,7 @@ def group(spec: TrainingRunSpec, placement: Placement, *, made_last: int = 0) ->
     """
     if not scheduled_together(spec, placement):
         return []
-    kind = _GROUPS[placement.gang_scheduler]
+    kind = kinds.POD_GROUPS[placement.gang_scheduler]
     body: Manifest = {"minMember": needed(spec) - made_last}
     if placement.gang_scheduler == "volcano" and placement.priority_class:
         body["priorityClassName"] = placement.priority_class

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster import kinds
+from foundation.models import GANG_SCHEDULERS
 from jobs.manifests import build_training_run
+from jobs.manifests.gang import SCHEDULERS
 from jobs.specs import TrainingRunSpec
 from tests.manifest_samples import placement
 
@@ -103,7 +105,11 @@ def test_pods_that_want_to_be_near_say_so_and_do_not_insist(topology, key):
     assert "podAffinity" not in str(built(topology="any").primary)
 
 
-@pytest.mark.parametrize("scheduler", ["volcano", "coscheduling"])
+def test_every_scheduler_that_the_settings_may_name_is_known():
+    assert kinds.POD_GROUPS.keys() == SCHEDULERS.keys() == set(GANG_SCHEDULERS)
+
+
+@pytest.mark.parametrize("scheduler", GANG_SCHEDULERS)
 @pytest.mark.parametrize("kind", ["job", "pytorchjob"])
 def test_the_api_server_knows_every_field_of_a_gang(real_bench, scheduler, kind):
     manifests = built({"gang_scheduler": scheduler}, kind=kind, topology="same-node")
