@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.grammar import image_version
-from controller.specs import SPOT, SPOT_FIRST, ContainerSpec
+from controller.specs import SPOT_FIRST, ContainerSpec
 from foundation.models import PlatformSettings
 from teams.models import Team
 from teams.queries import secrets_of
+from workloads.placement import SPOT
 
 CHOSEN_BY_THE_PLUGIN = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 

@@ -18,10 +18,10 @@ from controller.acting import Look, get_own
 from controller.adapters import WorkloadAdapter
 from controller.observation import Observation
 from controller.podends import DISRUPTIONS_OF_THE_NODE
-from controller.specs import SPOT
 from costs.services import record_usage
 from workloads.models import Attempt, NodeRecord, PodRecord, Workload
 from workloads.observations import mark_pods_gone, record_pod
+from workloads.placement import SPOT
 from workloads.states import Desired, Phase, Reason
 
 

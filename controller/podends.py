@@ -14,7 +14,7 @@ from typing import Any
 from controller import modelsource
 from controller.gitsource import CONTAINER_PREFIX
 from controller.podspec import CAPACITY_ANNOTATION
-from controller.specs import SPOT
+from workloads.placement import SPOT
 from workloads.states import Reason
 
 Json = Mapping[str, Any]

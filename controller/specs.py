@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foundation.errors import FieldProblem, Invalid
+from workloads.placement import ON_DEMAND, SPOT
 
 Json = Mapping[str, Any]
 
-ON_DEMAND = "on-demand"
-SPOT = "spot"
 SPOT_FIRST = "spot-first"
 CAPACITY_TYPES = (ON_DEMAND, SPOT)
 DEFAULT_CPU = "1"

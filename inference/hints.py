@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from controller import hints
 from controller.hints import Hint
-from controller.specs import SPOT
 from inference.runtimes import VLLM
 from inference.specs import EndpointSpec
 from teams.models import Team
 from workloads.models import ResourceFlavor
-from workloads.placement import Sharing
+from workloads.placement import SPOT, Sharing
 
 SHARED = frozenset({Sharing.TIME_SLICING.value, Sharing.MPS.value})
 

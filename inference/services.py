@@ -13,7 +13,7 @@ from controller import services, wakeups
 from controller.references import check_references
 from controller.services import Submission, check_priority
 from controller.sizing import with_host_share
-from controller.specs import ON_DEMAND, SPOT_FIRST
+from controller.specs import SPOT_FIRST
 from controller.waiting import Card
 from foundation.errors import Conflict
 from foundation.http.etag import check_version
@@ -38,6 +38,7 @@ from teams.audit import record_audit
 from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Workload
+from workloads.placement import ON_DEMAND
 from workloads.services import change_generation
 from workloads.states import Priority
 

@@ -13,7 +13,7 @@ from controller import services
 from controller.hints import hints_of
 from controller.services import Submission
 from controller.sizing import with_host_share
-from controller.specs import ON_DEMAND, SPOT_FIRST
+from controller.specs import SPOT_FIRST
 from controller.waiting import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.models import PlatformSettings
@@ -28,6 +28,7 @@ from teams.actors import Actor
 from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Checkpoint
+from workloads.placement import ON_DEMAND
 from workloads.reports import bring_checkpoint
 from workloads.states import Priority
 

@@ -20,6 +20,7 @@ MIG_PREFIX = "nvidia.com/mig-"
 SLICES_LABEL = "nvidia.com/gpu.slices.gi"
 BINDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 UNREACHABLE_SECONDS = 60
+ON_DEMAND = "on-demand"
 SPOT = "spot"
 SPOT_TAINTS = ("kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot")
 """Taints of nodes that the cloud may take back: AKS sets the first by itself, the other is GKE's recommendation."""
@@ -113,7 +114,7 @@ class Placement:
     """Scheduler that places the pods of a gang together; empty where there is none."""
     pod_monitors: bool = False
     """Whether the cluster has PodMonitors, by which Prometheus finds what to scrape."""
-    capacity_type: str = "on-demand"
+    capacity_type: str = ON_DEMAND
     """Which of them it was claimed on, where the request leaves a choice."""
     sharing: Sharing = Sharing.NONE
     """How the cards of its flavor are shared."""

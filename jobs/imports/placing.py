@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.specs import ON_DEMAND
 from foundation.errors import FieldProblem
 from jobs.imports.reading import Fields
 from workloads.placement import (
+    ON_DEMAND,
     PRODUCT_LABEL,
     FlavorFacts,
     NodeFacts,
