@@ -17,7 +17,7 @@ from controller import objects
 from controller.acting import Look, get_own
 from controller.adapters import WorkloadAdapter
 from controller.observation import Observation
-from controller.podends import DISRUPTIONS_OF_THE_NODE
+from controller.podends import reason_of_disruption, reason_of_loss
 from costs.services import record_usage
 from workloads.models import Attempt, NodeRecord, PodRecord, Workload
 from workloads.observations import mark_pods_gone, record_pod
@@ -109,13 +109,13 @@ def _taken_away(workload: Workload, attempt: int, observation: Observation) -> O
         return observation
     gone = workload.pods.filter(attempt=attempt, gone_at__isnull=False)
     by_word = gone.exclude(disruption="").order_by("gone_at").values_list("name", "disruption").first()
-    cause = Reason.SPOT_RECLAIMED if workload.capacity_type == SPOT else Reason.NODE_LOST
+    spot = workload.capacity_type == SPOT
     if by_word is not None:
         name, word = by_word
-        cause = Reason.PREEMPTED if word == "PreemptionByScheduler" else cause
-        what = DISRUPTIONS_OF_THE_NODE.get(word, "it was disrupted")
+        cause, what = reason_of_disruption(word, spot=spot)
         message = f"Pod {name} was removed because {what} ({word})."
     elif node := _lost_node(gone.exclude(phase__in=("Succeeded", "Failed"))):
+        cause = reason_of_loss(spot=spot)
         message = f"Its node {node} is gone, and its pod with it."
     else:
         return observation

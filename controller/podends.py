@@ -25,7 +25,7 @@ SHUTDOWN_REASONS = frozenset({"Terminated", "NodeShutdown", "Shutdown"})
 REFUSED_REASONS = frozenset(
     {"UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "TopologyAffinityError", "PodOSNotSupported"}
 )
-DISRUPTIONS_OF_THE_NODE: Mapping[str, str] = {
+_DISRUPTIONS_OF_THE_NODE: Mapping[str, str] = {
     "DeletionByTaintManager": "its node became unusable",
     "EvictionByEvictionAPI": "its node was drained",
     "DeletionByPodGC": "its node is gone",
@@ -103,6 +103,17 @@ def end_of_container(pod: Json, status: Json, ended: Json) -> End:
     return _by_exit_code(pod, name, code, said)
 
 
+def reason_of_disruption(word: str, *, spot: bool) -> tuple[Reason, str]:
+    """Why a pod was removed, as a reason and in words, by the word of its DisruptionTarget condition."""
+    reason = Reason.PREEMPTED if word == "PreemptionByScheduler" else reason_of_loss(spot=spot)
+    return reason, _DISRUPTIONS_OF_THE_NODE.get(word, "it was disrupted")
+
+
+def reason_of_loss(*, spot: bool) -> Reason:
+    """Of a pod whose node went away under it; on spot capacity that is how the node is taken back."""
+    return Reason.SPOT_RECLAIMED if spot else Reason.NODE_LOST
+
+
 def _by_exit_code(pod: Json, name: str, code: int | None, said: str) -> End:
     if code in _STOPPED_FROM_OUTSIDE and pod["metadata"].get("deletionTimestamp"):
         message = f"The pod was deleted while container {name} was running (exit code {code})."
@@ -157,12 +168,11 @@ def _disrupted(pod: Json, word: str, text: str) -> End:
         said = status.get("message") or text
         by_reason = _by_status_reason(pod, status.get("reason") or "", said)
         return by_reason or _evicted(pod, said)
-    if word == "PreemptionByScheduler":
-        return _interrupted(
-            pod, Reason.PREEMPTED, f"Preempted: {text or 'a pod of higher priority needs its place'}"
-        )
-    what = DISRUPTIONS_OF_THE_NODE.get(word, "it was disrupted")
-    return _lost(pod, f"The pod was removed because {what} ({word}: {text}).")
+    reason, what = reason_of_disruption(word, spot=_is_on_spot(pod))
+    message = f"The pod was removed because {what} ({word}: {text})."
+    if reason is Reason.PREEMPTED:
+        message = f"Preempted: {text or 'a pod of higher priority needs its place'}"
+    return _interrupted(pod, reason, message)
 
 
 def _by_status_reason(pod: Json, word: str, text: str) -> End | None:
@@ -213,12 +223,13 @@ def _by_containers(pod: Json, text: str) -> End:
 
 
 def _lost(pod: Json, message: str, *, exit_code: int | None = None) -> End:
-    """The node went away under the pod; on spot capacity that is how it is taken back."""
+    """The node went away under the pod."""
+    return _interrupted(pod, reason_of_loss(spot=_is_on_spot(pod)), message, exit_code=exit_code)
+
+
+def _is_on_spot(pod: Json) -> bool:
     annotations = pod["metadata"].get("annotations") or {}
-    spot = annotations.get(CAPACITY_ANNOTATION) == SPOT
-    return _interrupted(
-        pod, Reason.SPOT_RECLAIMED if spot else Reason.NODE_LOST, message, exit_code=exit_code
-    )
+    return bool(annotations.get(CAPACITY_ANNOTATION) == SPOT)
 
 
 def _interrupted(pod: Json, reason: Reason, message: str, *, exit_code: int | None = None) -> End:
