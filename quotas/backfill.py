@@ -96,7 +96,9 @@ class Guard:
         "_extra",
         "_first",
         "_grace",
+        "_known",
         "_most",
+        "_moved",
         "_own",
         "_pool",
         "_protected",
@@ -105,7 +107,6 @@ class Guard:
         "_unknown",
         "after",
         "elder",
-        "known",
         "waiting",
     )
 
@@ -128,14 +129,19 @@ class Guard:
         self._first: dict[int, Waiter] = {}
         self._timeline: Timeline | None = None
         """None since something was started or reserved."""
-        self.known = 0
-        """How many shadows were found and places reserved so far."""
+        self._known = self._moved = 0
+        """How many shadows were found and places reserved so far, and how many shadows were given up for later ones."""
         self.waiting: set[int] = set()
         """Lines whose first blocked waiter is known."""
         self.after = pool.room
         """What is free once everybody who is leaving has left; the pool's own room while nobody is."""
         for holding in pool.leaving:
             self.let_go(holding)
+
+    @property
+    def promised(self) -> int:
+        """Another number once a denial may not hold any more. In a quick pass: once somebody may even run longer."""
+        return self._known if self._most is None else self._moved
 
     def let_go(self, holding: Holding) -> None:
         """What a leaving one holds counts as free within the grace period."""
@@ -234,7 +240,7 @@ class Guard:
         self._timeline = None
         self.after.count(holding, holding.units)
         self._reserved.append(holding)
-        self.known += 1
+        self._known += 1
         if holding.ends is not None:
             self._extra.append((holding.ends, holding.id, holding))
 
@@ -292,6 +298,7 @@ class Guard:
             if each.waiter is elder and started is elder:
                 self._protected.remove(each)
             elif not each.fits:
+                self._moved += 1
                 self._protected.remove(each)
                 self._unknown.append((each.line, each.waiter, each.elder))
 
@@ -361,7 +368,7 @@ class Guard:
             found = self._find(line, waiter, elder=elder)
             if found is not None:
                 self._protected.append(found)
-                self.known += 1
+                self._known += 1
             elif waiter is self.elder:
                 self._next_elder()
 

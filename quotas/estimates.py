@@ -21,8 +21,9 @@ SIMULATED_MAX = 2_000
 EXACT_MOST = 64
 COARSE_PART = 32
 COARSE_SECONDS = 900
-"""With more waiters than that, ends that are closer together than a small part of the wait so far, and than a quarter
-of an hour, are followed by one pass: it costs a tenth and moves the typical start by a few percent."""
+"""Up to so many waiters every pass is the whole one that admits. With more, ends that are closer together than a small
+part of the wait so far, and than a quarter of an hour, are followed by one quick pass: it costs a tenth and moves the
+typical start by a few percent."""
 FAR_APART = 4
 FAR_APART_SECONDS = 600
 FREE_NOW = "free now"
@@ -60,6 +61,10 @@ def simulate(supply: Supply, *, expected: bool, horizon: int | None = None) -> d
 
     `expected`: everybody ends when expected, otherwise at the full time limit. `horizon`: how many seconds to look
     ahead, or None to the end.
+
+    Of at most EXACT_MOST waiters it is what `plan` admits, asked again whenever somebody ends, leaves or has had the
+    minimum run time. Not followed, in any queue: how past use fades, and the passes between those, which by the clock
+    alone (shares that meet, an elder's patience) may start somebody sooner and so move others.
     """
     forward = _Forward(supply, expected=expected)
     forward.run(horizon=horizon)
@@ -187,6 +192,7 @@ class _Forward:
         "_evicted",
         "_expected",
         "_held",
+        "_never",
         "_pool",
         "_pushed",
         "_started",
@@ -216,6 +222,8 @@ class _Forward:
         self._until: dict[str, int] = {}
         """When each ends by itself."""
         self._evicted: set[str] = set()
+        self._never: set[str] = set()
+        """Who cannot start as things are."""
         shown = {each.team for each in supply.waiters}
         self._emptied = {line.slug: 0 for line in self._pool.lines.lines if line.slug not in shown}
         """When the last waiter of a team had started."""
@@ -271,7 +279,7 @@ class _Forward:
         if pool.holdings.get(name) is not holding:
             return False
         if kind == _LOOK:
-            return self._wanted(holding)
+            return not self._coarse or self._wanted(holding)
         pool.remove(holding)
         self._count(holding, -holding.units)
         until = self._until.pop(name, None)
@@ -315,15 +323,15 @@ class _Forward:
 
     def _pass(self) -> None:
         self._started.clear()
-        walk = Pass(self._pool, quick=True)
-        (walk.run_for_starts if self._pool.now else walk.run)(self._note)
+        walk = Pass(self._pool, quick=self._coarse)
+        (walk.run_for_starts if self._coarse and self._pool.now else walk.run)(self._note)
         lines = self._pool.lines.lines
         for line, use in self._entered:
             line.use -= use
         self._entered.clear()
         for index, gone in self._started.items():
             lines[index].drop(gone)
-            if not lines[index].waiters:
+            if all(entry[3] in self._never for entry in lines[index].waiters):
                 self._emptied.setdefault(lines[index].slug, self._pool.now)
         for holding in self._stopped:
             self._pool.stop(holding)
@@ -336,7 +344,11 @@ class _Forward:
         if finding.outcome is Outcome.ADMIT:
             self._start(line, waiter)
         elif finding.rule in _OUT_OF_LINE:
-            self._started.setdefault(line.index, set()).add(waiter.id)
+            gone = self._started.setdefault(line.index, set())
+            # A whole pass looks at them too: who needs the least of all is no elder.
+            if self._coarse:
+                gone.add(waiter.id)
+            self._never.add(waiter.id)
             self._waiting.discard(waiter.id)
         elif finding.chosen:
             self._stopped += [holding for holding, _ in finding.chosen]

@@ -167,13 +167,14 @@ class Pass:
         if reclaimable < least[0] and above >= -line.waiters[0][0] and (units < least[0] or each < least[1]):
             return []
         found: list[InLine] = []
-        tries, kept = QUICK_TRIES, set[tuple[bool, bool]]()
+        tries, kept = QUICK_TRIES, set[tuple[bool, ...]]()
         for entry in line.waiters:
             waiter = entry[4]
             asked = waiter.units
             if asked > units or not fits[waiter.units_each, waiter.pods]:
-                # The first of each standing may have to be protected, those whom nodes could ever take and others.
-                standing = (self._pool.within_guaranteed(line, waiter), self._possible(waiter))
+                # The first of each standing may have to be protected, from its own team too, whatever nodes could take.
+                own = asked <= tree.guaranteed[line.place]
+                standing = own, self._pool.within_guaranteed(line, waiter), self._possible(waiter)
                 if tries and (asked <= reclaimable or above < -entry[0]):
                     tries -= 1
                 elif standing in kept:
@@ -301,7 +302,7 @@ class Pass:
             return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
         blocks.release(places)
         shape = (line.index, waiter.units, waiter.units_each, waiter.pods)
-        self._denied[shape] = denial, self._guard.known
+        self._denied[shape] = denial, self._guard.promised
         if self._quick and denial.pods_until is not None:
             self._in_the_way[waiter.units_each, waiter.pods] = denial.pods_until
         return _denied(denial)
@@ -311,8 +312,8 @@ class Pass:
         found = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
         if found is None or waiter is self._guard.elder:
             return None
-        denial, known = found
-        if not self._quick and known != self._guard.known:
+        denial, promised = found
+        if promised != self._guard.promised:
             return None
         return denial if waiter.seconds is None or waiter.seconds > denial.longest else None
 

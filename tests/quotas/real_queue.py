@@ -65,8 +65,9 @@ class RealQueue:
     def _holder(self, each):
         age = self.now - each["since"]
         left = each["limit"] - self.now
+        lost = each["holder"].lost_seconds + self.now if each["run"] is None else age
         return replace(
-            each["holder"], age_seconds=age, lost_seconds=age, ends_in=max(0, left),
+            each["holder"], age_seconds=age, lost_seconds=lost, ends_in=max(0, left),
             expected_in=max(0, left), leaving=each["leaves"] is not None,
         )  # fmt: skip
 

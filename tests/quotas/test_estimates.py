@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quotas.estimates import EXACT_MOST, FREE_NOW, SIMULATED_MAX, estimate, estimate_all, simulate
+from quotas.passes import Pass
 from quotas.policy import plan
+from quotas.room import Pool
 from quotas.supply import NEW, Beyond, TeamFacts
+from quotas.verdicts import Outcome
 from tests.quotas.pure_world import NOW, cohort, holder, random_supply, random_world, supply, team, waiter
 from tests.quotas.real_queue import RealQueue
 
@@ -93,25 +96,27 @@ def test_far_apart_by_less_than_ten_minutes_is_still_an_answer():
     assert estimate(supply(holders=held, waiters=[waiter()]), "w").p90 == NOW + 650
 
 
-def test_the_simulation_is_the_plan_made_again_and_again():
-    """Of fixed pools. In about one of a hundred it takes another of several good orders: it is an estimate there."""
-    differing = [seed for seed in range(100) if simulated(seed) != planned(seed)]
-    assert len(differing) <= 2, differing
+@pytest.mark.parametrize("preemptible", [0.0, 0.4])
+def test_the_simulation_is_the_plan_made_again_and_again(preemptible):
+    differing = [seed for seed in range(100) if simulated(seed, preemptible) != planned(seed, preemptible)]
+    assert differing == []
 
 
-def a_pool(seed):
-    return random_world(seed, teams=4, nodes=5, holders=12, waiters=15, preemptible=0, user_limits=(None, 8))
+def a_pool(seed, preemptible):
+    return random_world(
+        seed, teams=4, nodes=5, holders=12, waiters=15, preemptible=preemptible, user_limits=(None, 8)
+    )
 
 
-def simulated(seed):
-    _, _, facts = a_pool(seed)
+def simulated(seed, preemptible):
+    _, _, facts = a_pool(seed, preemptible)
     return simulate(facts, expected=False)
 
 
-def planned(seed):
-    limits, sizes, facts = a_pool(seed)
+def planned(seed, preemptible):
+    limits, sizes, facts = a_pool(seed, preemptible)
     world = forward(limits, sizes, facts, lambda run: getattr(run, "seconds", None) or run.ends_in)
-    return {name: facts.now + start for name, start in world.started.items()}
+    return {each.id: facts.now + world.started[each.id] for each in facts.waiters if each.id in world.started}
 
 
 def forward(limits, sizes, facts, lasts):
@@ -229,3 +234,72 @@ def test_who_starts_now_is_charged_for_it_before_the_next_turn_as_in_a_pass():
     )
     assert plan(facts).admitted == ("a1", "b1")
     assert simulate(facts, expected=False) == {"a1": NOW, "b1": NOW, "a2": NOW + 1000}
+
+
+def test_who_can_never_start_counts_for_who_has_waited_longest_as_in_a_pass():
+    """The smallest of all is in nobody's way and no elder: while "stopped" needs less, it is "first" and not "gang"."""
+    facts = supply(
+        [team("vision", 10), team("speech", 10), team("maths", 10), team("halted", 10)],
+        nodes={"n": 10},
+        holders=[
+            holder("h1", "maths", 4, ends_in=1000, expected_in=1000),
+            holder("h2", "maths", 6, ends_in=5000, expected_in=5000),
+        ],
+        waiters=[
+            waiter("first", "vision", 2, queued_at=NOW - 7000, seconds=500),
+            waiter("next", "vision", 2, queued_at=NOW - 5000, seconds=20_000),
+            waiter("gang", "speech", 10, queued_at=NOW - 6000),
+            waiter("stopped", "halted", 1),
+        ],
+        teams=[
+            TeamFacts("speech", "speech", use=10**6),
+            TeamFacts("halted", "halted", stopped="Maintenance."),
+        ],
+    )
+    starts = simulate(facts, expected=False)
+    assert starts == {"first": NOW + 1000, "next": NOW + 1000, "gang": NOW + 21_000}
+
+
+def keeps_its_own_quota():
+    """As soon as "h" has ended the guaranteed quota could take "whole": "long" must not keep it from that."""
+    return supply(
+        [cohort("c"), team("vision", 4, "c"), team("speech", 8, "c")],
+        nodes={"n1": 8, "n2": 4},
+        holders=[holder("s", "speech", 8, ends_in=50_000), holder("h", "vision", 1, ends_in=1000)],
+        waiters=[
+            waiter("borrows", "vision", 8, sequence=1),
+            waiter("whole", "vision", 4, sequence=2),
+            waiter("long", "vision", 1, priority=100, seconds=10_000, sequence=3),
+        ],
+    )
+
+
+def goes_past_the_elder():
+    """Once "old" has taken the place of the elder, that one starts later, and "short" ends before it."""
+    return supply(
+        [team("vision", 8), team("speech", 16)],
+        nodes={"n": 8},
+        holders=[holder("h", "speech", 2, ends_in=1000)],
+        waiters=[
+            waiter("late", "vision", 3, sequence=1),
+            waiter("short", "vision", 3, seconds=500, priority=100, sequence=2),
+            waiter("old", "speech", 3, queued_at=NOW - 5000, seconds=20_000),
+            waiter("elder", "speech", 4, queued_at=NOW - 4000),
+        ],
+        teams=[TeamFacts("speech", "speech", use=10**6)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "starts"), [(keeps_its_own_quota(), set()), (goes_past_the_elder(), {"old", "short"})]
+)
+def test_a_quick_pass_of_a_long_queue_starts_those_whom_the_plan_starts(facts, starts):
+    assert set(plan(facts).admitted) == starts
+    found = set()
+
+    def note(_, waiter, finding):
+        if finding.outcome is Outcome.ADMIT:
+            found.add(waiter.id)
+
+    Pass(Pool(facts), quick=True).run_for_starts(note)
+    assert found == starts
