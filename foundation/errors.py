@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,13 @@ class PortalError(Exception):
         return {}
 
     @classmethod
-    def of_field(cls, field: str, message: str, *, code: str | None = None) -> PortalError:
+    def of_field(cls, field: str, message: str, *, code: str | None = None) -> Self:
         """The error about one field, its sentence being the message of the whole too."""
         chosen = code or cls.code
         return cls(message, code=chosen, errors=(FieldProblem(field=field, code=chosen, message=message),))
 
     @classmethod
-    def of_problems(cls, problems: Sequence[FieldProblem]) -> PortalError:
+    def of_problems(cls, problems: Sequence[FieldProblem]) -> Self:
         """The error about several fields, the first of which speaks for the whole."""
         return cls(problems[0].message, code=problems[0].code, errors=problems)
 

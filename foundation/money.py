@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import TypedDict
 
-from foundation.errors import FieldProblem, Invalid
+from foundation.errors import Invalid
 
 MICRO = 1_000_000
 DECIMALS = 6
@@ -61,4 +61,4 @@ def _split(micro: int) -> tuple[str, int, int]:
 
 
 def _refuse(code: str, message: str) -> Invalid:
-    return Invalid(message, code=code, errors=(FieldProblem(field="amount_usd", code=code, message=message),))
+    return Invalid.of_field("amount_usd", message, code=code)

@@ -31,7 +31,7 @@ def check_scaling(spec: EndpointSpec, *, known: EndpointSpec | None = None) -> N
     if not problems and spec.scaling.query and (known is None or known.scaling != spec.scaling):
         problems += _query_problems(_tried(spec))
     if problems:
-        raise Invalid(problems[0].message, code=problems[0].code, errors=problems)
+        raise Invalid.of_problems(problems)
 
 
 def _engine_problems(spec: EndpointSpec) -> Iterator[FieldProblem]:

@@ -269,8 +269,7 @@ def _user_named(username: str) -> User:
     user = User.objects.filter(username=username).first()
     if user is None:
         message = f"There is no user {username}."
-        problem = FieldProblem(field="username", code="unknown_user", message=message)
-        raise Invalid(message, code="unknown_user", errors=(problem,))
+        raise Invalid.of_field("username", message, code="unknown_user")
     return user
 
 

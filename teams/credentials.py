@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.utils import IntegrityError
 
-from foundation.errors import Conflict, FieldProblem, Invalid
+from foundation.errors import Conflict, Invalid
 from teams import tokens
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -50,7 +50,8 @@ def create_token(
         raise Conflict(f"{LIVE_TOKENS_MAX} live tokens are the most; revoke some.", code="too_many_tokens")
     text = plain or tokens.new_token()
     if not tokens.is_well_formed(text):
-        raise _invalid("token", "malformed_token", "A token has 16 to 200 letters, digits or -._~+/=.")
+        message = "A token has 16 to 200 letters, digits or -._~+/=."
+        raise Invalid.of_field("token", message, code="malformed_token")
     token = ApiToken(
         user=user,
         team=team,
@@ -157,23 +158,20 @@ def purge_sign_in_links(*, now: datetime) -> int:
 
 def _check_token(*, user: User, team: Team | None, name: str, scopes: Sequence[str], days: int) -> None:
     if not name.strip() or len(name.strip()) > 100:
-        raise _invalid("name", "invalid", "A token needs a name of at most 100 characters.")
+        raise Invalid.of_field("name", "A token needs a name of at most 100 characters.")
     unknown = sorted(set(scopes) - set(ApiToken.Scope.values))
     if unknown or not scopes:
         message = f"Scopes are one or more of {', '.join(ApiToken.Scope.values)}."
-        raise _invalid("scopes", "invalid_choice", message)
+        raise Invalid.of_field("scopes", message, code="invalid_choice")
     if not 1 <= days <= TOKEN_DAYS_MAX:
-        raise _invalid("expires_in_days", "out_of_range", f"From 1 to {TOKEN_DAYS_MAX} days.")
+        raise Invalid.of_field("expires_in_days", f"From 1 to {TOKEN_DAYS_MAX} days.", code="out_of_range")
     if team is not None and not Membership.objects.filter(user=user, team=team).exists():
-        raise _invalid("team", "not_a_member", f"{user.username} is no member of team {team.slug}.")
+        message = f"{user.username} is no member of team {team.slug}."
+        raise Invalid.of_field("team", message, code="not_a_member")
 
 
 def _ordered(scopes: Sequence[str]) -> list[str]:
     return [scope for scope in ApiToken.Scope.values if scope in scopes]
-
-
-def _invalid(field: str, code: str, message: str) -> Invalid:
-    return Invalid(message, code=code, errors=(FieldProblem(field=field, code=code, message=message),))
 
 
 def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:

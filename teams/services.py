@@ -156,7 +156,7 @@ def add_member(*, actor: Actor, team: Team, user: User, role: str, now: datetime
     """A new membership. Raises AlreadyMember, Invalid for an unknown role or an inactive user."""
     _check_role(role)
     if not user.is_active:
-        raise _invalid("username", "inactive_user", f"{user.username} is not active.")
+        raise Invalid.of_field("username", f"{user.username} is not active.", code="inactive_user")
     membership, created = Membership.objects.get_or_create(
         team=team, user=user, defaults={"role": role, "created_at": now}
     )
@@ -256,7 +256,7 @@ def set_password(*, actor: Actor, user: User, password: str, now: datetime, vali
         try:
             validate_password(password, locked)
         except ValidationError as error:
-            raise _invalid("password", "weak_password", " ".join(error.messages)) from error
+            raise Invalid.of_field("password", " ".join(error.messages), code="weak_password") from error
     locked.set_password(password)
     locked.save(update_fields=["password"])
     record_audit(
@@ -328,7 +328,8 @@ def _check_names_are_free(team: Team) -> None:
 
 def _check_role(role: str) -> None:
     if role not in Membership.Role.values:
-        raise _invalid("role", "invalid_choice", f"A role is one of {', '.join(Membership.Role.values)}.")
+        message = f"A role is one of {', '.join(Membership.Role.values)}."
+        raise Invalid.of_field("role", message, code="invalid_choice")
 
 
 def _check(row: Team | User) -> None:
@@ -341,10 +342,6 @@ def _check(row: Team | User) -> None:
             for each in each_field
         ]
         raise Invalid(problems[0].message, errors=problems) from error
-
-
-def _invalid(field: str, code: str, message: str) -> Invalid:
-    return Invalid(message, code=code, errors=(FieldProblem(field=field, code=code, message=message),))
 
 
 def _record_membership(

@@ -149,10 +149,8 @@ def _known(row: IdempotencyKey) -> IdempotencyKey | None:
 
 def _replay(known: IdempotencyKey, row: IdempotencyKey) -> HttpResponse:
     if known.fingerprint != row.fingerprint:
-        problem = FieldProblem(
-            field=HEADER, code="key_reused", message="This key was used before with another request."
-        )
-        raise Invalid(problem.message, code=problem.code, errors=(problem,))
+        message = "This key was used before with another request."
+        raise Invalid.of_field(HEADER, message, code="key_reused")
     if known.state == IdempotencyKey.State.IN_FLIGHT:
         raise _in_flight()
     if known.body is None:
