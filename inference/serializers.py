@@ -54,8 +54,9 @@ BURST_MAX = 100_000
 DOWNTIME_SECONDS_MAX = 24 * 3600
 
 
-def _seconds(least: int, most: int) -> WholeNumberField:
-    return WholeNumberField(min_value=least, max_value=most, required=False, allow_null=True)
+def _whole(least: int, most: int, **more: Any) -> WholeNumberField:
+    """A whole number that may be left out."""
+    return WholeNumberField(min_value=least, max_value=most, required=False, allow_null=True, **more)
 
 
 class WindowSerializer(StrictSerializer):
@@ -74,14 +75,14 @@ class ScalingSerializer(StrictSerializer):
     schedule: serializers.ListSerializer[Any] = serializers.ListSerializer(
         child=WindowSerializer(), max_length=WINDOWS_MAX, required=False, allow_null=True
     )
-    cooldown_seconds = _seconds(10, COOLDOWN_SECONDS_MAX)
-    fallback_replicas = WholeNumberField(min_value=0, max_value=REPLICAS_MAX, required=False, allow_null=True)
-    scale_up_stabilization_seconds = _seconds(0, STABILIZATION_SECONDS_MAX)
-    scale_down_stabilization_seconds = _seconds(0, STABILIZATION_SECONDS_MAX)
+    cooldown_seconds = _whole(10, COOLDOWN_SECONDS_MAX)
+    fallback_replicas = _whole(0, REPLICAS_MAX)
+    scale_up_stabilization_seconds = _whole(0, STABILIZATION_SECONDS_MAX)
+    scale_down_stabilization_seconds = _whole(0, STABILIZATION_SECONDS_MAX)
 
 
 def _port() -> WholeNumberField:
-    return WholeNumberField(min_value=1, max_value=65535, required=False, allow_null=True)
+    return _whole(1, 65535)
 
 
 class PortsSerializer(StrictSerializer):
@@ -92,17 +93,15 @@ class PortsSerializer(StrictSerializer):
 
 class ProbeSerializer(StrictSerializer):
     path = TextField(check=grammar.url_path, required=False, allow_null=True)
-    initial_delay_seconds = WholeNumberField(min_value=0, max_value=3600, required=False, allow_null=True)
-    period_seconds = WholeNumberField(min_value=1, max_value=600, required=False, allow_null=True)
-    failure_threshold = WholeNumberField(min_value=1, max_value=100, required=False, allow_null=True)
+    initial_delay_seconds = _whole(0, 3600)
+    period_seconds = _whole(1, 600)
+    failure_threshold = _whole(1, 100)
 
 
 class ProbesSerializer(StrictSerializer):
     readiness = ProbeSerializer(required=False, allow_null=True)
     liveness = ProbeSerializer(required=False, allow_null=True)
-    load_budget_seconds = WholeNumberField(
-        min_value=10, max_value=LOAD_BUDGET_SECONDS_MAX, required=False, allow_null=True
-    )
+    load_budget_seconds = _whole(10, LOAD_BUDGET_SECONDS_MAX)
 
 
 class ModelSerializer(StrictSerializer):
@@ -141,32 +140,20 @@ class RuntimeOptionsSerializer(StrictSerializer):
         max_length=runtime_rules.MODELS_MAX,
         help_text="Which models of the folder: Triton's folders, TorchServe's archives (`name=file.mar`), vLLM's one.",
     )
-    batch_size = WholeNumberField(
-        min_value=1,
-        max_value=65536,
-        required=False,
-        allow_null=True,
+    batch_size = _whole(
+        1,
+        65536,
         help_text="Requests that are computed together, at most: of TorchServe, and of vLLM (`--max-num-seqs`).",
     )
-    max_batch_delay_ms = WholeNumberField(
-        min_value=1,
-        max_value=600_000,
-        required=False,
-        allow_null=True,
-        help_text="How long TorchServe waits for a batch to fill.",
-    )
+    max_batch_delay_ms = _whole(1, 600_000, help_text="How long TorchServe waits for a batch to fill.")
     model_version = TextField(
         check=grammar.model_word,
         required=False,
         allow_null=True,
         help_text="Version that TorchServe's archives were made with, for which batching is set; 1.0 by default.",
     )
-    max_model_len = WholeNumberField(
-        min_value=1,
-        max_value=100_000_000,
-        required=False,
-        allow_null=True,
-        help_text="Tokens of prompt and answer together, at most, of vLLM.",
+    max_model_len = _whole(
+        1, 100_000_000, help_text="Tokens of prompt and answer together, at most, of vLLM."
     )
     gpu_memory_utilization = NumberField(
         min_value=0.01,
@@ -175,12 +162,8 @@ class RuntimeOptionsSerializer(StrictSerializer):
         allow_null=True,
         help_text="Part of the card's memory that vLLM takes; 0.9 by default, also of a card that others share.",
     )
-    tensor_parallel_size = WholeNumberField(
-        min_value=1,
-        max_value=GPUS_MAX,
-        required=False,
-        allow_null=True,
-        help_text="GPUs over which vLLM spreads the model; all of the pod by default.",
+    tensor_parallel_size = _whole(
+        1, GPUS_MAX, help_text="GPUs over which vLLM spreads the model; all of the pod by default."
     )
     served_model_name = TextField(
         check=grammar.model_word,
@@ -192,9 +175,7 @@ class RuntimeOptionsSerializer(StrictSerializer):
 
 class RolloutSerializer(StrictSerializer):
     strategy = ChoiceLaterField(now=STRATEGIES)
-    max_downtime_seconds = WholeNumberField(
-        min_value=0, max_value=DOWNTIME_SECONDS_MAX, required=False, allow_null=True
-    )
+    max_downtime_seconds = _whole(0, DOWNTIME_SECONDS_MAX)
     when_blocked = ChoiceLaterField(now=WHEN_BLOCKED)
 
 
@@ -202,30 +183,18 @@ class RateLimitSerializer(StrictSerializer):
     requests_per_second = NumberField(
         min_value=RATE_MIN, max_value=RATE_MAX, required=False, allow_null=True, help_text="In the long run."
     )
-    burst = WholeNumberField(
-        min_value=1,
-        max_value=BURST_MAX,
-        required=False,
-        allow_null=True,
-        help_text="At once; what a second allows unless given.",
-    )
+    burst = _whole(1, BURST_MAX, help_text="At once; what a second allows unless given.")
 
 
 class ScaleSerializer(StrictSerializer):
     """Other bounds; one that is left out stays."""
 
-    min_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
-    max_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
+    min_replicas = _whole(1, REPLICAS_MAX)
+    max_replicas = _whole(1, REPLICAS_MAX)
 
 
 class PauseSerializer(StrictSerializer):
-    replicas = WholeNumberField(
-        min_value=1,
-        max_value=REPLICAS_MAX,
-        required=False,
-        allow_null=True,
-        help_text="What it is held at; left out: at whatever it has.",
-    )
+    replicas = _whole(1, REPLICAS_MAX, help_text="What it is held at; left out: at whatever it has.")
 
 
 class EndpointSerializer(ContainerSerializer):
@@ -240,12 +209,10 @@ class EndpointSerializer(ContainerSerializer):
     model = ModelSerializer(required=False, allow_null=True)
     ports = PortsSerializer(required=False, allow_null=True)
     probes = ProbesSerializer(required=False, allow_null=True)
-    min_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
-    max_replicas = WholeNumberField(min_value=1, max_value=REPLICAS_MAX, required=False, allow_null=True)
+    min_replicas = _whole(1, REPLICAS_MAX)
+    max_replicas = _whole(1, REPLICAS_MAX)
     rollout = RolloutSerializer(required=False, allow_null=True)
-    request_timeout_seconds = WholeNumberField(
-        min_value=1, max_value=REQUEST_TIMEOUT_SECONDS_MAX, required=False, allow_null=True
-    )
+    request_timeout_seconds = _whole(1, REQUEST_TIMEOUT_SECONDS_MAX)
     headroom = ChoiceLaterField(now=HEADROOMS)
     scale_to_zero = FlagField(required=False, allow_null=True)
     scaling = ScalingSerializer(required=False, allow_null=True)
