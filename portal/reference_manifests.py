@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -12,6 +13,7 @@ from cluster.labels import workload_labels
 from cluster.names import object_name
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from controller.podspec import ManifestSet
+from controller.specs import ContainerSpec
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from portal.manifest_examples import EXAMPLES
@@ -42,26 +44,29 @@ def build(example: Example) -> ManifestSet:
     """The objects of the example's first attempt, for team vision."""
     spec = TrainingRunSpec.from_json(example.body)
     name = object_name(workload_name=spec.name, short_id=SHORT_ID, attempt=1)
-    return build_training_run(
-        spec,
-        Placement(
-            namespace="team-vision",
-            object_name=name,
-            workload_id=WORKLOAD_ID,
-            short_id=SHORT_ID,
-            attempt=1,
-            team_slug="vision",
-            labels=workload_labels(workload_id=WORKLOAD_ID, attempt=1, team="vision", kind="training-run"),
-            resource_name=example.flavor.resource,
-            node_terms=node_terms(example.flavor, spec.capacity, []),
-            tolerations=tolerations(example.flavor, spec.capacity),
-            capacity_type=spec.capacity,
-            gang_scheduler=example.gang_scheduler,
-            service_account=SERVICE_ACCOUNT,
-            priority_class=priority_class("normal"),
-            portal_url="http://portal.ml-portal.svc:8000",
-            run_token_secret=f"{name}-token",
-        ),
+    placed = placement(example, spec, name=name, kind="training-run")
+    return build_training_run(spec, replace(placed, run_token_secret=f"{name}-token"))
+
+
+def placement(example: Example, spec: ContainerSpec, *, name: str, kind: str) -> Placement:
+    """Where the example's first attempt goes, for team vision, with the priority of a run."""
+    return Placement(
+        namespace="team-vision",
+        object_name=name,
+        workload_id=WORKLOAD_ID,
+        short_id=SHORT_ID,
+        attempt=1,
+        team_slug="vision",
+        labels=workload_labels(workload_id=WORKLOAD_ID, attempt=1, team="vision", kind=kind),
+        resource_name=example.flavor.resource,
+        node_terms=node_terms(example.flavor, spec.capacity, []),
+        tolerations=tolerations(example.flavor, spec.capacity),
+        capacity_type=spec.capacity,
+        gang_scheduler=example.gang_scheduler,
+        service_account=SERVICE_ACCOUNT,
+        priority_class=priority_class("normal"),
+        portal_url="http://portal.ml-portal.svc:8000",
+        run_token_secret=None,
     )
 
 

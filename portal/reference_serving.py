@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from cluster.labels import workload_labels
 from cluster.names import object_name
 from controller import modelsource
-from controller.namespaces import SERVICE_ACCOUNT, priority_class
+from controller.namespaces import priority_class
 from controller.podspec import ManifestSet
 from foundation.models import DEFAULT_STORAGE_IMAGE
 from inference.manifests import build_endpoint
@@ -16,10 +16,9 @@ from inference.scalers import ScalerPlatform
 from inference.serializers import RuntimeOptionsSerializer
 from inference.specs import EndpointSpec
 from portal.manifest_rows import Example
-from portal.reference_manifests import SHORT_ID, WORKLOAD_ID, section
+from portal.reference_manifests import SHORT_ID, placement, section
 from portal.scaler_examples import PROMETHEUS_URL
 from portal.serving_examples import EXAMPLES
-from workloads.placement import Placement, node_terms, tolerations
 
 NOTHING = "–"  # noqa: RUF001
 
@@ -89,22 +88,9 @@ def build(example: Example) -> ManifestSet:
     name = object_name(workload_name=spec.name, short_id=SHORT_ID, attempt=0)
     return build_endpoint(
         spec,
-        Placement(
-            namespace="team-vision",
-            object_name=name,
-            workload_id=WORKLOAD_ID,
-            short_id=SHORT_ID,
-            attempt=1,
-            team_slug="vision",
-            labels=workload_labels(workload_id=WORKLOAD_ID, attempt=1, team="vision", kind="endpoint"),
-            resource_name=example.flavor.resource,
-            node_terms=node_terms(example.flavor, spec.capacity, []),
-            tolerations=tolerations(example.flavor, spec.capacity),
-            capacity_type=spec.capacity,
-            service_account=SERVICE_ACCOUNT,
+        replace(
+            placement(example, spec, name=name, kind="endpoint"),
             priority_class=priority_class("normal", serves=True),
-            portal_url="http://portal.ml-portal.svc:8000",
-            run_token_secret=None,
             storage_image=DEFAULT_STORAGE_IMAGE,
             pod_monitors=True,
         ),
