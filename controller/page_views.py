@@ -91,6 +91,8 @@ class WorkloadDetailPage(WorkloadPage):
 
     template: ClassVar[str]
     tabs: ClassVar[tuple[Tab, ...]]
+    tab: ClassVar[str] = ""
+    """The tab that it shows; empty where its address says which."""
     panels: ClassVar[Mapping[str, Panel]] = page_panels.SHARED_PANELS
     fragments: ClassVar[frozenset[str]] = frozenset({"live", "tabs", "panel", "log-more"})
     limit_name: ClassVar[str] = ""
@@ -100,13 +102,13 @@ class WorkloadDetailPage(WorkloadPage):
         return self.page(request, self.find(request, public_id))
 
     def page(
-        self, request: HttpRequest, workload: Workload, *, status: int = 200, tab: str = "", **extra: Any
+        self, request: HttpRequest, workload: Workload, *, status: int = 200, **extra: Any
     ) -> HttpResponse:
         """The page or the fragment that is asked for."""
         now = clock.now()
         target = request.headers.get("HX-Target", "")
         fragment = target if target in self.fragments else ""
-        context = self._common(request, workload, now, tab=tab)
+        context = self._common(request, workload, now)
         if fragment in {"", "live"}:
             context |= self._head(request, workload, now, may=context["may_steer"])
         if fragment != "live":
@@ -124,8 +126,8 @@ class WorkloadDetailPage(WorkloadPage):
         """The buttons of this kind."""
         raise NotImplementedError
 
-    def _common(self, request: HttpRequest, workload: Workload, now: datetime, *, tab: str) -> dict[str, Any]:
-        chosen = tab or request.GET.get("tab") or self.tabs[0].name
+    def _common(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+        chosen = self.tab or request.GET.get("tab") or self.tabs[0].name
         if chosen not in {each.name for each in self.tabs}:
             raise NotFound("There is no such tab.")
         # A viewer sees the same facts and no buttons.

@@ -230,9 +230,7 @@ class EndpointUpdatePage(EndpointDetailPage):
     409, with the ways that are left as buttons, where its rollout has no room.
     """
 
-    @override
-    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        return self.page(request, self.find(request, public_id), tab="update")
+    tab = "update"
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
@@ -244,7 +242,7 @@ class EndpointUpdatePage(EndpointDetailPage):
             data[key] = value
         form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))
         if not form.is_valid():
-            return self.page(request, workload, status=422, tab="update", form=form)
+            return self.page(request, workload, status=422, form=form)
         rollout = chosen_rollout(request.POST.get("choose", ""))
         spec = _rolled_out(_spec(form), rollout)
         now = clock.now()
@@ -256,7 +254,7 @@ class EndpointUpdatePage(EndpointDetailPage):
             return self._preview(request, endpoint, spec, now, form=form, status=409)
         except (Invalid, Conflict) as error:
             form.add_portal_error(error)
-            return self.page(request, workload, status=422, tab="update", form=form)
+            return self.page(request, workload, status=422, form=form)
         messages.success(request, f"{workload.name} has revision {endpoint.revision}.")
         return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
 
@@ -272,15 +270,13 @@ class EndpointUpdatePage(EndpointDetailPage):
     ) -> HttpResponse:
         planned = preview_update(endpoint=endpoint, spec=spec, user=cast("User", request.user), now=now)
         look = change_look(planned, now)
-        return self.page(request, endpoint.workload, status=status, tab="update", form=form, change=look)
+        return self.page(request, endpoint.workload, status=status, form=form, change=look)
 
 
 class EndpointRollbackPage(EndpointDetailPage):
     """POST goes back to an older revision; 409, with the ways that are left as buttons, where that has no room."""
 
-    @override
-    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        return self.page(request, self.find(request, public_id), tab="revisions")
+    tab = "revisions"
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
@@ -298,7 +294,7 @@ class EndpointRollbackPage(EndpointDetailPage):
                 endpoint=endpoint, number=number, rollout=rollout, user=cast("User", request.user), now=now
             )
             more = {"blocked": change_look(planned, now), "return_to": number}
-            return self.page(request, workload, status=409, tab="revisions", **more)
+            return self.page(request, workload, status=409, **more)
         except (Invalid, Conflict) as error:
             messages.error(request, error.message)
         else:

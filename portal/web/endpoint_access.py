@@ -9,7 +9,6 @@ from django import forms
 from django.contrib import messages
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
-from typing_extensions import override
 
 from controller.page_panels import Asked
 from controller.page_views import see_other
@@ -50,9 +49,7 @@ def access_panel(asked: Asked) -> dict[str, Any]:
 class EndpointTokensPage(EndpointDetailPage):
     """POST makes a token, whose text this one answer shows."""
 
-    @override
-    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        return self.page(request, self.find(request, public_id), tab="access")
+    tab = "access"
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
@@ -66,10 +63,10 @@ class EndpointTokensPage(EndpointDetailPage):
             except (Invalid, Conflict) as error:
                 form.add_error(None, error.message)
             else:
-                answer = self.page(request, workload, tab="access", new_token=token, new_secret=text)
+                answer = self.page(request, workload, new_token=token, new_secret=text)
                 answer["Cache-Control"] = "no-store"
                 return answer
-        return self.page(request, workload, status=422, tab="access", token_form=form)
+        return self.page(request, workload, status=422, token_form=form)
 
 
 class EndpointTokenRevokePage(OfEndpoints):

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from typing_extensions import override
 
 from controller.page_panels import Asked
 from foundation.errors import Invalid, NotFound, PortalError
@@ -60,11 +59,8 @@ class TryItPage(EndpointDetailPage):
     `action=describe` asks the server for its inputs instead, `action=raw` shows the request as it would be sent.
     """
 
+    tab = "try"
     fragments = EndpointDetailPage.fragments | {"answer"}
-
-    @override
-    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        return self.page(request, self.find(request, public_id), tab="try")
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
@@ -85,7 +81,7 @@ class TryItPage(EndpointDetailPage):
         except Invalid as error:
             status, told["answer"] = 422, Answer(status=422, problem=_said(error))
         facts = try_facts(workload, typed, sent)
-        return self.page(request, workload, status=status, tab="try", **told, **facts)
+        return self.page(request, workload, status=status, **told, **facts)
 
 
 def try_panel(asked: Asked) -> dict[str, Any]:
