@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from django.conf import settings
+
 from controller.specs import RateLimit
 from workloads.models import Workload
 from workloads.states import Phase, Reason
@@ -66,6 +68,11 @@ def register_route_source(kind: str, source: RouteSource) -> None:
 def is_served(kind: str) -> bool:
     """Whether workloads of the kind answer requests."""
     return kind in _sources
+
+
+def gateway_url(workload: Workload) -> str:
+    """Where the gateway answers for a workload whose team is loaded; it ends with a slash."""
+    return f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/"
 
 
 def routes_for(names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Route | None]:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -27,6 +26,7 @@ from controller.page_views import (
     see_other,
     suspend_refusal,
 )
+from controller.routes import gateway_url
 from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid
@@ -81,11 +81,6 @@ EXAMPLE: Mapping[str, str] = {
 
 def _revisions(asked: page_panels.Asked) -> dict[str, Any]:
     return {"revisions": looks_of(Endpoint.objects.get(workload=asked.workload))}
-
-
-def gateway_url(workload: Workload) -> str:
-    """Where the gateway answers for the endpoint; it ends with a slash."""
-    return f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/"
 
 
 class EndpointListPage(WorkloadListPage):

@@ -12,10 +12,11 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from controller.page_panels import Asked
+from controller.routes import gateway_url
 from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import Call, try_endpoint
 from inference.models import Endpoint
-from inference.views import TRY_METHODS, EndpointDetailPage, gateway_url
+from inference.views import TRY_METHODS, EndpointDetailPage
 from portal.web import try_forms
 from portal.web.snippets import content_type, curl_of, python_of
 from portal.web.try_forms import RAW, Request, Tensor
