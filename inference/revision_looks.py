@@ -58,7 +58,6 @@ class RevisionLook:
     """Whether people can go back to it."""
     differences: tuple[Difference, ...]
     steps: tuple[WorkloadEvent, ...]
-    percent: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,6 @@ def looks_of(endpoint: Endpoint) -> list[RevisionLook]:
             returnable=current is not None and _returnable(each, current),
             differences=differences(changes_between(before.spec, each.spec)) if before else (),
             steps=tuple(steps.get(f"revision {each.number}", ())),
-            percent=100 * each.ready // each.total if each.total else 0,
         )
         for each, before in zip(revisions[:SHOWN_MAX], older, strict=False)
     ]

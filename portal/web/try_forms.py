@@ -29,7 +29,6 @@ OF_RUNTIME: Final[Mapping[str, str]] = {
 }
 INPUTS_MAX: Final = 16
 WHOLE: Final = frozenset({"INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"})
-REAL: Final = frozenset({"FP16", "FP32", "FP64", "BF16"})
 DATATYPES: Final = ("FP32", "FP64", "FP16", "BF16", *sorted(WHOLE), "BOOL", "BYTES")
 _BOOL: Final = {"true": True, "1": True, "false": False, "0": False}
 _SEPARATORS = re.compile(r"[\s,;]+")
