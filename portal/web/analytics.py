@@ -62,19 +62,18 @@ def analytics_panel(asked: Asked) -> dict[str, Any]:
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
     decisions = decisions_of(samples)
     by_step = _steps(calls, shown, asked.now)
-    replicas = replicas_chart(samples, decisions, shown, now=asked.now)
     return {
         "shown": shown,
         "ranges": list(RANGES),
         "charts": [
-            replicas,
+            replicas_chart(samples, decisions, shown, now=asked.now),
             metric_chart(samples, decisions, shown, now=asked.now),
             calls_chart(by_step, shown),
             latency_chart(by_step, shown),
         ],
         "decisions": decisions[::-1][:DECISIONS_MAX],
-        "revision_rows": [_revision_row(number, each) for number, each in sorted(calls.revisions.items())][
-            ::-1
+        "revision_rows": [
+            _revision_row(number, calls.revisions[number]) for number in sorted(calls.revisions, reverse=True)
         ],
         "total": calls.total,
         "total_failed": failed_percent(calls.total),
@@ -123,21 +122,11 @@ def replicas_chart(
         step=shown.step,
         slots=shown.slots,
         series=[
-            Series(
-                name="ready",
-                look="series-b",
-                values=[_of(each, "ready") for each in held],
-                stepped=True,
-                filled=True,
-            ),
-            Series(
-                name="wanted", look="series-a", values=[_of(each, "desired") for each in held], stepped=True
-            ),
-            Series(
-                name="most", look="series-f", values=[_of(each, "maximum") for each in held], stepped=True
-            ),
+            Series(name="ready", look="series-b", values=_values(held, "ready"), stepped=True, filled=True),
+            Series(name="wanted", look="series-a", values=_values(held, "desired"), stepped=True),
+            Series(name="most", look="series-f", values=_values(held, "maximum"), stepped=True),
         ],
-        marks=[Mark(at=each.at, text=each.text) for each in decisions],
+        marks=_marks(decisions),
     )
 
 
@@ -152,12 +141,10 @@ def metric_chart(
         step=shown.step,
         slots=shown.slots,
         series=[
-            Series(name="metric", look="series-a", values=[_of(each, "metric") for each in held]),
-            Series(
-                name="target", look="series-f", values=[_of(each, "target") for each in held], stepped=True
-            ),
+            Series(name="metric", look="series-a", values=_values(held, "metric")),
+            Series(name="target", look="series-f", values=_values(held, "target"), stepped=True),
         ],
-        marks=[Mark(at=each.at, text=each.text) for each in decisions],
+        marks=_marks(decisions),
     )
 
 
@@ -217,8 +204,12 @@ def _held(samples: Sequence[ScaleSample], shown: TimeRange, now: datetime) -> li
     return held
 
 
-def _of(sample: ScaleSample | None, name: str) -> float | None:
-    return None if sample is None else getattr(sample, name)
+def _values(held: Sequence[ScaleSample | None], name: str) -> list[float | None]:
+    return [None if sample is None else getattr(sample, name) for sample in held]
+
+
+def _marks(decisions: Sequence[ScaleDecision]) -> list[Mark]:
+    return [Mark(at=each.at, text=each.text) for each in decisions]
 
 
 def _milliseconds(summary: Summary | None, name: str) -> float | None:
