@@ -79,9 +79,6 @@ def scale_endpoint(
 
 
 def _check_bounds(spec: EndpointSpec) -> None:
-    if spec.max_replicas < spec.min_replicas:
-        message = f"max_replicas is {spec.max_replicas}, below min_replicas, which is {spec.min_replicas}."
-        raise Invalid.of_field("max_replicas", message, code="below_min_replicas")
     found = scaling_problems(
         spec.scaling.to_json() if spec.scaling else None,
         runtime=spec.runtime,

@@ -137,6 +137,10 @@ def scaling_problems(
     body: Json | None, *, runtime: str, minimum: int, maximum: int, to_zero: bool, has_gpus: bool
 ) -> Problems:
     """(dotted path, fault) of what cannot be, by the request alone; each field is right by itself."""
+    if maximum < minimum:
+        message = f"max_replicas is {maximum}, below min_replicas, which is {minimum}."
+        yield "max_replicas", Fault("below_min_replicas", message)
+        return
     given = body or {}
     trigger = given.get("trigger")
     if not trigger:

@@ -265,15 +265,11 @@ def changed_request(sent: Any, *, current: Mapping[str, Any], team: str) -> Endp
 
 def _replica_problems(body: Mapping[str, Any]) -> Problems:
     least = body.get("min_replicas") or 1
-    most = body.get("max_replicas") or least
-    if most < least:
-        message = f"max_replicas is {most}, below min_replicas, which is {least}."
-        return [("max_replicas", Fault("below_min_replicas", message))]
     found = scaling_problems(
         body.get("scaling"),
         runtime=body.get("runtime") or CUSTOM,
         minimum=least,
-        maximum=most,
+        maximum=body.get("max_replicas") or least,
         to_zero=bool(body.get("scale_to_zero")),
         has_gpus=bool(body.get("gpus_per_replica")),
     )
