@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def until(done: Callable[[], object], *, seconds: float = 20, said: Callable[[], object] = lambda: ""):
     deadline = time.monotonic() + seconds
     while not (found := done()):
-        assert time.monotonic() < deadline, said()
+        assert time.monotonic() < deadline, said() or "it did not happen in time"
         time.sleep(0.03)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -177,11 +176,3 @@ def make_pod(workload: Workload, name: str, *, phase="Running", attempt=1, **fie
         scheduled_at=now,
         **fields,
     )
-
-
-def until(done, seconds: float = 20, said=lambda: ""):
-    deadline = time.monotonic() + seconds
-    while not (value := done()):
-        assert time.monotonic() < deadline, said() or "it did not happen in time"
-        time.sleep(0.02)
-    return value

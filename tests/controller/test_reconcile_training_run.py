@@ -70,12 +70,13 @@ def test_a_run_of_several_pods_claims_starts_pays_and_ends_as_one(bench):
     assert Quota.objects.get().used == 0
 
 
-def test_a_gang_that_loses_one_pod_to_an_error_starts_again_as_a_whole(bench):
-    run = bench.submit(replicas=2, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_failing_run_starts_again_as_a_whole_until_its_retries_are_used(bench, replicas):
+    run = bench.submit(replicas=replicas, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
     bench.until(run, lambda run: run.is_final)
     assert run.phase == "Failed"
     assert [attempt.exit_code for attempt in run.attempts.all()] == [3, 3]
-    assert run.pods.count() == 4
+    assert run.pods.count() == 2 * replicas
     assert Quota.objects.get().used == 0
 
 
@@ -85,14 +86,6 @@ def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
     assert (run.phase, run.reason) == ("Failed", "OOMKilled")
     assert run.attempts.count() == 1
     assert run.attempts.get().exit_code == 137
-
-
-def test_a_failing_run_uses_its_retries_and_then_fails(bench):
-    run = bench.submit(env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
-    bench.until(run, lambda run: run.is_final)
-    assert run.phase == "Failed"
-    assert [attempt.exit_code for attempt in run.attempts.all()] == [3, 3]
-    assert Quota.objects.get().used == 0
 
 
 def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):

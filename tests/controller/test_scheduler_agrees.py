@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -11,19 +11,14 @@ from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from foundation import clock
+from tests.controller import clusters
 from tests.quotas import node_sets as sets
 from workloads.observations import record_node
 from workloads.placement import matches, node_terms, tolerations
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-
-def until(done, *, seconds=60, said=lambda: ""):
-    deadline = time.monotonic() + seconds
-    while not (found := done()):
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.05)
-    return found
+until = partial(clusters.until, seconds=60)
 
 
 def add_node(client, facts):

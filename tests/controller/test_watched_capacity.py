@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -25,12 +25,15 @@ from controller.watcher import (
 )
 from foundation import clock
 from quotas.models import Pool
+from tests.controller import clusters
 from tests.factories.catalogue import make_flavor
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, WatchCursor
 from workloads.observations import record_node
 from workloads.queries import rooms_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+until = partial(clusters.until, seconds=40)
 
 TOLERATE = [{"operator": "Exists"}]
 
@@ -62,14 +65,6 @@ def following(client, kind, sink, scope):
         stop.set()
         follower.join(30)
         assert not follower.is_alive()
-
-
-def until(done, *, seconds=40, said=lambda: ""):
-    deadline = time.monotonic() + seconds
-    while not (found := done()):
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture
