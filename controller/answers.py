@@ -17,6 +17,7 @@ from quotas.queries import nameable_teams
 from quotas.verdicts import Evidence
 from teams.models import User
 from workloads.models import Attempt, WatchCursor, Workload
+from workloads.queries import NODE_CURSOR
 from workloads.states import Phase
 
 RESOURCE_PATH: dict[str, str] = {"training-run": "training-runs", "endpoint": "endpoints"}
@@ -128,7 +129,9 @@ def describe_waiting(workload: Workload, *, cost: Cost, reader: User, now: datet
 def describe_card(card: Card) -> dict[str, Any]:
     """A card as REST and pages show it; the same for what waits and for what nobody has submitted."""
     verdict = card.verdict
-    seen_at = WatchCursor.objects.filter(kind="Node").values_list("seen_at", flat=True).first() or card.now
+    seen_at = (
+        WatchCursor.objects.filter(kind=NODE_CURSOR).values_list("seen_at", flat=True).first() or card.now
+    )
     return {
         "verdict": verdict.outcome.value,
         "reason": verdict.reason.value,

@@ -38,6 +38,7 @@ _OUT_OF_LINE = frozenset(
         "capacity-type",
         "no-quota",
         "largest-block",
+        "nodes-unseen",
         "queue-stopped",
         "max-quota",
         "max-of-user",

@@ -42,6 +42,7 @@ def _wait(rule: str, reason: Reason, *, holds_up: bool = True) -> Finding:
 
 NO_GPU = Finding("no-gpu", Outcome.ADMIT, Reason.CREATING)
 CAPACITY, NO_QUOTA, LARGEST_BLOCK = _never("capacity-type"), _never("no-quota"), _never("largest-block")
+UNSEEN = _wait("nodes-unseen", Reason.TOPOLOGY_PLACEMENT_FAILED, holds_up=False)
 STOPPED = _wait("queue-stopped", Reason.QUEUE_STOPPED, holds_up=False)
 MAX_QUOTA = _wait("max-quota", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
 MAX_OF_USER = _wait("max-of-user", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
@@ -229,10 +230,8 @@ class Pass:
     def _judge(self, line: Line, waiter: Waiter) -> Finding:
         if not waiter.units:
             return NO_GPU
-        if line.facts.user_limit is not None:
-            finding = self._too_much(line, waiter)
-            if finding is not None:
-                return finding
+        if line.facts.user_limit is not None and (finding := self._too_much(line, waiter)) is not None:
+            return finding
         return self._in_line(line, waiter)
 
     def _out_of_line(self, line: Line, waiter: Waiter) -> Finding | None:
@@ -240,7 +239,7 @@ class Pass:
         if line.place < 0 or not self._offered:
             return NO_QUOTA if self._offered else CAPACITY
         if waiter.units_each > self._pool.supply.largest_block:
-            return LARGEST_BLOCK
+            return LARGEST_BLOCK if self._pool.supply.nodes_seen else UNSEEN
         if line.facts.stopped:
             return STOPPED
         return self._too_much(line, waiter)

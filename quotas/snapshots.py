@@ -30,7 +30,7 @@ from quotas.supply import (
 )
 from quotas.waiters import left_of, noun_of, waiter_of
 from workloads.models import ResourceFlavor, Workload
-from workloads.queries import CardRoom, rooms_of
+from workloads.queries import CardRoom, nodes_listed, rooms_of
 from workloads.states import OUT_OF_REACH, PRIORITY_VALUE
 
 WINDOW = 32
@@ -276,6 +276,7 @@ class _Reader:
             blocks=tuple(Block(room.node, room.size, room.free) for room in rooms.rooms),
             largest_block=rooms.largest,
             exists=what_exists(facts, rooms.nodes),
+            nodes_seen=bool(rooms.nodes) or nodes_listed(),
             provisionable=Provisionable(rooms.provisionable_block, rooms.provisionable_units),
             card=self._card(rooms.card),
             holders=holders,

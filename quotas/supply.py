@@ -164,6 +164,8 @@ class Supply:
     """Of any node ever observed and not gone, or declared: what one pod could ever get."""
     exists: str
     """A sentence with what nodes offer, for refusals."""
+    nodes_seen: bool = True
+    """Whether the cluster's nodes were ever listed; before that, nothing is too large for them."""
     provisionable: Provisionable = Provisionable(0, 0)
     card: CardFacts | None = None
     holders: tuple[Holder, ...] = ()

@@ -54,6 +54,7 @@ def load(body: bytes) -> Supply:
         blocks=tuple(Block(**each) for each in found["blocks"]),
         largest_block=found["largest_block"],
         exists=found["exists"],
+        nodes_seen=found.get("nodes_seen", True),  # decisions that were made before it was told
         provisionable=Provisionable(**found["provisionable"]),
         card=CardFacts(**found["card"]) if found["card"] else None,
         holders=tuple(_holder(each) for each in found["holders"]),

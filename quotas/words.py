@@ -122,6 +122,9 @@ class Words:
     def largest_block(self, line: Line, waiter: Waiter, finding: Finding) -> str:
         return f"No node can hold {waiter.units_each} {self._what} in one pod. {self._pool.supply.exists}"
 
+    def nodes_unseen(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        return f"Whether a node can hold {waiter.units_each} {self._what} is not known yet: the cluster's nodes are being listed."
+
     def queue_stopped(self, line: Line, waiter: Waiter, finding: Finding) -> str:
         return f"The queue of team {line.slug} is stopped: {line.facts.stopped.rstrip('.')}."
 
@@ -225,6 +228,7 @@ _SENTENCES: Mapping[str, Sentence] = MappingProxyType(
         "capacity-type": Words.capacity_type,
         "no-quota": Words.no_quota,
         "largest-block": Words.largest_block,
+        "nodes-unseen": Words.nodes_unseen,
         "queue-stopped": Words.queue_stopped,
         "max-quota": Words.max_quota,
         "max-of-user": Words.max_of_user,

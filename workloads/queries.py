@@ -28,6 +28,7 @@ from workloads.placement import (
 from workloads.provisioning import NodePoolFacts, brings, remaining
 
 CLAIM_CURSOR = "PersistentVolumeClaim"
+NODE_CURSOR = "Node"
 CLAIMS_TRUSTED = timedelta(minutes=10)
 """A quiet watch moves its cursor with its bookmarks, and at the latest when the server ends it."""
 COUNT_LABEL = "nvidia.com/gpu.count"
@@ -39,6 +40,11 @@ Units = Mapping[tuple[str, str], int]
 def followed_kinds() -> frozenset[str]:
     """Names of the watches that follow something: of an optional kind its address, as long as the API serves it."""
     return frozenset(WatchCursor.objects.values_list("kind", flat=True))
+
+
+def nodes_listed() -> bool:
+    """Whether the watcher has ever listed the cluster's nodes: before that, their absence says nothing."""
+    return WatchCursor.objects.filter(kind=NODE_CURSOR, listed_at__isnull=False).exists()
 
 
 @dataclass(frozen=True)

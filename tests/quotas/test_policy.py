@@ -31,6 +31,7 @@ CARD = CardFacts("a100", parts=7, per_unit=3, total=28, free=5)
         ({}, {"capacity_type": "reserved"}, "capacity-type", Reason.NO_MATCHING_FLAVOR, "has no capacity type reserved; it has: on-demand, spot."),
         ({"team": "nobody"}, {}, "no-quota", Reason.NO_MATCHING_FLAVOR, f"Team nobody has no quota for {POOL}."),
         ({"units": 9}, {}, "largest-block", Reason.NO_MATCHING_FLAVOR, f"No node can hold 9 {POOL} in one pod. Nodes that exist: some."),
+        ({"units": 9}, {"nodes_seen": False, "nodes": {}}, "nodes-unseen", Reason.TOPOLOGY_PLACEMENT_FAILED, f"Whether a node can hold 9 {POOL} is not known yet"),
         ({}, {"teams": [STOPPED]}, "queue-stopped", Reason.QUEUE_STOPPED, "The queue of team vision is stopped: budget is used up."),
         ({"units": 40, "pods": 5}, {}, "max-quota", Reason.EXCEEDS_MAX_QUOTA, f"needs 40 {POOL}; team vision may use 32 at most: 32 of its own and 0 borrowed."),
         ({"units": 16, "pods": 2}, {"teams": [CAPPED]}, "max-of-user", Reason.EXCEEDS_MAX_QUOTA, "one member of team vision may use 8 at most"),
@@ -199,15 +200,18 @@ def test_nothing_is_kept_free_for_one_whose_start_nobody_knows():
     assert judge(supply(holders=endless, waiters=[big, waiter("long", seconds=10**6)]), "long").admitted
 
 
-@pytest.mark.parametrize("rule", ["max-quota", "largest-block", "user-limit", "queue-stopped"])
+@pytest.mark.parametrize(
+    "rule", ["max-quota", "largest-block", "nodes-unseen", "user-limit", "queue-stopped"]
+)
 def test_who_cannot_start_however_much_is_free_holds_up_nobody(rule):
     first = waiter("first", "speech", 8, queued_at=NOW - 500, owner="ann")
     limits = [team("speech", 16), team("vision", 32)]
     facts = {"limits": limits, "holders": [holder("s", "speech", 4, owner="ann"), *FULL[:2]]}
     if rule == "max-quota":
         first = replace(first, units=40, pods=5)
-    elif rule == "largest-block":
+    elif rule in {"largest-block", "nodes-unseen"}:
         first = replace(first, units=9, units_each=9)
+        facts["nodes_seen"] = rule == "largest-block"
     else:
         limit, stopped = (8, "") if rule == "user-limit" else (None, "maintenance")
         facts["teams"] = [TeamFacts("speech", "speech", user_limit=limit, stopped=stopped)]
