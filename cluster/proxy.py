@@ -9,9 +9,9 @@ service.
 from __future__ import annotations
 
 import asyncio
-import json
+import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,8 +28,6 @@ from cluster.proxy_rules import Headers, Target
 from cluster.proxy_sessions import Session
 
 _CHUNK: Final = 64 * 1024
-# The API server's own refusals are small Status documents; anything longer is the service's answer.
-_LARGEST_STATUS: Final = 16 * 1024
 # How often the kubeconfig and the token are looked at again: both may need the disk, or a credential plugin.
 _CREDENTIALS_SECONDS: Final = 1.0
 
@@ -127,6 +125,7 @@ class ServiceProxy:
         self._limits = limits or Limits()
         self._opened: _Opened | None = None
         self._refused: Connection | None = None
+        self._renewed_at = -math.inf
         self._direct: Session | None = None
         self._opening = asyncio.Lock()
 
@@ -161,15 +160,14 @@ class ServiceProxy:
         verb, tail = rules.safe_method(method), rules.safe_path(path, query)
         options = _request_options(tuple(headers), body, allowed)
         capped = options["data"] if isinstance(options["data"], _Capped) else None
-        direct = self._is_direct(target)
-        opened = None if direct else await self._current()
+        opened = None if self._is_direct(target) else await self._current()
         session = opened.session if opened else await self._direct_session()
         session.use()
         try:
             sending = _send(session, opened, target, verb, tail, options)
             response = await _sent(sending, capped, allowed)
             try:
-                yield await self._answer(response, allowed, direct=direct)
+                yield await self._answer(response, allowed, opened)
             finally:
                 response.close()
         finally:
@@ -187,7 +185,9 @@ class ServiceProxy:
         assert self._direct is not None  # noqa: S101 - for the type checker
         return self._direct
 
-    async def _answer(self, response: aiohttp.ClientResponse, limits: Limits, *, direct: bool) -> Upstream:
+    async def _answer(
+        self, response: aiohttp.ClientResponse, limits: Limits, opened: _Opened | None
+    ) -> Upstream:
         if not 200 <= response.status <= 599:
             raise ProxyFailed(
                 f"the service answered with the status {response.status}", status=502, reason="bad-status"
@@ -195,29 +195,38 @@ class ServiceProxy:
         if (response.content_length or 0) > limits.response_bytes:
             raise rules.too_large("response", limits.response_bytes)
         first = b""
-        if not direct and response.status >= 400 and response.content_type == "application/json":
+        if opened and response.status >= 400 and response.content_type == "application/json":
             try:
-                while len(first) <= _LARGEST_STATUS and (chunk := await response.content.readany()):
+                while len(first) <= rules.LARGEST_STATUS and (chunk := await response.content.readany()):
                     first += chunk
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise _failure(error) from error
-            _raise_if_status(first, self._note_refused)
+            refusal = rules.refusal_in(first, response.status)
+            if refusal is not None and (response.status != 401 or await self._is_refused(opened)):
+                raise refusal
         return Upstream(response, first, limits)
 
-    def _note_refused(self) -> None:
-        if self._opened is not None:
-            self._refused = self._opened.connection
+    async def _is_refused(self, opened: _Opened) -> bool:
+        try:
+            refused = await opened.session.is_refused(opened.token)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            said = "the cluster does not say whether it accepts the portal's credentials"
+            raise ProxyFailed(said, status=503, reason="cluster-unavailable") from error
+        if refused and self._opened is opened:
+            self._refused = opened.connection
+        return refused
 
     async def _current(self) -> _Opened:
-        opened = self._opened
-        now = time.monotonic()
-        if opened and self._refused is None and now - opened.checked_at < _CREDENTIALS_SECONDS:
-            return opened
+        if self._opened and not self._must_look():
+            return self._opened
         async with self._opening:
-            if self._opened is not opened and self._refused is None and self._opened is not None:
+            if self._opened and not self._must_look():
                 # Who waited for the lock finds done what it came for.
                 return self._opened
+            now = time.monotonic()
             refused, self._refused = self._refused, None
+            if refused is not None:
+                self._renewed_at = now
             try:
                 connection, token = await asyncio.to_thread(_credentials, self._client, refused)
             except ClusterUnavailable as error:
@@ -230,6 +239,12 @@ class ServiceProxy:
                 if previous:
                     await previous.session.retire()
             return self._opened
+
+    def _must_look(self) -> bool:
+        now = time.monotonic()
+        if self._refused is not None and now - self._renewed_at >= _CREDENTIALS_SECONDS:
+            return True
+        return self._opened is None or now - self._opened.checked_at >= _CREDENTIALS_SECONDS
 
 
 async def _sent(
@@ -289,8 +304,9 @@ def invoke(
         ) as response:
             first_byte = time.monotonic() - began
             answer, truncated = _read(response, allowed, began)
-            if response.status >= 400 and not truncated:
-                _raise_if_status(answer, client.renew)
+            refusal = None if truncated else rules.refusal_in(answer, response.status)
+            if refusal is not None and (response.status != 401 or client.is_refused()):
+                raise refusal
             return Invocation(
                 status=response.status,
                 headers=rules.response_headers(response.headers.items()),
@@ -353,19 +369,6 @@ def _as_utf8(value: str) -> str:
 def _credentials(client: ClusterClient, refused: Connection | None) -> tuple[Connection, str | None]:
     connection = client.connection(refused=refused)
     return connection, connection.authorization()
-
-
-def _raise_if_status(body: bytes, on_unauthorized: Callable[[], None]) -> None:
-    if len(body) > _LARGEST_STATUS:
-        return
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return
-    if rules.is_status(document):
-        if document.get("code") == 401:
-            on_unauthorized()
-        raise rules.status_failure(document)
 
 
 def _failure(error: Exception) -> ProxyFailed:

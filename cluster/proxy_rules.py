@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ _METHOD = re.compile(r"[A-Z]{1,20}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
+# The API server's own refusals are small Status documents; anything longer is the service's answer.
+LARGEST_STATUS: Final = 16 * 1024
 _HOP_BY_HOP: Final = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "trailers", "transfer-encoding", "upgrade", "expect",
@@ -120,13 +123,28 @@ def declared_length(headers: Iterable[tuple[str, str]]) -> int | None:
     return int(length)
 
 
-def is_status(document: Any) -> bool:
-    """Whether a decoded error body is the API server's own, and not the service's."""
+def refusal_in(body: bytes, status: int) -> ProxyFailed | None:
+    """What the API server refuses with this body; None for an answer of the service."""
+    if status < 400 or len(body) > LARGEST_STATUS:
+        return None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return status_failure(document) if is_status(document, status) else None
+
+
+def is_status(document: Any, status: int) -> bool:
+    """Whether a decoded error body can be the API server's own, whose code is always the answer's `status`.
+
+    A service may write the same: nothing in an answer that came through the API server tells whose it is.
+    """
     return (
         isinstance(document, Mapping)
         and document.get("kind") == "Status"
         and document.get("apiVersion") == "v1"
         and document.get("status") == "Failure"
+        and document.get("code") == status
     )
 
 

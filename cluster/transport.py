@@ -168,6 +168,16 @@ class Transport:
         finally:
             response.close()
 
+    def is_refused(self) -> bool:
+        """Whether the server accepts this client's credentials no more; they are loaded anew then.
+
+        For an answer 401 from behind its proxy, which may be a service's: of `/version` the server itself is asked.
+        """
+        refused = self._request("GET", "/version", check=False).status == 401
+        if refused:
+            self.renew()
+        return refused
+
     def renew(self) -> None:
         """Opens the connection anew: for a caller to whom the server said that its credentials are not
         accepted.

@@ -5,6 +5,7 @@ are.
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from threading import Event
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from cluster_faults import status
 
-from cluster import proxy_sessions
+from cluster import proxy_sessions, transport
 from cluster.client import connect
 from cluster.errors import ProxyFailed
 from cluster.proxy import Limits, ServiceProxy, invoke
@@ -270,6 +271,61 @@ def test_new_credentials_are_used_by_the_next_request(faulty, faulty_client):
             await proxy.aclose()
 
     assert asyncio.run(twice()) == 200
+
+
+# The words of the API server's own refusal, which a service may use as well.
+OF_THE_API_SERVER = status(401, "Unauthorized", "Unauthorized")
+
+
+@both
+@pytest.mark.parametrize("code", [400, 403, 500, 503])
+def test_a_status_whose_code_is_not_the_answers_is_the_services_own(faulty, faulty_client, call, code):
+    faulty.script = lambda exchange: exchange.reply(code, OF_THE_API_SERVER)
+    assert call(faulty_client)[0] == code
+    assert len(faulty.requests) == 1
+
+
+@both
+def test_a_service_that_answers_401_in_the_words_of_the_api_server_renews_nothing(
+    faulty, faulty_client, call, monkeypatch
+):
+    """Only the API server's word about a request of the portal's own says whether it refuses the credentials."""
+    loads = []
+    load = transport.open_connection
+    monkeypatch.setattr(transport, "open_connection", lambda source: loads.append(source) or load(source))
+
+    def script(exchange):
+        of_service = exchange.request.path.startswith(PREFIX)
+        exchange.reply(*((401, OF_THE_API_SERVER) if of_service else (200, {"gitVersion": "v1.33.0"})))
+
+    faulty.script = script
+    for _ in range(2):
+        code, _, body = call(faulty_client)
+        assert (code, json.loads(body)) == (401, OF_THE_API_SERVER)
+    assert len(loads) == 1
+
+
+def test_of_many_answers_401_of_a_service_one_is_looked_into(faulty, faulty_client):
+    def script(exchange):
+        of_service = exchange.request.path.startswith(PREFIX)
+        exchange.reply(*((401, OF_THE_API_SERVER) if of_service else (200, {"gitVersion": "v1.33.0"})))
+
+    faulty.script = script
+
+    async def many():
+        proxy = ServiceProxy(faulty_client)
+
+        async def one():
+            async with proxy.forward(TARGET, method="GET", path="/") as upstream:
+                return upstream.status
+
+        try:
+            return await asyncio.gather(*(one() for _ in range(20)))
+        finally:
+            await proxy.aclose()
+
+    assert asyncio.run(many()) == [401] * 20
+    assert len([each for each in faulty.requests if not each.path.startswith(PREFIX)]) == 1
 
 
 def test_inside_the_cluster_the_service_is_reached_by_its_dns_name_without_a_token(
