@@ -90,13 +90,18 @@ def _by_surge(asked: _Asked) -> Guarded:
     if not refusals:
         text = "The new pods come one by one, each before an old one goes."
         return Guarded(SURGE, spec.gpus_per_replica, message=text)
-    # What has never answered is nothing to keep.
-    if spec.when_blocked == WHEN_REPLACE or endpoint.stable_revision is None:
+    # What does not answer is nothing to keep, and the room that it has is what the new pods lack.
+    if spec.when_blocked == WHEN_REPLACE or endpoint.stable_revision is None or not _answers(workload):
         return asked.in_place(refusals)
     if spec.when_blocked == WHEN_WAIT and not asked.claims:
         text = f"It begins once there is room, and what runs stays until then. {' '.join(refusals)}"
         return Guarded(SURGE, spec.gpus_per_replica, message=text, waits=True)
     return Guarded(SURGE, spec.gpus_per_replica, blocked=refusals, options=asked.options())
+
+
+def _answers(workload: Workload) -> bool:
+    """Whether a replica was ready at the last look: what only starts, or wakes, has none."""
+    return workload.phase == Phase.RUNNING.value and workload.reason != Reason.WAKING.value
 
 
 class _Asked:

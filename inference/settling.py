@@ -19,6 +19,7 @@ from workloads.states import HOLDS_CLAIM, Phase
 ACTOR = "rollout"
 HELD_SECONDS_MAX = 7200
 PROGRESS_STEPS = 10
+NO_ROOM = "There is no room for a pod more, so its pods are replaced in place"
 LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
@@ -59,8 +60,8 @@ class _Settling:
             self._mark_failed(self.endpoint.current, plan.message)
         if plan.to not in LIVE:
             return None
-        if plan.no_surge:
-            return self._waits(self.endpoint.current)
+        if plan.no_surge and not self._waits(self.endpoint.current):
+            return 0
         if plan.refused:
             self._fails(self.endpoint.to_tell, f"The cluster refused it: {plan.refused}")
         elif Action.APPLY in plan.actions or Action.CREATE in plan.actions:
@@ -92,12 +93,12 @@ class _Settling:
             what = f"{each} {self.workload.flavor} ({self.workload.capacity_type})"
             self._note(revision, Step.SURGE_CLAIMED, f"{what} are claimed on top until it is over.")
 
-    def _waits(self, revision: EndpointRevision) -> float | None:
-        """Nothing was told: its surge has no quota or no room now, and what runs stays."""
+    def _waits(self, revision: EndpointRevision) -> bool:
+        """Nothing was told: its surge has no quota or no room now, and what runs stays. False where it goes in place."""
         why = self.plan.no_surge
         if revision.parsed.when_blocked == WHEN_REPLACE:
-            self._in_place(revision, why)
-            return 0
+            self._in_place(revision, f"{NO_ROOM}, as asked. {why}")
+            return False
         if revision.state == RevisionState.ROLLING_OUT.value:
             revision.state = RevisionState.PENDING.value
         if not revision.message:
@@ -105,13 +106,12 @@ class _Settling:
         if revision.message != why:
             revision.message = why
             revision.save(update_fields=["state", "message"])
-        return None
+        return True
 
-    def _in_place(self, revision: EndpointRevision, why: str) -> None:
+    def _in_place(self, revision: EndpointRevision, text: str) -> None:
         revision.strategy = RolloutStrategy.REPLACE.value
         revision.save(update_fields=["strategy"])
         change_generation(self.workload, now=self.now)
-        text = f"There is no room for a pod more, so its pods are replaced in place, as asked. {why}"
         self._note(revision, Step.IN_PLACE, text)
 
     def _looked(self, observation: Observation, rollout: RolloutFacts) -> float | None:
@@ -162,6 +162,11 @@ class _Settling:
     ) -> float | None:
         if judgement.outcome is Outcome.LIVE:
             self._live(told, observation)
+        elif self.plan.no_surge:
+            # Told is not what is wanted: whether it finds room is no matter, but what waits must not wait for it.
+            if judgement.outcome is Outcome.FAILED:
+                self._makes_way(told, judgement.message)
+                return 0
         elif judgement.outcome is Outcome.FAILED:
             self._fails(told, judgement.message)
         elif judgement.outcome is Outcome.NO_ROOM and rollout.old:
@@ -196,11 +201,19 @@ class _Settling:
         automatic = revision.cause == RevisionCause.AUTOMATIC_ROLLBACK.value
         if self.endpoint.target != revision.number and self.endpoint.stable_revision and not automatic:
             # It was refused before any of it was there: what the cluster was told last is still there.
-            stable = self.endpoint.told
+            told = self.endpoint.told
+            stable = way_back(self.endpoint) if told.state == RevisionState.FAILED.value else told
         if revision.state != RevisionState.FAILED.value or stable is not None:
             self._mark_failed(revision, why)
         if stable is not None:
             self._roll_back(revision, stable, why)
+
+    def _makes_way(self, failed: EndpointRevision, why: str) -> None:
+        """The revision that waits for room beside what has failed takes the room of that."""
+        if failed.state != RevisionState.FAILED.value:
+            self._mark_failed(failed, why)
+        text = f"{NO_ROOM}, because revision {failed.number}, which holds the room, failed. {why}"
+        self._in_place(self.endpoint.current, text)
 
     def _mark_failed(self, revision: EndpointRevision, why: str) -> None:
         revision.state, revision.message = RevisionState.FAILED.value, why
@@ -243,7 +256,7 @@ class _Settling:
         """Not its fault: the old pods go on alone, what was claimed on top is given back, and it is tried again."""
         surges = revision.strategy == RolloutStrategy.SURGE.value
         if surges and revision.parsed.when_blocked == WHEN_REPLACE:
-            self._in_place(revision, why)
+            self._in_place(revision, f"{NO_ROOM}, as asked. {why}")
             return
         stable = way_back(self.endpoint)
         if stable is None or not surges:

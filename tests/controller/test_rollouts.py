@@ -333,6 +333,36 @@ def test_a_change_made_while_stopped_that_fails_needs_no_room_to_go_back(bench):
     assert used() == 8
 
 
+def test_what_never_starts_keeps_no_better_revision_waiting(bench):
+    endpoint = deploy(bench, gpus_per_replica=8)
+    actor = Actor.of_user(bench.member)
+    services.suspend(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.until(endpoint.workload, lambda row: row.phase == "Suspended")
+    change(bench, endpoint, image=BAD_IMAGE, rollout={"when_blocked": "wait"})
+    services.resume(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.until(endpoint.workload, lambda row: row.reason == "ImagePullFailed")
+    # All the room that there is belongs to what serves nobody.
+    change(bench, endpoint, image="example.org/serve:3")
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "superseded", "live"])
+    (pod,) = pods(bench, endpoint)
+    assert pod["spec"]["containers"][0]["image"] == "example.org/serve:3"
+    assert used() == 8
+
+
+def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
+    endpoint = deploy(bench, gpus_per_replica=4, min_replicas=2, max_replicas=2)
+    impatient(image_pull_deadline=600)
+    change(bench, endpoint, image=BAD_IMAGE, rollout={"strategy": "replace"})
+    bench.until(endpoint.workload, lambda row: "ImagePullFailed" in row.message and row.phase == "Running")
+    change(bench, endpoint, image="example.org/serve:3", rollout={"when_blocked": "wait"})
+    bench.until(endpoint.workload, lambda row: history(endpoint, 3) == ["RolloutWaits"])
+    impatient(image_pull_deadline=1)
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "failed", "live"])
+    assert "could not be pulled" in endpoint.revisions.get(number=2).message
+    assert history(endpoint, 3)[:3] == ["RolloutWaits", "RolloutInPlace", "RolloutStarted"]
+    assert used() == 8
+
+
 def test_a_worker_that_dies_in_the_middle_leaves_nothing_undone(bench, monkeypatch):
     endpoint = deploy(bench)
     impatient(image_pull_deadline=1)

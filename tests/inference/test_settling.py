@@ -108,6 +108,34 @@ def test_what_the_cluster_refuses_goes_back_to_what_it_was_told_last(endpoint):
     assert states(endpoint) == ["live", "failed", "failed"]
 
 
+def test_what_was_told_goes_live_also_while_a_newer_revision_waits_for_room(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, Action.APPLY)
+    change(endpoint, image="example.org/serve:3", when_blocked="wait")
+    look(endpoint, rollout=facts(2), no_surge="There is no room.")
+    assert states(endpoint) == ["superseded", "live", "pending"]
+    assert (endpoint.stable_revision, endpoint.current.message) == (2, "There is no room.")
+
+
+def test_what_is_live_is_not_judged_again_because_a_newer_revision_waits(endpoint):
+    change(endpoint, image="example.org/serve:2", when_blocked="wait")
+    look(endpoint, rollout=facts(1, ready=0, complete=False, stuck=True), no_surge="There is no room.")
+    assert states(endpoint) == ["live", "pending"]
+    assert endpoint.current.strategy == "surge"
+
+
+def test_what_is_refused_in_the_place_of_a_failure_goes_back_to_what_was_ready(endpoint):
+    change(endpoint, image="example.org/serve:2")
+    look(endpoint, Action.APPLY)
+    change(endpoint, image="example.org/serve:3", when_blocked="wait")
+    fails = facts(2, ready=0, complete=False, stuck=True, old=1)
+    assert look(endpoint, rollout=fails, no_surge="There is no room.") == 0
+    assert states(endpoint) == ["live", "failed", "pending"]
+    look(endpoint, refused="spec.template: Invalid value")
+    assert states(endpoint) == ["live", "failed", "failed", "pending"]
+    assert endpoint.current.returns_to == 1
+
+
 def test_a_revision_that_is_held_back_is_told_again_when_its_time_comes(endpoint):
     change(endpoint, image="example.org/serve:2")
     look(endpoint, Action.APPLY)
