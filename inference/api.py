@@ -24,7 +24,7 @@ from inference.scaler_state import scaling_of
 from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.scaling_checks import scaling_hints
 from inference.serializers import EndpointSerializer, PauseSerializer, ScaleSerializer, changed_request
-from inference.services import deploy_endpoint, preview_endpoint, update_endpoint
+from inference.services import deploy_endpoint, merge_update, preview_endpoint
 from teams.actors import actor_of
 from teams.permissions import check_can_submit, team_for
 from teams.rest import PortalView
@@ -81,6 +81,7 @@ class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
     def patch(self, request: Any, public_id: UUID) -> Response:
         """A new revision: the fields that are sent replace those of the current one.
 
+        Without If-Match that is the current one at the moment of the change: what others change meanwhile stays.
         409 `rollout_blocked` where its pods have no room beside the old ones: `options` holds the ways that are left,
         each with what to send along, and nothing was changed.
         """
@@ -88,10 +89,10 @@ class EndpointDetailView(OfEndpoints, detail_api.WorkloadDetailView):
         workload = self.find(request.user, public_id)
         check_can_submit(request.user, workload.team)
         endpoint = Endpoint.objects.select_related("workload__team").get(workload=workload)
-        body = changed_request(request.data, current=endpoint.current.spec, team=workload.team.slug)
-        update_endpoint(
+        team = workload.team.slug
+        merge_update(
             endpoint=endpoint,
-            spec=body.to_spec(),
+            merged=lambda spec: changed_request(request.data, current=spec, team=team).to_spec(),
             actor=actor_of(request),
             now=now,
             expected_versions=expected_versions(request),

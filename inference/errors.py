@@ -8,6 +8,12 @@ from typing_extensions import override
 from foundation.errors import Conflict
 
 
+class RevisionMoved(Conflict):
+    """The revision that a change was made from is not the current one any more; nothing was changed."""
+
+    code = "changed"
+
+
 class RolloutBlocked(Conflict):
     """A change for which there is no room now, with the ways that are left; nothing was changed."""
 

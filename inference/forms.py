@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 from typing_extensions import override
 
 from controller.page_forms import (
@@ -17,6 +18,7 @@ from controller.page_forms import (
     lines,
     split_lines,
     text,
+    unix,
     whole,
 )
 from controller.page_further import FurtherForm, carried
@@ -336,3 +338,46 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
     form = EndpointForm(teams=[], initial={"runtime": runtime})
     return carried(form, values, spec, lambda body: EndpointSpec.from_json(body).to_json())
+
+
+def take_over(data: QueryDict, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Puts into what was sent what differs between two of `values_of`, and keeps what the person has changed.
+
+    Answers the labels of those inputs that both have changed, each in another way.
+    """
+    both: list[str] = []
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if (old or "") == (new or ""):
+            continue
+        typed = _as_typed(data, name)
+        if typed in (_plain(old), _plain(new)):
+            _fill_in(data, name, new)
+        else:
+            both.append(str(EndpointForm.base_fields["upload" if name == "sources" else name].label))
+    return both
+
+
+def _plain(value: Any) -> Any:
+    return unix(value).strip() if isinstance(value, str) else value or ""
+
+
+def _as_typed(data: QueryDict, name: str) -> Any:
+    """What was sent, as `values_of` would say it."""
+    if name == "sources":
+        rows = zip(data.getlist("file_name"), data.getlist("file_content"), strict=False)
+        return [(file.strip(), unix(content)) for file, content in rows if file.strip() or content.strip()]
+    typed = _plain(data.get(name, ""))
+    return bool(typed) or "" if name == "to_zero" else typed
+
+
+def _fill_in(data: QueryDict, name: str, value: Any) -> None:
+    if name == "sources":
+        data.setlist("file_name", [file for file, _ in value or ()])
+        data.setlist("file_content", [content for _, content in value or ()])
+    elif value is True:
+        data[name] = "on"
+    elif value:
+        data[name] = value
+    else:
+        data.pop(name, None)

@@ -81,6 +81,24 @@ class ChangeLook:
     choices: tuple[Choice, ...]
 
 
+@dataclass(frozen=True)
+class MovedLook:
+    """What became of an endpoint while somebody wrote a change of revision `number`."""
+
+    number: int
+    since: tuple[RevisionLook, ...]
+    """The revisions that came after it, newest first."""
+    differences: tuple[Difference, ...]
+    both: tuple[str, ...]
+    """Labels of the inputs that both have changed."""
+
+
+def moved_look(endpoint: Endpoint, began: EndpointRevision, both: Sequence[str]) -> MovedLook:
+    changes = changes_between(began.spec, endpoint.current.spec)
+    since = [look for look in looks_of(endpoint) if look.revision.number > began.number]
+    return MovedLook(began.number, tuple(since), differences(changes), tuple(both))
+
+
 def looks_of(endpoint: Endpoint) -> list[RevisionLook]:
     """Its revisions, newest first."""
     revisions = list(endpoint.revisions.all()[: SHOWN_MAX + 1])

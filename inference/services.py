@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 
@@ -19,6 +19,7 @@ from foundation.errors import Conflict
 from foundation.http.etag import check_version
 from inference.adapter import KIND, NOUN
 from inference.changes import Effect
+from inference.errors import RevisionMoved
 from inference.hints import hints_of
 from inference.models import Endpoint, RevisionCause
 from inference.revisions import (
@@ -41,6 +42,8 @@ from workloads.models import Workload
 from workloads.placement import ON_DEMAND
 from workloads.services import change_generation
 from workloads.states import Priority
+
+MERGES_MAX: Final = 5
 
 
 def deploy_endpoint(
@@ -86,10 +89,12 @@ def update_endpoint(
     spec: EndpointSpec,
     actor: Actor,
     now: datetime,
+    made_from: int | None = None,
     expected_versions: frozenset[int] | None = None,
 ) -> Endpoint:
     """A new revision, rolled out by its strategy; nothing where nothing differs.
 
+    RevisionMoved unless `made_from`, the revision that `spec` was made from, is the current one still.
     PreconditionFailed unless the workload's generation is among `expected_versions`. RolloutBlocked, with the ways
     that are left, where its pods have no room beside the old ones and it does not say what to do then.
     """
@@ -97,10 +102,47 @@ def update_endpoint(
     check_scaling(spec, known=endpoint.parsed)
     with transaction.atomic():
         _hold(endpoint, expected_versions)
+        if made_from not in {None, endpoint.revision}:
+            message = (
+                f"{endpoint.workload.name} has revision {endpoint.revision} now, and this change was made from "
+                f"revision {made_from}. Nothing was changed: look at it again and repeat the change."
+            )
+            raise RevisionMoved(message)
         planned = plan_revision(endpoint, with_host_share(spec), user=actor.user, now=now)
         if planned.changes:
             _change(planned, actor, "updated", now)
     return endpoint
+
+
+def merge_update(
+    *,
+    endpoint: Endpoint,
+    merged: Callable[[Mapping[str, Any]], EndpointSpec],
+    actor: Actor,
+    now: datetime,
+    expected_versions: frozenset[int] | None = None,
+) -> Endpoint:
+    """`update_endpoint` with what `merged` makes of the current revision's spec.
+
+    It is merged anew where somebody else, or a rollback by itself, came first: both changes stay. RevisionMoved only
+    where that happens time and again.
+    """
+    tries_left = MERGES_MAX
+    while True:
+        current, tries_left = endpoint.current, tries_left - 1
+        try:
+            return update_endpoint(
+                endpoint=endpoint,
+                spec=merged(current.spec),
+                actor=actor,
+                now=now,
+                made_from=current.number,
+                expected_versions=expected_versions,
+            )
+        except RevisionMoved:
+            if not tries_left:
+                raise
+            endpoint.workload.refresh_from_db(fields=["priority", "keeps_headroom"])
 
 
 def preview_rollback(

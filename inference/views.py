@@ -8,7 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from typing_extensions import override
 
@@ -31,10 +31,11 @@ from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid
 from inference.adapter import KIND, NOUN
-from inference.errors import RolloutBlocked
-from inference.forms import EndpointForm, values_of
-from inference.models import Endpoint
-from inference.revision_looks import change_look, chosen_rollout, looks_of
+from inference.changes import changes_between
+from inference.errors import RevisionMoved, RolloutBlocked
+from inference.forms import EndpointForm, take_over, values_of
+from inference.models import Endpoint, EndpointRevision
+from inference.revision_looks import change_look, chosen_rollout, looks_of, moved_look
 from inference.scaler_pages import OfEndpoints, scaler_commands
 from inference.serializers import EndpointSerializer
 from inference.services import (
@@ -154,6 +155,7 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
                 attempt=workload.attempt_number, ready=True, gone_at=None
             ).count(),
             "form": EndpointForm(initial=given, teams=[workload.team]),
+            "made_from": endpoint.revision,
         }
 
     @override
@@ -222,7 +224,8 @@ class EndpointDeletePage(OfEndpoints, CommandPage):
 class EndpointUpdatePage(EndpointDetailPage):
     """POST rolls out a new revision, or shows what it would do; 422 with the form where it cannot be.
 
-    409, with the ways that are left as buttons, where its rollout has no room.
+    409, with the ways that are left as buttons, where its rollout has no room; 409, too, with what somebody else has
+    changed since the form was filled, which keeps what was typed.
     """
 
     tab = "update"
@@ -235,21 +238,36 @@ class EndpointUpdatePage(EndpointDetailPage):
         data = request.POST.copy()
         for key, value in {**kept, **_claimed(endpoint.current.spec)}.items():
             data[key] = value
+        began = _began_from(endpoint, request.POST.get("made_from", ""))
+        if began is not None and changes_between(began.spec, endpoint.current.spec):
+            return self._moved(request, endpoint, began, data)
         form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))
+        if form.is_valid() and began is None:
+            form.add_error(
+                None, "Which revision this changes is missing. Look at it again, then send it again."
+            )
         if not form.is_valid():
-            return self.page(request, workload, status=422, form=form)
+            return self.page(request, workload, status=422, form=form, made_from=endpoint.revision)
+        return self._send(request, endpoint, form, data)
+
+    def _send(
+        self, request: HttpRequest, endpoint: Endpoint, form: EndpointForm, data: QueryDict
+    ) -> HttpResponse:
+        workload, number = endpoint.workload, endpoint.revision
         rollout = chosen_rollout(request.POST.get("choose", ""))
         spec = _rolled_out(_spec(form), rollout)
         now = clock.now()
         try:
             if "preview" in request.POST:
                 return self._preview(request, endpoint, spec, now, form=form)
-            update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=now)
+            update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=now, made_from=number)
         except RolloutBlocked:
             return self._preview(request, endpoint, spec, now, form=form, status=409)
+        except RevisionMoved:
+            return self._moved(request, endpoint, endpoint.revisions.get(number=number), data)
         except (Invalid, Conflict) as error:
             form.add_portal_error(error)
-            return self.page(request, workload, status=422, form=form)
+            return self.page(request, workload, status=422, form=form, made_from=number)
         messages.success(request, f"{workload.name} has revision {endpoint.revision}.")
         return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
 
@@ -265,7 +283,30 @@ class EndpointUpdatePage(EndpointDetailPage):
     ) -> HttpResponse:
         planned = preview_update(endpoint=endpoint, spec=spec, user=cast("User", request.user), now=now)
         look = change_look(planned, now)
-        return self.page(request, endpoint.workload, status=status, form=form, change=look)
+        return self.page(
+            request,
+            endpoint.workload,
+            status=status,
+            form=form,
+            change=look,
+            made_from=endpoint.revision,
+        )
+
+    def _moved(
+        self, request: HttpRequest, endpoint: Endpoint, began: EndpointRevision, data: QueryDict
+    ) -> HttpResponse:
+        """The form again, with what others have changed where the person has typed nothing else."""
+        current, team = endpoint.current, endpoint.workload.team
+        both = take_over(data, values_of(began.spec), values_of(current.spec))
+        files = request.FILES.getlist("upload")
+        return self.page(
+            request,
+            endpoint.workload,
+            status=409,
+            form=EndpointForm(data, teams=[team], files_sent=files),
+            moved=moved_look(endpoint, began, both),
+            made_from=current.number,
+        )
 
 
 class EndpointRollbackPage(EndpointDetailPage):
@@ -295,6 +336,13 @@ class EndpointRollbackPage(EndpointDetailPage):
         else:
             messages.success(request, f"{workload.name} goes back, as revision {endpoint.revision}.")
         return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
+
+
+def _began_from(endpoint: Endpoint, number: str) -> EndpointRevision | None:
+    """The revision that the form was filled from; None where that is not said."""
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        return None
+    return endpoint.revisions.filter(number=int(number)).first()
 
 
 def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:

@@ -115,7 +115,7 @@ def test_a_change_on_the_page_leaves_scaling_and_all_else_that_it_does_not_show(
     before = endpoint.parsed
     url = f"/endpoints/{endpoint.workload.public_id}/update/"
     assert '<option value="cpu" selected>' in text(ana.get(url))
-    values = values_of(endpoint.current.spec) | {"image": "b:2"}
+    values = values_of(endpoint.current.spec) | {"image": "b:2", "made_from": "1"}
     response = ana.post(url, sent(values))
     assert response.status_code == 303, text(response)
     endpoint.refresh_from_db()

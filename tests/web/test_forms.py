@@ -236,12 +236,14 @@ def test_an_endpoint_is_deployed_and_changed(ana, world):
     endpoint = Endpoint.objects.get()
     assert (endpoint.parsed.min_replicas, endpoint.parsed.ports.http) == (2, 9000)
     url = f"/endpoints/{endpoint.workload.public_id}/update/"
-    response = ana.post(url, sent | {"image": "registry.example.org/train:2.0", "gpus": "7"})
+    response = ana.post(
+        url, sent | {"image": "registry.example.org/train:2.0", "gpus": "7", "made_from": "1"}
+    )
     assert response.status_code == 303
     endpoint.refresh_from_db()
     assert (endpoint.revision, endpoint.parsed.image) == (2, "registry.example.org/train:2.0")
     assert endpoint.parsed.gpus_per_replica == 1
-    refused = ana.post(url, sent | {"port": "never"})
+    refused = ana.post(url, sent | {"port": "never", "made_from": "2"})
     assert refused.status_code == 422
     assert 'value="never"' in text(refused)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 
 from foundation import clock
 from inference.models import Endpoint, EndpointRevision
@@ -88,10 +90,17 @@ def typed(endpoint, **values):
         "port": "8080",
         "load_budget": "600",
         "request_timeout": "60",
+        "made_from": str(endpoint.revision),
         **values,
     }
     spec = endpoint.current.spec
     return {**fields, "cpu": spec["cpu"], "memory": spec["memory"]}
+
+
+def change_as(user, endpoint, spec):
+    update_endpoint(
+        endpoint=endpoint, spec=EndpointSpec.from_json(spec), actor=Actor.of_user(user), now=clock.now()
+    )
 
 
 def text(response):
@@ -153,6 +162,54 @@ def test_people_go_back_by_a_button_and_choose_where_there_is_no_room(ana, digit
     assert (newest.number, newest.returns_to, newest.parsed.when_blocked) == (5, 1, "wait")
 
 
+def test_a_change_keeps_what_somebody_else_has_changed_since_the_form_was_filled(ana, digits, world):
+    shown = ana.get(url_of(digits, "?tab=update")).context
+    assert shown["made_from"] == 3
+    sent = {key: value for key, value in shown["form"].initial.items() if value} | {"made_from": "3"}
+    other = {**digits.current.spec, "args": ["--from-lead"], "image": "registry.example.org/serve:4.0"}
+    change_as(world.lead, digits, other)
+    sent |= {"image": "registry.example.org/serve:5.0", "request_timeout": "30"}
+    for button in ({}, {"preview": "1"}):
+        response = ana.post(url_of(digits, "update/"), sent | button)
+        assert response.status_code == 409, text(response)
+        assert digits.revisions.count() == 4
+    page = text(response)
+    for said in (
+        "it has changed since you began from revision 3",
+        f"Revision 4 by {world.lead.username}",
+        "serve:4.0",
+        "You have both changed Image:",
+        'name="made_from" value="4"',
+        'value="registry.example.org/serve:5.0"',
+        'value="30"',
+        "--from-lead</textarea>",
+    ):
+        assert said in page, said
+    again = {name: value for name, value in response.context["form"].data.items() if name != "preview"}
+    assert ana.post(url_of(digits, "update/"), again | {"made_from": "4"}).status_code == 303
+    digits.refresh_from_db()
+    spec = digits.parsed
+    assert (spec.image, list(spec.args), spec.request_timeout_seconds) == (
+        "registry.example.org/serve:5.0",
+        ["--from-lead"],
+        30,
+    )
+
+
+def test_a_form_of_a_version_that_came_back_unchanged_is_taken(ana, digits):
+    sent = typed(digits, made_from="1")
+    assert ana.post(url_of(digits, "update/"), sent).status_code == 303
+    assert digits.revisions.first().parsed.image == "registry.example.org/serve:4.0"
+
+
+def test_a_form_that_does_not_say_what_it_changes_changes_nothing(ana, digits):
+    for number in ("", "99", "x"):
+        response = ana.post(url_of(digits, "update/"), typed(digits, made_from=number))
+        assert response.status_code == 422
+        assert "serve:4.0" in text(response)
+    assert digits.revisions.count() == 3
+
+
 def test_going_back_to_nothing_is_answered_in_words(ana, digits):
     response = ana.post(url_of(digits, "rollback/"), {"revision": "99"}, follow=True)
     assert "There is no revision 99." in text(response)
@@ -183,3 +240,36 @@ def test_the_guard_is_accessible_and_fits_the_screen(
         page.wait_for_url("**tab=revisions")
     assert [each for each in complaints if "409" not in each] == []
     assert digits.revisions.first().parsed.when_blocked == "wait"
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("width", [360, 1440])
+def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(
+    live_server, world, made, digits, width
+):
+    session, url = session_of(world.ana), url_of(digits, "?tab=update")
+    other = {**digits.current.spec, "args": ["--from-lead"]}
+
+    def change():
+        try:
+            change_as(world.lead, digits, other)
+        finally:
+            connections.close_all()
+
+    with chromium() as browser:
+        page, _ = open_page(browser, live_server.url, session, width=width, theme="light")
+        page.goto(url)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(change).result(30)
+        page.fill("[name=image]", "registry.example.org/serve:5.0")
+        page.get_by_role("button", name="Roll out a new revision").click()
+        page.wait_for_selector("#moved")
+        assert findings(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.get_by_role("button", name="Roll out a new revision").click()
+        page.wait_for_url("**tab=revisions")
+    digits.refresh_from_db()
+    spec = digits.parsed
+    assert (spec.image, list(spec.args)) == ("registry.example.org/serve:5.0", ["--from-lead"])

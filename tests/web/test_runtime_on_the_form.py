@@ -83,7 +83,9 @@ def test_a_changed_endpoint_keeps_what_its_runtime_was_told(ana, world):
     shown = text(ana.get(url))
     for words in ("bert=classifier.mar", "s3://models/bert", "7Gi", 'value="32"'):
         assert words in shown, words
-    changed = filled(image="pytorch/torchserve:0.12.1-gpu", model_size_limit="7Gi", args="--ncs", **told)
+    changed = filled(
+        image="pytorch/torchserve:0.12.1-gpu", model_size_limit="7Gi", args="--ncs", made_from="1", **told
+    )
     assert ana.post(url, changed).status_code == 303
     endpoint.refresh_from_db()
     after = endpoint.parsed
