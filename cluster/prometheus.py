@@ -10,6 +10,10 @@ import urllib3
 from cluster.errors import ClusterRejected, ClusterUnavailable
 
 TIMEOUT_SECONDS: Final = 5.0
+BAD_DATA: Final = 400
+"""Of a query that cannot be parsed; its error quotes nothing but the query."""
+NOT_EVALUATED: Final = 422
+"""Of a query that cannot be evaluated; its error may quote series with the values of their labels."""
 
 
 def version(url: str) -> str:
@@ -36,7 +40,7 @@ class Element:
 def query(url: str, text: str) -> list[Element]:
     """What an instant query gives now, as the scaler reads it: a vector.
 
-    Raises ClusterRejected with the server's own words for a query that is wrong or gives something else, and
+    Raises ClusterRejected with the server's own words and its status for a query that is wrong or gives something else, and
     ClusterUnavailable where the server does not answer.
     """
     address = f"{url.rstrip('/')}/api/v1/query"
@@ -46,8 +50,9 @@ def query(url: str, text: str) -> list[Element]:
                 "POST", address, fields={"query": text}, encode_multipart=False, redirect=False
             )
             body = answer.json()
-            if answer.status in {400, 422}:
-                raise ClusterRejected(str(body.get("error") or "the query is wrong"))
+            if answer.status in {BAD_DATA, NOT_EVALUATED}:
+                said = str(body.get("error") or "the query is wrong")
+                raise ClusterRejected(said, status=answer.status)
             if answer.status != 200:
                 raise ClusterUnavailable(f"{url} answered {answer.status}")
             return _elements(body["data"])

@@ -1,14 +1,20 @@
-"""Whether a scaler could work with a query: it is asked of Prometheus before anybody relies on it."""
+"""Whether a scaler could work with a query: it is asked of Prometheus before anybody relies on it.
+
+Prometheus has the series of all teams, and a query may find any of them: what is said of an answer names labels, and never
+their values.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from cluster import prometheus
 from cluster.errors import ClusterRejected, ClusterUnavailable
 
-SHOWN_MAX = 3
+LABELS_SHOWN_MAX = 8
+_SERIES = re.compile(r"\{(.*\}\]?|.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,9 @@ def try_query(url: str, query: str) -> Answer:
     try:
         found = prometheus.query(url, query)
     except ClusterRejected as error:
-        return Answer(code="bad_query", fault=f"Prometheus refuses this query: {error.message}")
+        # What it cannot parse it quotes from the query; what it cannot evaluate, from the series that were found.
+        said = error.message if error.status == prometheus.BAD_DATA else _SERIES.sub("{…}", error.message)
+        return Answer(code="bad_query", fault=f"Prometheus refuses this query: {said}")
     except ClusterUnavailable as error:
         return Answer(doubt=f"Prometheus does not answer, so nobody has tried this query: {error.message}")
     return _judged(found)
@@ -38,10 +46,9 @@ def try_query(url: str, query: str) -> Answer:
 
 def _judged(found: list[prometheus.Element]) -> Answer:
     if len(found) > 1:
-        shown = ", ".join(_shown(each) for each in found[:SHOWN_MAX])
         message = (
-            f"This query gives {len(found)} series ({shown}{', …' if len(found) > SHOWN_MAX else ''}), and a scaler "
-            "needs exactly one: put sum(…), avg(…) or max(…) around it."
+            f"This query gives {len(found)} series, which differ in {_differing(found)}, and a scaler needs exactly "
+            "one: put sum(…), avg(…) or max(…) around it."
         )
         return Answer(code="several_series", fault=message)
     if not found:
@@ -59,8 +66,9 @@ def _judged(found: list[prometheus.Element]) -> Answer:
     return Answer(value=value)
 
 
-def _shown(element: prometheus.Element) -> str:
-    labels = ", ".join(
-        f'{key}="{value}"' for key, value in sorted(element.labels.items()) if key != "__name__"
-    )
-    return f"{element.labels.get('__name__', '')}{{{labels[:120]}}}"
+def _differing(found: list[prometheus.Element]) -> str:
+    """The names of the labels in which the series are not all the same, in words."""
+    names = {name for each in found for name in each.labels}
+    differing = sorted(name for name in names if len({each.labels.get(name) for each in found}) > 1)
+    shown = ", ".join(differing[:LABELS_SHOWN_MAX]) + (", …" if len(differing) > LABELS_SHOWN_MAX else "")
+    return f"the label{'s' if len(differing) > 1 else ''} {shown}"

@@ -18,7 +18,10 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
     with metric_source(tmp_path_factory.mktemp("prometheus")) as source:
-        source.planted = {'waiting{queue="a"}': 3, 'waiting{queue="b"}': 4}
+        source.planted = {
+            'waiting{team="theirs",queue="orders"}': 3,
+            'waiting{team="theirs",queue="payments"}': 4,
+        }
         deadline = time.monotonic() + 30
         while try_query(source.url, "count(waiting) == 2").value is None:
             assert time.monotonic() < deadline, "nothing is scraped"
@@ -29,10 +32,11 @@ def url(tmp_path_factory):
 @pytest.mark.parametrize(
     ("query", "code", "said"),
     [
-        ("waiting", "several_series", "2 series (waiting{"),
+        ("waiting", "several_series", "2 series, which differ in the label queue, and"),
         ("not_there", "no_series", "gives no series now"),
         ("sum(waiting", "bad_query", "Prometheus refuses this query"),
         ("waiting[1m]", "bad_query", "matrix"),
+        ("waiting * on (team) waiting", "bad_query", "many-to-many matching not allowed"),
         ("sum(waiting) / 0", "not_finite", "no number to scale by"),
     ],
 )
@@ -40,6 +44,22 @@ def test_a_query_without_exactly_one_number_is_refused_with_the_reason(url, quer
     answer = try_query(url, query)
     assert answer.code == code
     assert said in answer.fault
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "waiting",
+        '{__name__="waiting"}',
+        "waiting * on (team) waiting",
+        "waiting * on () group_left (queue) waiting",
+    ],
+)
+def test_what_is_wrong_with_a_query_says_no_value_of_a_label(url, query):
+    """The series that it found may be other teams'."""
+    answer = try_query(url, query)
+    assert answer.fault
+    assert not [value for value in ("theirs", "orders", "payments") if value in answer.fault]
 
 
 def test_one_number_is_the_answer(url):
