@@ -47,9 +47,10 @@ class EndpointAdapter:
         return kinds.DEPLOYMENT
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
-        revision = _to_tell(workload)
+        endpoint = Endpoint.objects.get(workload=workload)
+        revision = endpoint.to_tell
         spec = revision.parsed
-        platform = scaler_platform(workload)
+        platform = scaler_platform(endpoint, spec)
         # Of the revision, not of the row: the pods of an older one that goes on must stay as they are.
         own = replace(placement, priority_class=priority_class(spec.priority, serves=True))
         return build_endpoint(
@@ -63,8 +64,10 @@ class EndpointAdapter:
 
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
         """Its scaler, where it has one."""
-        platform = scaler_platform(workload)
-        if not platform.engine or not scales(_to_tell(workload).parsed):
+        endpoint = Endpoint.objects.get(workload=workload)
+        spec = endpoint.to_tell.parsed
+        platform = scaler_platform(endpoint, spec)
+        if not platform.engine or not scales(spec):
             return ()
         return scaler_refs(workload.team.namespace_name, object_name, platform.engine)
 
@@ -107,11 +110,12 @@ class EndpointAdapter:
         What wakes or loads has no traffic yet, and must not be taken down for that.
         """
         endpoint = Endpoint.objects.get(workload=workload)
+        spec = endpoint.to_tell.parsed
         loads = observation.desired_replicas > 0 and observation.ready_replicas == 0
         wanted = steering(
             paused=endpoint.scaler_paused,
-            paused_replicas=endpoint.paused_replicas,
-            wakes=_to_tell(workload).parsed.scale_to_zero and (plan.reason is Reason.WAKING or loads),
+            paused_replicas=endpoint.held_at(spec),
+            wakes=spec.scale_to_zero and (plan.reason is Reason.WAKING or loads),
         )
         return [(each, patch) for each in companions if (patch := steering_patch(each, wanted))]
 

@@ -88,6 +88,16 @@ class Endpoint(models.Model):
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.current.spec)
 
+    def held_at(self, spec: EndpointSpec) -> int | None:
+        """Replicas that somebody holds it at, none above the most of `spec`; None where nobody says a number."""
+        return None if self.paused_replicas is None else min(self.paused_replicas, spec.max_replicas)
+
+    def bound_hold(self, spec: EndpointSpec) -> None:
+        """Hold it at no more than `spec` allows, from now on; the caller has locked the workload's row."""
+        own = Endpoint.objects.filter(pk=self.pk)
+        own.filter(paused_replicas__gt=spec.max_replicas).update(paused_replicas=spec.max_replicas)
+        self.refresh_from_db(fields=["scaler_paused", "paused_replicas"])
+
 
 class EndpointRevision(models.Model):
     """One version of an endpoint's spec, which is never edited, and how its rollout went."""

@@ -8,7 +8,7 @@ from cluster import kinds
 from foundation.models import PlatformSettings
 from inference.models import Endpoint
 from inference.scalers import AUTOSCALER, KEDA, ScalerPlatform, steering
-from workloads.models import Workload
+from inference.specs import EndpointSpec
 from workloads.queries import followed_kinds
 
 
@@ -26,18 +26,19 @@ def prometheus_url() -> str:
     return PlatformSettings.current().scaler_prometheus_url or settings.PROMETHEUS_URL or ""
 
 
-def scaler_platform(workload: Workload) -> ScalerPlatform:
-    """How this endpoint is scaled now. KEDA is told to pause; an autoscaler cannot be, and is taken away meanwhile."""
-    endpoint = Endpoint.objects.get(workload=workload)
-    found = engine()
+def scaler_platform(endpoint: Endpoint, spec: EndpointSpec) -> ScalerPlatform:
+    """How an endpoint of this spec is scaled now. KEDA is told to pause; an autoscaler cannot be, and is taken away
+    meanwhile.
+    """
+    found, held_at = engine(), endpoint.held_at(spec)
     away = endpoint.scaler_paused and found == AUTOSCALER
-    steered = steering(paused=endpoint.scaler_paused, paused_replicas=endpoint.paused_replicas, wakes=False)
+    steered = steering(paused=endpoint.scaler_paused, paused_replicas=held_at, wakes=False)
     followed = followed_kinds()
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(
         served=frozenset(each.kind for each in kinds_of_scalers if each.address in followed),
         engine="" if away else found,
-        held_at=endpoint.paused_replicas if away else None,
+        held_at=held_at if away else None,
         held={key: value for key, value in steered.items() if value is not None},
         prometheus_url=prometheus_url(),
         exported_labels=PlatformSettings.current().dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,

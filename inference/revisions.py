@@ -123,6 +123,7 @@ def add_revision(
     endpoint.revision += 1
     supersede_unfinished(endpoint)
     endpoint.save(update_fields=["revision"])
+    endpoint.bound_hold(planned.spec)
     return EndpointRevision.objects.create(
         endpoint=endpoint,
         number=endpoint.revision,

@@ -59,6 +59,7 @@ def scale_endpoint(
         claim_size(fresh, spec, now=now)
         endpoint.revision += 1
         endpoint.save(update_fields=["revision"])
+        endpoint.bound_hold(spec)
         supersede_unfinished(endpoint)
         EndpointRevision.objects.create(
             endpoint=endpoint,
@@ -93,7 +94,14 @@ def _check_bounds(spec: EndpointSpec) -> None:
 
 
 def pause_scaler(*, endpoint: Endpoint, replicas: int | None, actor: Actor, now: datetime) -> None:
-    """Hold the number of replicas, at `replicas` or at whatever it is; Conflict where nothing scales it."""
+    """Hold the number of replicas, at `replicas` or at whatever it is; Conflict where nothing scales it.
+
+    A bound that is set below `replicas` later lowers that to it.
+    """
+    _steer(endpoint, paused=True, replicas=replicas, action="scaler-paused", actor=actor, now=now)
+
+
+def _check_hold(endpoint: Endpoint, replicas: int | None) -> None:
     spec = endpoint.parsed
     if not scales(spec):
         message = (
@@ -103,7 +111,6 @@ def pause_scaler(*, endpoint: Endpoint, replicas: int | None, actor: Actor, now:
     if replicas is not None and not 1 <= replicas <= spec.max_replicas:
         message = f"Between 1 and max_replicas, which is {spec.max_replicas}. To free all its GPUs, stop it."
         raise Invalid.of_field("replicas", message, code="out_of_range")
-    _steer(endpoint, paused=True, replicas=replicas, action="scaler-paused", actor=actor, now=now)
 
 
 def resume_scaler(*, endpoint: Endpoint, actor: Actor, now: datetime) -> None:
@@ -118,7 +125,9 @@ def _steer(
     check_can_submit(actor.user, workload.team)
     with transaction.atomic():
         fresh = _locked(workload)
-        endpoint.refresh_from_db(fields=["scaler_paused", "paused_replicas"])
+        endpoint.refresh_from_db(fields=["revision", "scaler_paused", "paused_replicas"])
+        if paused:
+            _check_hold(endpoint, replicas)
         before = {"paused": endpoint.scaler_paused, "replicas": endpoint.paused_replicas}
         after = {"paused": paused, "replicas": replicas}
         if before == after:

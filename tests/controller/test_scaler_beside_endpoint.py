@@ -7,11 +7,14 @@ import pytest
 from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
+from controller import services
 from foundation import clock
+from inference.models import Endpoint
 from inference.scaler_verbs import pause_scaler, resume_scaler
 from inference.scalers import PAUSED, PAUSED_REPLICAS
 from teams.actors import Actor
-from tests.controller.test_rollouts import change, deploy, uids
+from tests.controller.test_endpoint_that_grows import scale
+from tests.controller.test_rollouts import change, deploy, uids, used
 from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -88,6 +91,13 @@ def let_go(bench, endpoint):
     resume_scaler(endpoint=endpoint, actor=Actor.of_user(bench.member), now=clock.now())
 
 
+def stop_and_start(bench, endpoint):
+    actor = Actor.of_user(bench.member)
+    services.suspend(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.until(endpoint.workload, lambda row: row.phase == "Suspended")
+    services.resume(workload=endpoint.workload, actor=actor, now=clock.now())
+
+
 def failures(endpoint):
     return [each.message for each in endpoint.workload.events.filter(reason="ScalerFailed")]
 
@@ -116,6 +126,22 @@ def test_a_scaler_is_held_and_let_go(bench):
     let_go(bench, endpoint)
     until_there_are(bench, endpoint, 3)
     assert failures(endpoint) == []
+
+
+@pytest.mark.usefixtures("keda")
+def test_what_is_held_comes_down_with_its_most_and_starts_within_its_claim(bench):
+    endpoint = deploy(bench, **SCALES)
+    hold(bench, endpoint, 4)
+    until_there_are(bench, endpoint, 4)
+    scale(bench, endpoint, 1, 3)
+    until_there_are(bench, endpoint, 3)
+    bench.until(endpoint.workload, lambda _: used() == 3)
+    stop_and_start(bench, endpoint)
+    until_there_are(bench, endpoint, 3)
+    assert used() == 3
+    scale(bench, endpoint, 1, 4)
+    endpoint.refresh_from_db()
+    assert endpoint.paused_replicas == 3
 
 
 @pytest.mark.usefixtures("keda")
@@ -168,6 +194,20 @@ def test_an_autoscaler_is_taken_away_while_it_is_held_and_nobody_calls_that_a_fa
     assert beside(bench, endpoint, kinds.AUTOSCALER) is not None
     assert replicas(bench, endpoint)[0] == 2
     assert not any("made again" in each for each in failures(endpoint))
+
+
+def test_without_a_scaler_what_is_held_comes_down_with_its_most_too(bench):
+    offer(kinds.AUTOSCALER)
+    endpoint = deploy(bench, **BY_CPU)
+    hold(bench, endpoint, 4)
+    until_there_are(bench, endpoint, 4)
+    change(bench, endpoint, max_replicas=2)
+    until_there_are(bench, endpoint, 2)
+    bench.until(endpoint.workload, lambda _: used() == 2)
+    # A row of older bounds is held within the present ones as well.
+    Endpoint.objects.update(paused_replicas=4)
+    stop_and_start(bench, endpoint)
+    until_there_are(bench, endpoint, 2)
 
 
 def test_an_autoscaler_gives_way_to_keda_and_comes_back_without_it(bench, keda):

@@ -10,6 +10,7 @@ from cluster import kinds
 from cluster.kinds import ObjectRef
 from foundation import clock
 from foundation.errors import Conflict, Invalid
+from inference.models import Endpoint
 from inference.scaler_state import scaling_of
 from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.services import update_endpoint
@@ -86,6 +87,17 @@ def test_bounds_that_cannot_be_are_refused_by_name(bench):
         with pytest.raises(Invalid) as caught:
             scale(bench, endpoint, least, most)
         assert caught.value.errors[0].field == field
+
+
+def test_a_scaler_is_held_by_the_bounds_that_hold_now(bench):
+    endpoint = deploy(bench, min_replicas=1, max_replicas=4, scaling={"trigger": "cpu"})
+    seen_before = Endpoint.objects.get(pk=endpoint.pk)
+    scale(bench, endpoint, 1, 3)
+    with pytest.raises(Invalid, match="which is 3") as caught:
+        pause_scaler(endpoint=seen_before, replicas=4, actor=Actor.of_user(bench.member), now=clock.now())
+    assert caught.value.errors[0].field == "replicas"
+    endpoint.refresh_from_db()
+    assert endpoint.scaler_paused is False
 
 
 def test_what_nothing_scales_has_no_scaler_to_pause(bench):
