@@ -113,7 +113,7 @@ class EndpointAdapter:
         spec = endpoint.to_tell.parsed
         loads = observation.desired_replicas > 0 and observation.ready_replicas == 0
         wanted = steering(
-            paused=endpoint.scaler_paused,
+            paused=endpoint.is_held(spec),
             paused_replicas=endpoint.held_at(spec),
             wakes=spec.scale_to_zero and (plan.reason is Reason.WAKING or loads),
         )

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 from typing_extensions import override
 
+from inference.scalers import scales
 from inference.specs import EndpointSpec
 from workloads.models import Workload
 
@@ -88,14 +89,26 @@ class Endpoint(models.Model):
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.current.spec)
 
+    def is_held(self, spec: EndpointSpec) -> bool:
+        """Whether somebody holds the scaler that it has by `spec`; there is nothing to hold where nothing scales it."""
+        return self.scaler_paused and scales(spec)
+
     def held_at(self, spec: EndpointSpec) -> int | None:
-        """Replicas that somebody holds it at, none above the most of `spec`; None where nobody says a number."""
-        return None if self.paused_replicas is None else min(self.paused_replicas, spec.max_replicas)
+        """Replicas that it is held at, none above the most of `spec`; None where nobody says a number."""
+        if self.paused_replicas is None or not self.is_held(spec):
+            return None
+        return min(self.paused_replicas, spec.max_replicas)
 
     def bound_hold(self, spec: EndpointSpec) -> None:
-        """Hold it at no more than `spec` allows, from now on; the caller has locked the workload's row."""
+        """Hold it at no more than `spec` allows from now on, and not at all where nothing scales it then.
+
+        The caller has locked the workload's row.
+        """
         own = Endpoint.objects.filter(pk=self.pk)
-        own.filter(paused_replicas__gt=spec.max_replicas).update(paused_replicas=spec.max_replicas)
+        if scales(spec):
+            own.filter(paused_replicas__gt=spec.max_replicas).update(paused_replicas=spec.max_replicas)
+        else:
+            own.update(scaler_paused=False, paused_replicas=None)
         self.refresh_from_db(fields=["scaler_paused", "paused_replicas"])
 
 

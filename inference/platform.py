@@ -30,9 +30,9 @@ def scaler_platform(endpoint: Endpoint, spec: EndpointSpec) -> ScalerPlatform:
     """How an endpoint of this spec is scaled now. KEDA is told to pause; an autoscaler cannot be, and is taken away
     meanwhile.
     """
-    found, held_at = engine(), endpoint.held_at(spec)
-    away = endpoint.scaler_paused and found == AUTOSCALER
-    steered = steering(paused=endpoint.scaler_paused, paused_replicas=held_at, wakes=False)
+    found, is_held, held_at = engine(), endpoint.is_held(spec), endpoint.held_at(spec)
+    away = is_held and found == AUTOSCALER
+    steered = steering(paused=is_held, paused_replicas=held_at, wakes=False)
     followed = followed_kinds()
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(

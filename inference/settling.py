@@ -10,7 +10,7 @@ from foundation.models import PlatformSettings
 from inference.changes import with_size_of
 from inference.models import Endpoint, EndpointRevision, RevisionCause, RevisionState, RolloutStrategy
 from inference.rollouts import Bounds, Judgement, Outcome, Step, judge, progress_words
-from inference.specs import WHEN_REPLACE
+from inference.specs import WHEN_REPLACE, EndpointSpec
 from quotas.queries import holds_surge
 from workloads.models import Workload
 from workloads.services import change_generation, note
@@ -226,10 +226,12 @@ class _Settling:
         endpoint = self.endpoint
         endpoint.revision += 1
         endpoint.save(update_fields=["revision"])
+        body = with_size_of(stable.spec, failed.spec)
+        endpoint.bound_hold(EndpointSpec.from_json(body))
         revision = EndpointRevision.objects.create(
             endpoint=endpoint,
             number=endpoint.revision,
-            spec=with_size_of(stable.spec, failed.spec),
+            spec=body,
             actor=ACTOR,
             created_at=self.now,
             cause=RevisionCause.AUTOMATIC_ROLLBACK.value,

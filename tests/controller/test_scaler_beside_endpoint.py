@@ -210,6 +210,21 @@ def test_without_a_scaler_what_is_held_comes_down_with_its_most_too(bench):
     until_there_are(bench, endpoint, 2)
 
 
+def test_what_nothing_scales_any_more_is_held_no_more(bench):
+    offer(kinds.AUTOSCALER)
+    endpoint = deploy(bench, **BY_CPU)
+    hold(bench, endpoint, 3)
+    until_there_are(bench, endpoint, 3)
+    change(bench, endpoint, min_replicas=1, max_replicas=1, scaling=None)
+    until_there_are(bench, endpoint, 1)
+    bench.until(endpoint.workload, lambda _: used() == 1)
+    change(bench, endpoint, **BY_CPU)
+    bench.turn(endpoint.workload)
+    assert beside(bench, endpoint, kinds.AUTOSCALER) is not None
+    endpoint.refresh_from_db()
+    assert (endpoint.scaler_paused, endpoint.paused_replicas) == (False, None)
+
+
 def test_an_autoscaler_gives_way_to_keda_and_comes_back_without_it(bench, keda):
     keda.delete()
     endpoint = deploy(bench, **BY_CPU)
