@@ -105,6 +105,7 @@ class Container:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", _LAUNCHER, str(os.getpid()), self._folder, *argv, env=self._env,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )  # fmt: skip
 
     async def finish(self) -> int:

@@ -1,4 +1,4 @@
-"""Starts a container's command: tied to devcluster's life, alone in its session, and the kernel's first choice to kill.
+"""Starts a container's command: tied to devcluster's life, and the kernel's first choice to kill.
 
 Run as a script by path with `-I -S`, so that it imports nothing of the environment that it is about to replace.
 """
@@ -17,7 +17,6 @@ CANNOT_START = 127
 def main() -> None:
     """argv: the parent's pid, the working directory, then the command; the environment is already the container's."""
     parent, folder, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(CANNOT_START)

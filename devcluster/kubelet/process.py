@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import resource
 import signal
@@ -50,7 +51,7 @@ class ProcessKubelet(Kubelet):
 
     @override
     def start(self) -> None:
-        guard.sweep(str(self._data / "pods"))
+        guard.sweep(str(self._data / "pods"), spared=os.getsid(0))
         for pod in self.cluster.store.list(POD):
             if not finished(pod) and "startTime" in pod.get("status", {}):
                 self._found_dead(pod)
@@ -125,8 +126,8 @@ class ProcessKubelet(Kubelet):
 
     async def _start_guard(self) -> None:
         self._guard = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", guard.__file__, str(self._data / "pods"), env={}, stdin=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            sys.executable, "-I", "-S", guard.__file__, str(self._data / "pods"), str(os.getsid(0)), env={},
+            stdin=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
     def _session(self) -> aiohttp.ClientSession:
