@@ -64,6 +64,8 @@ class PodFacts:
     """Since when its present wait has lasted, before it runs."""
     ready_at: datetime | None = None
     """Since when it has been ready; None while it is not."""
+    unready_at: datetime | None = None
+    """Since when it has not been ready, whether it was before or never; None while it is, or where nobody has said."""
 
     @property
     def alive(self) -> bool:

@@ -84,6 +84,7 @@ def facts(pod: Json, verdict: Verdict) -> PodFacts:
         blocked=verdict.blocked,
         waiting_since=verdict.waiting_since,
         ready_at=_transition_time(pod, "Ready"),
+        unready_at=_transition_time(pod, "Ready", to="False"),
     )
 
 
@@ -271,9 +272,9 @@ def _is_scheduled(pod: Json) -> bool:
     return bool((pod.get("spec") or {}).get("nodeName")) or condition_is_true(pod, "PodScheduled")
 
 
-def _transition_time(pod: Json, kind: str) -> datetime | None:
+def _transition_time(pod: Json, kind: str, *, to: str = "True") -> datetime | None:
     found = condition(pod, kind)
-    return parse_time(found.get("lastTransitionTime")) if found.get("status") == "True" else None
+    return parse_time(found.get("lastTransitionTime")) if found.get("status") == to else None
 
 
 def _started_at(containers: Sequence[Json]) -> datetime | None:

@@ -117,7 +117,8 @@ def _of_pods(
         since = pod.scheduled_at or pod.waiting_since
         if since is None:
             continue
-        since = max(since, began or since)
+        # A pod that has served and restarts loads once more, and has as long for it as it had at first.
+        since = max(since, began or since, pod.unready_at or since)
         if pod.reason in _NOT_PLACED:
             message = f"No node took pod {pod.name} within {bounds.schedule} seconds. {pod.message}"
             yield _Finding(pod.waiting_since or since, bounds.schedule, Outcome.NO_ROOM, message)
@@ -125,7 +126,7 @@ def _of_pods(
             message = f"Its image could not be pulled within {bounds.image_pull} seconds. {pod.message}"
             yield _Finding(since, bounds.image_pull, Outcome.FAILED, message)
         elif pod.blocked or pod.restarts:
-            message = f"Pod {pod.name} was not ready within {bounds.load} seconds. {pod.message}"
+            message = f"Pod {pod.name} was not ready for {bounds.load} seconds. {pod.message}"
             yield _Finding(since, bounds.load, Outcome.FAILED, message)
 
 

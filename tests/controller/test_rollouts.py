@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -361,6 +362,44 @@ def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
     assert "could not be pulled" in endpoint.revisions.get(number=2).message
     assert history(endpoint, 3)[:3] == ["RolloutWaits", "RolloutInPlace", "RolloutStarted"]
     assert used() == 8
+
+
+def test_a_pod_that_served_and_restarts_in_a_long_rollout_has_its_load_budget_anew(bench):
+    endpoint = deploy(bench, min_replicas=2, max_replicas=2)
+    change(bench, endpoint, env=[{"name": "BED_START_SECONDS", "value": "5"}])
+    bench.until(endpoint.workload, lambda row: endpoint.revisions.get(number=2).ready == 1)
+    # It began longer ago than a pod may take to load, and the first of its pods has served since soon after.
+    endpoint.revisions.filter(number=2).update(started_at=clock.now() - timedelta(hours=1))
+    (served,) = (
+        pod
+        for pod in pods(bench, endpoint)
+        if pod["metadata"]["labels"][REVISION] == "2" and pod["status"]["phase"] == "Running"
+    )
+    restarts(bench, served)
+    bench.turn(endpoint.workload)
+    assert states(endpoint) == ["live", "rolling-out"]
+    report(bench, served, served["status"])
+    bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"])
+
+
+def restarts(bench, pod):
+    """The kubelet's report that it, placed an hour ago, has just ended and been started again."""
+    times = {"PodScheduled": clock.now() - timedelta(hours=1), "Ready": clock.now()}
+    conditions = [
+        {
+            **each,
+            "status": "False" if each["type"] == "Ready" else each["status"],
+            "lastTransitionTime": f"{times.get(each['type'], times['PodScheduled']):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        for each in pod["status"]["conditions"]
+    ]
+    containers = [{**each, "restartCount": 1, "ready": False} for each in pod["status"]["containerStatuses"]]
+    report(bench, pod, {"conditions": conditions, "containerStatuses": containers})
+
+
+def report(bench, pod, status):
+    ref = ObjectRef("v1", "Pod", bench.team.namespace_name, pod["metadata"]["name"])
+    bench.client.patch_merge(ref, {"status": status}, sub="status")
 
 
 def test_a_worker_that_dies_in_the_middle_leaves_nothing_undone(bench, monkeypatch):

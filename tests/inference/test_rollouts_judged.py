@@ -85,7 +85,7 @@ def test_the_fault_is_told_where_another_pod_has_no_room():
     found = judge(rollout(), pods, BOUNDS, now=NOW)
     assert (found.outcome, found.message) == (
         Outcome.FAILED,
-        "Pod new was not ready within 100 seconds. why.",
+        "Pod new was not ready for 100 seconds. why.",
     )
 
 
@@ -107,3 +107,12 @@ def test_what_a_pod_did_before_this_revision_had_it_is_not_this_revisions_fault(
     old = pod("Loading", since=100_000, restarts=1)
     assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(99)).outcome is Outcome.GOING
     assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(100)).outcome is Outcome.FAILED
+
+
+def test_a_pod_that_was_ready_has_its_budget_from_when_it_ceased_to_be():
+    def restarted(seconds):
+        return pod("Restarting", since=100_000, restarts=1, unready_at=ago(seconds))
+
+    assert judge(rollout(), [restarted(99)], BOUNDS, now=NOW).look_in == 1
+    found = judge(rollout(), [restarted(100)], BOUNDS, now=NOW)
+    assert (found.outcome, found.message) == (Outcome.FAILED, "Pod new was not ready for 100 seconds. why.")
