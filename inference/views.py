@@ -144,10 +144,15 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
     @override
     def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
         endpoint = Endpoint.objects.get(workload=workload)
-        spec = endpoint.current.spec
+        used = endpoint.in_use()
+        spec = used[endpoint.revision].spec
+        parsed = EndpointSpec.from_json(spec)
         given = {**values_of(spec), "team": workload.team.slug, "name": workload.name}
         return {
             "endpoint": endpoint,
+            "serving": used[endpoint.serving],
+            "coming": [each for each in used.values() if each.number != endpoint.serving],
+            "bounds": (0 if parsed.scale_to_zero else parsed.min_replicas, parsed.max_replicas),
             "methods": TRY_METHODS,
             "spec": spec,
             "endpoint_url": gateway_url(workload),

@@ -15,8 +15,9 @@ PODS_MAX: Final = 50
 
 
 def overview_panel(asked: Asked) -> dict[str, Any]:
-    """The revision that is wanted, the pods that are there, its scaler, and the last hour in two drawings."""
-    revision = Endpoint.objects.get(workload=asked.workload).current
+    """The revision that answers, the pods that are there, its scaler, and the last hour in two drawings."""
+    endpoint = Endpoint.objects.get(workload=asked.workload)
+    ports = endpoint.revisions.get(number=endpoint.serving).spec.get("ports") or {}
     pods = asked.workload.pods.filter(gone_at__isnull=True).exclude(phase__in=("Succeeded", "Failed"))
     shown = read_range({}, now=asked.now)
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
@@ -27,7 +28,6 @@ def overview_panel(asked: Asked) -> dict[str, Any]:
             replicas_chart(samples, decisions_of(samples), shown, now=asked.now),
             calls_of_range(asked.workload, shown, now=asked.now),
         ],
-        "revision": revision,
-        "ports": [(name, port) for name, port in (revision.spec.get("ports") or {}).items() if port],
+        "ports": [(name, port) for name, port in ports.items() if port],
         "live_pods": list(pods.order_by("-created_at", "-id")[:PODS_MAX]),
     }
