@@ -7,7 +7,7 @@ from django.conf import settings
 from cluster import prometheus
 from cluster.errors import ClusterRejected, ClusterUnavailable
 from cluster.preflight import Check, Facts, register
-from controller import gpu_metrics
+from controller import gpu_metrics, served_metrics
 from costs.models import PricedCard
 from foundation.models import PlatformSettings
 from workloads.models import PodRecord, ResourceFlavor
@@ -102,6 +102,37 @@ def gpu_metrics_labelled(_facts: Facts) -> Check:
             name, title, "warn", f"MIG slices have none: {gpu_metrics.MIG_SLICE} is not scraped.", fix
         )
     return _labels_as_set(name, title, series)
+
+
+@register(id="gateway-metrics", title="Gateway metrics")
+def gateway_metrics(_facts: Facts) -> Check:
+    """Whether the gateway's metrics are scraped, and often enough for a rate.
+
+    A rate needs two samples. Where there are fewer, a scaler by `requests-per-second` reads 0 and removes replicas.
+    """
+    name, title = "gateway-metrics", "Gateway metrics"
+    if settings.PROMETHEUS_URL is None:
+        return Check(name, title, "warn", "Not known without a Prometheus.")
+    try:
+        known = prometheus.query(settings.PROMETHEUS_URL, served_metrics.GATEWAYS)
+        fewest = prometheus.query(settings.PROMETHEUS_URL, served_metrics.FEWEST_SAMPLES)
+    except (ClusterUnavailable, ClusterRejected) as error:
+        return Check(name, title, "warn", f"Could not be asked: {error.message}")
+    if not known:
+        fix = "Have Prometheus scrape /-/metrics of the live process."
+        return Check(
+            name, title, "warn", "Prometheus has none: no scaling by in-flight or requests-per-second.", fix
+        )
+    if not fewest:
+        return Check(name, title, "ok", "Scraped; how often is seen after 5 minutes.")
+    samples = int(fewest[0].value)
+    detail = f"Scraped {samples} times in 5 minutes."
+    if samples >= served_metrics.SAMPLES_MIN:
+        return Check(name, title, "ok", detail)
+    fix = "Set scrape_interval of the gateway and of the endpoints' pods to a minute or less, better to 15 s."
+    return Check(
+        name, title, "warn", f"{detail} Rates need two, and one may be lost: scalers may read 0.", fix
+    )
 
 
 def _labels_as_set(name: str, title: str, series: list[dict[str, str]]) -> Check:

@@ -24,3 +24,9 @@ REQUEST_DURATION: Final = "mlportal_gateway_request_duration_seconds"
 """Histogram from the first byte in to the last byte out, by endpoint and revision."""
 GATEWAY_UP: Final = "mlportal_gateway_up"
 """Gauge, 1 of each process that serves: tells an endpoint that nobody calls from a gateway that is not scraped."""
+
+GATEWAYS: Final = f"count({GATEWAY_UP})"
+FEWEST_SAMPLES: Final = f"min(count_over_time({GATEWAY_UP}[5m]) and {GATEWAY_UP} and {GATEWAY_UP} offset 5m)"
+"""Of the gateways that are up and were so five minutes ago, how often the one that is scraped least was in between."""
+SAMPLES_MIN: Final = 3
+"""Of these, so that two are left when one is lost."""

@@ -24,7 +24,12 @@ from inference.scaling import (
 )
 
 WINDOW = "1m"
-"""Over which rates are taken: at least two scrapes at Prometheus' default interval of 15 s, and four of them."""
+"""Over which rates are taken where it holds two samples at least: four at an interval of 15 s."""
+SPARSE_WINDOW = "5m"
+"""Where WINDOW holds fewer, as with Prometheus' default interval of a minute, the last two samples within this are taken.
+
+Wider windows for all would do without it, but follow the load five times as slowly, also where scrapes are frequent.
+"""
 _TOTALS = ("sum", "count")
 
 
@@ -83,7 +88,12 @@ def in_flight(endpoint_id: str) -> str:
 
 
 def requests_per_second(endpoint_id: str) -> str:
-    return _through_gateway(f"sum(rate({served_metrics.REQUESTS_TOTAL}{_endpoint(endpoint_id)}[{WINDOW}]))")
+    return _through_gateway(_rate(served_metrics.REQUESTS_TOTAL + _endpoint(endpoint_id)))
+
+
+def _rate(counter: str) -> str:
+    """What all its series grow by in a second; sparse ones that have ended are no longer counted."""
+    return f"sum(rate({counter}[{WINDOW}]) or irate({counter}[{SPARSE_WINDOW}]) and {counter})"
 
 
 def _through_gateway(query: str) -> str:
@@ -107,8 +117,7 @@ def _of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
     matchers = _pods(subject, "namespace", "pod")
     if not signal.count:
         return Signal(f"sum({signal.total}{matchers})", TOTAL)
-    spent = f"sum(rate({signal.total}{matchers}[{WINDOW}]))"
-    answered = f"sum(rate({signal.count}{matchers}[{WINDOW}]))"
+    spent, answered = _rate(signal.total + matchers), _rate(signal.count + matchers)
     # Without the filter, no requests would be 0 / 0, which is no number.
     return Signal(f"{plain(signal.milliseconds)} * {spent} / ({answered} > 0) or 0 * {answered}", AVERAGE)
 

@@ -18,6 +18,13 @@ NO_NAME = (
 FIXED_SERVER = "one for the platform, so that no request names it and a move changes no endpoint's spec"
 
 
+def _rate(counter: str) -> str:
+    """Of TorchServe's pods."""
+    pods = 'namespace="team-vision",pod=~"model-inference-a1d3f00d-0-[a-z0-9]+-[a-z0-9]+"'
+    series = f"{counter}{{{pods}}}"
+    return f"sum(rate({series}[1m]) or irate({series}[5m]) and {series})"
+
+
 def _common(minimum: int, maximum: int, name: str) -> list[Row]:
     """What both articles ask for in the same words."""
     return [
@@ -148,11 +155,11 @@ LATENCY = Example(
             "`avg(torchserve_queue_latency_microseconds{model_name=…})`",
             "`scaling.trigger: queue-latency`",
             (*ASKED, "query"),
-            '0.001 * sum(rate(ts_queue_latency_microseconds{namespace="team-vision",pod=~"model-inference-a1d3f00d-0-[a-z0-9]+-[a-z0-9]+"}[1m]))'
-            ' / (sum(rate(ts_inference_requests_total{namespace="team-vision",pod=~"model-inference-a1d3f00d-0-[a-z0-9]+-[a-z0-9]+"}[1m])) > 0)'
-            ' or 0 * sum(rate(ts_inference_requests_total{namespace="team-vision",pod=~"model-inference-a1d3f00d-0-[a-z0-9]+-[a-z0-9]+"}[1m]))',
+            f"0.001 * {_rate('ts_queue_latency_microseconds')} / ({_rate('ts_inference_requests_total')} > 0)"
+            f" or 0 * {_rate('ts_inference_requests_total')}",
             "TorchServe's metric is `ts_queue_latency_microseconds`, and a counter: it only grows, so that its own value would scale up "
-            "for ever. Its rate over the rate of requests is what one of them waited. The pods are this endpoint's alone, not those "
+            "for ever. Its rate over the rate of requests is what one of them waited, over the last two samples where a minute "
+            "holds fewer. The pods are this endpoint's alone, not those "
             "of every model of that name",
             of=SCALER,
         ),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 
 import pytest
-from aiohttp import web
 
 from controller.preflight import gpu_metrics_labelled
-from devcluster.prometheus.api import PrometheusApi
-from devcluster.prometheus.scrape import Scraper
-from devcluster.prometheus.storage import NAME, Storage
+from devcluster.prometheus.storage import NAME
 from foundation.models import PlatformSettings
+from tests.controller.planted_metrics import planted_metrics
 from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_pod, make_run
 from tests.factories.teams import make_member, make_team
@@ -26,19 +22,10 @@ WHOLE, SLICE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 @pytest.fixture
 def planted(settings):
     """What Prometheus has: planted[labels] before it is asked."""
-    storage = Storage(keep_seconds=3600)
-    loop = asyncio.new_event_loop()
-    runner = web.AppRunner(PrometheusApi(storage, Scraper(storage, list, 5.0)).app(), access_log=None)
-    loop.run_until_complete(runner.setup())
-    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    settings.PROMETHEUS_URL = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield lambda name, **labels: storage.append({NAME: name, **labels}, int(time.time() * 1000) - 1000, 1.0)
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(timeout=30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with planted_metrics() as (settings.PROMETHEUS_URL, storage):
+        yield lambda name, **labels: storage.append(
+            {NAME: name, **labels}, int(time.time() * 1000) - 1000, 1.0
+        )
 
 
 @pytest.fixture
