@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,29 @@ _NO_FAILURE = frozenset({"ScalingDisabled", ""})
 FAILURES_TOLD = 3
 """One failed reading is no news: the next one follows within seconds."""
 
+_ASKED = re.compile(r"\?query=[^\s\"']+")
+
+_QUERY = "Check the query, and whether KEDA reaches its Prometheus (setting scaler_prometheus_url)."
+_OF_KEDA = "An admin finds more in the log of KEDA's operator."
+_OF_AUTOSCALER = "An admin finds more with `kubectl describe` of the HorizontalPodAutoscaler."
+_CPU = "Pods that have just started have no values yet; if it lasts, an admin looks at metrics-server."
+_SELECTOR = "Another scaler or Deployment takes hold of the same pods. Delete the other one, which the portal did not make."
+_SCALE = "It tries again; if it lasts, an admin checks the autoscaler's rights to the Deployment."
+_FIXES = {
+    "TriggerError": _QUERY,
+    "ScaledObjectCheckFailed": "Correct what it names in `scaling`; another scaler of the same Deployment has to be deleted.",
+    "ErrorGettingCurrentReplicas": "An admin checks KEDA's rights to read and scale Deployments.",
+    "ErrorScalingTarget": "An admin checks KEDA's rights to read and scale Deployments.",
+    "HPAMetricsUnavailable": "An admin looks at KEDA's metrics API server, which does not answer the autoscaler.",
+    "FailedGetExternalMetric": f"{_QUERY} If both are right, an admin looks at KEDA's metrics API server.",
+    "FailedGetResourceMetric": _CPU,
+    "FailedGetContainerResourceMetric": _CPU,
+    "InvalidSelector": _SELECTOR,
+    "AmbiguousSelector": _SELECTOR,
+    "FailedGetScale": _SCALE,
+    "FailedUpdateScale": _SCALE,
+}
+"""What to do, by the reason of the condition that says what is wrong."""
 
 _MADE = {scalers.KEDA: SCALED_OBJECT, scalers.AUTOSCALER: AUTOSCALER}
 
@@ -96,29 +120,37 @@ def _failure(scaled: Json | None, autoscaler: Json | None) -> str:
     if scaled is not None:
         ready = podstatus.condition(scaled, "Ready")
         if ready.get("status") == "False":
-            return _said(f"KEDA reports {ready.get('reason')}: {ready.get('message')}")
+            return _said("KEDA reports", ready, _OF_KEDA)
         failing = [
             f"{name} failed {health.get('numberOfFailures')} times"
             for name, health in sorted(((scaled.get("status") or {}).get("health") or {}).items())
             if health.get("status") == "Failing" and (health.get("numberOfFailures") or 0) >= FAILURES_TOLD
         ]
         if failing:
-            return _said(
-                f"KEDA cannot read its metric: {', '.join(failing)}. Check the query and its server."
-            )
+            return _with_fix(f"KEDA cannot read its metric: {', '.join(failing)}", _QUERY)
         active = podstatus.condition(scaled, "HPAActive")
         if active.get("status") == "False" and active.get("reason") not in _NO_FAILURE:
-            return _said(f"Its autoscaler gets no metrics ({active.get('reason')}): {active.get('message')}")
+            return _said("Its autoscaler gets no metrics:", active, _OF_AUTOSCALER)
     if autoscaler is not None:
         for kind in ("AbleToScale", "ScalingActive"):
             seen = podstatus.condition(autoscaler, kind)
             if seen.get("status") == "False" and (seen.get("reason") or "") not in _NO_FAILURE:
-                return _said(f"Its autoscaler reports {seen.get('reason')}: {seen.get('message')}")
+                return _said("Its autoscaler reports", seen, _OF_AUTOSCALER)
     return ""
 
 
-def _said(message: str) -> str:
-    return podstatus.shorten(message)
+def _said(who: str, condition: Json, others: str) -> str:
+    """What the condition says and what to do about it; `others` is that for reasons that are not known here."""
+    reason = str(condition.get("reason") or "")
+    return _with_fix(f"{who} {reason}: {condition.get('message')}", _FIXES.get(reason, others))
+
+
+def _with_fix(said: str, fix: str) -> str:
+    """Whole at its end: what was said gives way. The cause comes last in it, after the query, which is known."""
+    room = podstatus.MESSAGE_LENGTH_MAX - len(fix) - 2
+    text = podstatus.shorten(_ASKED.sub("?…", said))
+    shown = text if len(text) <= room else text[: room - 1] + "…"
+    return f"{shown.rstrip('.')}. {fix}"
 
 
 def _metric(spec: Json, status: Json) -> tuple[str, float | None, float | None]:

@@ -255,6 +255,41 @@ def test_a_scaler_that_cannot_work_is_a_state_of_its_own(companions, said):
     assert said in seen.message
 
 
+@pytest.mark.parametrize(
+    ("companion", "fix"),
+    [
+        (scaled(("Ready", "False", "TriggerError", "no such host")), "scaler_prometheus_url"),
+        (scaled(("Ready", "False", "ScaledObjectCheckFailed", "managed by the hpa x")), "another scaler"),
+        (scaled(("Ready", "False", "ErrorScalingTarget", "forbidden")), "KEDA's rights"),
+        (scaled(("Ready", "False", "SomethingNew", "?")), "KEDA's operator"),
+        (
+            scaled(FINE, health={"s0-prometheus": {"numberOfFailures": 4, "status": "Failing"}}),
+            "scaler_prometheus_url",
+        ),
+        (scaled(FINE, ("HPAActive", "False", "HPAMetricsUnavailable", "none")), "KEDA's metrics API server"),
+        (scaled(FINE, ("HPAActive", "False", "FailedGetResourceMetric", "none")), "metrics-server"),
+        (autoscaler(("ScalingActive", "False", "FailedGetExternalMetric", "none")), "Check the query"),
+        (autoscaler(("ScalingActive", "False", "AmbiguousSelector", "two")), "Delete the other one"),
+        (autoscaler(("AbleToScale", "False", "FailedUpdateScale", "conflict")), "autoscaler's rights"),
+        (autoscaler(("ScalingActive", "False", "SomethingNew", "?")), "kubectl describe"),
+    ],
+)
+def test_whatever_a_scaler_lacks_the_sentence_after_it_names_the_way_out(companion, fix):
+    message = observe_endpoint(SERVING, [ready()], (), [companion]).message
+    before, _, after = message.partition(fix)
+    assert after, message
+    assert before
+
+
+def test_neither_the_cause_nor_the_way_out_is_cut_off_by_a_long_query():
+    url = f"http://prometheus:9090/api/v1/query?query={'sum%28rate' * 300}&time=2026-07-29T10:00:00Z"
+    told = scaled(("Ready", "False", "TriggerError", f'Get "{url}": dial tcp: no such host'))
+    message = observe_endpoint(SERVING, [ready()], (), [told]).message
+    assert 'Get "http://prometheus:9090/api/v1/query?…": dial tcp: no such host. Check the query' in message
+    said = scaled(("Ready", "False", "TriggerError", "long " * 1000))
+    assert "scaler_prometheus_url" in observe_endpoint(SERVING, [ready()], (), [said]).message
+
+
 def test_what_is_worse_than_its_scaler_comes_first():
     failed = scaled(("Ready", "False", "TriggerError", "no such host"))
     seen = observe_endpoint(deployment(ready=0), [crashing(ended(1))], (), [failed])
