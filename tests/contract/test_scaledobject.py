@@ -319,10 +319,13 @@ def test_deleted_it_takes_the_autoscaler_along_and_leaves_the_replicas(scaled, r
     }
     scaled.create(advanced=config)
     until_equal(scaled.replicas, 3, seconds=SLOW)
+    # KEDA tries to restore once, and gives up on a conflict with whoever writes the Deployment meanwhile.
+    until(lambda: scaled.deployment().status.ready_replicas == 3, seconds=SLOW)
     scaled.kube.request("DELETE", f"{scaled.path}/{NAME}")
-    until(gone(scaled.read))
-    until(lambda: scaled.hpa() is None)
-    assert scaled.replicas() == (1 if restored else 3)
+    seen = []
+    # The real autoscaler may look once more after KEDA restored the number, before it is collected itself.
+    until(lambda: seen.append(scaled.replicas()) or (gone(scaled.read)() and scaled.hpa() is None))
+    assert (1 in [*seen, scaled.replicas()]) == restored
 
 
 def test_idle_replicas_are_fewer_than_the_minimum_to_which_it_wakes(scaled):
