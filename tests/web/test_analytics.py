@@ -69,6 +69,13 @@ def test_calls_errors_and_latency_are_told_in_all_and_by_revision(ana, busy):
     assert 500 < float(rows[2].p99.removesuffix(" ms")) <= 1000
 
 
+def test_what_a_revision_is_counted_for_is_said_beside_its_figures(ana, busy, made):
+    """While one rolls out, the pods of both answer."""
+    said = "While a revision rolls out, requests count for the one before it"
+    assert said in page(ana, busy).content.decode()
+    assert said not in page(ana, made["captions"]).content.decode()
+
+
 def test_scale_decisions_are_marked_with_what_the_scaler_saw(ana, busy):
     answer = page(ana, busy)
     decisions = answer.context["decisions"]
