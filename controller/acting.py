@@ -100,6 +100,7 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
     if Action.APPLY in plan.actions and hand.attempt is not None:
         waiting = _wait_for_surge(plan, look, hand)
         if waiting is not None:
+            objects.update_meanwhile(client, workload, adapter, hand.attempt, now=now)
             _steer(waiting, look, hand)
             return waiting
         ensure_namespace(client, workload.team)

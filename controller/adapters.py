@@ -40,6 +40,13 @@ class WorkloadAdapter(Protocol):
         """The objects to be; the primary first, the others owned by it."""
         ...
 
+    def meanwhile(self, workload: Workload, placement: Placement) -> ManifestSet | None:
+        """The objects to be while a change waits for room on top: as they were, with what of it needs none.
+
+        None where all of it waits.
+        """
+        ...
+
     def companion_refs(self, workload: Workload, *, object_name: str) -> Sequence[ObjectRef]:
         """The companions that the attempt whose primary has this name may have; those not there are left out."""
         ...

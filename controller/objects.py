@@ -37,6 +37,7 @@ __all__ = [
     "open_attempt_of_held",
     "primary_ref",
     "update_live",
+    "update_meanwhile",
     "warnings",
 ]
 
@@ -79,7 +80,29 @@ def create_or_update(
     Secret exists rests in an error, and the kubelet looks again only after a while.
     """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
-    manifests = adapter.manifests(workload, placement)
+    _make(client, workload, adapter, attempt, placement, adapter.manifests(workload, placement), now=now)
+
+
+def update_meanwhile(
+    client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
+) -> None:
+    """Of a change that waits for room, bring to a running attempt what needs none."""
+    placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
+    manifests = adapter.meanwhile(workload, placement)
+    if manifests is not None:
+        _make(client, workload, adapter, attempt, placement, manifests, now=now)
+
+
+def _make(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    placement: Placement,
+    manifests: ManifestSet,
+    *,
+    now: datetime,
+) -> None:
     refuse_missing_config_maps(client, manifests)
     if manifests.suspend_path is not None:
         held = _with(manifests.primary, manifests.suspend_path, value=True)

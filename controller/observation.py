@@ -79,6 +79,8 @@ class ScalerFacts:
 
     minimum: int | None = None
     maximum: int | None = None
+    reach: int | None = None
+    """Replicas that it may still come to ask for, as long as its objects are as they are."""
     wanted: int | None = None
     """Replicas that it asks for."""
     metric: str = ""

@@ -15,11 +15,12 @@ from controller.namespaces import priority_class
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from controller.podstatus import revision_of
+from inference.changes import size_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
 from inference.platform import engine, scaler_platform
 from inference.sampling import follow_size, sample
-from inference.scalers import KEDA, scaler_refs, scales, steering, steering_patch
+from inference.scalers import AUTOSCALER, KEDA, scaler_refs, scales, steering, steering_patch
 from inference.settling import settle, way_back
 from inference.specs import SURGE
 from inference.status import observe_endpoint
@@ -48,8 +49,21 @@ class EndpointAdapter:
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         endpoint = Endpoint.objects.get(workload=workload)
-        revision = endpoint.to_tell
-        spec = revision.parsed
+        return self._manifests(endpoint, endpoint.to_tell, placement)
+
+    def meanwhile(self, workload: Workload, placement: Placement) -> ManifestSet | None:
+        """The pods that it has, and as many as are wanted now: a size needs no room for a new pod beside an old one."""
+        endpoint = Endpoint.objects.get(workload=workload)
+        untold = endpoint.untold
+        resized = any(size_of(each.spec) != size_of(untold[0].spec) for each in untold)
+        # An autoscaler comes and goes with its being held, which no revision tells.
+        may_be_held = engine() == AUTOSCALER and scales(endpoint.parsed)
+        if not resized and not may_be_held:
+            return None
+        return self._manifests(endpoint, endpoint.told, placement)
+
+    def _manifests(self, endpoint: Endpoint, revision: EndpointRevision, placement: Placement) -> ManifestSet:
+        spec = endpoint.spec_of(revision)
         platform = scaler_platform(endpoint, spec)
         # Of the revision, not of the row: the pods of an older one that goes on must stay as they are.
         own = replace(placement, priority_class=priority_class(spec.priority, serves=True))
@@ -63,13 +77,11 @@ class EndpointAdapter:
         )
 
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
-        """Its scaler, where it has one."""
+        """Its scaler, where it has one, or may still have the one of before."""
         endpoint = Endpoint.objects.get(workload=workload)
-        spec = endpoint.to_tell.parsed
-        platform = scaler_platform(endpoint, spec)
-        if not platform.engine or not scales(spec):
+        if not any(scales(each.parsed) for each in endpoint.untold):
             return ()
-        return scaler_refs(workload.team.namespace_name, object_name, platform.engine)
+        return scaler_refs(workload.team.namespace_name, object_name, engine())
 
     def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
         """One pod more, as `maxSurge: 1` asks for; nothing where the pods stay those that there are, or are none."""
@@ -110,7 +122,7 @@ class EndpointAdapter:
         What wakes or loads has no traffic yet, and must not be taken down for that.
         """
         endpoint = Endpoint.objects.get(workload=workload)
-        spec = endpoint.to_tell.parsed
+        spec = endpoint.spec_of(endpoint.to_tell)
         loads = observation.desired_replicas > 0 and observation.ready_replicas == 0
         wanted = steering(
             paused=endpoint.is_held(spec),

@@ -70,9 +70,14 @@ def same_pods(before: Json, after: Json) -> bool:
     return all(change.effect is not Effect.ROLLOUT for change in changes_between(before, after))
 
 
+def size_of(version: Json) -> dict[str, Any]:
+    """What of it says how many pods there are."""
+    return {key: version[key] for key in SIZE_FIELDS if key in version}
+
+
 def with_size_of(version: Json, other: Json) -> dict[str, Any]:
     """The version with the other one's size, as a way back keeps it; by what its own server cannot be scaled, it is not."""
-    kept = {key: other[key] for key in SIZE_FIELDS if key in other}
+    kept = size_of(other)
     trigger = (other.get("scaling") or {}).get("trigger")
     if trigger in OF_RUNTIME and trigger not in RUNTIME_SIGNALS.get(version.get("runtime") or CUSTOM, {}):
         kept |= {key: version.get(key) for key in ("scaling", "scale_to_zero")}

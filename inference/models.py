@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 from typing_extensions import override
 
+from inference.changes import with_size_of
 from inference.scalers import scales
 from inference.specs import EndpointSpec
 from workloads.models import Workload
@@ -98,6 +99,17 @@ class Endpoint(models.Model):
     @property
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.current.spec)
+
+    def spec_of(self, revision: EndpointRevision) -> EndpointSpec:
+        """What the cluster is told by the revision: of an older one its pods, and the size that is wanted now."""
+        if revision.number == self.revision:
+            return revision.parsed
+        return EndpointSpec.from_json(with_size_of(revision.spec, self.current.spec))
+
+    @property
+    def untold(self) -> list[EndpointRevision]:
+        """The one that the cluster was told and all since then, whose sizes it may have been told meanwhile."""
+        return list(self.revisions.filter(number__gte=self.target))
 
     def is_held(self, spec: EndpointSpec) -> bool:
         """Whether somebody holds the scaler that it has by `spec`; there is nothing to hold where nothing scales it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from django.db.models import F
+from django.db.models import F, Q
 
 from controller.routes import Route
+from inference.changes import with_size_of
 from inference.models import EndpointRevision, ScaleSample
+from inference.specs import EndpointSpec
 from workloads.models import Attempt, Workload
 
 
@@ -19,15 +21,26 @@ def routes_to(workloads: Sequence[Workload]) -> dict[int, Route]:
     """
     open_attempts = Attempt.objects.filter(workload__in=workloads, ended_at__isnull=True)
     names = dict(open_attempts.values_list("workload", "object_name"))
-    told = EndpointRevision.objects.filter(endpoint__in=names, number=F("endpoint__target"))
-    revisions = {each.endpoint_id: each for each in told.select_related("endpoint")}
+    of_route = Q(number=F("endpoint__target")) | Q(number=F("endpoint__revision"))
+    found = EndpointRevision.objects.filter(of_route, endpoint__in=names).select_related("endpoint")
+    revisions = {(each.endpoint_id, each.number): each for each in found}
+    endpoints = {each.endpoint_id: each.endpoint for each in found}
     return {
-        each.pk: _route(each, names[each.pk], revisions[each.pk]) for each in workloads if each.pk in names
+        each.pk: _route(
+            each,
+            names[each.pk],
+            revisions[each.pk, endpoints[each.pk].target],
+            revisions[each.pk, endpoints[each.pk].revision],
+        )
+        for each in workloads
+        if each.pk in names
     }
 
 
-def _route(workload: Workload, service: str, told: EndpointRevision) -> Route:
+def _route(workload: Workload, service: str, told: EndpointRevision, wanted: EndpointRevision) -> Route:
+    """Where what runs answers; its size and how often it may be called are as people want them now."""
     endpoint, spec = told.endpoint, told.parsed
+    sized = spec if told == wanted else EndpointSpec.from_json(with_size_of(told.spec, wanted.spec))
     return Route(
         public_id=workload.public_id,
         namespace=workload.team.namespace_name,
@@ -36,9 +49,9 @@ def _route(workload: Workload, service: str, told: EndpointRevision) -> Route:
         timeout_seconds=spec.request_timeout_seconds,
         phase=workload.phase,
         reason=workload.reason,
-        wakes=spec.scale_to_zero and not endpoint.scaler_paused,
+        wakes=sized.scale_to_zero and not endpoint.scaler_paused,
         revision=endpoint.stable_revision or told.number,
-        rate=spec.rate_limit,
+        rate=wanted.parsed.rate_limit,
     )
 
 

@@ -46,12 +46,15 @@ def _news(row: ScaleSample) -> tuple[object, ...]:
 
 
 def follow_size(workload: Workload, observation: Observation | None, now: datetime) -> None:
-    """A claim that is larger than the endpoint may become shrinks as its pods go."""
+    """A claim that is larger than the endpoint may become shrinks as its pods go, and never below what its scaler in the
+    cluster may still make.
+    """
     if observation is None or workload.phase not in LIVE or not workload.units_each:
         return
     # As it is in this transaction: somebody may have scaled it since the look began.
     units = Workload.objects.values_list("units", flat=True).get(pk=workload.pk)
-    pods = max(observation.pods_alive, observation.desired_replicas)
+    reach = observation.scaler.reach if observation.scaler is not None else None
+    pods = max(observation.pods_alive, observation.desired_replicas, reach or 0)
     wanted = max(units, pods * workload.units_each)
     if held_units(workload) > wanted:
         resize(workload=workload, units=wanted, lends=not workload.keeps_headroom, now=now)

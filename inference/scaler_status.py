@@ -83,6 +83,7 @@ def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
     return ScalerFacts(
         minimum=keda.get("minReplicaCount", spec.get("minReplicas")),
         maximum=keda.get("maxReplicaCount", spec.get("maxReplicas")),
+        reach=_reach(scaled, autoscaler),
         wanted=status.get("desiredReplicas"),
         metric=metric,
         value=value,
@@ -92,6 +93,18 @@ def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
         falls_back=scaled is not None and _is_true(scaled, "Fallback"),
         paused=scaled is not None and _is_held(scaled),
     )
+
+
+def _reach(scaled: Json | None, autoscaler: Json | None) -> int | None:
+    """The most of any of its objects: KEDA's autoscaler follows the ScaledObject, and a held number follows both."""
+    annotations = ((scaled or {}).get("metadata") or {}).get("annotations") or {}
+    held = str(annotations.get(PAUSED_REPLICAS) or "")
+    found = [
+        ((scaled or {}).get("spec") or {}).get("maxReplicaCount"),
+        ((autoscaler or {}).get("spec") or {}).get("maxReplicas"),
+        int(held) if held.isascii() and held.isdigit() else None,
+    ]
+    return max((each for each in found if each is not None), default=None)
 
 
 def _is_true(item: Json, kind: str) -> bool:

@@ -14,7 +14,7 @@ from inference.scaler_verbs import pause_scaler, resume_scaler
 from inference.scalers import PAUSED, PAUSED_REPLICAS
 from teams.actors import Actor
 from tests.controller.test_endpoint_that_grows import scale
-from tests.controller.test_rollouts import change, deploy, uids, used
+from tests.controller.test_rollouts import change, deploy, states, uids, used
 from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -223,6 +223,18 @@ def test_what_nothing_scales_any_more_is_held_no_more(bench):
     assert beside(bench, endpoint, kinds.AUTOSCALER) is not None
     endpoint.refresh_from_db()
     assert (endpoint.scaler_paused, endpoint.paused_replicas) == (False, None)
+
+
+def test_an_autoscaler_is_taken_away_and_made_again_while_a_revision_waits(bench):
+    offer(kinds.AUTOSCALER)
+    endpoint = deploy(bench, gpus_per_replica=4, min_replicas=1, max_replicas=2, scaling={"trigger": "cpu"})
+    change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
+    hold(bench, endpoint, 2)
+    bench.until(endpoint.workload, lambda _: replicas(bench, endpoint) == (2, 2))
+    assert beside(bench, endpoint, kinds.AUTOSCALER) is None
+    let_go(bench, endpoint)
+    bench.until(endpoint.workload, lambda _: beside(bench, endpoint, kinds.AUTOSCALER) is not None)
+    assert states(endpoint) == ["live", "pending"]
 
 
 def test_an_autoscaler_gives_way_to_keda_and_comes_back_without_it(bench, keda):

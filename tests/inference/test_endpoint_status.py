@@ -320,8 +320,16 @@ def test_the_numbers_of_the_scaler_are_read():
     facts = observe_endpoint(
         SERVING, [ready()], (), [scaled(FINE), autoscaler(value="104500m", desired=2)]
     ).scaler
-    assert (facts.minimum, facts.maximum, facts.wanted) == (0, 4, 2)
+    assert (facts.minimum, facts.maximum, facts.wanted, facts.reach) == (0, 4, 2, 4)
     assert (facts.metric, facts.value, facts.target) == ("s0-prometheus", pytest.approx(104.5), 70)
+
+
+def test_a_scaler_reaches_as_far_as_the_furthest_of_its_objects():
+    follows_late = autoscaler(desired=2)
+    follows_late["spec"]["maxReplicas"] = 6
+    assert observe_endpoint(SERVING, [ready()], (), [scaled(FINE), follows_late]).scaler.reach == 6
+    held = {**scaled(FINE), "metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": "9"}}}
+    assert observe_endpoint(SERVING, [ready()], (), [held]).scaler.reach == 9
 
 
 def marked(deployment, scaler):
