@@ -37,7 +37,7 @@ def _is_field(index: int, text: str) -> bool:
 
 def _is_part(index: int, text: str) -> bool:
     found = _PART.fullmatch(text)
-    if found is None or found[2] == "0":
+    if found is None or (found[2] is not None and int(found[2]) == 0):
         return False
     if found[1] == "*":
         return True

@@ -85,7 +85,7 @@ def test_cron_expressions_that_are(text):
 @pytest.mark.parametrize(
     "text",
     ["", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 7", "5-1 * * * *",
-     "*/0 * * * *", "a * * * *", "@daily"],
+     "*/0 * * * *", "*/00 * * * *", "0-30/00 * * * *", "a * * * *", "@daily"],
 )  # fmt: skip
 def test_cron_expressions_that_are_not(text):
     assert cron_expression(text) is not None
