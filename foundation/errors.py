@@ -115,3 +115,14 @@ class Unavailable(PortalError):
     status = 503
     code = "unavailable"
     title = "Temporarily unavailable"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        errors: Iterable[FieldProblem] = (),
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code, errors=errors)
+        self.retry_after_seconds = retry_after_seconds

@@ -20,10 +20,13 @@ from gateway.errors import BadGateway, EndpointNotLive, GatewayTimeout
 from teams.models import User
 from teams.permissions import visible_teams
 from workloads.models import Workload
+from workloads.states import Phase
 
 REQUEST_BYTES_MAX: Final = 2**20
 RESPONSE_BYTES_MAX: Final = 4 * 2**20
 SECONDS_MAX: Final = 30.0
+WAKING: Final = "endpoint_waking"
+RETRY_SECONDS: Final = 5
 
 # An answer on the origin of the session may neither act there, nor move the browser, nor ask for a password.
 _RETURNED: Final = frozenset(
@@ -51,8 +54,9 @@ class Call:
 def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
     """The endpoint's answer to one request.
 
-    Raises NotFound for a stranger, EndpointNotLive (one at zero replicas is called), TooLarge for a body above 1 MiB, BadGateway for an answer above
-    4 MiB or none at all, GatewayTimeout after 30 seconds or the endpoint's own limit.
+    Raises NotFound for a stranger, EndpointNotLive (with the code WAKING for one at zero replicas, which is called),
+    TooLarge for a body above 1 MiB, BadGateway for an answer above 4 MiB or none at all, GatewayTimeout after 30 seconds
+    or the endpoint's own limit. What is no replica's to answer now says when to ask again.
     """
     route = _route(user=user, public_id=public_id)
     if len(call.body) > REQUEST_BYTES_MAX:
@@ -102,17 +106,21 @@ def _route(*, user: User, public_id: UUID) -> Route:
     if workload is None:
         raise NotFound("There is no such endpoint, or it is not yours.")
     route = route_of(workload)
-    if route is not None and route.is_waking:
+    if route is not None and route.wakes and workload.phase == Phase.RUNNING:
+        # Also while it is up: its scaler does not see these requests, and what it takes down meanwhile comes back.
         call_for(public_id=public_id, now=clock.now())
+    if route is not None and route.is_waking:
         raise EndpointNotLive(
             "The endpoint is at zero replicas. It has been called; try again in a moment.",
-            code="endpoint_waking",
+            code=WAKING,
             errors=_phase_facts(workload.phase, workload.reason),
+            retry_after_seconds=RETRY_SECONDS,
         )
     if route is None or not route.is_live:
         raise EndpointNotLive(
             f"The endpoint is {workload.phase} ({workload.reason}), so nothing can answer now.",
             errors=_phase_facts(workload.phase, workload.reason),
+            retry_after_seconds=RETRY_SECONDS,
         )
     return route
 
@@ -134,16 +142,18 @@ def _phase_facts(phase: str, reason: str) -> tuple[FieldProblem, ...]:
 
 
 def _error_of(error: ProxyFailed, route: Route) -> PortalError:
-    kind = _ERRORS.get(error.status, BadGateway)
-    facts = _phase_facts(route.phase, route.reason) if error.status == 503 else ()
-    text = str(error)
-    return kind(f"{text[:1].upper()}{text[1:]}.", code=error.reason.replace("-", "_"), errors=facts)
+    text, code = str(error), error.reason.replace("-", "_")
+    message = f"{text[:1].upper()}{text[1:]}."
+    if error.status == 503:
+        again = max(1, round(error.retry_after or 1))
+        facts = _phase_facts(route.phase, route.reason)
+        return Unavailable(message, code=code, errors=facts, retry_after_seconds=again)
+    return _ERRORS.get(error.status, BadGateway)(message, code=code)
 
 
 _ERRORS: dict[int, type[PortalError]] = {
     400: Malformed,
     413: TooLarge,
     502: BadGateway,
-    503: Unavailable,
     504: GatewayTimeout,
 }

@@ -21,7 +21,7 @@ from django.views.csrf import csrf_failure as django_csrf_failure
 from rest_framework import exceptions as drf_errors
 from rest_framework.views import set_rollback
 
-from foundation.errors import FieldProblem, PortalError, RateLimited, TooLarge
+from foundation.errors import FieldProblem, PortalError, RateLimited, TooLarge, Unavailable
 from foundation.errors import NotFound as PortalNotFound
 from foundation.http.context import request_id_of
 
@@ -174,7 +174,7 @@ _DJANGO_PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
 
 def _of_portal_error(error: PortalError) -> Problem:
     headers: dict[str, str] = {}
-    if isinstance(error, RateLimited):
+    if isinstance(error, (RateLimited, Unavailable)) and error.retry_after_seconds is not None:
         headers["Retry-After"] = str(max(1, error.retry_after_seconds))
     if error.status == 401:
         headers.update(CHALLENGE)

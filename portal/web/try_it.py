@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from controller.page_panels import Asked
 from controller.routes import gateway_url
 from foundation.errors import Invalid, NotFound, PortalError
-from gateway.invocations import Call, try_endpoint
+from gateway.invocations import RETRY_SECONDS, WAKING, Call, try_endpoint
 from inference.models import Endpoint
 from inference.views import TRY_METHODS, EndpointDetailPage
 from portal.web import try_forms
@@ -25,6 +25,7 @@ from workloads.models import Workload
 
 SHOWN_CHARS_MAX: Final = 100_000
 PATH_LENGTH_MAX: Final = 2_000
+TRIES_MAX: Final = 120
 EXAMPLE: Final = Request(method="POST", path="/", body='{"inputs": []}')
 
 
@@ -44,6 +45,8 @@ class Answer:
     body: str = ""
     cut: bool = False
     problem: str = ""
+    waking: bool = False
+    """Whether it is only being woken, so that the same may be asked again."""
 
     @property
     def good(self) -> bool:
@@ -79,6 +82,9 @@ class TryItPage(EndpointDetailPage):
                     typed = {"mode": RAW, "method": sent.method, "path": sent.path, "body": sent.body}
                 else:
                     told["answer"] = _ask(user, public_id, sent)
+                    tries = _tries(typed)
+                    if told["answer"].waking and tries < TRIES_MAX and "HX-Request" in request.headers:
+                        told["again"] = {"seconds": RETRY_SECONDS, "tries": tries + 1, "sent": _resent(typed)}
         except Invalid as error:
             status, told["answer"] = 422, Answer(status=422, problem=_said(error))
         facts = try_facts(workload, typed, sent)
@@ -107,6 +113,17 @@ def try_facts(workload: Workload, typed: Mapping[str, str], sent: Request) -> di
         "curl": curl_of(url=url, method=sent.method, path=sent.path, body=sent.body),
         "python": python_of(url=url, method=sent.method, path=sent.path, body=sent.body),
     }
+
+
+def _tries(typed: Mapping[str, str]) -> int:
+    """How often it was sent again by itself."""
+    number = typed.get("tries", "")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 6 else 0
+
+
+def _resent(typed: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The same once more, whatever is typed into the form meanwhile."""
+    return [(name, value) for name, value in typed.items() if name not in {"csrfmiddlewaretoken", "tries"}]
 
 
 def _said(error: Invalid) -> str:
@@ -160,7 +177,7 @@ def _ask(user: User, public_id: UUID, sent: Request) -> Answer:
     except NotFound:
         raise
     except PortalError as error:
-        return Answer(status=error.status, problem=error.message)
+        return Answer(status=error.status, problem=error.message, waking=error.code == WAKING)
     text = _shown(found.body)
     whole, first = found.duration_seconds, found.first_byte_seconds
     return Answer(

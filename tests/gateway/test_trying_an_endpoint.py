@@ -128,6 +128,7 @@ def test_an_endpoint_that_is_not_live_says_so(bench):
     answer = api_client(bench.user, name="u").get(url(bench))
     assert answer.status_code == 503
     assert answer.json()["code"] == "endpoint_not_live"
+    assert int(answer["Retry-After"]) >= 1
     assert [(each["field"], each["code"]) for each in answer.json()["errors"]] == [
         ("phase", "Starting"),
         ("reason", "Loading"),
@@ -158,6 +159,7 @@ def test_an_endpoint_that_fails_is_told_apart_from_the_portal(bench, upstream):
     )
     answer = client.get(url(bench))
     assert (answer.status_code, answer.json()["code"]) == (503, "no_endpoints")
+    assert int(answer["Retry-After"]) >= 1
     assert "X-Portal-Upstream-Status" not in answer
 
 
@@ -172,6 +174,20 @@ def test_one_that_sleeps_is_called(bench, upstream):
     bench.set_phase(bench.endpoint, "Running", "ScaledToZero")
     answer = api_client(bench.user).post(url(bench), {}, format="json")
     assert (answer.status_code, answer.json()["code"]) == (503, "endpoint_waking")
+    assert int(answer["Retry-After"]) >= 1
     bench.endpoint.refresh_from_db()
     assert bench.endpoint.called_at is not None
     assert upstream.requests == []
+
+
+def test_a_request_to_one_that_is_up_counts_as_a_call_so_that_it_comes_back(bench, upstream):
+    assert api_client(bench.user).post(url(bench), {}, format="json").status_code == 200
+    bench.endpoint.refresh_from_db()
+    assert bench.endpoint.called_at is not None
+
+
+def test_a_request_to_one_that_is_stopped_calls_nobody(bench, upstream):
+    bench.set_phase(bench.endpoint, "Suspended", "ByUser")
+    assert api_client(bench.user).post(url(bench), {}, format="json").status_code == 503
+    bench.endpoint.refresh_from_db()
+    assert bench.endpoint.called_at is None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connections, transaction
 
 from cluster import client as cluster_client
+from cluster import kinds
 from tests.cluster.cluster_faults import FaultServer
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from workloads.models import WatchCursor, Workload
 
 pytestmark = pytest.mark.django_db
 ANSWER = {"digit": 7, "probabilities": {"1": 0.02, "7": 0.97}, "note": "<script>alert(1)</script>"}
@@ -118,3 +123,57 @@ def test_a_form_can_be_gone_on_with_as_raw(ana, made, upstream):
     assert not upstream.requests
     assert 'value="/v2/models/digits/infer"' in html
     assert "&quot;datatype&quot;: &quot;INT8&quot;" in html
+
+
+@pytest.fixture
+def sleepy(world, settings):
+    """An endpoint at zero replicas, which a request wakes."""
+    settings.PROMETHEUS_URL = "http://prometheus.invalid"
+    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
+    scaling = {"trigger": "in-flight", "threshold": 4}
+    workload = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    with transaction.atomic():
+        world.start(workload)
+    Workload.objects.filter(pk=workload.pk).update(reason="ScaledToZero")
+    return workload
+
+
+def test_one_that_sleeps_is_asked_again_by_itself_with_what_was_sent(ana, sleepy, upstream):
+    sent = {"method": "PUT", "path": "/v1/<b>", "body": '{"a": 1}', "mode": "raw"}
+    url, headers = f"/endpoints/{sleepy.public_id}/try/", {"HX-Request": "true", "HX-Target": "answer"}
+    html = ana.post(url, sent, headers=headers).content.decode()
+    assert "sent again by itself every 5 seconds" in html
+    for said in ('value="/v1/&lt;b&gt;"', 'value="{&quot;a&quot;: 1}"', 'name="tries" value="1"'):
+        assert said in html, said
+    sleepy.refresh_from_db()
+    assert sleepy.called_at is not None
+    assert "by itself" not in ana.post(url, sent | {"tries": "120"}, headers=headers).content.decode()
+    assert "by itself" not in ana.post(url, sent).content.decode()
+    assert upstream.requests == []
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+def test_the_answer_comes_once_it_is_awake(live_server, world, sleepy, upstream):
+    session = session_of(world.ana)
+
+    def wakes():
+        try:
+            Workload.objects.filter(pk=sleepy.pk).update(reason="Ready")
+        finally:
+            connections.close_all()
+
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto(f"/endpoints/{sleepy.public_id}/?tab=try")
+        page.get_by_role("button", name="Send", exact=True).click()
+        page.get_by_text("It is waking up.").wait_for()
+        page.locator("#try-path").fill("/not-sent")
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(wakes).result(30)
+        page.get_by_text('"digit": 7').wait_for()
+        assert page.get_by_text("It is waking up.").count() == 0
+    assert complaints == []
+    (request,) = upstream.requests
+    assert request.path.endswith("/proxy/")
