@@ -165,12 +165,13 @@ def status_failure(document: Mapping[str, Any]) -> ProxyFailed:
         status=status,
         reason=reason,
         retry_after=float(seconds) if seconds else None,
-        unsent=code == 401 or (code == 503 and _NEVER_CONNECTED in message),
+        unsent=code == 401 or (code == 503 and any(words in message for words in _NEVER_CONNECTED)),
     )
 
 
-# How Go words a connection that could not be made, as in "dial tcp 10.0.0.7:8080: connect: connection refused".
-_NEVER_CONNECTED: Final = "dial tcp"
+# How Go words a connection that could not be made, as in "dial tcp 10.0.0.7:8080: connect: connection refused"; and how
+# the API server says that the Service has another port by now.
+_NEVER_CONNECTED: Final = ("dial tcp", "no service port")
 
 _STATUS_FAILURES: dict[int, tuple[int, str, str]] = {
     400: (502, "cluster-refused", "the cluster did not take the request"),

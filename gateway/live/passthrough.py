@@ -193,29 +193,36 @@ class Gateway:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._limits.again_seconds
         pause = _PAUSE_SECONDS
-        while True:
-            call.asked = True
-            try:
-                await self._forward(call)
-            except ProxyFailed as error:
-                call.asked = error.reason in _ASKED
-                left = until - loop.time()
-                if left <= 0 or not _may_repeat(call, error):
-                    await _failed(call, error)
-                    return
-            else:
+        while (failure := await self._tried(call)) is not None:
+            left = max(0.0, until - loop.time())
+            if not _may_repeat(call, failure):
+                await _failed(call, failure)
                 return
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
-            if await self._fell_asleep(call):
-                if not await self._is_awake(call):
+            if await self._has_changed(call):
+                if call.route.is_waking and not await self._is_awake(call):
                     return
                 until = loop.time() + self._limits.again_seconds
+            elif not left:
+                await _failed(call, failure)
+                return
 
-    async def _fell_asleep(self, call: _Call) -> bool:
-        """Whether it went to zero replicas just when it was called."""
+    async def _tried(self, call: _Call) -> ProxyFailed | None:
+        call.asked = True
+        try:
+            await self._forward(call)
+        except ProxyFailed as error:
+            call.asked = error.reason in _ASKED
+            return error
+        return None
+
+    async def _has_changed(self, call: _Call) -> bool:
+        """Whether, just when it was called, it went to zero replicas, or a new revision moved its Service's port."""
         route = await self._directory.get(call.key)
-        if route is None or route.public_id != call.route.public_id or not route.is_waking:
+        if route is None or route.public_id != call.route.public_id:
+            return False
+        if not route.is_waking and not (route.is_live and _target(route) != _target(call.route)):
             return False
         call.route = route
         return True
@@ -223,7 +230,7 @@ class Gateway:
     async def _forward(self, call: _Call) -> None:
         route = call.route
         async with self._proxy.forward(
-            Target(route.namespace, route.service, route.port),
+            _target(route),
             method=call.exchange.method,
             path=call.path,
             query=call.exchange.query,
@@ -243,6 +250,10 @@ class Gateway:
                 raise ProxyFailed(
                     "the caller did not read the answer in time", status=504, reason="timeout"
                 ) from error
+
+
+def _target(route: Route) -> Target:
+    return Target(route.namespace, route.service, route.port)
 
 
 def _may_repeat(call: _Call, error: ProxyFailed) -> bool:

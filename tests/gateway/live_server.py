@@ -170,6 +170,7 @@ class Bench:
         self.timeout_seconds = 10.0
         self.rate: RateLimit | None = None
         self.revision = 1
+        self.port = 8080
         self.endpoint = self.make_endpoint()
 
     def make_endpoint(
@@ -211,7 +212,7 @@ class Bench:
             public_id=workload.public_id,
             namespace=workload.team.namespace_name,
             service=workload.name,
-            port=8080,
+            port=self.port,
             timeout_seconds=self.timeout_seconds,
             phase=workload.phase,
             reason=workload.reason,

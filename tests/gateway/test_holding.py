@@ -227,6 +227,54 @@ def test_a_request_that_comes_as_the_endpoint_falls_asleep_wakes_it(serve, bench
     assert {request.body for request in upstream.requests} == {caller.body}
 
 
+def of_port(number):
+    """Only that port is the Service's."""
+    gone = 'no service port "8080" found for service "digits"'
+
+    def script(exchange):
+        if f":{number}/" in exchange.request.path:
+            exchange.reply(200, {"digit": 7})
+        else:
+            exchange.reply(503, status(503, "ServiceUnavailable", gone))
+
+    return script
+
+
+def move_to_port(bench, number):
+    bench.port = number
+    notify(bench.endpoint)
+
+
+def test_a_request_to_a_port_that_the_service_has_no_more_goes_to_the_one_that_it_has(serve, bench, upstream):
+    live = serve(limits=replace(LIMITS, again_seconds=10.0))
+    upstream.script = of_port(9090)
+    caller = Caller(live, bench.token)
+    until(lambda: upstream.requests)
+    move_to_port(bench, 9090)
+    assert caller.result().status == 200
+    assert {request.body for request in upstream.requests} == {caller.body}
+
+
+def test_who_could_not_reach_the_old_port_for_all_the_time_there_was_is_sent_to_the_new_one(
+    serve, bench, upstream
+):
+    live = serve(limits=replace(LIMITS, again_seconds=0.0))
+    has_moved, answer = threading.Event(), of_port(9090)
+
+    def script(exchange):
+        if exchange.request.method == "POST" and ":8080/" in exchange.request.path:
+            has_moved.wait(10)
+        answer(exchange)
+
+    upstream.script = script
+    caller = Caller(live, bench.token)
+    until(lambda: upstream.requests)
+    move_to_port(bench, 9090)
+    until(lambda: live.get("/vision/digits/", token=bench.token).status == 200)
+    has_moved.set()
+    assert caller.result().status == 200
+
+
 def test_how_long_it_took_is_told_only_of_what_the_endpoint_was_asked(live, bench, upstream):
     live.send("POST", "/vision/digits/", token=bench.token, body=b"x" * (LIMITS.request_bytes + 1))
     upstream.script = lambda exchange: exchange.reply(503, status(503, "ServiceUnavailable", NO_ENDPOINTS))

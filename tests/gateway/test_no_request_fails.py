@@ -15,7 +15,7 @@ from tests.crash.fleet import RestClient, running_fleet
 REQUESTS = 1000
 CALLERS = 6
 
-# Says which version it is; `/stream` tells one event, and the other when somebody has asked for `/go`.
+# Says which version it is, on the port that it is told; `/stream` tells one event, and the other when somebody has asked for `/go`.
 PROGRAM = """
 import json, os, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,7 +43,7 @@ class Server(BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 class Eager(ThreadingHTTPServer):
     request_queue_size = 128
-Eager((sys.argv[1], 8080), Server).serve_forever()
+Eager((sys.argv[1], int(os.environ.get("PORT", "8080"))), Server).serve_forever()
 """
 
 
@@ -195,3 +195,16 @@ def test_what_was_called_is_counted_by_revision(portal, rest, endpoint):
     series = shown(rest, f"{endpoint}metrics/")["requests"]
     assert set(series["total"]["classes"]) == {"2xx"}
     assert 0 < series["total"]["p50_ms"] <= series["total"]["p99_ms"]
+
+
+def test_no_request_fails_while_a_new_revision_takes_over_on_another_port(portal, rest, endpoint):
+    env = [{"name": "VERSION", "value": "3"}, {"name": "PORT", "value": "9090"}]
+    with Callers(portal) as callers:
+        until(lambda: callers.answered > REQUESTS / 4, "callers are under way")
+        patch = json.dumps({"env": env, "ports": {"http": 9090}}).encode()
+        assert rest.insist("PATCH", endpoint, patch)[0] == 200
+        until(lambda: set(callers.latest) == {"3"}, "the new revision answers")
+        until(lambda: len(left(rest, endpoint)) == 1, "the old pod is gone")
+        seen = callers.answered
+        until(lambda: callers.answered > max(REQUESTS, seen + 100), "callers went on")
+    assert callers.failed == []
