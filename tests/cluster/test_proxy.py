@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from cluster_faults import status
 
-from cluster import proxy_sessions, transport
+from cluster import proxy, proxy_sessions, transport
 from cluster.client import connect
 from cluster.errors import ProxyFailed
 from cluster.proxy import Limits, ServiceProxy, invoke
@@ -305,7 +305,30 @@ def test_a_service_that_answers_401_in_the_words_of_the_api_server_renews_nothin
     assert len(loads) == 1
 
 
-def test_of_many_answers_401_of_a_service_one_is_looked_into(faulty, faulty_client):
+def test_credentials_that_stay_refused_are_not_loaded_at_every_request(faulty, faulty_client, monkeypatch):
+    loads = []
+    load = transport.open_connection
+    monkeypatch.setattr(transport, "open_connection", lambda source: loads.append(source) or load(source))
+    monkeypatch.setattr(proxy, "_CREDENTIALS_SECONDS", 3600.0)
+    faulty.script = lambda exchange: exchange.reply(401, OF_THE_API_SERVER)
+
+    async def many():
+        service = ServiceProxy(faulty_client)
+        try:
+            for _ in range(5):
+                with pytest.raises(ProxyFailed, match="credentials"):
+                    async with service.forward(TARGET, method="GET", path="/"):
+                        pass
+        finally:
+            await service.aclose()
+
+    asyncio.run(many())
+    assert len(loads) == 2
+
+
+def test_of_many_answers_401_of_a_service_one_is_looked_into(faulty, faulty_client, monkeypatch):
+    monkeypatch.setattr(proxy_sessions, "_VERDICT_SECONDS", 3600.0)
+
     def script(exchange):
         of_service = exchange.request.path.startswith(PREFIX)
         exchange.reply(*((401, OF_THE_API_SERVER) if of_service else (200, {"gitVersion": "v1.33.0"})))
