@@ -12,6 +12,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 
 from foundation import clock
+from foundation.digits import whole_number
 from foundation.errors import NotFound
 from foundation.http import filters
 from foundation.http.idempotency import idempotent
@@ -154,7 +155,7 @@ def _step(request: Any, begin: datetime, end: datetime) -> timedelta:
     raw = one(request, "step")
     if raw is None:
         return step_for(begin, end)
-    seconds = int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 8 else 0
+    seconds = whole_number(raw, digits=7) or 0
     if seconds < 60 or seconds % 60:
         raise refuse("step", "must be whole minutes, in seconds: 60, 120 ….")
     if (end - begin).total_seconds() / seconds > POINTS_MAX:

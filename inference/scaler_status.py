@@ -9,6 +9,7 @@ from typing import Any
 from controller import podstatus
 from controller.observation import ScalerFacts
 from controller.podstatus import Json
+from foundation.digits import whole_number
 from inference import scalers
 from inference.scalers import NO_SCALER, PAUSED, PAUSED_REPLICAS, SCALER_ANNOTATION
 
@@ -98,11 +99,10 @@ def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
 def _reach(scaled: Json | None, autoscaler: Json | None) -> int | None:
     """The most of any of its objects: KEDA's autoscaler follows the ScaledObject, and a held number follows both."""
     annotations = ((scaled or {}).get("metadata") or {}).get("annotations") or {}
-    held = str(annotations.get(PAUSED_REPLICAS) or "")
     found = [
         ((scaled or {}).get("spec") or {}).get("maxReplicaCount"),
         ((autoscaler or {}).get("spec") or {}).get("maxReplicas"),
-        int(held) if held.isascii() and held.isdigit() else None,
+        whole_number(str(annotations.get(PAUSED_REPLICAS) or "")),
     ]
     return max((each for each in found if each is not None), default=None)
 

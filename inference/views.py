@@ -29,6 +29,7 @@ from controller.page_views import (
 from controller.routes import gateway_url
 from controller.waiting import Card
 from foundation import clock
+from foundation.digits import whole_number
 from foundation.errors import Conflict, Invalid
 from inference.adapter import KIND, NOUN
 from inference.changes import changes_between
@@ -343,11 +344,10 @@ class EndpointRollbackPage(EndpointDetailPage):
         return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
 
 
-def _began_from(endpoint: Endpoint, number: str) -> EndpointRevision | None:
+def _began_from(endpoint: Endpoint, text: str) -> EndpointRevision | None:
     """The revision that the form was filled from; None where that is not said."""
-    if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        return None
-    return endpoint.revisions.filter(number=int(number)).first()
+    number = whole_number(text)
+    return None if number is None else endpoint.revisions.filter(number=number).first()
 
 
 def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from django.db import transaction
 
 from cluster import labels as label_names
 from cluster import quantities
+from foundation.digits import whole_number
 from workloads.models import (
     ClaimRecord,
     ForeignPod,
@@ -62,7 +63,7 @@ def workload_of(manifest: Mapping[str, Any]) -> Workload | None:
 def _attempt_of(metadata: Mapping[str, Any]) -> int:
     """The attempt that the label names; 0 where somebody has spoilt it."""
     text = str((metadata.get("labels") or {}).get(label_names.ATTEMPT, ""))
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else 0
+    return whole_number(text) or 0
 
 
 def record_pod(

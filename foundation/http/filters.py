@@ -18,6 +18,7 @@ from django.utils.dateparse import parse_datetime
 from rest_framework.filters import BaseFilterBackend
 from typing_extensions import override
 
+from foundation.digits import whole_number
 from foundation.http.pages import PAGE_PARAMETERS
 from foundation.http.query import check_query_parameters, one, refuse
 
@@ -168,7 +169,6 @@ def _boolean(raw: str) -> bool:
 
 
 def _integer(raw: str) -> int:
-    digits = raw.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+    if whole_number(raw.removeprefix("-"), digits=18) is None:
         raise ValueError("must be an integer.")
     return int(raw)

@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
 
 from foundation import logs
+from foundation.digits import whole_number
 from foundation.http import metrics
 from foundation.http.context import REQUEST_ID_HEADER, request_id_of
 from foundation.http.parsers import BODY_BYTES_MAX
@@ -92,7 +93,7 @@ class VaryMiddleware:
 
 def _content_length(request: HttpRequest) -> int:
     raw = str(request.META.get("CONTENT_LENGTH") or "0")
-    return int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 19 else 0
+    return whole_number(raw, digits=18) or 0
 
 
 def _refuse(request: HttpRequest, problem: Problem) -> HttpResponse:

@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 from typing_extensions import override
 
+from foundation.digits import whole_number
 from foundation.http.query import one, refuse
 
 LIMIT_DEFAULT = 50
@@ -149,9 +150,10 @@ def _limit(request: Any) -> int:
     raw = one(request, "limit")
     if raw is None:
         return LIMIT_DEFAULT
-    if not raw.isascii() or not raw.isdigit() or len(raw) > 9 or not 1 <= int(raw) <= LIMIT_MAX:
+    limit = whole_number(raw)
+    if limit is None or not 1 <= limit <= LIMIT_MAX:
         raise refuse("limit", f"must be an integer from 1 to {LIMIT_MAX}.")
-    return int(raw)
+    return limit
 
 
 def _ordering_fields(view: Any) -> Mapping[str, str]:

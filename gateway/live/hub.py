@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import uuid4
 
+from foundation.digits import whole_number
+
 WAITING_MAX = 256
 REMEMBERED_MAX = 2000
 # A page is made, then asks for a ticket, then opens its stream: what happened in between concerns it.
@@ -141,8 +143,8 @@ class Hub:
             return self.resync_frame() if any(each.at >= since for each in self._seen_by(view)) else b""
         epoch, _, number = last_id.partition("-")
         oldest = self._recent[0].sequence if self._recent else self._sequence + 1
-        seen = int(number) if number.isascii() and number.isdigit() and len(number) < 16 else -1
-        if epoch != self._epoch or not oldest - 1 <= seen <= self._sequence:
+        seen = whole_number(number, digits=15)
+        if seen is None or epoch != self._epoch or not oldest - 1 <= seen <= self._sequence:
             return self.resync_frame()
         return b"".join(each.frame for each in self._seen_by(view) if each.sequence > seen)
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from controller.logs import LogLine, LogPage, read_lines
 from foundation import clock
+from foundation.digits import whole_number
 from foundation.errors import Malformed, NotFound
 from foundation.tickets import read_ticket
 from gateway.live.audience import View
@@ -172,9 +173,10 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    number = whole_number(text)
+    if number is None:
         raise Malformed.of_field(name, f"{name}: must be a whole number.")
-    return int(text)
+    return number
 
 
 def _moment(given: Mapping[str, str], name: str) -> datetime | None:

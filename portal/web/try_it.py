@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 
 from controller.page_panels import Asked
 from controller.routes import gateway_url
+from foundation.digits import whole_number
 from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import RETRY_SECONDS, WAKING, Call, try_endpoint
 from inference.models import Endpoint
@@ -117,8 +118,7 @@ def try_facts(workload: Workload, typed: Mapping[str, str], sent: Request) -> di
 
 def _tries(typed: Mapping[str, str]) -> int:
     """How often it was sent again by itself."""
-    number = typed.get("tries", "")
-    return int(number) if number.isascii() and number.isdecimal() and len(number) < 6 else 0
+    return whole_number(typed.get("tries", ""), digits=5) or 0
 
 
 def _resent(typed: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -332,6 +332,13 @@ def test_a_scaler_reaches_as_far_as_the_furthest_of_its_objects():
     assert observe_endpoint(SERVING, [ready()], (), [held]).scaler.reach == 9
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "-3", "some", ""])
+def test_a_held_number_that_is_none_is_left_out(text):
+    spoilt = {**scaled(FINE), "metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": text}}}
+    seen = [observe_endpoint(SERVING, [ready()], (), [each]).scaler.reach for each in (scaled(FINE), spoilt)]
+    assert seen[0] == seen[1]
+
+
 def marked(deployment, scaler):
     return {
         **deployment,
