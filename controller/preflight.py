@@ -82,15 +82,10 @@ def gpu_metrics_labelled(_facts: Facts) -> Check:
     Where they do not, a scaler by `gpu-utilization` finds no pod of its endpoint: it sees 0 % and removes replicas.
     """
     name, title = "gpu-metrics", "GPU metrics"
-    if settings.PROMETHEUS_URL is None:
-        return Check(name, title, "warn", "Not known without a Prometheus.")
-    try:
-        series = [
-            each.labels for each in prometheus.query(settings.PROMETHEUS_URL, gpu_metrics.SERIES_BY_POD)
-        ]
-        slices = prometheus.query(settings.PROMETHEUS_URL, gpu_metrics.SERIES_OF_SLICES)
-    except (ClusterUnavailable, ClusterRejected) as error:
-        return Check(name, title, "warn", f"Could not be asked: {error.message}")
+    asked = _asked(gpu_metrics.SERIES_BY_POD, gpu_metrics.SERIES_OF_SLICES)
+    if isinstance(asked, str):
+        return Check(name, title, "warn", asked)
+    series, slices = asked
     if not series:
         fix = "Install dcgm-exporter (part of the GPU operator), and have Prometheus scrape it."
         return Check(
@@ -101,7 +96,22 @@ def gpu_metrics_labelled(_facts: Facts) -> Check:
         return Check(
             name, title, "warn", f"MIG slices have none: {gpu_metrics.MIG_SLICE} is not scraped.", fix
         )
-    return _labels_as_set(name, title, series)
+    return _labels_as_set(name, title, [each.labels for each in series])
+
+
+def _labels_as_set(name: str, title: str, series: list[dict[str, str]]) -> Check:
+    pods = PodRecord.objects.filter(gone_at=None).values_list("namespace", "name")
+    seen = gpu_metrics.labels_seen(series, pods)
+    wanted = PlatformSettings.current().dcgm_labels
+    if seen is None:
+        return Check(name, title, "ok", "Scraped; how they name pods is seen as soon as a GPU is in use.")
+    label = "pod" if seen == PlatformSettings.DcgmLabels.PLAIN else f"{gpu_metrics.EXPORTED_PREFIX}pod"
+    if seen == wanted:
+        return Check(name, title, "ok", f"Scraped; the pod of a GPU is in `{label}`.")
+    detail = f"The pod of a GPU is in `{label}`, and the setting dcgm_labels says {wanted}: scalers by gpu-utilization see 0 %."
+    return Check(
+        name, title, "fail", detail, f"Set dcgm_labels to {seen}, in the admin console or the bootstrap file."
+    )
 
 
 @register(id="gateway-metrics", title="Gateway metrics")
@@ -111,13 +121,10 @@ def gateway_metrics(_facts: Facts) -> Check:
     A rate needs two samples. Where there are fewer, a scaler by `requests-per-second` reads 0 and removes replicas.
     """
     name, title = "gateway-metrics", "Gateway metrics"
-    if settings.PROMETHEUS_URL is None:
-        return Check(name, title, "warn", "Not known without a Prometheus.")
-    try:
-        known = prometheus.query(settings.PROMETHEUS_URL, served_metrics.GATEWAYS)
-        fewest = prometheus.query(settings.PROMETHEUS_URL, served_metrics.FEWEST_SAMPLES)
-    except (ClusterUnavailable, ClusterRejected) as error:
-        return Check(name, title, "warn", f"Could not be asked: {error.message}")
+    asked = _asked(served_metrics.GATEWAYS, served_metrics.FEWEST_SAMPLES)
+    if isinstance(asked, str):
+        return Check(name, title, "warn", asked)
+    known, fewest = asked
     if not known:
         fix = "Have Prometheus scrape /-/metrics of the live process."
         return Check(
@@ -135,16 +142,11 @@ def gateway_metrics(_facts: Facts) -> Check:
     )
 
 
-def _labels_as_set(name: str, title: str, series: list[dict[str, str]]) -> Check:
-    pods = PodRecord.objects.filter(gone_at=None).values_list("namespace", "name")
-    seen = gpu_metrics.labels_seen(series, pods)
-    wanted = PlatformSettings.current().dcgm_labels
-    if seen is None:
-        return Check(name, title, "ok", "Scraped; how they name pods is seen as soon as a GPU is in use.")
-    label = "pod" if seen == PlatformSettings.DcgmLabels.PLAIN else f"{gpu_metrics.EXPORTED_PREFIX}pod"
-    if seen == wanted:
-        return Check(name, title, "ok", f"Scraped; the pod of a GPU is in `{label}`.")
-    detail = f"The pod of a GPU is in `{label}`, and the setting dcgm_labels says {wanted}: scalers by gpu-utilization see 0 %."
-    return Check(
-        name, title, "fail", detail, f"Set dcgm_labels to {seen}, in the admin console or the bootstrap file."
-    )
+def _asked(*queries: str) -> list[list[prometheus.Element]] | str:
+    """What Prometheus answers to each, or why it was not asked."""
+    if settings.PROMETHEUS_URL is None:
+        return "Not known without a Prometheus."
+    try:
+        return [prometheus.query(settings.PROMETHEUS_URL, each) for each in queries]
+    except (ClusterUnavailable, ClusterRejected) as error:
+        return f"Could not be asked: {error.message}"

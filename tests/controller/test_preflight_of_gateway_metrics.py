@@ -8,7 +8,7 @@ import pytest
 
 from controller.preflight import gateway_metrics
 from devcluster.prometheus.storage import NAME
-from tests.controller.planted_metrics import planted_metrics
+from tests.planted_metrics import planted_metrics
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from controller.preflight import gpu_metrics_labelled
 from devcluster.prometheus.storage import NAME
 from foundation.models import PlatformSettings
-from tests.controller.planted_metrics import planted_metrics
 from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_pod, make_run
 from tests.factories.teams import make_member, make_team
+from tests.planted_metrics import planted_metrics
 
 pytestmark = pytest.mark.django_db
 EXPORTER = {"namespace": "gpu-operator", "pod": "dcgm-exporter-x7k2p"}

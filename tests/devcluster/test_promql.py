@@ -5,20 +5,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
-import threading
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from prometheus_bed import NOW, PROMETHEUS, PROMTOOL, Real, ask, storage
 
-from devcluster.prometheus.api import PrometheusApi
-from devcluster.prometheus.scrape import Scraper
+from tests.planted_metrics import planted_metrics
 
 ANSWERS = Path(__file__).with_name("promql_answers.json")
 QUERIES = [
@@ -154,18 +150,8 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def ours():
     """The API over the planted samples, on a port of this process."""
-    loop = asyncio.new_event_loop()
-    made = storage()
-    runner = web.AppRunner(PrometheusApi(made, Scraper(made, list, 5.0)).app(), access_log=None)
-    loop.run_until_complete(runner.setup())
-    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(timeout=30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with planted_metrics(storage()) as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from controller.metric_queries import try_query
 from devcluster.prometheus.storage import NAME, STALE
 from inference.promql import Subject, requests_per_second, signal_of
 from inference.scaling import ScalingSpec
-from tests.controller.planted_metrics import planted_metrics
+from tests.planted_metrics import planted_metrics
 
 UP, REQUESTS = "mlportal_gateway_up", "mlportal_gateway_requests_total"
 POD = {"namespace": "team-a", "pod": "digits-1-7c9d-x2k4p"}

@@ -15,9 +15,9 @@ from devcluster.prometheus.storage import Storage
 
 
 @contextmanager
-def planted_metrics() -> Iterator[tuple[str, Storage]]:
+def planted_metrics(storage: Storage | None = None) -> Iterator[tuple[str, Storage]]:
     """The server's URL and what it has."""
-    storage = Storage(keep_seconds=3600)
+    storage = Storage(keep_seconds=3600) if storage is None else storage
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(PrometheusApi(storage, Scraper(storage, list, 5.0)).app(), access_log=None)
     loop.run_until_complete(runner.setup())
