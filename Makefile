@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo up test check bench crash soak docs clean lock image
+.PHONY: help demo up test journeys check bench crash soak docs clean lock image
 
 # Recipes run in the checkout, so that no path of it, with spaces or not, stands in a rule.
 VENV := .venv
@@ -15,7 +15,7 @@ N ?= 1000
 PYTEST_ARGS ?=
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 $(STAMP): requirements.lock
 	@found=
@@ -36,7 +36,10 @@ up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_D
 	@exec $(PYTHON) manage.py up
 
 test: $(STAMP) ## Run the whole default suite
-	@$(PYTHON) -m pytest -n $(JOBS) -m "not cluster" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(JOBS) -m "not cluster and not journey" $(PYTEST_ARGS)
+
+journeys: $(STAMP) ## Go through a running portal in Chromium as people do, by clicking only
+	@$(PYTHON) -m pytest tests/journeys -n $(JOBS) --dist worksteal --durations=0 --durations-min=0.5 $(PYTEST_ARGS)
 
 check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks, API schema
 	@run() { echo "--- $$*"; "$$@"; }
@@ -50,7 +53,7 @@ check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks
 	export PORTAL_DATA_DIR=$$data
 	run $$bin/python manage.py makemigrations --check --dry-run --skip-checks
 	PORTAL_SECRET_KEY=$$($$bin/python -c 'import secrets; print(secrets.token_urlsafe(50))')
-	export PORTAL_SECRET_KEY PORTAL_PUBLIC_URL=https://portal.example.org PORTAL_LIVE_URL=https://live.portal.example.org PORTAL_KUBECONFIG=in-cluster
+	export PORTAL_SECRET_KEY PORTAL_PUBLIC_URL=https://portal.example.org PORTAL_LIVE_URL=https://live.portal.example.org PORTAL_KUBECONFIG=in-cluster PORTAL_TRUSTED_PROXIES=10.0.0.0/8
 	run $$bin/python manage.py check --deploy --fail-level WARNING
 	run $$bin/python manage.py spectacular --validate --fail-on-warn --file "$$data/schema.yaml"
 

@@ -23,7 +23,14 @@ PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 ROUNDS_MIN = 5
 ON_CLUSTER = ("submit", "watch", "memory", "many_runs")
 # By name, the module that runs in a process inside the portal's settings, with a database to itself.
-INSIDE = {"claims": "claims", "waiting": "waiting_cards", "gateway": "gateway", "kueue_day": "kueue_day"}
+INSIDE = {
+    "claims": "claims",
+    "relist": "watch_relist",
+    "waiting": "waiting_cards",
+    "gateway": "gateway",
+    "kueue_day": "kueue_day",
+    "history": "history",
+}
 NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
 
 
@@ -46,6 +53,7 @@ def main() -> int:
         given.rounds >= ROUNDS_MIN
         and given.kueue_count is None
         and given.waiting_count is None
+        and given.history_count is None
         and given.many_count == many_runs.COUNT
     ):
         _write(given, results, cluster=words)
@@ -79,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--waiting-count", type=int, help="workloads that wait before a card, 10,000 unless given"
     )
+    parser.add_argument("--history-count", type=int, help="runs of a year, 1,000,000 unless given")
     parser.add_argument(
         "--many-count", type=int, default=many_runs.COUNT, help="runs that are submitted at once"
     )
@@ -138,7 +147,12 @@ def _by_themselves(given: argparse.Namespace, folder: Path) -> Iterator[Result]:
 
 
 def _arguments_of(given: argparse.Namespace, name: str) -> list[str]:
-    count = {"kueue_day": given.kueue_count, "waiting": given.waiting_count}.get(name)
+    counts = {
+        "kueue_day": given.kueue_count,
+        "waiting": given.waiting_count,
+        "history": given.history_count,
+    }
+    count = counts.get(name)
     return [f"--rounds={given.rounds}", *([] if count is None else [f"--count={count}"])]
 
 

@@ -16,6 +16,9 @@ NOW = 1_800_000_000
 HOUR = 3600
 NODE = 8
 TEAMS_IN_COHORT = 6
+GIB = 1024**3
+BESIDE_NODE = (96_000, 1024 * GIB, 500 * 10**9, 110)
+"""Millicores, bytes of memory and of storage, and pods: enough for every unit, as on most nodes."""
 FREE_NODES = 2
 """Of every pool some units are free, so that a pass admits somebody too."""
 
@@ -57,6 +60,7 @@ def supply(shape: Shape) -> Supply:
             for slug in slugs
         ),
         blocks=blocks,
+        hosts=((NODE, BESIDE_NODE),),
         largest_block=NODE,
         exists="Nodes of eight.",
         holders=placed,
@@ -87,16 +91,29 @@ def _place(holders: list[Holder]) -> tuple[tuple[Block, ...], tuple[Holder, ...]
     free: dict[str, int] = {}
     placed = []
     opened: dict[int, str] = {}
+    beside: dict[str, list[int]] = {}
     for each in holders:
         # Nodes are filled with pods of one size, so none of them is left half used.
         node = opened.get(each.units)
         if node is None or free[node] < each.units:
             node = opened[each.units] = f"n{len(free):04}"
             free[node] = NODE
+            beside[node] = list(BESIDE_NODE)
         free[node] -= each.units
-        placed.append(replace(each, placed=((node, each.units),)))
+        taken = _beside(each.units, 1)
+        beside[node] = [have - less for have, less in zip(beside[node], taken, strict=True)]
+        placed.append(replace(each, placed=((node, each.units),), taken=(taken,)))
     free |= {f"n{len(free) + number:04}": NODE for number in range(FREE_NODES)}
-    return tuple(Block(name, NODE, units) for name, units in free.items()), tuple(placed)
+    blocks = (
+        Block(name, NODE, units, BESIDE_NODE, tuple(beside.get(name, BESIDE_NODE)))
+        for name, units in free.items()
+    )
+    return tuple(blocks), tuple(placed)
+
+
+def _beside(units: int, *pods: int) -> tuple[int, ...]:
+    """Of so many units: what runs ask for whose people have said nothing of it."""
+    return (8000 * units, 64 * GIB * units, 0, *pods)
 
 
 def _holder(source: random.Random, number: int, team: str) -> Holder:
@@ -116,6 +133,7 @@ def _holder(source: random.Random, number: int, team: str) -> Holder:
         lost_seconds=source.randrange(age + 1),
         ends_in=left,
         expected_in=source.randrange(1, left + 1),
+        beside=_beside(units),
     )
 
 
@@ -136,4 +154,5 @@ def _waiter(source: random.Random, number: int, team: str) -> Waiter:
         seconds=seconds,
         expected_seconds=source.randrange(seconds // 10, seconds + 1),
         preemptible=source.random() < 0.3,
+        beside=_beside(each),
     )

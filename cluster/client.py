@@ -4,7 +4,6 @@ error.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -195,6 +194,30 @@ class ClusterClient(Transport):
 
         A continue token that expires under way starts the list again once, then raises ClusterExpired.
         """
+        asked: dict[str, Any] = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+            "resource_version": resource_version,
+        }
+        try:
+            return _together(self.pages(kind, **asked))
+        except ClusterExpired:
+            return _together(self.pages(kind, **asked))
+
+    def pages(
+        self,
+        kind: ResourceKind,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str | None = None,
+    ) -> Iterator[Listing]:
+        """The same page by page, so that no more than one is in memory; all show one version of the cluster.
+
+        Raises ClusterExpired where the next page cannot be had any more: then the list begins anew.
+        """
         path = kind.path(namespace=namespace)
         query: dict[str, str | int | None] = {
             "limit": PAGE_SIZE,
@@ -202,25 +225,19 @@ class ClusterClient(Transport):
             "fieldSelector": field_selector or None,
             "resourceVersion": resource_version,
         }
-        try:
-            return self._list_pages(kind, path, query)
-        except ClusterExpired:
-            return self._list_pages(kind, path, query)
-
-    def _list_pages(self, kind: ResourceKind, path: str, query: Mapping[str, str | int | None]) -> Listing:
-        items: builtins.list[dict[str, Any]] = []
         asked = dict(query)
         while True:
             page = self._json("GET", path, query=asked)
             metadata = page.get("metadata") or {}
-            for item in page.get("items") or ():
+            items = page.get("items") or []
+            for item in items:
                 # Servers leave these out of the items of a typed list.
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.kind)
-                items.append(item)
             token = metadata.get("continue")
+            yield Listing(items=items, resource_version=str(metadata.get("resourceVersion", "")))
             if not token:
-                return Listing(items=items, resource_version=str(metadata.get("resourceVersion", "")))
+                return
             # A page after the first belongs to the first one's version: naming another is refused.
             asked = {**query, "continue": token, "resourceVersion": None}
 
@@ -248,7 +265,7 @@ class ClusterClient(Transport):
             "previous": "true" if previous else None,
         }
         return self._request(
-            "GET", kinds.POD.path(namespace=namespace, name=pod, sub="log"), query=query
+            "GET", kinds.POD.path(namespace=namespace, name=pod, sub="log"), query=query, own=False
         ).data
 
     def follow_log(
@@ -269,7 +286,8 @@ class ClusterClient(Transport):
         """
         query = _log_query(container, tail_lines, since_time, timestamps=timestamps) | {"follow": "true"}
         path = kinds.POD.path(namespace=namespace, name=pod, sub="log")
-        with self.stream(path, query=query, timeout=(DEFAULT_TIMEOUT[0], silence_seconds)) as chunks:
+        limits = (DEFAULT_TIMEOUT[0], silence_seconds)
+        with self.stream(path, query=query, timeout=limits, own=False) as chunks:
             rest = b""
             for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -308,6 +326,13 @@ class ClusterClient(Transport):
         }
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
         return bool((answer.get("status") or {}).get("allowed"))
+
+
+def _together(pages: Iterator[Listing]) -> Listing:
+    whole = Listing(items=[], resource_version="")
+    for page in pages:
+        whole = Listing(items=whole.items + page.items, resource_version=page.resource_version)
+    return whole
 
 
 def connect(kubeconfig: str, *, timeout: Timeout = DEFAULT_TIMEOUT) -> ClusterClient:

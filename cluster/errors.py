@@ -1,11 +1,12 @@
 """What can go wrong between the portal and a cluster, sorted by what the caller should do about it.
 
-Unavailable: try again later. Conflict: read again, then decide. Rejected: permanent, show the server's
-message. Not found: it is not there.
+Unavailable: try again later. Conflict: read again, then decide. Rejected: show the server's message; `permanent`
+says whether the same request may be taken another time. Not found: it is not there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,10 @@ UNAUTHORIZED = (
     "the cluster does not accept the portal's credentials (401 Unauthorized); "
     "check the kubeconfig, its token, or the service account"
 )
+
+_BAD_REQUEST = 400
+_OF_THE_REQUEST = frozenset({0, 422})
+_DENIED_BY_WEBHOOK = re.compile(r"admission webhook .* denied the request", re.DOTALL)
 
 
 class ClusterError(Exception):
@@ -57,7 +62,7 @@ class ClusterExpired(ClusterConflict):
 
 
 class ClusterRejected(ClusterError):
-    """The server will never accept this request: invalid, forbidden, or not served.
+    """The server does not take this request: invalid, forbidden, denied, or not served.
 
     `causes` are the server's (field, message) pairs; `status` is the HTTP status it sent, 0 if the portal
     itself refused to send the request.
@@ -67,6 +72,17 @@ class ClusterRejected(ClusterError):
         super().__init__(message)
         self.causes = causes
         self.status = status
+
+    @property
+    def permanent(self) -> bool:
+        """Whether the request itself is at fault, so that no time mends it.
+
+        A right, a quota and a policy may be other ones in a minute: what they forbid is asked for again. A webhook
+        that gives its denial no status of its own is passed on as 400.
+        """
+        if self.status == _BAD_REQUEST:
+            return _DENIED_BY_WEBHOOK.search(self.message) is None
+        return self.status in _OF_THE_REQUEST
 
 
 class ObjectNotFound(ClusterError):

@@ -16,11 +16,11 @@ NOT_EVALUATED: Final = 422
 """Of a query that cannot be evaluated; its error may quote series with the values of their labels."""
 
 
-def version(url: str) -> str:
+def version(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
     """The version of the server at `url`. Raises ClusterUnavailable, saying what it answered instead."""
     address = f"{url.rstrip('/')}/api/v1/status/buildinfo"
     try:
-        with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
+        with urllib3.PoolManager(timeout=timeout_seconds, retries=False) as pool:
             answer = pool.request("GET", address, redirect=False)
             if answer.status != 200:
                 raise ClusterUnavailable(f"{url} answered {answer.status}")

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from cluster.breaker import Breaker
 from cluster.config import Connection, open_connection
 from cluster.errors import ClusterError, ClusterUnavailable, error_of
 from cluster.labels import MANAGER
@@ -26,6 +27,8 @@ Timeout = tuple[float, float]
 
 # Seconds to connect, and between two bytes. Below the time for which a worker may hold a row.
 DEFAULT_TIMEOUT: Final[Timeout] = (3.0, 6.0)
+WHOLE_ANSWER_SECONDS: Final = 30.0
+"""For an answer that is read whole, however steadily it trickles."""
 JSON: Final = "application/json"
 _STREAM_CHUNK: Final = 64 * 1024
 _READING: Final = frozenset({"GET", "HEAD"})
@@ -40,6 +43,7 @@ class Transport:
         self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._answered_at = -math.inf
+        self._breaker = Breaker()
 
     # -- connection ---------------------------------------------------------------------------------------------
 
@@ -84,12 +88,14 @@ class Transport:
         stream: bool = False,
         headers: Mapping[str, str] | None = None,
         check: bool = True,
+        own: bool = True,
     ) -> urllib3.BaseHTTPResponse:
         """Sends one request: nothing else in this class touches the network.
 
         `body` is bytes, or what becomes JSON. With `stream` the body is left to be read, and the caller
         releases the connection. `timeout` is (to connect, between two reads) in seconds. With `check=False`
-        every status is an answer.
+        every status is an answer. `own` says that the API server answers itself: where it hands the request on, to
+        a service or a node, it is that one's silence.
         """
         given = [(key, str(value)) for key, value in (query or {}).items() if value is not None]
         url = f"{path}?{urlencode(given)}" if given else path
@@ -99,13 +105,15 @@ class Transport:
             sent["Content-Type"] = content_type
         timeout = timeout or self._timeout
         connection = self.connection()
-        response = self._send(connection, method, url, sent, payload, timeout, stream=stream)
+        if own:
+            self._breaker.enter(whom=f"the cluster at {connection.host}")
+        response = self._send(connection, method, url, sent, payload, timeout, stream=stream, own=own)
         if response.status < 500 and response.status != 429:
             self._answered_at = time.monotonic()
         if response.status == 401 and check:
             response.drain_conn()
             connection = self.connection(refused=connection)
-            response = self._send(connection, method, url, sent, payload, timeout, stream=stream)
+            response = self._send(connection, method, url, sent, payload, timeout, stream=stream, own=own)
         if response.status >= 400 and check:
             raise self._refusal(response, method)
         return response
@@ -120,28 +128,48 @@ class Transport:
         timeout: Timeout,
         *,
         stream: bool,
+        own: bool,
     ) -> urllib3.BaseHTTPResponse:
-        reading = method in _READING
+        late = False
+        try:
+            return self._ask(connection, method, url, headers, payload, timeout, stream=stream)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            late = _is_late(error)
+            raise _unavailable(connection, error, changing=method not in _READING) from error
+        finally:
+            if own:
+                (self._breaker.timed_out if late else self._breaker.answered)()
+
+    def _ask(
+        self,
+        connection: Connection,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        payload: bytes | None,
+        timeout: Timeout,
+        *,
+        stream: bool,
+    ) -> urllib3.BaseHTTPResponse:
         token = connection.authorization()
         if token:
             headers = {**headers, "Authorization": token}
         # A kept connection may have been closed by the server at this moment: one repeat for reads only.
-        for last in (not reading, True):
+        for last in (method not in _READING, True):
             try:
-                return connection.pool.request(
+                response = connection.pool.request(
                     method,
                     connection.host + url,
                     body=payload,
                     headers=headers,
                     timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
-                    preload_content=not stream,
+                    preload_content=False,
                     decode_content=not stream,
                 )
-            except urllib3.exceptions.ProtocolError as error:
+                return response if stream else _whole(response)
+            except urllib3.exceptions.ProtocolError:
                 if last:
-                    raise _unavailable(connection, error, changing=not reading) from error
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                raise _unavailable(connection, error, changing=not reading) from error
+                    raise
         raise AssertionError("unreachable")
 
     @contextmanager
@@ -162,6 +190,7 @@ class Transport:
             timeout=timeout,
             stream=True,
             check=False,
+            own=False,
         )
         try:
             yield response
@@ -211,14 +240,14 @@ class Transport:
 
     @contextmanager
     def stream(
-        self, path: str, *, query: Query | None = None, timeout: Timeout | None = None
+        self, path: str, *, query: Query | None = None, timeout: Timeout | None = None, own: bool = True
     ) -> Iterator[Iterator[bytes]]:
         """A GET whose body is read as it comes; leaving the block closes the connection.
 
         The iterator ends where the server ends the body, and raises ClusterUnavailable if the connection
         breaks or is silent for longer than the read timeout.
         """
-        response = self._request("GET", path, query=query, timeout=timeout, stream=True)
+        response = self._request("GET", path, query=query, timeout=timeout, stream=True, own=own)
         try:
             yield _chunks(response)
         finally:
@@ -232,12 +261,38 @@ def _chunks(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         raise ClusterUnavailable(f"the stream from the cluster broke: {type(error).__name__}") from error
 
 
-def _unavailable(connection: Connection, error: Exception, *, changing: bool) -> ClusterUnavailable:
+def _whole(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
+    """The same with its body read."""
+    try:
+        body = b"".join(_in_time(response.stream(_STREAM_CHUNK, decode_content=True)))
+    except BaseException:
+        response.close()
+        raise
+    response.release_conn()
+    return urllib3.HTTPResponse(
+        body=body, headers=response.headers, status=response.status, reason=response.reason
+    )
+
+
+def _in_time(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The limit between two bytes holds for each of them, this one for all."""
+    ends_at = time.monotonic() + WHOLE_ANSWER_SECONDS
+    for chunk in chunks:
+        yield chunk
+        if time.monotonic() > ends_at:
+            raise urllib3.exceptions.TimeoutError("the answer trickles")
+
+
+def _is_late(error: Exception) -> bool:
     # urllib3 counts a refused connection among the timeouts.
     refused = isinstance(error, urllib3.exceptions.NewConnectionError)
+    return isinstance(error, urllib3.exceptions.TimeoutError) and not refused
+
+
+def _unavailable(connection: Connection, error: Exception, *, changing: bool) -> ClusterUnavailable:
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)
     unsent = refused or isinstance(error, urllib3.exceptions.ConnectTimeoutError)
-    late = isinstance(error, urllib3.exceptions.TimeoutError) and not refused
-    said = "did not answer in time" if late else "cannot be reached"
+    said = "did not answer in time" if _is_late(error) else "cannot be reached"
     if isinstance(error, urllib3.exceptions.SSLError):
         said = "is not trusted, see certificate-authority in the kubeconfig"
     return ClusterUnavailable(

@@ -26,6 +26,7 @@ STEERED = frozenset({Phase.ADMITTED, Phase.STARTING, Phase.RUNNING})
 SURGE_RETRY_SECONDS = 15
 SERVING = frozenset({Reason.READY, Reason.DEGRADED, Reason.UPDATING})
 REFUSED_RETRY_SECONDS = 30
+REFUSED_RETRY_SECONDS_MIN = 2
 NAMESPACE_RETRY_SECONDS = 2
 NAMESPACE_ENDS = "because it is being terminated"
 
@@ -37,6 +38,8 @@ class Look:
     observation: Observation
     primary: dict[str, Any] | None
     companions: Sequence[dict[str, Any]] = ()
+    pods: Sequence[dict[str, Any]] = ()
+    """Of all attempts, as they were listed."""
 
 
 @dataclass
@@ -48,6 +51,8 @@ class Hand:
     adapter: WorkloadAdapter
     attempt: Attempt | None
     now: datetime
+    patience: float
+    """Seconds for which what is admitted may hold its claim while the cluster does not take its objects."""
 
 
 def carry_out(plan: Plan, look: Look | None, hand: Hand) -> Plan:
@@ -63,7 +68,7 @@ def carry_out(plan: Plan, look: Look | None, hand: Hand) -> Plan:
             return replace(plan, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
         return _unchanged(hand.workload, next_in_seconds=1)
     except (ClusterRejected, ForeignObject) as error:
-        return _refused(plan, look, hand, str(error))
+        return _refused(plan, look, hand, error)
     except ClusterConflict:
         # Somebody else wrote at the same moment: look again, and decide anew.
         return _unchanged(hand.workload, next_in_seconds=1)
@@ -109,8 +114,22 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
         if not look.observation.deleting:
             _fetch_logs(hand)
         objects.delete(client, look.primary)
+    if Action.DELETE in plan.actions and look is not None and look.primary is None and adapter.ends:
+        _delete_left_behind(look, hand)
     _steer(plan, look, hand)
     return plan
+
+
+def _delete_left_behind(look: Look, hand: Hand) -> None:
+    """Its pods, where their object is gone and nobody else deletes them (`kubectl delete --cascade=orphan`)."""
+    staying = [pod for pod in look.pods if not pod["metadata"].get("deletionTimestamp")]
+    if staying:
+        _fetch_logs(hand)
+    for pod in staying:
+        metadata = pod["metadata"]
+        hand.client.delete(
+            ObjectRef("v1", "Pod", metadata["namespace"], metadata["name"]), uid=metadata["uid"]
+        )
 
 
 def _steer(plan: Plan, look: Look | None, hand: Hand) -> None:
@@ -158,8 +177,9 @@ def _unchanged(workload: Workload, *, next_in_seconds: float, message: str | Non
     return Plan(Phase(workload.phase), Reason(workload.reason), said, next_in_seconds=next_in_seconds)
 
 
-def _refused(plan: Plan, look: Look | None, hand: Hand, why: str) -> Plan:
-    """What a permanent refusal means: for a delete or a change to wait, for a start to end with the server's words."""
+def _refused(plan: Plan, look: Look | None, hand: Hand, error: ClusterError) -> Plan:
+    """What a refusal means: for a delete or a change to wait, for a start to wait too unless no time mends it."""
+    why, passing = str(error), isinstance(error, ClusterRejected) and not error.permanent
     if Action.DELETE in plan.actions:
         # It goes on to where people want it; what exists still holds its claim meanwhile.
         message = f"The cluster refuses to delete it: {why}"
@@ -173,7 +193,10 @@ def _refused(plan: Plan, look: Look | None, hand: Hand, why: str) -> Plan:
         # What runs is worth more than the change: it stays, and says why the change did not come.
         message = f"The cluster refused the change: {why}"
         wait = REFUSED_RETRY_SECONDS
-        return replace(plan, message=message, actions=(), next_in_seconds=wait, refused=why)
+        final = "" if passing else why
+        return replace(plan, message=message, actions=(), next_in_seconds=wait, refused=final)
+    if passing:
+        return _refused_for_now(hand, why)
     # What was made before the refusal runs, and holds GPUs, until it is taken down again.
     made = exists or _was_made(hand)
     message = f"The cluster refused it: {why}"
@@ -181,6 +204,22 @@ def _refused(plan: Plan, look: Look | None, hand: Hand, why: str) -> Plan:
         return Plan(Phase.STOPPING, Reason.INVALID_SPEC, message, stopping_to=Phase.FAILED, next_in_seconds=0)
     ending = (Action.END_ATTEMPT, Action.RELEASE)
     return Plan(Phase.FAILED, Reason.INVALID_SPEC, message, ending, next_in_seconds=None)
+
+
+def _refused_for_now(hand: Hand, why: str) -> Plan:
+    """It asks again, soon at first; after as long as one that no node takes, others get what it holds meanwhile."""
+    began = hand.attempt.created_at if hand.attempt is not None else hand.now
+    age = (hand.now - max(began, hand.workload.since)).total_seconds()
+    if age >= hand.patience:
+        message = (
+            f"The cluster did not take it within {hand.patience:.0f} seconds; it tries again later. {why}"
+        )
+        return Plan(
+            Phase.STOPPING, Reason.BACKOFF_WAITING, message, stopping_to=Phase.QUEUED, next_in_seconds=0
+        )
+    message = f"The cluster does not take it now, so it is tried again: {why}"
+    wait = min(max(REFUSED_RETRY_SECONDS_MIN, age), REFUSED_RETRY_SECONDS)
+    return _unchanged(hand.workload, next_in_seconds=wait, message=message)
 
 
 def _was_made(hand: Hand) -> bool:

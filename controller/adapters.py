@@ -10,6 +10,7 @@ from cluster.kinds import ObjectRef, ResourceKind
 from controller.decide import Plan
 from controller.observation import Observation
 from controller.podspec import ManifestSet
+from controller.specs import ContainerSpec
 from workloads.models import Workload
 from workloads.placement import Placement
 
@@ -34,6 +35,10 @@ class WorkloadAdapter(Protocol):
 
     def primary_of(self, workload: Workload) -> ResourceKind:
         """Of which kind the primary of its next attempt is."""
+        ...
+
+    def asked(self, workload: Workload) -> ContainerSpec:
+        """What it asks for now."""
         ...
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:

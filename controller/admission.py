@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from django.db import OperationalError, connection, transaction
@@ -22,11 +22,12 @@ from controller import preemption, wakeups
 from controller.surge import surge_room
 from quotas import decisions, policy, services, snapshots
 from quotas.arithmetic import Tree
-from quotas.counters import mark_due, rows
+from quotas.counters import due_by, mark_due, passed, rows
 from quotas.errors import QuotaExceeded
+from quotas.findings import Finding
 from quotas.models import ClaimPurpose, Pool
-from quotas.passes import Finding
 from quotas.queries import holds_surge
+from quotas.requests import return_due
 from quotas.services import Wanted
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
@@ -42,7 +43,7 @@ CARD_MUTEX = MUTEX + 1
 """First key of the advisory locks of cards; the second is the hash of the card's name."""
 LEASE = timedelta(seconds=30)
 AGAIN = timedelta(seconds=60)
-"""A pool in which somebody waits is passed over this often: victims come of age, and reports come in."""
+"""A pool in which somebody waits is passed over this often at least: shares change with every second."""
 TELL_AFTER = timedelta(seconds=50)
 """How old the numbers may be that the rows of those who wait show; whom a new reason concerns is told at once."""
 _NUMBER = re.compile(r"[0-9]+")
@@ -70,7 +71,7 @@ def _supply(workload: Workload, flavor: ResourceFlavor, now: datetime) -> Supply
 
 
 def admit(workload: Workload, *, now: datetime) -> Verdict | None:
-    """Pass over the pool of this queued workload; its verdict, or None if it waits no longer.
+    """Pass over the pool of this queued workload; its verdict, or None if another pass has judged it meanwhile.
 
     Others that the pass admits leave the queue too, and are woken. QuotaExceeded if limits changed under the pass:
     nothing of it is kept then, and it is to be tried again.
@@ -81,11 +82,15 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
             return _admit_without_gpu(workload, now)
         pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
         _take_mutex(pool)
-        # Whoever had the mutex before may have admitted it.
+        # Whoever had the mutex before may have admitted it, or judged it with all the others.
+        before = workload.reason
         reread(workload, hold=True)
-        if not workload.waits:
+        if not workload.waits or workload.reason != before:
             return None
         plan = _Pass(pool, workload.flavor, now, focus=workload).run()
+        next_at = _next_at(plan, now)
+        if next_at is not None:
+            due_by(pool_id=pool.pk, at=next_at)
         return plan.verdicts[str(workload.public_id)]
 
 
@@ -106,6 +111,14 @@ def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
     return NO_GPU
 
 
+def _next_at(plan: PassPlan, now: datetime) -> datetime | None:
+    """When the next pass is to come though nothing has happened; None where nobody waits."""
+    if len(plan.order) == len(plan.admitted):
+        return None
+    again = now + AGAIN
+    return again if plan.next_at is None else min(again, datetime.fromtimestamp(plan.next_at, tz=UTC))
+
+
 _TAKE_ON = """
 UPDATE quotas_pool SET due_at = %(leased)s WHERE id = %(pool)s AND due_at <= %(now)s RETURNING told_at
 """
@@ -123,27 +136,28 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
     ((told_at,),) = due
     telling = told_at is None or told_at <= now - TELL_AFTER
     try:
-        admitted, waiting = _rounds(pool, now, telling=telling)
+        return_due(now=now, pool=(pool.flavor_id, pool.capacity_type))
+        admitted, next_at = _rounds(pool, now, telling=telling)
     except (QuotaExceeded, OperationalError):
         # The limits were changed under the pass, or it met somebody in a deadlock: nothing of it is kept.
         Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now)
         raise
-    Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now + AGAIN if waiting else None)
-    if telling:
-        Pool.objects.filter(pk=pool.pk).update(told_at=now)
+    passed(pool_id=pool.pk, leased=leased, next_at=next_at, told_at=now if telling else told_at)
     return admitted
 
 
-def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, bool]:
-    """How many were admitted, and whether somebody waits on."""
-    admitted, waiting, turn = 0, False, 0
+def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime | None]:
+    """How many were admitted, and when to look again at those who wait on."""
+    admitted, turn = 0, 0
+    moments: list[datetime] = []
     for _ in range(ROUNDS_MAX):
         with transaction.atomic():
             _take_mutex(pool)
             one = _Pass(pool, pool.flavor, now, focus=None, turn=turn, telling=telling)
             plan = one.run()
         admitted += len(plan.admitted)
-        waiting = waiting or len(plan.order) > len(plan.admitted)
+        next_at = _next_at(plan, now)
+        moments += [] if next_at is None else [next_at]
         supply = one.snapshot.supply
         if not supply.beyond or not _room_left(supply, plan):
             break
@@ -151,7 +165,7 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, bool]:
         turn = turn if plan.admitted else turn + 1
         if turn and not _anybody_behind(supply):
             break
-    return admitted, waiting
+    return admitted, min(moments, default=None)
 
 
 def _anybody_behind(supply: Supply) -> bool:
@@ -188,7 +202,13 @@ def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
     granted = Verdict(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.", rule="surge")
     if holds_surge(workload):
         return granted
-    room = surge_room(team=workload.team, flavor=flavor, capacity_type=capacity_type, units=units)
+    room = surge_room(
+        team=workload.team,
+        flavor=flavor,
+        capacity_type=capacity_type,
+        units=units,
+        beside=workload.beside,
+    )
     if not room.placeable:
         return _no_surge(room.refusals[-1])
     with transaction.atomic():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,10 @@ from workloads.queries import NODE_CURSOR
 from workloads.states import Phase
 
 RESOURCE_PATH: dict[str, str] = {"training-run": "training-runs", "endpoint": "endpoints"}
+LINKED = ("events", "pods", "logs", "manifests", "waiting", "cost")
+EXPANSIONS = ("attempts", "links", "spec")
+"""What a row of a list has in whole only where it is asked for."""
+ROW_MESSAGE_LENGTH = 160
 PAGE_PATH: dict[str, str] = {"training-run": "runs", "endpoint": "endpoints"}
 
 
@@ -31,12 +35,39 @@ def describe(
 
     Team, owner and flavor have to be selected and attempts prefetched by the caller.
     """
+    whole = frozenset(EXPANSIONS)
+    return describe_rows(workloads, specs=specs, now=now, expand=whole, message_length=None)
+
+
+def describe_rows(
+    workloads: Sequence[Workload],
+    *,
+    specs: Mapping[int, Mapping[str, Any]],
+    now: datetime,
+    expand: Collection[str],
+    message_length: int | None = ROW_MESSAGE_LENGTH,
+) -> list[dict[str, Any]]:
+    """The shape of each in a list: what is long only where `expand` names it; attempts have to be prefetched then."""
     costs = costs_of(workloads, now=now)
-    return [_one(workload, specs.get(workload.pk, {}), costs[workload.pk]) for workload in workloads]
+    shapes = []
+    for workload in workloads:
+        spec = specs.get(workload.pk, {})
+        shape = _row(workload, spec, costs[workload.pk])
+        shape["message"] = shorten(workload.message, message_length)
+        if "attempts" in expand:
+            shape["attempts"] = [_attempt(attempt) for attempt in workload.attempts.all()]
+        if "links" in expand:
+            shape["links"] |= _links(workload) | _tracking(workload)
+        shapes.append(shape)
+    return shapes
 
 
-def _one(workload: Workload, spec: Mapping[str, Any], cost: Cost) -> dict[str, Any]:
-    path = f"/api/v1/{RESOURCE_PATH[workload.kind]}/{workload.public_id}/"
+def shorten(text: str, length: int | None) -> str:
+    """The text, or its beginning with an ellipsis where it is longer."""
+    return text if length is None or len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _row(workload: Workload, spec: Mapping[str, Any], cost: Cost) -> dict[str, Any]:
     return {
         "id": workload.public_id,
         "team": workload.team.slug,
@@ -45,7 +76,6 @@ def _one(workload: Workload, spec: Mapping[str, Any], cost: Cost) -> dict[str, A
         "kind": spec.get("kind", workload.kind),
         "phase": workload.phase,
         "reason": workload.reason,
-        "message": workload.message,
         "since": workload.since,
         "observed_at": workload.observed_at,
         "priority": workload.priority,
@@ -54,7 +84,6 @@ def _one(workload: Workload, spec: Mapping[str, Any], cost: Cost) -> dict[str, A
         "quantity": workload.units,
         "labels": workload.labels,
         "spec": spec,
-        "attempts": [_attempt(attempt) for attempt in workload.attempts.all()],
         "cost": describe_cost(cost),
         "simulated": workload.simulated,
         "created_at": workload.created_at,
@@ -62,20 +91,16 @@ def _one(workload: Workload, spec: Mapping[str, Any], cost: Cost) -> dict[str, A
         "started_at": workload.started_at,
         "finished_at": workload.finished_at,
         "url": f"{settings.PUBLIC_URL}/{PAGE_PATH[workload.kind]}/{workload.public_id}/",
-        "links": {
-            name: f"{settings.PUBLIC_URL}{path}{tail}"
-            for name, tail in (
-                ("self", ""),
-                ("events", "events/"),
-                ("pods", "pods/"),
-                ("logs", "logs/"),
-                ("manifests", "manifests/"),
-                ("waiting", "waiting/"),
-                ("cost", "cost/"),
-            )
-        }
-        | _tracking(workload),
+        "links": {"self": _address(workload)},
     }
+
+
+def _address(workload: Workload) -> str:
+    return f"{settings.PUBLIC_URL}/api/v1/{RESOURCE_PATH[workload.kind]}/{workload.public_id}/"
+
+
+def _links(workload: Workload) -> dict[str, str]:
+    return {name: f"{_address(workload)}{name}/" for name in LINKED}
 
 
 def _tracking(workload: Workload) -> dict[str, str]:
@@ -250,7 +275,16 @@ def _moment(seconds: int | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)
 
 
-_OF_NODES = frozenset({"free", "largest_free_block", "provisionable"})
+_OF_NODES = frozenset(
+    {
+        "free",
+        "largest_free_block",
+        "provisionable",
+        "largest_free_cpu",
+        "largest_free_memory",
+        "largest_free_ephemeral_storage",
+    }
+)
 
 
 def _evidence(evidence: Sequence[Evidence], *, now: datetime, seen_at: datetime) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from cluster.client import get_client
 from controller import grammar
 from controller.capacity import capacity
 from controller.fields import MEMORY_BYTES_MIN, STORAGE_BYTES_MAX, QuantityField, TextField, TextMapField
+from controller.strays import delete_strays
 from controller.team_secrets import delete_secret, register_secret, write_secret
 from controller.volumes import create_volume, list_volumes
 from foundation import clock
@@ -23,10 +24,12 @@ from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from foundation.http.serializers import StrictSerializer
 from teams.actors import actor_of
-from teams.models import SecretName
-from teams.permissions import check_can_submit, has_global_role, team_for
+from teams.models import ApiToken, SecretName
+from teams.permissions import check_can_submit, check_global_role, has_global_role, team_for
 from teams.queries import secrets_of
 from teams.rest import PortalView
+from workloads.models import StrayObject
+from workloads.strays import stray_objects, strays
 
 NO_CONTENT = OpenApiResponse(description="Done.")
 ACCESS_MODES = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
@@ -206,6 +209,67 @@ class CapacityView(PortalView):
     def get(self, request: Any) -> Response:
         check_query_parameters(request, ())
         return Response({"results": [asdict(row) for row in capacity()]})
+
+
+class StraySerializer(serializers.ModelSerializer[StrayObject]):
+    workload = serializers.CharField(
+        source="said_workload", help_text="The id in its label, which nobody has."
+    )
+
+    class Meta:
+        model = StrayObject
+        fields = ["uid", "kind", "namespace", "name", "workload", "created_at", "found_at", "deleted_at"]
+        read_only_fields = fields
+
+
+class StraysSerializer(serializers.Serializer[Any]):
+    count = serializers.IntegerField(help_text="Without those that another object takes along.")
+    units = serializers.IntegerField(help_text="GPUs that their pods hold, for which nobody pays.")
+    results = StraySerializer(many=True, help_text="At most 200 of them, the oldest first.")
+
+
+class StrayDeleteSerializer(StrictSerializer):
+    uids = serializers.ListField(child=TextField(), min_length=1, max_length=200)
+    reason = TextField(required=False, default="")
+
+
+class StrayOutcomeSerializer(serializers.Serializer[Any]):
+    deleted = serializers.IntegerField()
+    kept = serializers.IntegerField(help_text="The cluster did not let them go.")
+
+
+class StraysView(PortalView):
+    """Objects with the portal's mark and of no workload, as a restore from an older backup leaves them."""
+
+    serializer_class = StraysSerializer
+
+    @extend_schema(operation_id="strays_list", tags=["cluster"], responses=StraysSerializer)
+    def get(self, request: Any) -> Response:
+        """What is in the cluster with the portal's mark and of no workload; for managers and admins."""
+        check_query_parameters(request, ())
+        if not has_global_role(request.user):
+            raise NotAllowed("Only quota managers and platform admins may do this.", code="role_missing")
+        return Response(StraysSerializer({**asdict(strays()), "results": stray_objects()}).data)
+
+
+class StraysDeleteView(PortalView):
+    """Deleting them."""
+
+    write_scope = ApiToken.Scope.MANAGE
+    serializer_class = StrayOutcomeSerializer
+
+    @extend_schema(
+        operation_id="strays_delete",
+        tags=["cluster"],
+        request=StrayDeleteSerializer,
+        responses=StrayOutcomeSerializer,
+    )
+    def post(self, request: Any) -> Response:
+        """Delete objects of no workload, and what they own with them; for platform admins."""
+        check_global_role(request.user, "platform-admin")
+        values = self.read(StrayDeleteSerializer)
+        outcome = delete_strays(get_client(), **values, actor=actor_of(request), now=clock.now())
+        return Response(asdict(outcome))
 
 
 class CheckSerializer(serializers.Serializer[Any]):

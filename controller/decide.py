@@ -17,6 +17,9 @@ SOON_SECONDS = 2
 CALL_COUNTS_SECONDS = 120
 """How long a call wakes what sleeps; who still waits by then calls again."""
 INTERRUPTIONS_MAX = 10
+"""In a row, with nothing won between them."""
+PROGRESS_SECONDS = 1_800
+"""An attempt that ran for so long has got somewhere, checkpoint or not."""
 RELEASING_INTERRUPTIONS = frozenset({Reason.SPOT_RECLAIMED, Reason.PREEMPTED})
 
 STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
@@ -32,6 +35,8 @@ STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
     Stage.ASLEEP: (Phase.RUNNING, Reason.SCALED_TO_ZERO),
 }
 
+TRIED_IN_VAIN = frozenset({Reason.IMAGE_PULL_FAILED, Reason.START_ERROR})
+"""What the kubelet tries again for ever; after a while nobody waits for it any more."""
 COMING = frozenset({Stage.CREATING, Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING})
 
 
@@ -62,6 +67,8 @@ class AttemptFacts:
     started_at: datetime | None
     confirmed: bool
     """Whether all its objects are known to have been made."""
+    saved: bool = False
+    """Whether it has saved a checkpoint that is past those of the attempts before it."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +104,15 @@ class Snapshot:
     """When somebody last waited for an answer of it while it slept."""
     returns: bool = False
     """Whether an older version takes over where the newest cannot start."""
+    rests_until: datetime | None = None
+    """Whoever wakes it, no node has room for it sooner than that."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Actions in order, then the move. `retry` and `interruption` say which counter the ended attempt uses."""
+    """Actions in order, then the move. `retry` says whether the ended attempt used one up, `interruption` which one in
+    a row it was that ended it; 0 for none.
+    """
 
     to: Phase
     reason: Reason
@@ -110,9 +121,10 @@ class Plan:
     stopping_to: Phase | None = None
     next_in_seconds: float | None = RESYNC_SECONDS
     retry: bool = False
-    interruption: bool = False
+    interruption: int = 0
+    rests_until: datetime | None = None
     refused: str = ""
-    """The cluster's words, where it refused a change of what runs."""
+    """The cluster's words, where it refused a change of what runs for good."""
     no_surge: str = ""
     """Why a change waits that needs room on top of what is held."""
 
@@ -122,7 +134,7 @@ def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> P
     if observed is None:
         return _outside(snapshot, now)
     if snapshot.phase is Phase.STOPPING:
-        return _stopping(snapshot, observed)
+        return _stopping(snapshot, observed, now)
     if snapshot.desired is not Desired.RUN:
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         word = "suspend" if target is Phase.SUSPENDED else "cancel"
@@ -133,7 +145,7 @@ def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> P
         message = snapshot.message or f"Making the objects of this {snapshot.noun}."
         reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
         return Plan(Phase.ADMITTED, reason, message, (Action.CREATE,), next_in_seconds=SOON_SECONDS)
-    return _live(snapshot, snapshot.attempt, observed, now)
+    return _live(_so_far(snapshot, observed, now), snapshot.attempt, observed, now)
 
 
 def _outside(snapshot: Snapshot, now: datetime) -> Plan:
@@ -158,10 +170,8 @@ def _schedule_rest(snapshot: Snapshot) -> int:
 
 
 def _rest(snapshot: Snapshot, now: datetime) -> float:
-    """Seconds of its back-off that are left: whoever wakes it, no node has room for it sooner than that."""
-    if snapshot.reason is not Reason.BACKOFF_WAITING:
-        return 0
-    return _schedule_rest(snapshot) - (now - snapshot.since).total_seconds()
+    """Seconds of its back-off that are left."""
+    return 0 if snapshot.rests_until is None else (snapshot.rests_until - now).total_seconds()
 
 
 def _stop(reason: Reason, message: str, *, to: Phase) -> Plan:
@@ -170,7 +180,7 @@ def _stop(reason: Reason, message: str, *, to: Phase) -> Plan:
     )
 
 
-def _stopping(snapshot: Snapshot, observed: Observation) -> Plan:
+def _stopping(snapshot: Snapshot, observed: Observation, now: datetime) -> Plan:
     if observed.stage == Stage.SUCCEEDED and observed.pods_alive == 0 and snapshot.ends:
         return _finished(Phase.SUCCEEDED, Reason.COMPLETED, "It finished before the stop reached it.")
     if observed.exists or observed.pods_alive:
@@ -185,9 +195,11 @@ def _stopping(snapshot: Snapshot, observed: Observation) -> Plan:
         return _finished(target, Reason.USER_REQUESTED, snapshot.message)
     actions = (Action.END_ATTEMPT, Action.RELEASE)
     if target is Phase.QUEUED:
-        wait = _schedule_rest(snapshot) if snapshot.reason is Reason.BACKOFF_WAITING else 0
+        rests = snapshot.reason is Reason.BACKOFF_WAITING
+        wait = _schedule_rest(snapshot) if rests else 0
         reason = Reason.PREEMPTED if snapshot.reason is Reason.PREEMPTING else snapshot.reason
-        return Plan(target, reason, snapshot.message, actions, next_in_seconds=wait)
+        until = now + timedelta(seconds=wait) if rests else None
+        return Plan(target, reason, snapshot.message, actions, next_in_seconds=wait, rests_until=until)
     # Suspended while it is wanted again already: nobody but this look would resume it.
     resumed = target is Phase.SUSPENDED
     return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=0 if resumed else None)
@@ -199,7 +211,7 @@ def _finished(to: Phase, reason: Reason, message: str) -> Plan:
 
 def _live(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan:
     if not observed.exists:
-        return _absent(snapshot, observed)
+        return _absent(snapshot, observed, now)
     if observed.final:
         return _ended(snapshot, observed)
     if observed.interruption and snapshot.ends and not observed.deleting:
@@ -210,8 +222,12 @@ def _live(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now:
     return _progress(snapshot, attempt, observed, now)
 
 
-def _absent(snapshot: Snapshot, observed: Observation) -> Plan:
+def _absent(snapshot: Snapshot, observed: Observation, now: datetime) -> Plan:
     if observed.pods_alive:
+        # Left behind without their object they may run for ever: what limits them limits them still.
+        overtime = _overtime(snapshot, now)
+        if overtime is not None:
+            return overtime
         return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
     if snapshot.ends:
         message = "Somebody else deleted its object in the cluster."
@@ -239,11 +255,26 @@ def _ended(snapshot: Snapshot, observed: Observation) -> Plan:
 def _interrupted(snapshot: Snapshot, observed: Observation) -> Plan:
     """Not the user's fault, so no retry is used up; but nothing is interrupted for ever either."""
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
-        message = f"Interrupted {snapshot.interruptions + 1} times. {observed.message}"
-        return _finished(Phase.FAILED, Reason.NODE_LOST, message)
+        return _finished(Phase.FAILED, Reason.NODE_LOST, _in_vain(snapshot, observed))
     if _cause(observed) in RELEASING_INTERRUPTIONS:
         return _leave(snapshot, observed)
-    return _again(Reason.NODE_LOST, observed.message, interruption=True)
+    return _again(Reason.NODE_LOST, observed.message, interruption=snapshot.interruptions + 1)
+
+
+def _in_vain(snapshot: Snapshot, observed: Observation) -> str:
+    return f"Interrupted {snapshot.interruptions + 1} times in a row without getting anywhere. {observed.message}"
+
+
+def _so_far(snapshot: Snapshot, observed: Observation, now: datetime) -> Snapshot:
+    """The row with the interruptions in a row that count if its attempt ends now: none where that has won something."""
+    attempt = snapshot.attempt
+    if attempt is None or not snapshot.interruptions:
+        return snapshot
+    ran = timedelta(0)
+    if attempt.started_at is not None:
+        ran = (observed.finished_at or now) - attempt.started_at
+    won = attempt.saved or ran >= timedelta(seconds=PROGRESS_SECONDS)
+    return replace(snapshot, interruptions=0) if won else snapshot
 
 
 def _leave(snapshot: Snapshot, observed: Observation) -> Plan:
@@ -253,9 +284,9 @@ def _leave(snapshot: Snapshot, observed: Observation) -> Plan:
     """
     cause = _cause(observed)
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
-        return _stop(Reason.NODE_LOST, observed.message, to=Phase.FAILED)
+        return _stop(Reason.NODE_LOST, _in_vain(snapshot, observed), to=Phase.FAILED)
     target = Phase.QUEUED if cause in RELEASING_INTERRUPTIONS else Phase.ADMITTED
-    return replace(_stop(cause, observed.message, to=target), interruption=True)
+    return replace(_stop(cause, observed.message, to=target), interruption=snapshot.interruptions + 1)
 
 
 def _cause(observed: Observation) -> Reason:
@@ -264,7 +295,7 @@ def _cause(observed: Observation) -> Reason:
     return cause if cause in RELEASING_INTERRUPTIONS else Reason.NODE_LOST
 
 
-def _again(reason: Reason, message: str, *, interruption: bool = False, counted: bool = False) -> Plan:
+def _again(reason: Reason, message: str, *, interruption: int = 0, counted: bool = False) -> Plan:
     """The next attempt, on the same claim. `counted`: what ended this one is in a counter already."""
     return Plan(
         Phase.ADMITTED,
@@ -277,18 +308,25 @@ def _again(reason: Reason, message: str, *, interruption: bool = False, counted:
     )
 
 
-def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan | None:
+def _overtime(snapshot: Snapshot, now: datetime) -> Plan | None:
     limit = snapshot.time_limit_seconds
-    if snapshot.ends and limit is not None and used_seconds(snapshot, now) >= limit:
-        message = f"It used its time limit of {limit} seconds."
-        return _stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
-    failing = observed.reason == Reason.IMAGE_PULL_FAILED and snapshot.reason is Reason.IMAGE_PULL_FAILED
+    if not snapshot.ends or limit is None or used_seconds(snapshot, now) < limit:
+        return None
+    message = f"It used its time limit of {limit} seconds."
+    return _stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
+
+
+def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan | None:
+    overtime = _overtime(snapshot, now)
+    if overtime is not None:
+        return overtime
+    failing = observed.reason in TRIED_IN_VAIN and snapshot.reason is observed.reason
     if (
         failing
         and not snapshot.returns
         and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline)
     ):
-        return _stop(Reason.IMAGE_PULL_FAILED, observed.message, to=Phase.FAILED)
+        return _stop(observed.reason, observed.message, to=Phase.FAILED)
     # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
     nobody = snapshot.ends or observed.ready_replicas == 0
     waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and nobody

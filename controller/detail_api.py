@@ -8,40 +8,68 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 from typing_extensions import override
 
 from controller import output, services
 from controller.adapters import adapter_for
-from controller.answers import describe, describe_cost, describe_waiting
+from controller.answers import EXPANSIONS, describe, describe_cost, describe_rows, describe_waiting
+from controller.output import SPEC_OF_A_ROW
 from controller.placements import placement_of
 from costs.queries import cost_lines, cost_of
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.etag import check_version, expected_versions, with_etag
-from foundation.http.filters import choice, text, uuid
+from foundation.http.filters import Filter, choice, reference, text, uuid
 from foundation.http.idempotency import idempotent
+from foundation.http.query import one, refuse
 from foundation.money import as_json
 from quotas.output import DecisionSerializer
 from quotas.queries import nameable_teams
 from quotas.rest import describe_decision
 from teams.actors import actor_of
-from teams.permissions import visible_teams
+from teams.models import Team, User
+from teams.permissions import of_visible_teams
 from teams.rest import PortalView
-from workloads.models import Workload
+from workloads.finding import (
+    LABEL_LENGTH_MAX,
+    LABEL_WORDS,
+    SEARCH_LENGTH_MAX,
+    SEARCH_WORDS,
+    labelled,
+    matching,
+    parse_label,
+    parse_search,
+)
+from workloads.models import ResourceFlavor, Workload
 from workloads.states import Phase, Priority
 
 LIST_FILTERS = {
-    "team": text("team__slug", many=True, description="Team slugs."),
+    "team": reference("team", Team, "slug", many=True, description="Team slugs."),
     "phase": choice([phase.value for phase in Phase], "phase", many=True),
     "reason": text("reason", many=True),
     "name": text("name"),
-    "owner": text("owner__username"),
-    "flavor": text("flavor__name", many=True),
+    "owner": reference("owner", User, "username"),
+    "flavor": reference("flavor", ResourceFlavor, "name", many=True),
     "capacity": text("capacity_type"),
     "priority": choice([priority.value for priority in Priority], "priority", many=True),
     "id": uuid("public_id"),
+    "search": Filter(
+        lookup="name",
+        parse=parse_search,
+        where=lambda values: matching(values[0]),
+        description=SEARCH_WORDS,
+        schema={"type": "string", "maxLength": SEARCH_LENGTH_MAX},
+    ),
+    "label": Filter(
+        lookup="labels",
+        parse=parse_label,
+        many=True,
+        where=labelled,
+        description=LABEL_WORDS,
+        schema={"type": "string", "maxLength": LABEL_LENGTH_MAX},
+    ),
 }
 
 
@@ -50,10 +78,15 @@ class OfKind(PortalView):
 
     kind: ClassVar[str]
     noun: ClassVar[str]
+    spec_key: ClassVar[str]
+    """In the rows of specs, the key of the workload."""
 
     def visible(self, user: Any) -> QuerySet[Workload]:
-        rows = Workload.objects.filter(kind=self.kind, team__in=visible_teams(user))
-        return rows.select_related("team", "owner", "flavor").prefetch_related("attempts")
+        return self.seen_by(user).prefetch_related("attempts")
+
+    def seen_by(self, user: Any) -> QuerySet[Workload]:
+        rows = Workload.objects.filter(of_visible_teams(user), kind=self.kind)
+        return rows.select_related("team", "owner", "flavor")
 
     def find(self, user: Any, public_id: UUID) -> Workload:
         """The workload, or NotFound, which is also what a stranger is told."""
@@ -62,9 +95,23 @@ class OfKind(PortalView):
             raise NotFound(f"There is no such {self.noun}.")
         return workload
 
+    def spec_rows(self, workloads: Sequence[Workload]) -> QuerySet[Any]:
+        """The rows whose `spec` is that of each of the workloads."""
+        raise NotImplementedError
+
     def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
         """The specs of the workloads, by their keys."""
-        raise NotImplementedError
+        return dict(self.spec_rows(workloads).values_list(self.spec_key, "spec"))
+
+    def short_specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
+        """What a row of a list tells of them: the rest, source files above all, does not leave the database."""
+        rows = self.spec_rows(workloads).values(self.spec_key, *(f"spec__{name}" for name in SPEC_OF_A_ROW))
+        return {
+            row[self.spec_key]: {
+                name: row[f"spec__{name}"] for name in SPEC_OF_A_ROW if row[f"spec__{name}"] is not None
+            }
+            for row in rows
+        }
 
     def answer(self, workloads: Sequence[Workload], *, now: datetime) -> list[dict[str, Any]]:
         shapes = describe(workloads, specs=self.specs(workloads), now=now)
@@ -75,30 +122,52 @@ class OfKind(PortalView):
         return with_etag(Response(self.answer([workload], now=now)[0]), workload.generation)
 
 
+EXPAND = OpenApiParameter(
+    "expand",
+    {"type": "array", "items": {"type": "string", "enum": list(EXPANSIONS)}},
+    explode=False,
+    description="What is to be there in whole, which a row of a list otherwise has not.",
+)
+
+
 class WorkloadListView(OfKind):
     """GET lists what the caller may see, newest first."""
 
     filters = LIST_FILTERS
+    extra_parameters = ("expand",)
     ordering_fields: ClassVar[dict[str, str]] = {
         "created_at": "created_at",
         "finished_at": "finished_at",
         "name": "name",
     }
     ordering = "-created_at"
-    serializer_class = output.WorkloadSerializer
+    serializer_class = output.WorkloadRowSerializer
 
     @override
     def get_queryset(self) -> QuerySet[Workload]:
-        return self.visible(self.request.user)
+        rows = self.seen_by(self.request.user)
+        return rows.prefetch_related("attempts") if "attempts" in self.expand() else rows
 
     def list_page(self) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        return self.get_paginated_response(self.answer(page or [], now=clock.now()))
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        expand = self.expand()
+        specs = self.specs(page) if "spec" in expand else self.short_specs(page)
+        rows = describe_rows(page, specs=specs, now=clock.now(), expand=expand)
+        return self.get_paginated_response(output.WorkloadRowSerializer(rows, many=True).data)
+
+    def expand(self) -> frozenset[str]:
+        """What is asked for in whole. Raises Malformed naming the parameter."""
+        raw = one(self.request, "expand")
+        wanted = frozenset() if raw is None else frozenset(raw.split(","))
+        if not wanted <= set(EXPANSIONS):
+            raise refuse("expand", f"must be of {', '.join(EXPANSIONS)}, separated by commas.")
+        return wanted
 
 
 class WorkloadDetailView(OfKind):
     @extend_schema(responses=output.WorkloadSerializer)
     def get(self, request: Any, public_id: UUID) -> Response:
+        """One of them as it is now: phase, reason, spec, attempts, cost."""
         return self.one(self.find(request.user, public_id), now=clock.now())
 
     @extend_schema(responses={204: None})
@@ -217,6 +286,7 @@ def manifests_of(workload: Workload) -> list[dict[str, Any]]:
 
 def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:
     """The totals, and a line a pod."""
+    found = cost_lines(workload, now=now)
     lines = [
         {
             "pod_uid": line.pod_uid,
@@ -228,6 +298,7 @@ def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:
             "amount": as_json(line.amount_micro_usd),
             "settled": line.settled,
         }
-        for line in cost_lines(workload, now=now)
+        for line in found.lines
     ]
-    return {**describe_cost(cost_of(workload, now=now)), "lines": lines}
+    cost = describe_cost(cost_of(workload, now=now))
+    return {**cost, "lines": lines, "lines_complete": found.complete}

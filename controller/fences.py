@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
 from django.db.models import F, Q
 
 from cluster import kinds, quantities
@@ -15,6 +16,7 @@ from cluster.errors import ClusterError, ObjectNotFound
 from cluster.labels import selector
 from controller.namespaces import QUOTA_NAME
 from controller.tenancy import apply_fence, forget_namespace, gpu_limits_of
+from foundation import leases
 from quotas.models import Fence
 from teams.models import Team
 
@@ -46,12 +48,14 @@ def keep_in_step(client: ClusterClient, *, now: datetime) -> int:
                 drifted += not expected
                 observed = _set_right(client, team, wanted, observed, expected=expected)
         fences.append(Fence(team=team, derived=wanted, observed=observed, checked_at=now))
-    Fence.objects.bulk_create(
-        fences,
-        update_conflicts=True,
-        unique_fields=["team"],
-        update_fields=["derived", "observed", "checked_at"],
-    )
+    with transaction.atomic():
+        leases.check()
+        Fence.objects.bulk_create(
+            fences,
+            update_conflicts=True,
+            unique_fields=["team"],
+            update_fields=["derived", "observed", "checked_at"],
+        )
     return drifted
 
 

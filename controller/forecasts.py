@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import redis
 from django.core.cache import cache
+from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, QuerySet
 
+from foundation import leases
 from quotas import snapshots
 from quotas.estimates import (
     EXACT_MOST,
@@ -36,6 +38,8 @@ from workloads.states import Desired, Phase
 log = logging.getLogger(__name__)
 
 KEPT_SECONDS: Final = 90
+# No start that was found lies further away.
+FURTHEST_SECONDS: Final = 10 * 366 * 86_400
 """Age from which on a kept answer is not shown any more; three turns of the task."""
 
 
@@ -80,15 +84,12 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     # Who is free to start was not estimated: a second later that would count as a promise that was broken.
     keys = [each.sequence for each in supply.waiters if guesses[each.id].basis != FREE_NOW]
     rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
-    made = StartEstimate.objects.bulk_create(
-        [
-            _row(rows[each.sequence], guesses[each.id], now)
-            for each in supply.waiters
-            if each.sequence in rows
-        ],
-        ignore_conflicts=True,
-    )
-    return len(made)
+    new = [
+        _row(rows[each.sequence], guesses[each.id], now) for each in supply.waiters if each.sequence in rows
+    ]
+    with transaction.atomic():
+        leases.check()
+        return len(StartEstimate.objects.bulk_create(new, ignore_conflicts=True))
 
 
 def _written() -> QuerySet[StartEstimate]:
@@ -125,7 +126,7 @@ def _moment(seconds: int | None) -> datetime | None:
 
 
 def _key(flavor_id: int, capacity_type: str) -> str:
-    return f"forecast/1:{flavor_id}:{capacity_type}"
+    return f"forecast/2:{flavor_id}:{capacity_type}"
 
 
 def _keep(key: str, supply: Supply, given: PassPlan, guesses: Mapping[str, Estimate], now: datetime) -> None:
@@ -136,7 +137,7 @@ def _keep(key: str, supply: Supply, given: PassPlan, guesses: Mapping[str, Estim
         for name, guess in guesses.items()
         if guess.basis == RUN_FORWARD
     }
-    kept = {"facts": _facts(supply), "basis": f"{RUN_FORWARD}, at {now:%H:%M:%S} UTC", "starts": starts}
+    kept = {"facts": _facts(supply), "at": int(now.timestamp()), "starts": starts}
     try:
         cache.set(key, kept, KEPT_SECONDS)
     except (redis.RedisError, OSError):
@@ -148,20 +149,40 @@ def _kept(workload: Workload, supply: Supply, given: PassPlan) -> Estimate | Non
     if workload.flavor_id is None:
         return None
     try:
-        kept: Mapping[str, Any] = cache.get(_key(workload.flavor_id, workload.capacity_type)) or {}
+        kept = cache.get(_key(workload.flavor_id, workload.capacity_type))
     except (redis.RedisError, OSError):
         log.warning("forecast.not_read", exc_info=True)
         return None
     name = str(workload.public_id)
-    if not kept or kept["facts"] != _facts(supply) or name not in kept["starts"]:
+    found = _found(kept, name, supply)
+    if found is None:
         return None
-    stay, *start = kept["starts"][name]
+    stay, at, start = found
     waiter = next(each for each in supply.waiters if each.id == name)
-    if tuple(stay) != _stay(waiter, position(supply, name, given=given)):
+    if stay != [*_stay(waiter, position(supply, name, given=given))]:
         return None
     # It has not started yet: what was found to be past by now is now at the soonest.
     p50, p90 = (max(seconds, supply.now) for seconds in start)
-    return Estimate(p50, p90, kept["basis"])
+    return Estimate(p50, p90, f"{RUN_FORWARD}, at {datetime.fromtimestamp(at, tz=UTC):%H:%M:%S} UTC")
+
+
+def _found(kept: Any, name: str, supply: Supply) -> tuple[list[Any], int, list[int]] | None:
+    """The stay, the moment and the start of `name` in what the cache holds; None unless it has our own shape.
+
+    Whoever reaches the cache may write there: what is read is data to look at, and never more.
+    """
+    match kept:
+        case {"facts": str(facts), "at": int(at), "starts": {**starts}}:
+            row = starts.get(name)
+        case _:
+            return None
+    match row:
+        case [list(stay), int(p50), int(p90)]:
+            seconds = (at, p50, p90)
+        case _:
+            return None
+    sane = all(0 <= each <= supply.now + FURTHEST_SECONDS for each in seconds)
+    return (stay, at, [p50, p90]) if sane and facts == _facts(supply) else None
 
 
 def _facts(supply: Supply) -> str:

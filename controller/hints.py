@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.grammar import image_version
+from controller.sizing import nodes_of, share_of
 from controller.specs import SPOT_FIRST, ContainerSpec
 from foundation.models import PlatformSettings
 from teams.models import Team
@@ -93,11 +94,19 @@ def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
             yield Hint(f"image_pull_secrets.{index}", "unknown_secret", message)
 
 
+def _basis(spec: ContainerSpec) -> str:
+    """What the amounts come from. A share may happen to be what there is without one."""
+    if share_of(spec):
+        return "the share of its GPUs in a node"
+    if not nodes_of(spec):
+        return "no node of the flavor is known"
+    return f"no known node of the flavor holds {spec.gpus_per_replica} and says its CPU and memory"
+
+
 def _filled_in(spec: ContainerSpec, sized: ContainerSpec) -> Iterator[Hint]:
     if not (spec.left_out and spec.gpus_per_replica):
         return
-    known = (sized.cpu, sized.memory) != (spec.cpu, spec.memory)
-    why = "the share of its GPUs in a node" if known else "no node of the flavor is known"
+    why = _basis(spec)
     for name in sorted(spec.left_out):
         amount = getattr(sized, name).limit
         yield Hint(name, "filled_in", f"{name} is left out: each pod gets {amount} ({why}).")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db import DatabaseError, IntegrityError, close_old_connections, connection
+from django.db import Error, IntegrityError, close_old_connections, connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from cluster.client import ClusterClient
@@ -141,7 +141,7 @@ class LogCollector:
         """A database or store that is away costs time, not lines: buffers stay, and streams wait when full."""
         try:
             step()
-        except (DatabaseError, OSError):
+        except (Error, OSError):
             logger.warning("logs.store_unavailable", exc_info=True)
             connection.close()
             self._stopping.wait(1.0)
@@ -285,7 +285,7 @@ class LogCollector:
             )
             for log in logs:
                 log.load()
-        except (ClusterError, DatabaseError, OSError) as error:
+        except (ClusterError, Error, OSError) as error:
             logger.warning("logs.not_fetched", extra={"pod": record.name, "error": str(error)})
             return _Done(record.uid, None)
         return _Done(record.uid, fetched, logs)

@@ -25,6 +25,8 @@ PAGE_BYTES_MAX: Final = 2 * 2**20
 TAIL_BYTES_MAX: Final = 8 * 2**20
 ROWS_MAX: Final = 64
 TAIL_ROWS_MAX: Final = 512
+NO_ATTEMPT: Final = 0
+"""Where a reader stands while nothing has begun."""
 _END: Final = b"~"
 
 
@@ -79,9 +81,10 @@ def read_lines(
 ) -> LogPage:
     """Stored lines of one attempt (the newest unless told), of all its pods or of the one named, by time.
 
-    With `cursor` those after it: neither a line twice nor one left out, in whatever order pods are stored. With `tail`
-    the last ones. A page ends after `limit` lines (at most 10,000) or 2 MiB. Raises NotFound for an attempt or pod that
-    there is not, Malformed for a cursor of something else.
+    With `cursor` those after it: neither a line twice nor one left out, in whatever order pods are stored. Who began
+    before there was an attempt reads the first one from its beginning. With `tail` the last ones. A page ends after
+    `limit` lines (at most 10,000) or 2 MiB. Raises NotFound for an attempt or pod that there is not, Malformed for a
+    cursor of something else.
     """
     place = _place(workload, attempt=attempt, since=since, cursor=cursor)
     # Before the lines: what is complete now is all in what is read next.
@@ -112,9 +115,17 @@ def _place(workload: Workload, *, attempt: int | None, since: datetime | None, c
     place = Cursor.decode(cursor)
     if attempt is not None and attempt != place.attempt:
         raise refuse("cursor", f"is of attempt {place.attempt}, not {attempt}.")
+    if place.attempt == NO_ATTEMPT:
+        place.attempt = _first_attempt(workload)
     if since is not None:
         place.since = since
     return place
+
+
+def _first_attempt(workload: Workload) -> int:
+    """Asked anew: a follower holds the row as it was when it began."""
+    begun = Attempt.objects.filter(workload=workload).order_by("number").values_list("number", flat=True)
+    return begun.first() or NO_ATTEMPT
 
 
 def _pods(workload: Workload, number: int, pod: str | None) -> tuple[int, bool]:
@@ -128,8 +139,10 @@ def _pods(workload: Workload, number: int, pod: str | None) -> tuple[int, bool]:
     uids = set(records.values_list("uid", flat=True))
     if pod is not None and not uids:
         raise NotFound(f"Attempt {number} of {workload.name} has no pod {pod}.")
-    if attempt is None or attempt.ended_at is None:
-        return len(uids), attempt is None and workload.is_final
+    if attempt is None:
+        return len(uids), Workload.objects.filter(pk=workload.pk, phase__in=Workload.FINAL_PHASES).exists()
+    if attempt.ended_at is None:
+        return len(uids), False
     whole = LogChunk.objects.filter(workload=workload, attempt=number, container=NO_CONTAINER)
     return len(uids), uids <= set(whole.values_list("pod_uid", flat=True))
 

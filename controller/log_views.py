@@ -107,7 +107,7 @@ class WorkloadLogsView(APIView):
         return workload
 
     @extend_schema(
-        summary="Stored log lines",
+        summary="Stored log lines of an attempt, of one pod or of all merged by time; `follow=1` leads to `live`.",
         parameters=[
             OpenApiParameter("attempt", int, description="Which attempt; the newest unless given."),
             OpenApiParameter("pod", str, description="The name of one pod; all of the attempt unless given."),

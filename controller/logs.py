@@ -11,11 +11,20 @@ from datetime import datetime, timedelta
 from cluster.client import ClusterClient
 from controller import log_store
 from controller.log_fetch import Fetched, LogUnavailable, fetch_pod
-from controller.log_reading import LINES_MAX, LogLine, LogPage, read_lines
+from controller.log_reading import LINES_MAX, NO_ATTEMPT, LogLine, LogPage, read_lines
 from controller.log_store import NO_CONTAINER, NOTIFY_CHANNEL, expire
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
 
-__all__ = ["LINES_MAX", "NOTIFY_CHANNEL", "LogLine", "LogPage", "expire", "fetch_last", "read_lines"]
+__all__ = [
+    "LINES_MAX",
+    "NOTIFY_CHANNEL",
+    "NO_ATTEMPT",
+    "LogLine",
+    "LogPage",
+    "expire",
+    "fetch_last",
+    "read_lines",
+]
 
 logger = logging.getLogger(__name__)
 

@@ -9,18 +9,16 @@ from typing import Any
 from django.db.models import QuerySet
 
 from cluster import kinds
-from cluster.client import ClusterClient
-from cluster.errors import ObjectNotFound
-from cluster.kinds import ObjectRef
+from cluster.client import ClusterClient, Listing
 from cluster.labels import selector
 from controller import objects
 from controller.acting import Look, get_own
 from controller.adapters import WorkloadAdapter
 from controller.observation import Observation
 from controller.podends import reason_of_disruption, reason_of_loss
-from costs.services import record_usage
+from controller.sightings import absent_pods, miss_pods, see_pods
 from workloads.models import Attempt, NodeRecord, PodRecord, Workload
-from workloads.observations import mark_pods_gone, record_pod
+from workloads.observations import PodSeen, unchanged
 from workloads.placement import SPOT
 from workloads.states import Desired, Phase, Reason
 
@@ -42,9 +40,7 @@ def look_at(
     listing = client.list(
         kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
     )
-    for pod in listing.items:
-        record_usage(record_pod(pod, workload=workload, now=now), now=now)
-    _record_vanished(workload, listing.items, client, now)
+    _record(workload, listing, client, now)
     number = str(attempt.number) if attempt and adapter.ends else None
     own = [
         pod
@@ -64,7 +60,7 @@ def look_at(
         observation = _short_of_a_pod(workload, int(number), observation)
     if number is not None and observation.interruption:
         observation = _taken_away(workload, int(number), observation)
-    return Look(observation, primary, companions)
+    return Look(observation, primary, companions, listing.items)
 
 
 def _companions(
@@ -142,18 +138,11 @@ def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
     return first and workload.phase == Phase.ADMITTED.value and workload.desired == Desired.RUN.value
 
 
-def _record_vanished(
-    workload: Workload, present: list[dict[str, Any]], client: ClusterClient, now: datetime
-) -> None:
-    """A pod that a list no longer shows is gone only if a read by name agrees: a list may be partial or stale."""
-    uids = {pod["metadata"]["uid"] for pod in present}
-    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=uids)
-    for record in known:
-        try:
-            found = client.get(ObjectRef("v1", "Pod", record.namespace, record.name))
-            if found["metadata"]["uid"] == record.uid:
-                uids.add(record.uid)
-        except ObjectNotFound:
-            continue
-    for record in mark_pods_gone(workload=workload, present_uids=uids, now=now):
-        record_usage(record, now=now)
+def _record(workload: Workload, listing: Listing, client: ClusterClient, now: datetime) -> None:
+    """Rows and usage as this list shows the pods; in as many statements for many pods as for one."""
+    same = unchanged(PodRecord, listing.items)
+    news = [PodSeen(pod, workload) for pod in listing.items if pod["metadata"]["uid"] not in same]
+    see_pods(news, now=now, as_of=listing.resource_version)
+    present = {pod["metadata"]["uid"] for pod in listing.items}
+    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=present)
+    miss_pods(absent_pods(client, known), as_of=listing.resource_version, now=now)

@@ -8,6 +8,12 @@ from rest_framework import serializers
 
 from workloads.states import Phase, Priority
 
+SPEC_OF_A_ROW = (
+    *("kind", "runtime", "image", "template", "replicas", "gpus_per_replica"),
+    *("min_replicas", "max_replicas"),
+)
+"""Fields of the spec that a row of a list has."""
+
 
 class MoneySerializer(serializers.Serializer[Any]):
     amount_micro_usd = serializers.IntegerField()
@@ -62,6 +68,19 @@ class WorkloadSerializer(serializers.Serializer[Any]):
     finished_at = serializers.DateTimeField(allow_null=True)
     url = serializers.URLField()
     links = serializers.DictField(child=serializers.URLField())
+
+
+class WorkloadRowSerializer(WorkloadSerializer):
+    """A row of a list: as one asked for alone, without what is long."""
+
+    message = serializers.CharField(help_text="Its beginning, where it is long.")
+    spec = serializers.DictField(
+        help_text=f"{', '.join(SPEC_OF_A_ROW)}, as far as its kind has them; all of it with `expand=spec`."
+    )
+    attempts = AttemptSerializer(many=True, required=False, help_text="With `expand=attempts`.")
+    links = serializers.DictField(
+        child=serializers.URLField(), help_text="`self`; all of them with `expand=links`."
+    )
 
 
 class EventSerializer(serializers.Serializer[Any]):
@@ -213,7 +232,10 @@ class CostLineSerializer(serializers.Serializer[Any]):
 
 
 class CostDetailSerializer(CostSerializer):
-    lines = CostLineSerializer(many=True)
+    lines = CostLineSerializer(many=True, help_text="Of the newest pods, 500 at most, oldest first.")
+    lines_complete = serializers.BooleanField(
+        help_text="False where older pods are left out; `ledger/?workload=` lists them all."
+    )
 
 
 class ManifestsSerializer(serializers.Serializer[Any]):

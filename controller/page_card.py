@@ -22,6 +22,7 @@ from controller.page_words import (
     start_words,
 )
 from workloads.models import Workload
+from workloads.podrequests import CPU, MEMORY, STORAGE, quantity_of
 
 FORM_FIELDS: Mapping[str, str] = {
     "gpus_per_replica": "gpus",
@@ -30,6 +31,8 @@ FORM_FIELDS: Mapping[str, str] = {
     "time_limit_seconds": "time_limit",
     "replicas": "replicas",
     "max_replicas": "replicas",
+    "cpu": "cpu",
+    "memory": "memory",
 }
 """The form's field for a field of the request that a lever can change."""
 AHEAD_NAMED = 3
@@ -182,6 +185,9 @@ def current_of(workload: Workload) -> dict[str, int | str | None]:
         "flavor": workload.flavor.name if workload.flavor else None,
         "capacity": workload.capacity_type,
         "time_limit_seconds": workload.time_limit_seconds,
+        "cpu": quantity_of(CPU, workload.cpu_each) if workload.cpu_each else None,
+        "memory": quantity_of(MEMORY, workload.memory_each) if workload.memory_each else None,
+        "ephemeral_storage": quantity_of(STORAGE, workload.storage_each) if workload.storage_each else None,
     }
 
 

@@ -17,6 +17,7 @@ from rest_framework.serializers import Serializer
 from typing_extensions import override
 
 from controller.grammar import FILES_BYTES_MAX
+from controller.page_arguments import read_arguments, write_arguments
 from foundation.errors import FieldProblem, NotAllowed, PortalError
 from foundation.http.problems import flatten
 from teams.models import Team
@@ -35,12 +36,30 @@ def text(label: str, help_text: str = "", *, width: str = "", **attrs: Any) -> f
     return forms.CharField(label=label, help_text=help_text, required=False, max_length=2000, widget=widget)
 
 
-def lines(label: str, help_text: str = "", *, rows: int = 3, placeholder: str = "") -> forms.CharField:
+class ArgumentsField(forms.CharField):
+    """A command or its arguments, as `controller.page_arguments` reads them."""
+
+    @override
+    def validate(self, value: str) -> None:
+        super().validate(value)
+        try:
+            read_arguments(unix(value))
+        except ValueError as error:
+            raise forms.ValidationError(str(error), code="not_split") from error
+
+
+def lines(
+    label: str,
+    help_text: str = "",
+    *,
+    rows: int = 3,
+    placeholder: str = "",
+    field: type[forms.CharField] = forms.CharField,
+) -> forms.CharField:
     """Several lines, one item each."""
     attrs = {"rows": rows, "spellcheck": "false", "class": "code", "placeholder": placeholder}
-    return forms.CharField(
-        label=label, help_text=help_text, required=False, strip=False, widget=forms.Textarea(attrs=attrs)
-    )
+    widget = forms.Textarea(attrs=attrs)
+    return field(label=label, help_text=help_text, required=False, strip=False, widget=widget)
 
 
 class ContainerForm(forms.Form):
@@ -80,9 +99,10 @@ class ContainerForm(forms.Form):
     )
     command = lines(
         "Command",
-        "One argument per line. Arguments are never given to a shell: quotes, $ and | mean themselves.",
+        "One line, split as a shell would, or one argument per line. No shell runs it: for &&, | or $HOME write sh -c '…'.",
         rows=4,
-        placeholder="python\ntrain.py\n--epochs=10",
+        placeholder="python train.py --epochs=10",
+        field=ArgumentsField,
     )
     env = lines("Environment", "One NAME=value per line.", placeholder="EPOCHS=10")
     env_secrets = lines(
@@ -134,6 +154,15 @@ class ContainerForm(forms.Form):
 
     files_fixed: bool = False
     """Whether nobody may change the source files here."""
+    flavor_fixed: bool = False
+    """Whether nobody may choose another GPU here."""
+
+    @property
+    def without_gpu(self) -> bool:
+        """Whether "No GPU" is chosen, which says how many they are, too. To choose nothing is not to choose that."""
+        if self.is_bound:
+            return self.data.get("flavor") == ""
+        return not self.initial.get("flavor") and str(self.initial.get("gpus") or "0") == "0"
 
     @property
     def code_rows(self) -> list[tuple[str, str]]:
@@ -177,14 +206,14 @@ class ContainerForm(forms.Form):
             "team": values.get("team", ""),
             "name": values.get("name", ""),
             "image": values.get("image", ""),
-            "command": [line for line in split_lines(values.get("command", "")) if line],
+            "command": arguments_of(values.get("command", "")),
             "env": [
                 *_filled(_pair, values.get("env", "")),
                 *_filled(_secret_key, values.get("env_secrets", "")),
             ],
             "flavor": values.get("flavor", ""),
             "capacity": values.get("capacity", ""),
-            "gpus_per_replica": whole(values.get("gpus", "")),
+            "gpus_per_replica": 0 if self.is_bound and self.without_gpu else whole(values.get("gpus", "")),
             "cpu": values.get("cpu", ""),
             "memory": values.get("memory", ""),
             "shm": values.get("shm", ""),
@@ -219,7 +248,7 @@ class ContainerForm(forms.Form):
             place = re.search(r"\.([0-9]+)(\.|$)", problem.field)
             if field and named and place and problem.field.split(".")[0] in {"env", "volumes", "command"}:
                 field, line = self._line(field, int(place[1]))
-                message = f"Line {line + 1}: {message}"
+                message = f"{'Argument' if field == 'command' else 'Line'} {line + 1}: {message}"
             self.add_error(field, message)
 
     def _line(self, field: str, index: int) -> tuple[str, int]:
@@ -262,7 +291,7 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The form's values for a stored spec: the way back from `to_body`."""
     return {
         "image": spec.get("image", ""),
-        "command": "\n".join([*spec.get("command", []), *spec.get("args", [])]),
+        "command": write_arguments([*spec.get("command", []), *spec.get("args", [])]),
         "env": "\n".join(
             f"{item['name']}={item['value']}" for item in spec.get("env", []) if "value" in item
         ),
@@ -308,6 +337,14 @@ def curl_of(body: Mapping[str, Any], *, url: str) -> str:
 def split_lines(value: str) -> list[str]:
     """Lines as typed, whatever the browser puts between them."""
     return unix(value).split("\n")
+
+
+def arguments_of(value: str) -> list[str]:
+    """The arguments that were typed; none where the text cannot be split, which its field says."""
+    try:
+        return read_arguments(unix(value))
+    except ValueError:
+        return []
 
 
 def whole(value: str) -> int | str:

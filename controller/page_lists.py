@@ -14,10 +14,12 @@ from django.shortcuts import render
 from django.views import View
 from typing_extensions import override
 
+from controller.detail_api import LIST_FILTERS
 from controller.page_queries import submit_teams, teams_of, visible_workloads
-from costs.queries import Cost, costs_of
+from costs.queries import Cost, PriceBook, costs_of
 from foundation import clock
 from foundation.errors import NotFound
+from foundation.http.filters import condition_of
 from foundation.http.pages import CursorPage
 from foundation.http.query import refuse
 from teams.models import Team
@@ -25,7 +27,7 @@ from workloads.models import Workload
 from workloads.states import Phase
 
 LIVE = "live"
-NAME_LENGTH_MAX = 40
+FILTERS = ("phase", "search", "label", "mine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,9 @@ class PageOfRows(CursorPage):
         return True
 
 
-def rows_of(workloads: list[Workload], *, now: datetime) -> list[Row]:
-    """The lines of the workloads, in three queries and what their kinds ask besides."""
-    costs = costs_of(workloads, now=now)
+def rows_of(workloads: list[Workload], *, now: datetime, price_book: PriceBook | None = None) -> list[Row]:
+    """The lines of the workloads, in two queries and what their kinds ask besides."""
+    costs = costs_of(workloads, now=now, price_book=price_book)
     more: dict[int, Mapping[str, Any]] = {}
     for kind in {each.kind for each in workloads} & _row_facts.keys():
         more.update(_row_facts[kind]([each for each in workloads if each.kind == kind], now))
@@ -97,9 +99,10 @@ class WorkloadListPage(LoginRequiredMixin, View):
             "may_submit": bool(submit_teams(request)),
             "phase": request.GET.get("phase", ""),
             "phases": list(Phase),
-            "name": request.GET.get("name", ""),
+            "search": request.GET.get("search", ""),
+            "label": ",".join(request.GET.getlist("label")),
             "mine": "mine" in request.GET,
-            "filtered": any(request.GET.get(key) for key in ("phase", "name", "mine")) or (team and not slug),
+            "filtered": any(request.GET.get(key) for key in FILTERS) or (team and not slug),
             "any_live": any(not row.workload.is_final for row in rows),
         }
         fragment = "#table" if request.headers.get("HX-Target") == "list" else ""
@@ -126,9 +129,9 @@ class WorkloadListPage(LoginRequiredMixin, View):
             if phase not in set(Phase):
                 raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
             found = found.filter(phase=phase)
-        name = request.GET.get("name", "").strip()[:NAME_LENGTH_MAX]
-        if name:
-            found = found.filter(name__contains=name.lower())
+        for name in ("search", "label"):
+            if request.GET.get(name):
+                found = found.filter(condition_of(request, name, LIST_FILTERS[name]))
         if "mine" in request.GET:
             found = found.filter(owner=request.user.pk)
         return found

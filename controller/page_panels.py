@@ -12,7 +12,8 @@ from django.http import HttpRequest
 
 from controller.ansi import ansi_to_html
 from controller.detail_api import manifests_of
-from controller.logs import read_lines
+from controller.log_cursor import Cursor
+from controller.logs import NO_ATTEMPT, read_lines
 from costs.queries import cost_lines, cost_of
 from foundation.http.query import refuse
 from foundation.models import PlatformSettings
@@ -37,7 +38,12 @@ Panel = Callable[[Asked], dict[str, Any]]
 
 
 def logs(asked: Asked) -> dict[str, Any]:
-    """The last lines of one attempt, or what came after `cursor`. Raises Malformed, NotFound as `read_lines`."""
+    """The last lines of one attempt, or what came after `cursor`. Raises Malformed, NotFound as `read_lines`.
+
+    Who reads the newest attempt goes on with the one after it: `log_moves` says that the panel is of that one now. Who
+    chose an older one stays with it.
+    """
+    newest = asked.workload.attempt_number
     attempt = _number(asked.request, "attempt")
     pod = asked.request.GET.get("pod") or None
     cursor = asked.request.GET.get("cursor") or None
@@ -49,6 +55,12 @@ def logs(asked: Asked) -> dict[str, Any]:
         tail=None if cursor else LOG_TAIL_LINES,
         limit=LOG_FOLLOW_LINES_MAX,
     )
+    began = Cursor.decode(cursor).attempt if cursor and attempt is None else newest
+    # Before an attempt there was nothing to read to its end, nor anything to choose from above the lines.
+    moves = began < newest and (began == NO_ATTEMPT or not page.more)
+    if moves:
+        pod, page = None, read_lines(asked.workload, tail=LOG_TAIL_LINES)
+    chosen = page.attempt if page.attempt < newest else None
     pods = asked.workload.pods.filter(attempt=page.attempt).values_list("name", flat=True)[:PODS_MAX]
     return {
         "log": page,
@@ -56,10 +68,13 @@ def logs(asked: Asked) -> dict[str, Any]:
             {"at": line.at, "pod": line.pod, "html": ansi_to_html(line.text), "continued": line.continued}
             for line in page.lines
         ],
-        "log_attempts": list(range(1, asked.workload.attempt_number + 1)),
+        "log_attempts": list(range(1, newest + 1)),
         "log_pods": list(pods),
         "log_pod": pod or "",
+        "log_attempt": chosen or "",
+        "log_moves": moves,
         "log_follows": page.more or not page.complete,
+        "log_waits": page.complete and chosen is None and not asked.workload.is_final,
         "log_tail": LOG_TAIL_LINES,
         "retention_days": PlatformSettings.current().log_retention_days,
     }
@@ -77,8 +92,12 @@ def pods(asked: Asked) -> dict[str, Any]:
 
 def cost(asked: Asked) -> dict[str, Any]:
     """A line a pod, and the totals."""
-    lines = cost_lines(asked.workload, now=asked.now)
-    return {"cost_lines": lines, "cost_total": cost_of(asked.workload, now=asked.now)}
+    found = cost_lines(asked.workload, now=asked.now)
+    return {
+        "cost_lines": found.lines,
+        "cost_lines_complete": found.complete,
+        "cost_total": cost_of(asked.workload, now=asked.now),
+    }
 
 
 def manifests(asked: Asked) -> dict[str, Any]:

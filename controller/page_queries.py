@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
+from cluster import quantities
+from controller.specs import SPOT_FIRST
 from costs.pricing import rate_per_hour
 from costs.queries import PriceBook, spans_by_card
 from foundation.errors import NotFound
 from quotas.models import Claim, ClaimState, Quota
 from teams.models import Membership, Team
-from teams.permissions import has_global_role, visible_teams
+from teams.permissions import has_global_role, of_visible_teams, visible_teams
 from workloads.models import ResourceFlavor, Workload
-from workloads.placement import NodeFacts, matches
-from workloads.queries import nodes
+from workloads.placement import ON_DEMAND, SPOT, NodeFacts, matches
+from workloads.queries import Host, hosts_of, nodes
 
 TEAMS_MAX = 200
 
 
 def visible_workloads(user: Any, *, kind: str) -> QuerySet[Workload]:
     """The workloads of a kind that the user may know of, with what a row shows."""
-    rows = Workload.objects.filter(kind=kind, team__in=visible_teams(user).values("pk"))
+    rows = Workload.objects.filter(of_visible_teams(user), kind=kind)
     return rows.select_related("team", "owner", "flavor")
 
 
@@ -90,28 +93,64 @@ class FlavorCard:
         return any(offer.nominal is not None for offer in self.offers)
 
 
-def flavor_cards(*, team: Team | None, now: datetime) -> list[FlavorCard]:
-    """Every enabled flavor with its prices, what is free of it, and what the team has left; five queries."""
-    book = spans_by_card()
+def flavor_cards(
+    *, team: Team | None, now: datetime, price_book: PriceBook | None = None
+) -> list[FlavorCard]:
+    """Every enabled flavor with its prices, what is free of it, and what the team has left; four queries."""
+    book = spans_by_card() if price_book is None else price_book
     quotas = {
         (quota.flavor_id, quota.capacity_type): quota
         for quota in (Quota.objects.filter(team=team) if team else Quota.objects.none())
     }
     observed = nodes()
-    claims = Claim.objects.exclude(state=ClaimState.RELEASED).values("quota__flavor_id")
-    claimed = {row["quota__flavor_id"]: row["total"] for row in claims.annotate(total=Sum("units"))}
+    claims = Claim.objects.exclude(state=ClaimState.RELEASED).filter(quota__flavor=OuterRef("pk"))
+    claimed = claims.order_by().values("quota__flavor").annotate(total=Sum("units")).values("total")
     cards = []
-    for flavor in ResourceFlavor.objects.filter(enabled=True):
+    for flavor in ResourceFlavor.objects.filter(enabled=True).annotate(
+        claimed=Coalesce(Subquery(claimed), 0)
+    ):
         units = _units(flavor, observed)
         cards.append(
             FlavorCard(
                 flavor=flavor,
                 offers=[_offer(flavor, kind, quotas, book, now) for kind in sorted(flavor.capacity)],
                 units=units,
-                free=max(0, units - claimed.get(flavor.pk, 0)),
+                free=max(0, units - flavor.claimed),
             )
         )
     return sorted(cards, key=lambda card: (not card.offered, card.flavor.name))
+
+
+def usual_flavor(
+    cards: Sequence[FlavorCard], *, capacity: str, gpus: int, pods: int, beside: Mapping[str, str]
+) -> str:
+    """The flavor that a form begins with: the cheapest with room now, else the cheapest of the team's; empty for none.
+
+    `beside` is what a pod is to have of cpu and memory, where that is said: a flavor goes last none of whose nodes has it.
+    """
+    wanted = {SPOT, ON_DEMAND} if capacity == SPOT_FIRST else {capacity}
+    units = gpus * pods
+    hosts = hosts_of(None, capacity) if beside else []
+    found = []
+    for card in cards if gpus > 0 else ():
+        # Several shares or slices in a pod are refused.
+        for offer in card.offers if gpus == 1 or card.flavor.sharing == "none" else ():
+            if offer.capacity_type in wanted and offer.nominal is not None:
+                full = min(card.free, offer.left) < units
+                rate = offer.rate_per_hour
+                facts = card.flavor.facts
+                on = [host for host in hosts if matches(facts, offer.capacity_type, host.node)]
+                small = bool(on) and not any(_has(host, beside) for host in on)
+                found.append((small, full, rate is None, rate or 0, card.flavor.name))
+    return min(found)[-1] if found else ""
+
+
+def _has(host: Host, beside: Mapping[str, str]) -> bool:
+    """Whether the node has that much of everything, as far as it says."""
+    return all(
+        quantities.parse(host.others.get(name, size)) >= quantities.parse(size)
+        for name, size in beside.items()
+    )
 
 
 def _units(flavor: ResourceFlavor, observed: Sequence[NodeFacts]) -> int:

@@ -19,10 +19,18 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
+from cluster import quantities
 from controller.answers import describe_card
 from controller.page_card import CardLook, Page, look_at
-from controller.page_forms import ContainerForm, curl_of
-from controller.page_queries import find_workload, flavor_cards, submit_teams, teams_of
+from controller.page_forms import ContainerForm, curl_of, whole
+from controller.page_queries import (
+    FlavorCard,
+    find_workload,
+    flavor_cards,
+    submit_teams,
+    teams_of,
+    usual_flavor,
+)
 from controller.page_views import see_other
 from controller.waiting import Card
 from foundation import clock
@@ -30,6 +38,7 @@ from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalErr
 from foundation.models import IdempotencyKey
 from teams.models import Team
 from workloads.models import Workload
+from workloads.placement import ON_DEMAND
 
 BODY_BYTES_MAX = 3 * 2**20
 PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit")
@@ -60,8 +69,9 @@ class SubmitPage(LoginRequiredMixin, View):
         chosen = next((team for team in teams if team.slug == wanted), teams[0])
         initial = {"team": chosen.slug, **self.initial(request), **_prefilled(request.GET)}
         chosen = next((team for team in teams if team.slug == initial["team"]), chosen)
-        form = self.form_class(initial=initial, teams=teams)
-        return self._page(request, form, chosen)
+        cards = flavor_cards(team=chosen, now=clock.now())
+        form = self.form_class(initial=_with_flavor(initial, cards), teams=teams)
+        return self._page(request, form, chosen, cards=cards)
 
     def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams = submit_teams(request)
@@ -147,8 +157,8 @@ class SubmitPage(LoginRequiredMixin, View):
         fragment: str = "",
         status: int = 200,
         preview: CardLook | None = None,
+        cards: list[FlavorCard] | None = None,
     ) -> HttpResponse:
-        now = clock.now()
         context: dict[str, Any] = {
             "form": form,
             "team": team,
@@ -163,9 +173,8 @@ class SubmitPage(LoginRequiredMixin, View):
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{self.api_path}") if form.body else "",
         }
         if fragment != "#preview":
-            context["cards"] = flavor_cards(team=team, now=now)
-            chosen = form["flavor"].value() or ""
-            context["chosen_flavor"] = chosen
+            context["cards"] = flavor_cards(team=team, now=clock.now()) if cards is None else cards
+            context["chosen_flavor"] = form["flavor"].value() or ""
         if not fragment:
             context |= self.facts(form)
         return render(request, f"{self.template}{fragment}", context, status=status)
@@ -186,6 +195,27 @@ def _prefilled(given: Mapping[str, str]) -> dict[str, str]:
         for name in PREFILLED
         if name in given
     }
+
+
+def _with_flavor(initial: Mapping[str, Any], cards: list[FlavorCard]) -> dict[str, Any]:
+    """What the form begins with, completed by a flavor where nothing says which; without one it asks for no GPU."""
+    if "flavor" in initial:
+        return dict(initial)
+    gpus, pods = (whole(str(initial.get(name) or "1")) for name in ("gpus", "replicas"))
+    counts = {"gpus": gpus if isinstance(gpus, int) else 1, "pods": pods if isinstance(pods, int) else 1}
+    capacity = str(initial.get("capacity") or ON_DEMAND)
+    flavor = usual_flavor(cards, capacity=capacity, beside=_beside(initial), **counts)
+    return {**initial, "flavor": flavor, **({} if flavor else {"gpus": "0"})}
+
+
+def _beside(initial: Mapping[str, Any]) -> dict[str, str]:
+    """What the form begins with of cpu and memory; nothing of what no cluster would understand."""
+    found = {}
+    for name in ("cpu", "memory"):
+        with suppress(ValueError):
+            quantities.parse(str(initial.get(name, "")))
+            found[name] = str(initial[name])
+    return found
 
 
 def _with_lever(posted: QueryDict, lever: str) -> QueryDict:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, cast
 from urllib.parse import urlencode
 from uuid import UUID
@@ -30,13 +30,25 @@ from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
 from teams.actors import Actor, actor_of
 from teams.models import Membership, User
 from teams.permissions import check_can_submit, role_in
-from workloads.models import Workload
+from workloads.models import Attempt, Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 
 LIVE_EVENTS_MAX = 500
 """Moves that the timeline is drawn from."""
+TYPED_LENGTH_MAX = 40
+TYPED_MAX = 8
+"""What of a dialog that was refused goes back to it by the address."""
 POLL_SECONDS = 2
 POLL_WAITING_SECONDS = 10
+TAB_SECONDS: Mapping[str, int] = {
+    "overview": 5,
+    "analytics": 30,
+    "revisions": 5,
+    "events": 5,
+    "pods": 5,
+    "cost": 5,
+}
+"""How often what stands under a tab is asked for again; of other tabs nothing changes, or it says so itself."""
 NAME_STEM_MAX = 38
 """Of a name that is taken, what leaves room to tell another one apart."""
 
@@ -63,6 +75,15 @@ class Command:
     refused: str = ""
     danger: bool = False
     inputs: tuple[CommandInput, ...] = ()
+    again: bool = False
+    """Whether it was refused just now: its dialog stands open, with what was typed."""
+
+    def typed(self, given: Mapping[str, str]) -> Command:
+        """The same with what an address brings back of it."""
+        if given.get("again") != self.name or not self.inputs:
+            return self
+        inputs = (replace(each, value=given.get(each.name, each.value)) for each in self.inputs)
+        return replace(self, inputs=tuple(inputs), again=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +136,10 @@ class WorkloadDetailPage(WorkloadPage):
             panel = self.panels.get(context["tab"]) or page_panels.panel_of(self.kind, context["tab"])
             context |= panel(Asked(request, workload, now))
         context |= self.facts(request, workload, now) | extra
+        if fragment == "log-more" and context["log_moves"]:
+            response = render(request, f"{self.template}#panel", context, status=status)
+            response["HX-Retarget"], response["HX-Reswap"] = "#panel", "outerHTML"
+            return response
         name = f"{self.template}#{fragment}" if fragment else self.template
         return render(request, name, context, status=status)
 
@@ -138,8 +163,11 @@ class WorkloadDetailPage(WorkloadPage):
             "tab": chosen,
             "tabs": self.tabs,
             "may_steer": may,
-            "commands": self.commands(workload, may=may) if may else [],
-            "polls": poll_seconds(workload),
+            "commands": [each.typed(request.GET) for each in self.commands(workload, may=may)] if may else [],
+            "asks_again": asks_again(workload, every=poll_seconds(workload)),
+            "panel_asks_again": asks_again(workload, every=TAB_SECONDS[chosen])
+            if chosen in TAB_SECONDS
+            else "",
             "page_url": self.url(f"{self.noun}-detail", workload),
             "api_logs": f"/api/v1/{RESOURCE_PATH[self.kind]}/{workload.public_id}/logs/?tail={LINES_MAX}",
         }
@@ -156,8 +184,9 @@ class WorkloadDetailPage(WorkloadPage):
             "timeline": timeline(events, now=now),
             "attempts": attempts,
             "lost_seconds": sum(each.lost_seconds for each in attempts),
+            "lossy_attempts": sum(each.lost_seconds > 0 for each in attempts),
             "waiting": self._waiting(request, workload, cost, now, may=may),
-            "took": (workload.finished_at or now) - workload.started_at if workload.started_at else None,
+            **_ran(attempts, now),
         }
 
     def _waiting(
@@ -184,16 +213,35 @@ class WorkloadDetailPage(WorkloadPage):
         )
 
 
+def _ran(attempts: Sequence[Attempt], now: datetime) -> dict[str, Any]:
+    """How long it ran, in all its attempts: what counts towards its time limit. None before the first has started."""
+    begun = [(each.started_at, each.ended_at) for each in attempts if each.started_at is not None]
+    spans = [(end or now) - start for start, end in begun]
+    return {
+        "ran": sum(spans, timedelta()) if begun else None,
+        "runs": any(end is None for _, end in begun),
+    }
+
+
 def poll_seconds(workload: Workload) -> int:
-    """How often an open page asks again, beside what it is told; 0 where nothing changes by itself.
+    """How often an open page asks again, beside what it is told.
 
     What waits with a verdict is told when it starts; only its place in the queue is asked for, which takes a look at
     everybody who waits.
     """
-    if workload.is_final or workload.phase == Phase.SUSPENDED:
-        return 0
     waits = workload.phase == Phase.QUEUED and workload.reason != Reason.PENDING_EVALUATION
     return POLL_WAITING_SECONDS if waits else POLL_SECONDS
+
+
+def asks_again(workload: Workload, *, every: int) -> str:
+    """When a part of an open page is asked for again, as htmx reads it; empty once nothing can change any more.
+
+    What is suspended does not change by itself: the page is told when somebody resumes it, also in another window.
+    """
+    if workload.is_final:
+        return ""
+    told = f"live:workload:{workload.public_id} from:body throttle:1s, live:poll from:body"
+    return told if workload.phase == Phase.SUSPENDED else f"every {every}s, {told}"
 
 
 def refusal(workload: Workload) -> str:
@@ -226,6 +274,8 @@ class CommandPage(WorkloadPage):
     done: ClassVar[str]
     after_the_end: ClassVar[bool] = False
     """Whether it may be asked of what has ended; its page offers no button for it otherwise."""
+    asks: ClassVar[str] = ""
+    """Name of the command in whose dialog something is typed, which is kept where it is refused."""
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
@@ -238,9 +288,17 @@ class CommandPage(WorkloadPage):
         except NotAllowed:
             raise
         except PortalError as error:
-            target = workload
             messages.error(request, error.message)
+            return see_other(self.url(f"{self.noun}-detail", workload) + self._typed(request))
         return see_other(self.url(f"{self.noun}-detail", target))
+
+    def _typed(self, request: HttpRequest) -> str:
+        """What was filled in beside the button, as a query string."""
+        if not self.asks:
+            return ""
+        given = {name: str(value)[:TYPED_LENGTH_MAX] for name, value in request.POST.items()}
+        given.pop("csrfmiddlewaretoken", None)
+        return "?" + urlencode({"again": self.asks, **dict(list(given.items())[:TYPED_MAX])})
 
     def carry_out_asked(
         self, request: HttpRequest, workload: Workload, actor: Actor, now: datetime

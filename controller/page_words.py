@@ -46,6 +46,8 @@ NEXT_STEP: Mapping[str, str] = MappingProxyType(
         "or make the batch smaller.",
         Reason.IMAGE_PULL_FAILED.value: "Check the image's name and tag, and whether the cluster may pull it.",
         Reason.APPLICATION_ERROR.value: "The program ended with an error. Its last lines are in the logs.",
+        Reason.START_ERROR.value: "The program never ran, so it wrote no log. Look at the command's first argument: that is what "
+        "the image must have.",
         Reason.BACKOFF_LIMIT_EXCEEDED.value: "It failed as often as its retries allow. The logs of each attempt are kept.",
         Reason.DEADLINE_EXCEEDED.value: "It reached its time limit. Start it again with a longer one, "
         "best from a checkpoint.",
@@ -109,6 +111,12 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "free": "Free on nodes",
         "largest_free_block": "Most free on one node",
         "largest_block": "Most that a node can hold",
+        "requested_cpu": "CPU of each pod, in millicores",
+        "requested_memory": "Memory of each pod, in bytes",
+        "requested_ephemeral_storage": "Ephemeral storage of each pod, in bytes",
+        "largest_free_cpu": "Most millicores free on such a node",
+        "largest_free_memory": "Most bytes of memory free on such a node",
+        "largest_free_ephemeral_storage": "Most bytes of storage free on such a node",
         "provisionable": "New nodes can bring",
         "ahead": "Waiting ahead",
         "longest_time_limit": "Longest time limit that fits",
@@ -116,6 +124,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
 )
 """What the numbers behind a verdict are."""
 
+_BESIDE = {"cpu": "CPU", "memory": "of memory", "ephemeral_storage": "of ephemeral storage"}
 _BEGIN_WITH_A_WORD = frozenset({"time_limit_seconds", "max_replicas"})
 _SECONDS = re.compile(r"\b([0-9]{1,12}) s\b", re.ASCII)
 _STEPS = ((172_800, 3600), (3600, 300), (120, 60), (0, 5))
@@ -192,8 +201,10 @@ def _valued(name: str, value: int | str) -> str:
         return f"at most {value} replica{plural}"
     if name == "time_limit_seconds":
         return f"a time limit of {span_words(int(value))}"
-    return str(value)
+    return f"{value} {_BESIDE[name]}" if name in _BESIDE else str(value)
 
 
-def _bare(name: str, value: int | str | None) -> str:
+def _bare(name: str, value: int | str | Mapping[str, str] | None) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("request") or value.get("limit"))
     return span_words(int(value or 0)) if name == "time_limit_seconds" else str(value)

@@ -98,8 +98,8 @@ def end_of_container(pod: Json, status: Json, ended: Json) -> End:
         message = f"The node lost track of container {name}. {said}"
         return _lost(pod, message, exit_code=code)
     if word in NEVER_STARTED:
-        message = f"Container {name} could not be started: {said or word}"
-        return End(reason=Reason.APPLICATION_ERROR, message=message, exit_code=code)
+        message = f"Container {name} did not start: {said or word}"
+        return End(reason=Reason.START_ERROR, message=message, exit_code=code)
     return _by_exit_code(pod, name, code, said)
 
 

@@ -27,6 +27,7 @@ START_ERRORS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError"}
     | {"PreStartHookError", "PostStartHookError"}
 )
+NEVER_RUNS = frozenset({"CreateContainerError", "RunContainerError"})
 CRASH_LOOP = "CrashLoopBackOff"
 SETUP_EVENTS = frozenset(
     {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
@@ -220,7 +221,10 @@ def _waiting_container(pod: Json, status: Json, waiting: Json, events: Sequence[
     if word == CRASH_LOOP:
         return _restarting(pod, status, _state(status, "terminated", key="lastState") or {})
     if word in START_ERRORS:
-        return _waiting(pod, Stage.INITIALIZING, Reason.INITIALIZING, f"{word}: {text}", blocked=True)
+        message = f"Container {status.get('name')} has not started ({word}): {text}"
+        # What its configuration lacks may yet come; that the image has no such program is tried again in vain.
+        reason = Reason.START_ERROR if word in NEVER_RUNS else Reason.INITIALIZING
+        return _waiting(pod, Stage.INITIALIZING, reason, message, blocked=True)
     setup = latest_event(events, uid=uid, reasons=SETUP_EVENTS)
     if setup:
         return _waiting(pod, Stage.INITIALIZING, Reason.INITIALIZING, setup, blocked=True)
@@ -278,13 +282,20 @@ def _transition_time(pod: Json, kind: str, *, to: str = "True") -> datetime | No
 
 
 def _started_at(containers: Sequence[Json]) -> datetime | None:
-    """The first start of any container, as far back as its status still tells."""
-    times = [
-        parse_time((_state(status, kind, key=key) or {}).get("startedAt"))
+    """The first start of any container, as far back as its status still tells. Of one that did not start, runtimes
+    report the year 1970.
+    """
+    states = [
+        _state(status, kind, key=key) or {}
         for status in containers
         for key in ("lastState", "state")
         for kind in ("running", "terminated")
     ]
+    times = (
+        parse_time(state.get("startedAt"))
+        for state in states
+        if state.get("reason") not in podends.NEVER_STARTED
+    )
     return min((time for time in times if time is not None), default=None)
 
 

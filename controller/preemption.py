@@ -60,14 +60,16 @@ def _called(victim: Workload, preemptor: Workload | None) -> str:
 
 def open_request(workload: Workload) -> Preemption | None:
     """Why it has to leave, while it has to."""
-    return workload.preemptions.filter(ended_at__isnull=True).first()
+    return evictions.open_requests().filter(workload=workload).first()
 
 
 def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
     """Its last pod is gone: the request is met, and says what the run really lost. None where nobody asked."""
-    request = open_request(workload)
+    asked = workload.preemptions.filter(ended_at__isnull=True)
+    request: Preemption | None = asked.first()
     if request is None:
         return None
+    asked.exclude(pk=request.pk).update(ended_at=now)
     last: Attempt | None = workload.attempts.order_by("-number").first()
     request.ended_at = now
     request.lost_seconds = last.lost_seconds if last else 0
@@ -77,7 +79,7 @@ def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
 
 def unmet() -> list[Workload]:
     """Workloads that were asked to leave and do not yet: their wake-up may be lost."""
-    asked = Workload.objects.filter(preemptions__ended_at__isnull=True, preemptions__isnull=False)
+    asked = Workload.objects.filter(pk__in=evictions.open_requests().values("workload"))
     return list(asked.filter(phase__in=HOLDS_CLAIM - {Phase.STOPPING}))
 
 

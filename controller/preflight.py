@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
 from django.conf import settings
 
 from cluster import prometheus
@@ -55,6 +58,28 @@ def flavor_prices(_facts: Facts) -> Check:
         f"No price: {', '.join(lacking)}. Their use is accepted, and its cost is unknown.",
         "Set a price in the admin console, by POST /api/v1/prices/, or in the bootstrap file.",
     )
+
+
+@register(id="internal-url", title="Pods reach the portal")
+def pods_reach_the_portal(_facts: Facts) -> Check:
+    """Whether PORTAL_INTERNAL_URL can be an address for pods at all; that the network lets them through is not asked."""
+    title, url = "Pods reach the portal", settings.INTERNAL_URL
+    why = None if settings.EMBEDDED_CLUSTER else unreachable_for_pods(urlsplit(url).hostname or "")
+    if why is None:
+        return Check("internal-url", title, "ok", f"Pods are told {url}.")
+    detail = f"Pods are told {url}: {why} What runs report of checkpoints and progress does not arrive."
+    return Check("internal-url", title, "warn", detail, "Set PORTAL_INTERNAL_URL to where pods reach REST.")
+
+
+def unreachable_for_pods(host: str) -> str | None:
+    """Why no pod can reach such a host, None where it may."""
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost" or host.endswith(".localhost")
+        if not loopback and "." not in host:
+            return "a name without a dot is looked up in the pod's own namespace, where the portal is not."
+    return "that is the pod itself." if loopback else None
 
 
 @register(id="prometheus", title="Prometheus answers")

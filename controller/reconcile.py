@@ -7,6 +7,7 @@ deterministic names and are adopted, deletes are by UID, and a result is recorde
 from __future__ import annotations
 
 import logging
+import time
 from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -14,10 +15,8 @@ from uuid import UUID
 from django.db import OperationalError, transaction
 
 from cluster.client import ClusterClient
-from cluster.errors import (
-    ClusterUnavailable,
-)
-from controller import admission, garbage, objects, preemption
+from cluster.errors import ClusterRejected, ClusterUnavailable
+from controller import admission, garbage, lifetimes, objects, preemption
 from controller.acting import Hand, Look, carry_out
 from controller.adapters import WorkloadAdapter, adapter_for
 from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Leave, Limits, Plan, Snapshot, decide
@@ -33,11 +32,14 @@ from quotas.verdicts import PreemptionCause
 from workloads import services
 from workloads.errors import StaleWorkload
 from workloads.models import Attempt, Workload
+from workloads.reports import has_saved
 from workloads.states import HOLDS_CLAIM, IN_CLUSTER, Desired, Phase, Reason
 
 logger = logging.getLogger(__name__)
 
 PASSES_MAX = 6
+BUDGET_SECONDS = 60
+"""Nothing can interrupt a thread: a look makes no call to the cluster after that time, and each call has a limit."""
 FROM_ZERO_SECONDS = 1800
 BACKOFF_SECONDS_MAX = 7200
 ANSWER_FRESH_SECONDS = 5
@@ -76,7 +78,7 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
     except StaleWorkload:
         wait = 0
         logger.info("reconcile.stale", extra={"workload_id": str(public_id)})
-    except ClusterUnavailable as error:
+    except (ClusterUnavailable, ClusterRejected) as error:
         wait = _unavailable(workload, error, now)
     finally:
         next_at = None if wait is None else now + timedelta(seconds=wait)
@@ -97,14 +99,17 @@ def _passes(workload: Workload, client: ClusterClient, now: datetime) -> float |
 
 class _Held:
     """The cluster's client, with the row's lock renewed before every call: however slow the calls are, nobody takes
-    the row over between them.
+    the row over between them. Past the look's budget it makes no call any more.
     """
 
     def __init__(self, client: ClusterClient, workload: Workload) -> None:
         self._client = client
         self._workload = workload
+        self._ends_at = time.monotonic() + BUDGET_SECONDS
 
     def __getattr__(self, name: str) -> Any:
+        if time.monotonic() >= self._ends_at:
+            raise ClusterUnavailable(f"it is too slow: this look has taken {BUDGET_SECONDS} seconds")
         services.renew(self._workload, now=clock.now())
         return getattr(self._client, name)
 
@@ -128,7 +133,8 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
         look = look_at(workload, adapter, attempt, client, now)
         plan = decide(_snapshot(workload, adapter, attempt), look.observation, now)
     services.renew(workload, now=clock.now())
-    plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now))
+    patience = _schedule_deadline(workload, PlatformSettings.current())
+    plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now, patience))
     crash_point("acted")
     wait = _record(workload, adapter, plan, look, now)
     crash_point("recorded")
@@ -188,7 +194,9 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
     settings = PlatformSettings.current()
     facts = None
     if attempt is not None:
-        facts = AttemptFacts(attempt.number, attempt.created_at, attempt.started_at, bool(attempt.object_uid))
+        made = bool(attempt.object_uid)
+        saved = workload.interruptions > 0 and has_saved(attempt)
+        facts = AttemptFacts(attempt.number, attempt.created_at, attempt.started_at, made, saved)
     return Snapshot(
         noun=adapter.noun,
         ends=adapter.ends,
@@ -208,6 +216,7 @@ def _snapshot(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | N
         leave=_leave(workload, attempt),
         called_at=workload.called_at,
         returns=attempt is not None and adapter.returns(workload),
+        rests_until=workload.rests_until,
         limits=Limits(
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),
@@ -255,7 +264,7 @@ def _record(
     with transaction.atomic():
         services.hold(workload)
         attempt = workload.attempts.filter(ended_at__isnull=True).first()
-        _record_attempt(attempt, plan, observation, now)
+        ended_at = _record_attempt(attempt, plan, observation, now)
         message = plan.message
         if Action.RELEASE in plan.actions:
             admission.release(workload, now=now)
@@ -280,6 +289,8 @@ def _record(
             actor=RECONCILER,
             now=now,
             stopping_to=plan.stopping_to,
+            started_at=lifetimes.began(observation, to=plan.to, ends=adapter.ends),
+            finished_at=ended_at,
         )
         wanted = adapter.settled(workload, observation, plan, now)
     waits = [each for each in (plan.next_in_seconds, wanted) if each is not None]
@@ -316,26 +327,28 @@ def _rolled_out(plan: Plan, observation: Observation | None) -> bool:
 
 def _record_attempt(
     attempt: Attempt | None, plan: Plan, observation: Observation | None, now: datetime
-) -> None:
+) -> datetime | None:
+    """When the attempt ended, if it has."""
     if attempt is None:
-        return
+        return None
     if observation is not None and attempt.started_at is None:
         started = observation.scheduled_at
         if started is not None:
             attempt.started_at = started
             attempt.save(update_fields=["started_at"])
-    if Action.END_ATTEMPT in plan.actions:
-        ended = (observation.finished_at if observation else None) or now
-        phase = Phase.FAILED if plan.to in {Phase.ADMITTED, Phase.QUEUED} else plan.to
-        judged = observation is not None and observation.final and plan.to is Phase.ADMITTED
-        services.end_attempt(
-            attempt,
-            phase=phase,
-            reason=observation.reason if observation and judged else plan.reason,
-            message=plan.message,
-            exit_code=observation.exit_code if observation else None,
-            ended_at=max(ended, attempt.started_at or ended),
-        )
+    if Action.END_ATTEMPT not in plan.actions:
+        return None
+    ended_at = lifetimes.attempt_ended(attempt, observation, now=now)
+    judged = observation is not None and observation.final and plan.to is Phase.ADMITTED
+    services.end_attempt(
+        attempt,
+        phase=Phase.FAILED if plan.to in {Phase.ADMITTED, Phase.QUEUED} else plan.to,
+        reason=observation.reason if observation and judged else plan.reason,
+        message=plan.message,
+        exit_code=observation.exit_code if observation else None,
+        ended_at=ended_at,
+    )
+    return ended_at
 
 
 def _counters(workload: Workload, plan: Plan, now: datetime, *, observed: bool) -> dict[str, object]:
@@ -345,22 +358,35 @@ def _counters(workload: Workload, plan: Plan, now: datetime, *, observed: bool) 
     if plan.retry:
         changes["retries_used"] = workload.retries_used + 1
     if plan.interruption:
-        changes["interruptions"] = workload.interruptions + 1
+        changes["interruptions"] = plan.interruption
+    if plan.rests_until is not None or plan.to is Phase.SUSPENDED:
+        # Who resumes it wants it to be tried at once.
+        changes["rests_until"] = plan.rests_until
     if Action.APPLY in plan.actions or Action.CREATE in plan.actions:
         changes["observed_generation"] = workload.generation
     return changes
 
 
-def _unavailable(workload: Workload, error: ClusterUnavailable, now: datetime) -> float:
-    """Nothing is known and nothing is lost: a queued workload says so, a placed one keeps its last phase."""
-    wait = max(services.backoff_seconds(workload.failures), error.retry_after or 0)
-    if workload.phase == Phase.QUEUED.value:
+def _unavailable(workload: Workload, error: ClusterUnavailable | ClusterRejected, now: datetime) -> float:
+    """Nothing is known and nothing is lost: what is queued or has no objects yet says so, all else keeps what is known
+    of it.
+
+    One that was judged keeps its verdict: without it, it would need a pass of its own when the cluster is back.
+    """
+    asked, said = None, "The cluster refuses the portal for now"
+    if isinstance(error, ClusterUnavailable):
+        asked, said = error.retry_after, "The cluster does not answer"
+    wait = max(services.backoff_seconds(workload.failures), asked or 0)
+    phase = Phase(workload.phase)
+    unmade = phase is Phase.ADMITTED and workload.attempts.filter(ended_at=None, object_uid="").exists()
+    unjudged = phase is Phase.QUEUED and Reason(workload.reason) not in JUDGED
+    if unjudged or unmade:
         with transaction.atomic():
             services.transition(
                 workload,
-                to=Phase.QUEUED,
-                reason=Reason.CLUSTER_UNAVAILABLE,
-                message=f"The cluster does not answer: {error}",
+                to=phase,
+                reason=Reason(workload.reason) if unmade else Reason.CLUSTER_UNAVAILABLE,
+                message=f"{said}: {error}",
                 actor=RECONCILER,
                 now=now,
             )

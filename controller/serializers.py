@@ -121,6 +121,12 @@ class ContainerSerializer(StrictSerializer):
     memory = AmountField(least=fields.MEMORY_BYTES_MIN, most=fields.MEMORY_BYTES_MAX)
     shm = QuantityField(least=fields.MEMORY_BYTES_MIN, most=fields.MEMORY_BYTES_MAX)
     ephemeral_storage = AmountField(least=fields.MEMORY_BYTES_MIN, most=fields.STORAGE_BYTES_MAX)
+    left_out = serializers.ListField(
+        child=serializers.ChoiceField(choices=specs.LEFT_OUT),
+        required=False,
+        allow_null=True,
+        help_text="Of cpu and memory, what the portal is to fill in, whatever they say here: so it stands in a spec.",
+    )
     volumes = _listed(VolumeSerializer(), VOLUMES_MAX)
     config_maps = _listed(ConfigMapMountSerializer(), VOLUMES_MAX)
     priority = ChoiceLaterField(now=tuple(Priority))

@@ -112,6 +112,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             units=asked.waiter.units,
             units_each=submission.units_each,
             pod_count=submission.pods,
+            beside=submission.container.beside,
             preemptible=submission.preemptible,
             keeps_headroom=submission.keeps_headroom,
             time_limit_seconds=submission.time_limit_seconds,
@@ -343,6 +344,7 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         units=units,
         units_each=submission.units_each,
         pods=submission.pods,
+        beside=submission.container.beside,
         priority=submission.priority,
         seconds=submission.time_limit_seconds,
         preemptible=submission.preemptible,
@@ -354,6 +356,7 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         capacity_type=submission.capacity_type,
         waiter=waiter,
         time_limit_seconds=submission.time_limit_seconds,
+        container=submission.container,
         replaces=_replaced(submission, team),
     )
 

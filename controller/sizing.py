@@ -7,32 +7,65 @@ from fractions import Fraction
 from typing import TypeVar
 
 from cluster import quantities
-from controller.specs import CAPACITY_TYPES, SPOT_FIRST, Amount, ContainerSpec
+from controller.specs import (
+    CAPACITY_TYPES,
+    DEFAULT_CPU,
+    DEFAULT_MEMORY,
+    SPOT_FIRST,
+    Amount,
+    ContainerSpec,
+)
 from workloads.models import ResourceFlavor
-from workloads.placement import FlavorFacts
-from workloads.queries import Host, cards_on, hosts_of
+from workloads.placement import FlavorFacts, matching_nodes
+from workloads.queries import Host, cards_on, hosts_of, nodes
 
 Spec = TypeVar("Spec", bound=ContainerSpec)
 
 KEPT_BACK = Fraction(1, 10)
 """Of each node, for what runs on all nodes beside the pods of the portal."""
+_DEFAULTS = {"cpu": Amount.from_json(DEFAULT_CPU), "memory": Amount.from_json(DEFAULT_MEMORY)}
 MILLICORES_STEP = 100
 GIB = 1024**3
 SMALL_STEP = GIB // 4
 """In what steps less than four GiB is given; more than that in whole ones."""
 
 
-def with_host_share(spec: Spec) -> Spec:
+def with_host_share(spec: Spec, *, before: ContainerSpec | None = None) -> Spec:
     """The spec with what it left out of cpu and memory: nine tenths of a node, shared out by cards, of the node that
-    has least for a card. Unchanged where it asks for no GPU or no node of the flavor is known.
+    has least for a card. The plain defaults where it asks for no GPU or no node of the flavor is known.
+
+    What was filled in `before` stays as long as the GPUs are the same, whatever nodes have come since.
     """
-    found = _share(spec) if spec.left_out and spec.gpus_per_replica else {}
-    given = {name: Amount(text, text) for name, text in found.items() if name in spec.left_out}
+    if not spec.left_out:
+        return spec
+    found = share_of(spec) if spec.gpus_per_replica else {}
+    given = _DEFAULTS | {name: Amount(text, text) for name, text in found.items()}
+    if before is not None and _gpus(before) == _gpus(spec):
+        given |= {name: getattr(before, name) for name in before.left_out}
+    given = {name: given[name] for name in spec.left_out}
     return replace(spec, cpu=given.get("cpu", spec.cpu), memory=given.get("memory", spec.memory))
 
 
-def _share(spec: ContainerSpec) -> dict[str, str]:
-    """Cpu and memory as quantities, by field."""
+def beside_with(spec: ContainerSpec, *, flavor: str, capacity: str, units: int) -> tuple[int, int, int]:
+    """What each of its pods would ask for besides GPUs, if it asked for so many of those."""
+    return with_host_share(replace(spec, flavor=flavor, capacity=capacity, gpus_per_replica=units)).beside
+
+
+def _gpus(spec: ContainerSpec) -> tuple[str | None, str, int]:
+    return spec.flavor, spec.capacity, spec.gpus_per_replica
+
+
+def nodes_of(spec: ContainerSpec) -> int:
+    """How many nodes of its flavor are known, whatever they hold and say."""
+    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
+    if flavor is None:
+        return 0
+    found = (matching_nodes(flavor.facts, kind, nodes()) for kind in _may_be_on(spec))
+    return len({node.name for each in found for node in each})
+
+
+def share_of(spec: ContainerSpec) -> dict[str, str]:
+    """Cpu and memory as quantities, by field; empty where no known node holds its GPUs and says what else it has."""
     flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
     if flavor is None:
         return {}

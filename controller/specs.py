@@ -13,6 +13,7 @@ from typing import Any
 
 from foundation.errors import FieldProblem, Invalid
 from workloads.placement import ON_DEMAND, SPOT
+from workloads.podrequests import beside_of
 
 Json = Mapping[str, Any]
 
@@ -20,6 +21,8 @@ SPOT_FIRST = "spot-first"
 CAPACITY_TYPES = (ON_DEMAND, SPOT)
 DEFAULT_CPU = "1"
 DEFAULT_MEMORY = "2Gi"
+LEFT_OUT = ("cpu", "memory")
+"""What the portal fills in where a request leaves it out."""
 DEFAULT_SOURCE_PATH = "/workspace"
 DEFAULT_GIT_REF = "HEAD"
 GIT_PASSWORD_KEY = "password"  # noqa: S105 - a key's name
@@ -218,7 +221,8 @@ class ContainerSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     source: Source | None = None
     left_out: frozenset[str] = field(default=frozenset(), compare=False)
-    """Which of cpu and memory the request left to the portal. Not stored: what it came to is."""
+    """Which of cpu and memory the request left to the portal. What they came to for its GPUs is stored beside it, and
+    copied by nobody: see `typed`."""
 
     @property
     def first_capacity(self) -> str:
@@ -231,6 +235,12 @@ class ContainerSpec:
         if self.working_dir is None and self.source is not None:
             return self.source.folder
         return self.working_dir
+
+    @property
+    def beside(self) -> tuple[int, int, int]:
+        """What the scheduler sets aside for each of its pods with GPUs besides those."""
+        storage = self.ephemeral_storage
+        return beside_of(self.cpu.request, self.memory.request, storage.request if storage else "0")
 
     @property
     def resumes(self) -> bool:
@@ -285,13 +295,14 @@ class ContainerSpec:
             "priority": self.priority,
             "labels": dict(self.labels),
             "source": self.source.to_json() if self.source else None,
+            **({"left_out": sorted(self.left_out)} if self.left_out else {}),
         }
 
 
 def container_fields(body: Json) -> dict[str, Any]:
     """Keyword arguments of `ContainerSpec` for a checked body."""
     flavor = body.get("flavor") or None
-    storage = body.get("ephemeral_storage")
+    storage, told = body.get("ephemeral_storage"), body.get("left_out") or ()
     return {
         "name": body["name"],
         "image": body["image"],
@@ -316,7 +327,15 @@ def container_fields(body: Json) -> dict[str, Any]:
         "priority": value_of(body, "priority", "normal"),
         "labels": dict(body.get("labels") or {}),
         "source": Source.from_json(body.get("source")),
-        "left_out": frozenset(name for name in ("cpu", "memory") if body.get(name) is None),
+        "left_out": frozenset(name for name in LEFT_OUT if name in told or body.get(name) is None),
+    }
+
+
+def typed(stored: Json) -> dict[str, Any]:
+    """A stored spec as somebody asked for it: without what the portal filled in, which was for its GPUs alone."""
+    filled_in = stored.get("left_out") or ()
+    return {
+        name: None if name in filled_in else value for name, value in stored.items() if name != "left_out"
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from quotas.queries import team_quotas
 from teams.models import Team
 from workloads.models import ResourceFlavor
+from workloads.podrequests import Others, has_beside
 from workloads.queries import rooms_of
 
 
@@ -56,7 +57,9 @@ class SurgeRoom:
         return found
 
 
-def surge_room(*, team: Team, flavor: ResourceFlavor, capacity_type: str, units: int) -> SurgeRoom:
+def surge_room(
+    *, team: Team, flavor: ResourceFlavor, capacity_type: str, units: int, beside: Others = ()
+) -> SurgeRoom:
     """As far as the rows know: what nodes have is as old as the watch of nodes and pods."""
     mine = next(
         (
@@ -67,6 +70,8 @@ def surge_room(*, team: Team, flavor: ResourceFlavor, capacity_type: str, units:
         None,
     )
     rooms = rooms_of(flavor, capacity_type)
+    # Where memory is short beside them, units are of no use to a pod more.
+    taking = [room for room in rooms.rooms if has_beside(room.left, beside)]
     return SurgeRoom(
         units=units,
         flavor=flavor.name,
@@ -74,7 +79,7 @@ def surge_room(*, team: Team, flavor: ResourceFlavor, capacity_type: str, units:
         used=mine.quota.used if mine else 0,
         limit=mine.ceiling if mine else None,
         available=mine.available if mine else None,
-        largest_free=rooms.largest_free,
+        largest_free=max((room.free for room in taking), default=0),
         provisionable=rooms.provisionable_block,
         nodes=len(rooms.rooms),
     )

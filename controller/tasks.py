@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,15 +10,15 @@ from uuid import UUID
 from django.db import OperationalError
 
 from cluster.client import get_client
-from cluster.errors import ClusterUnavailable
-from controller import admission, fences, forecasts, garbage, logs, preemption
+from cluster.errors import ClusterRejected, ClusterUnavailable
+from controller import admission, fences, forecasts, garbage, logs, preemption, retention
 from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
-from controller.wakeups import PASS_TASK, RECONCILE_TASK, send, send_pool, wake_now
+from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_now
 from costs.services import settle_due
 from foundation import clock, leases
 from foundation.models import PlatformSettings
 from foundation.tasks import task
-from quotas import decisions
+from quotas import decisions, evictions
 from quotas.errors import QuotaExceeded
 from quotas.models import Pool
 from workloads.models import Workload
@@ -28,6 +26,8 @@ from workloads.models import Workload
 logger = logging.getLogger(__name__)
 
 SWEEP_BATCH_MAX = 500
+SWEEP_BACKLOG_MAX = 16
+"""Hints beyond that in the queue say that the workers have not come to the last ones: more of the same help nobody."""
 LOOKS_MAX = 5
 SWEEP_GRACE = timedelta(seconds=1)
 
@@ -44,14 +44,21 @@ def reconcile_workload(*, workload_id: str, **_future: Any) -> None:
 @task(name="controller.sweep_due_workloads")
 def sweep_due_workloads(**_future: Any) -> None:
     """Send a wake-up for every row that is due: what was lost with the broker is found here."""
-    now = clock.now()
-    if not _fenced("sweep", seconds=1, now=now):
-        return
-    due = Workload.objects.filter(next_reconcile_at__lte=now - SWEEP_GRACE).order_by("next_reconcile_at")
-    for public_id in due.values_list("public_id", flat=True)[:SWEEP_BATCH_MAX]:
-        send(public_id)
-    for pool in Pool.objects.filter(due_at__lte=now - SWEEP_GRACE):
-        send_pool(flavor_id=pool.flavor_id, capacity_type=pool.capacity_type)
+    with leases.periodic("sweep", seconds=1) as ours:
+        if ours:
+            _sweep(clock.now())
+
+
+def _sweep(now: datetime) -> None:
+    if hints_waiting(RECONCILE_TASK) <= SWEEP_BACKLOG_MAX:
+        due = Workload.objects.filter(next_reconcile_at__lte=now - SWEEP_GRACE).order_by("next_reconcile_at")
+        for public_id in due.values_list("public_id", flat=True)[:SWEEP_BATCH_MAX]:
+            send(public_id, swept=True)
+    if hints_waiting(PASS_TASK) <= SWEEP_BACKLOG_MAX:
+        # What makes a pool due sends a message too, but not the time that a pass has named for the next one.
+        for pool in Pool.objects.filter(due_at__lte=now):
+            send_pool(flavor_id=pool.flavor_id, capacity_type=pool.capacity_type, swept=True)
+    evictions.end_stale(now=now)
     for workload in preemption.unmet():
         wake_now(workload, now=now)
 
@@ -67,45 +74,41 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
         if not client.answered_within(ANSWER_FRESH_SECONDS):
             client.version()
         admission.pass_over(pool, now=clock.now())
-    except (ClusterUnavailable, QuotaExceeded, OperationalError):
+    except (ClusterUnavailable, ClusterRejected, QuotaExceeded, OperationalError):
         logger.info("pass.put_off", exc_info=True, extra={"pool": str(pool)})
 
 
 @task(name="controller.estimate_starts")
 def estimate_starts(**_future: Any) -> None:
     """Write down when those who wait will start, to see later how good that was."""
-    now = clock.now()
-    if _fenced("estimates", seconds=30, now=now):
-        forecasts.estimate_starts(now=now)
+    with leases.periodic("estimates", seconds=30) as ours:
+        if ours:
+            forecasts.estimate_starts(now=clock.now())
 
 
 @task(name="controller.keep_fences")
 def keep_fences(**_future: Any) -> None:
     """Keep every team's ResourceQuota at what its quotas derive."""
-    now = clock.now()
-    if _fenced("fences", seconds=30, now=now):
-        fences.keep_in_step(get_client(), now=now)
+    with leases.periodic("fences", seconds=30) as ours:
+        if ours:
+            fences.keep_in_step(get_client(), now=clock.now())
 
 
 @task(name="controller.settle_usage")
 def settle_usage(**_future: Any) -> None:
     """Post usage that has come up to the ledger."""
-    now = clock.now()
-    if _fenced("settle", seconds=30, now=now):
-        settle_due(now=now)
+    with leases.periodic("settle", seconds=30) as ours:
+        if ours:
+            settle_due(now=clock.now())
 
 
 @task(name="controller.collect_garbage")
 def collect_garbage(**_future: Any) -> None:
-    """Delete the objects of workloads that have ended, and log chunks past their retention."""
-    now = clock.now()
-    if _fenced("garbage", seconds=30, now=now):
-        garbage.delete_ended(get_client(), now=now)
-        logs.expire(now=now)
-        decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))
-
-
-def _fenced(name: str, *, seconds: int, now: datetime) -> bool:
-    """Whether this process has the slot: two beats or a late message make no second run of the same job."""
-    holder = f"{socket.gethostname()}:{os.getpid()}"
-    return leases.acquire(name=f"periodic:{name}", holder=holder, ttl_seconds=seconds, now=now) is not None
+    """Delete the objects of workloads that have ended, logs past their retention, and rows of what has long gone."""
+    with leases.periodic("garbage", seconds=30) as ours:
+        if ours:
+            now = clock.now()
+            garbage.delete_ended(get_client(), now=now)
+            logs.expire(now=now)
+            retention.forget(now=now)
+            decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))

@@ -37,6 +37,8 @@ def list_volumes(client: ClusterClient, team: Team) -> list[Volume]:
         return []
     except ClusterUnavailable as error:
         raise Unavailable(f"The cluster does not answer: {error}") from error
+    except ClusterRejected as error:
+        raise Unavailable(f"The cluster does not show its claims to the portal: {error}") from error
     return sorted((_volume(item) for item in listing.items), key=lambda volume: volume.name)
 
 

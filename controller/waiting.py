@@ -11,14 +11,17 @@ from datetime import datetime
 from fractions import Fraction
 
 from controller import forecasts
+from controller.adapters import adapter_for
 from controller.hints import Hint
+from controller.sizing import beside_with
+from controller.specs import ContainerSpec
 from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas import policy, snapshots
 from quotas.estimates import Estimate, estimate
 from quotas.levers import Alternative, Lever, levers
 from quotas.models import Quota
 from quotas.queries import hit_rate
-from quotas.supply import Account, Supply, TeamFacts, Waiter
+from quotas.supply import Account, Beside, Supply, TeamFacts, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
 from quotas.waiters import waiter_of
 from teams.models import Team
@@ -28,6 +31,7 @@ from workloads.states import Reason
 ALTERNATIVES_MAX = 4
 AHEAD_MAX = 20
 ANOTHER_TEAM = "another team"
+RESTS = "the end of its pause"
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class Asked:
     capacity_type: str
     waiter: Waiter
     time_limit_seconds: int | None
+    container: ContainerSpec | None = None
+    """The request itself; None where a change of its GPUs changes nothing else."""
     replaces: Workload | None = None
     """A waiting one in whose place this would come."""
     reader_id: int | None = None
@@ -126,6 +132,7 @@ def card_of(
         capacity_type=workload.capacity_type,
         waiter=waiter_of(workload),
         time_limit_seconds=workload.time_limit_seconds,
+        container=adapter_for(workload.kind).asked(workload) if with_levers and workload.units else None,
         reader_id=reader_id,
     )
     return _card(asked, focus=workload, named=named, now=now, with_levers=with_levers)
@@ -192,15 +199,12 @@ def _card(
     place = policy.position(supply, waiter.id, given=plan) if waits else None
     facts = next((each for each in supply.teams if each.slug == waiter.team), None)
     account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
-    start = (
-        estimate(supply, waiter.id, given=plan)
-        if focus is None
-        else forecasts.start_of(focus, supply, given=plan)
-    )
+    start = _start(supply, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()
     complete = True
     if with_levers and not verdict.admitted:
         offers, complete = _offers(asked, supply, plan, start, price_book, now)
+    verdict, start = _rested(focus, verdict, start, now)
     return Card(
         verdict=verdict,
         noun=waiter.noun,
@@ -219,6 +223,26 @@ def _card(
         offers=offers,
         offers_complete=complete,
     )
+
+
+def _start(supply: Supply, waiter: Waiter, focus: Workload | None, plan: PassPlan) -> Estimate:
+    if focus is None:
+        return estimate(supply, waiter.id, given=plan)
+    return forecasts.start_of(focus, supply, given=plan)
+
+
+def _rested(
+    workload: Workload | None, verdict: Verdict, start: Estimate, now: datetime
+) -> tuple[Verdict, Estimate]:
+    """What is said of one that no node took: however much room there is, nobody admits it before its pause ends."""
+    ends = None if workload is None else workload.rests_until
+    if workload is None or ends is None or ends <= now or verdict.outcome is Outcome.NEVER:
+        return verdict, start
+    until = int(ends.timestamp())
+    rests = Verdict(Outcome.WAIT, Reason.BACKOFF_WAITING, workload.message, rule="rest")
+    later = [None if each is None else max(each, until) for each in (start.p50, start.p90)]
+    basis = RESTS if later == [until, until] else start.basis
+    return rests, Estimate(later[0], later[1], basis, start.unknown_because)
 
 
 def _ahead(supply: Supply, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:
@@ -242,6 +266,7 @@ def _offers(
         [alternative for alternative, _ in others],
         time_limit_seconds=asked.time_limit_seconds,
         owner=None if asked.reader_id is None else str(asked.reader_id),
+        share=lambda units: _beside(asked, asked.flavor, None, units),
         given=plan,
         base=start,
     )
@@ -293,5 +318,14 @@ def _alternatives(asked: Asked, now: datetime) -> list[tuple[Alternative, Resour
             without=asked.replaces,
             history=True,
         )
-        found.append((Alternative(change, supply), quota.flavor))
+        beside = _beside(asked, quota.flavor, quota.capacity_type, asked.waiter.units_each)
+        found.append((Alternative(change, supply, beside), quota.flavor))
     return found
+
+
+def _beside(asked: Asked, flavor: ResourceFlavor | None, capacity: str | None, units: int) -> Beside:
+    """What a pod of it would ask for besides so many units of that flavor; `capacity` None for what it asks for."""
+    spec = asked.container
+    if spec is None or flavor is None or not spec.left_out:
+        return asked.waiter.beside
+    return beside_with(spec, flavor=flavor.name, capacity=capacity or spec.capacity, units=units)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_TASK = "controller.reconcile_workload"
 PASS_TASK = "controller.pass_over_pool"  # noqa: S105 (a pass of admission, no password)
+SWEPT_PRIORITY = 9
+"""Of Redis' 0 to 9 the last: what the sweep finds has waited already, and a submission must not wait for all of it."""
 
 
 def wake_workload(workload: Workload, *, now: datetime) -> None:
@@ -26,14 +29,23 @@ def wake_workload(workload: Workload, *, now: datetime) -> None:
     transaction.on_commit(partial(send, workload.public_id))
 
 
-def send(public_id: UUID) -> None:
+def wake_workloads(workloads: Iterable[Workload], *, now: datetime) -> None:
+    """The same of many, in one statement."""
+    by_key = {workload.pk: workload for workload in workloads}
+    if by_key:
+        wake(workload_ids=list(by_key), now=now)
+    for workload in by_key.values():
+        transaction.on_commit(partial(send, workload.public_id))
+
+
+def send(public_id: UUID, *, swept: bool = False) -> None:
     """Hint a worker at a row. The broker may be away: then only the sweep is left, and that is enough."""
-    _send(RECONCILE_TASK, {"workload_id": str(public_id)})
+    _send(RECONCILE_TASK, {"workload_id": str(public_id)}, swept=swept)
 
 
-def send_pool(*, flavor_id: int, capacity_type: str) -> None:
+def send_pool(*, flavor_id: int, capacity_type: str, swept: bool = False) -> None:
     """Hint a worker at a pool that is due."""
-    _send(PASS_TASK, {"flavor_id": flavor_id, "capacity_type": capacity_type})
+    _send(PASS_TASK, {"flavor_id": flavor_id, "capacity_type": capacity_type}, swept=swept)
 
 
 def wake_now(workload: Workload, *, now: datetime) -> None:
@@ -42,8 +54,22 @@ def wake_now(workload: Workload, *, now: datetime) -> None:
     send(workload.public_id)
 
 
-def _send(task: str, arguments: dict[str, str | int]) -> None:
+def hints_waiting(task: str) -> int:
+    """How many messages of the task's queue no worker has taken yet; 0 where the broker does not say."""
+    queue = current_app.amqp.router.route({}, task)["queue"]
     try:
-        current_app.send_task(task, kwargs=arguments, retry=False)
+        with current_app.connection_or_acquire() as connection:
+            try:
+                return int(queue(connection.default_channel).queue_declare(passive=True).message_count)
+            except connection.channel_errors:
+                return 0
+    except (OperationalError, OSError):
+        return 0
+
+
+def _send(task: str, arguments: dict[str, str | int], *, swept: bool) -> None:
+    priority = SWEPT_PRIORITY if swept else None
+    try:
+        current_app.send_task(task, kwargs=arguments, retry=False, priority=priority)
     except (OperationalError, OSError):
         logger.warning("wakeup.lost", extra={"task": task, **arguments})

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
 from typing_extensions import override
 
 from cluster.client import ClusterClient
 from cluster.kinds import ObjectRef, ResourceKind
 from controller import wakeups
-from controller.watched_claims import still_there
+from controller.sightings import still_there
+from controller.sinks import lacking
 from workloads.models import ObjectRecord
-from workloads.observations import record_object, workload_of
+from workloads.observations import record_objects, unchanged, workloads_of
+from workloads.strays import forget_strays, record_stray
 
 
 @dataclass(frozen=True)
@@ -22,17 +25,33 @@ class ObjectSink:
     kind: ResourceKind
 
     def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        workload = workload_of(manifest)
-        if workload is None:
-            return
-        whole = {"apiVersion": self.kind.api_version, "kind": self.kind.kind, **manifest}
-        record_object(whole, workload=workload, now=now, gone=gone)
-        wakeups.wake_workload(workload, now=now)
+        self._record([manifest], now=now, gone=gone)
 
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
+    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+        same = unchanged(ObjectRecord, page)
+        self._record([item for item in page if item["metadata"]["uid"] not in same], now=now, gone=False)
+
+    def _record(self, manifests: Sequence[Mapping[str, Any]], *, now: datetime, gone: bool) -> None:
+        kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        owners = zip(manifests, workloads_of(manifests), strict=True)
+        own = []
+        for manifest, workload in owners:
+            if workload is None:
+                record_stray({**kind, **manifest}, now=now, gone=gone)
+            else:
+                own.append(({**kind, **manifest}, workload))
+        with transaction.atomic():
+            # In the order of a worker that has made the object: it holds the workload when it writes the object's row.
+            wakeups.wake_workloads((workload for _, workload in own), now=now)
+            record_objects(own, now=now, gone=gone)
+
+    def forget_absent(
+        self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
+    ) -> None:
         # Two groups may have a kind of the same name, and one be served while the other is not.
         own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
-        rows = ObjectRecord.objects.filter(gone_at__isnull=True, **own).exclude(uid__in=present)
+        forget_strays(**own, present=present)
+        rows = lacking(ObjectRecord.objects.filter(gone_at__isnull=True, **own), present)
         for record in rows.select_related("workload__team"):
             ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
             if not still_there(client, ref, record.uid):
@@ -58,6 +77,11 @@ class CompanionSink(ObjectSink):
             self.told.pop(uid, None)
         else:
             self.told[uid] = news
+
+    @override
+    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+        super().listed(page, as_of=as_of, now=now)
+        self.told.update({item["metadata"]["uid"]: _news_of(item) for item in page})
 
 
 def _news_of(manifest: Mapping[str, Any]) -> str:

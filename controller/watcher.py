@@ -10,40 +10,29 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from django.db import Error, InterfaceError, OperationalError, close_old_connections
 from typing_extensions import override
 
 from cluster import kinds
-from cluster.client import ClusterClient, get_client
+from cluster.client import ClusterClient, Listing, get_client
 from cluster.errors import ClusterError, ObjectNotFound
-from cluster.kinds import ObjectRef, ResourceKind
+from cluster.kinds import ResourceKind
 from cluster.labels import MANAGED_BY, MANAGER, selector
 from cluster.watch import WatchExpired, watch_once
-from controller import wakeups
 from controller.adapters import adapters
 from controller.log_collector import LogCollector
-from controller.watched_claims import ClaimSink, still_there
+from controller.sinks import Sink
+from controller.watched_capacity import ForeignPodSink, NodePoolSink, NodeSink
+from controller.watched_claims import ClaimSink
 from controller.watched_objects import CompanionSink, ObjectSink
-from costs.services import record_usage
+from controller.watched_pods import PodSink
 from foundation import clock, heartbeats
-from foundation.crashpoints import crash_point
-from quotas.services import mark_due
-from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, PodRecord, WatchCursor
-from workloads.observations import (
-    ENDED,
-    record_foreign_pod,
-    record_node,
-    record_node_pool,
-    record_pod,
-    workload_of,
-)
-from workloads.placement import NodeFacts
-from workloads.queries import pool_facts, pools_fed_by, pools_near
+from workloads.models import WatchCursor
 
 logger = logging.getLogger(__name__)
 
@@ -86,123 +75,6 @@ def _own(kind: ResourceKind) -> Scope:
     return OWN if kind in kinds.CORE else Scope(selector(), name=kind.address, optional=True)
 
 
-class Sink(Protocol):
-    """What is done with the objects of one kind."""
-
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        """Record one object."""
-        ...
-
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        """After a whole list: what the rows know and the list does not, once a read by name agrees."""
-        ...
-
-
-@dataclass(frozen=True)
-class PodSink:
-    logs: LogCollector
-
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        workload = workload_of(manifest)
-        if workload is None:
-            # It bears the portal's mark and is nobody's: what it holds is held all the same.
-            foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
-            return
-        record = record_pod(manifest, workload=workload, now=now, gone=gone)
-        crash_point("watch-recorded")
-        record_usage(record, now=now)
-        crash_point("usage-recorded")
-        self.logs.pod_changed(record)
-        wakeups.wake_workload(workload, now=now)
-
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        rows = PodRecord.objects.filter(gone_at__isnull=True).exclude(uid__in=present)
-        for record in rows.select_related("workload__flavor", "workload__team"):
-            if still_there(client, ObjectRef("v1", "Pod", record.namespace, record.name), record.uid):
-                continue
-            PodRecord.objects.filter(pk=record.pk, gone_at__isnull=True).update(gone_at=now, ready=False)
-            record.refresh_from_db()
-            record_usage(record, now=now)
-            self.logs.pod_changed(record)
-            wakeups.wake_workload(record.workload, now=now)
-
-
-@dataclass(frozen=True)
-class ForeignPodSink:
-    """Pods that the portal did not make: what they hold of nodes is not there for anybody else."""
-
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
-
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        nodes = set()
-        for record in ForeignPod.objects.exclude(uid__in=present):
-            ref = ObjectRef("v1", "Pod", record.namespace, record.name)
-            # One that has ended is still there, and holds nothing.
-            if not still_there(client, ref, record.uid, lacking=ENDED):
-                nodes.add(record.node_name)
-                record.delete()
-        foreign_use_changed(nodes, now=now)
-
-
-@dataclass(frozen=True)
-class NodeSink:
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        known = NodeRecord.objects.filter(uid=manifest["metadata"]["uid"], gone_at__isnull=True).first()
-        before = [known.facts] if known else []
-        record = record_node(manifest, now=now, gone=gone)
-        after = [] if gone else [record.facts]
-        # A heartbeat changes nothing of these.
-        if before != after:
-            nodes_changed([*before, *after], now=now)
-
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        lost = []
-        for record in NodeRecord.objects.filter(gone_at__isnull=True).exclude(uid__in=present):
-            if not still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
-                NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
-                lost.append(record.facts)
-        nodes_changed(lost, now=now)
-
-
-@dataclass(frozen=True)
-class NodePoolSink:
-    """Karpenter's NodePools; few, and listed whole, so that one which a list lacks is gone."""
-
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        known = NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).first()
-        before = [pool_facts(known)] if known else []
-        if gone:
-            NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).delete()
-        after = [] if gone else [pool_facts(record_node_pool(manifest, now=now))]
-        if before != after:
-            look_again(pools_fed_by([*before, *after]), now=now)
-
-    def forget_absent(self, client: ClusterClient, present: set[str], *, now: datetime) -> None:
-        lost = list(NodePoolRecord.objects.exclude(uid__in=present))
-        NodePoolRecord.objects.filter(pk__in=[record.pk for record in lost]).delete()
-        look_again(pools_fed_by(pool_facts(record) for record in lost), now=now)
-
-
-def foreign_use_changed(node_names: set[str], *, now: datetime) -> None:
-    """Let admission look again at what these nodes have of."""
-    if node_names:
-        rows = NodeRecord.objects.filter(name__in=node_names, gone_at__isnull=True)
-        nodes_changed([record.facts for record in rows], now=now)
-
-
-def nodes_changed(nodes: Sequence[NodeFacts], *, now: datetime) -> None:
-    """Let admission look again at what these nodes, as they were or are, offer."""
-    if nodes:
-        look_again(pools_near(nodes), now=now)
-
-
-def look_again(pools: Iterable[tuple[int, str]], *, now: datetime) -> None:
-    """Make pools due, by flavor's primary key and capacity type."""
-    for flavor_id, capacity_type in sorted(pools):
-        mark_due(flavor_id=flavor_id, capacity_type=capacity_type, now=now)
-
-
 class KindWatcher(threading.Thread):
     """Follows one kind until `stop` is set."""
 
@@ -239,7 +111,7 @@ class KindWatcher(threading.Thread):
                 # The kind itself: whoever serves it has gone away, and may come back with other objects.
                 self.resource_version = ""
                 self._rest(error)
-            except (ClusterError, DatabaseError) as error:
+            except (ClusterError, Error) as error:
                 self._rest(error)
             finally:
                 close_old_connections()
@@ -252,6 +124,8 @@ class KindWatcher(threading.Thread):
                 self.stopping.wait(UNSERVED_SECONDS)
                 return
             self.relist(client)
+            if self.stopping.is_set():
+                return
         events = 0
         for event in watch_once(
             client,
@@ -284,21 +158,39 @@ class KindWatcher(threading.Thread):
         return False
 
     def relist(self, client: ClusterClient) -> None:
-        """Bring all rows of the kind up to date, and take the list's version as the point to watch from."""
-        listing = client.list(
-            self.kind,
-            label_selector=self.scope.label_selector,
-            field_selector=self.scope.field_selector,
+        """Bring all rows of the kind up to date, and take the list's version as the point to watch from.
+
+        Page by page: of a large cluster no more than one page is in memory, and UIDs.
+        """
+        present: set[str] = set()
+        version = ""
+        pages = client.pages(
+            self.kind, label_selector=self.scope.label_selector, field_selector=self.scope.field_selector
         )
-        for item in listing.items:
-            self._seen(item, now=clock.now(), gone=False)
+        for page in pages:
+            if self.stopping.is_set():
+                return
+            self._listed(page)
+            present |= {item["metadata"]["uid"] for item in page.items}
+            version = page.resource_version
         now = clock.now()
-        self.sink.forget_absent(client, {item["metadata"]["uid"] for item in listing.items}, now=now)
-        self.resource_version = listing.resource_version
+        self.sink.forget_absent(client, present, as_of=version, now=now)
+        self.resource_version = version
         WatchCursor.objects.update_or_create(
             kind=self.cursor,
             defaults={"resource_version": self.resource_version, "listed_at": now, "seen_at": now},
         )
+
+    def _listed(self, page: Listing) -> None:
+        """Record a page together; where that cannot be, each object by itself."""
+        try:
+            self.sink.listed(page.items, as_of=page.resource_version, now=clock.now())
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            logger.warning("watch.page_one_by_one", exc_info=True, extra={"kind": self.cursor})
+            for item in page.items:
+                self._seen(item, now=clock.now(), gone=False)
 
     def _seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
         """Record one object. One that cannot be recorded must not keep all others from being seen."""
@@ -358,13 +250,22 @@ class Watcher:
     def run(self) -> None:
         """Beat until stopped; a watch thread that has died ends the process, so that it is started anew."""
         self.start()
+        _beat()
         while not self.stopping.wait(HEARTBEAT_SECONDS):
             dead = [thread.name for thread in self.threads if not thread.is_alive()]
             if dead:
                 self.stop()
                 raise RuntimeError(f"These watches died: {', '.join(dead)}.")
-            close_old_connections()
-            heartbeats.beat(process="watcher", now=clock.now())
+            _beat()
+
+
+def _beat() -> None:
+    """A database that is away is waited for, here as in every watch: what was seen meanwhile is listed again then."""
+    close_old_connections()
+    try:
+        heartbeats.beat(process="watcher", now=clock.now())
+    except Error as error:
+        logger.warning("watch.heartbeat_failed", extra={"error": str(error)})
 
 
 def run_forever() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import ExpressionWrapper, F, Q
 from typing_extensions import override
 
 from foundation.ids import new_public_id
@@ -101,6 +101,16 @@ class UsageInterval(models.Model):
                 condition=Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at")),
                 name="usage_unsettled",
             ),
+            models.Index(fields=["workload", "-started_at", "-id"], name="usage_newest"),
+            # Not partial: PostgreSQL knows how many are unsettled only of an expression that it keeps statistics of.
+            models.Index(
+                F("workload"),
+                ExpressionWrapper(
+                    Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at")),
+                    output_field=models.BooleanField(),
+                ),
+                name="usage_unsettled_of",
+            ),
         ]
 
     @override
@@ -111,6 +121,11 @@ class UsageInterval(models.Model):
     def cards(self) -> Fraction:
         """Cards, or the exact part of one, that the pod held."""
         return self.units * Fraction(self.fraction_numerator, self.fraction_denominator)
+
+    @staticmethod
+    def unsettled() -> Q:
+        """Of what the ledger does not hold yet, as the indexes say it."""
+        return Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at"))
 
 
 class LedgerEntry(models.Model):
@@ -144,8 +159,25 @@ class LedgerEntry(models.Model):
         indexes = [
             models.Index(fields=["workload"], name="ledger_of_workload"),
             models.Index(fields=["team", "started_at"], name="ledger_of_team"),
+            models.Index(fields=["pod_uid"], condition=Q(reverses__isnull=False), name="ledger_taken_back"),
         ]
 
     @override
     def __str__(self) -> str:
         return f"{self.account} {self.amount_micro_usd}"
+
+
+class WorkloadCharge(models.Model):
+    """What the ledger charges a team for a workload: the sum of its lines, kept by a trigger of the ledger.
+
+    So that what something costs can be told without reading all that it ever cost.
+    """
+
+    workload = models.OneToOneField(
+        Workload, on_delete=models.PROTECT, primary_key=True, related_name="charge"
+    )
+    posted_micro_usd = models.BigIntegerField()
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.workload_id}: {self.posted_micro_usd}"

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db import connection
+from django.db.models import Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.pricing import PriceSpan, accrued, priced_segments, rate_per_hour
 from workloads.models import ResourceFlavor, Workload
 
+ENDED_BEFORE = "The pod had ended before."
+STILL_THERE = "The pod was still there."
+"""Why the ledger takes back what it posted beyond an end, and takes that back in turn."""
+
 PriceBook = dict[tuple[str, str], list[PriceSpan]]
+LINES_MAX = 500
+"""Pods of one workload whose lines are shown at once; the ledger has them all, page by page."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,14 @@ class CostLine:
     settled: bool
 
 
+@dataclass(frozen=True)
+class CostLines:
+    """One line a pod, oldest first; not `complete` where older pods are left out."""
+
+    lines: list[CostLine]
+    complete: bool
+
+
 def spans_of(priced: PricedCard | None) -> list[PriceSpan]:
     """The card's prices, oldest first."""
     if priced is None:
@@ -61,6 +77,44 @@ def _span(row: Price) -> PriceSpan:
     return PriceSpan(row.pk, row.micro_usd_per_card_hour, row.valid_from, row.valid_until)
 
 
+@dataclass
+class Posting:
+    """Both sides of a posting of usage, and until when it stands after what was taken back of it."""
+
+    sides: dict[str, LedgerEntry]
+    started_at: datetime
+    ended_at: datetime
+    price_id: int
+    stands_until: datetime
+    taken_back: dict[str, LedgerEntry] = field(default_factory=dict)
+    """The newest reversal because of an end that was heard of late."""
+
+
+def standing_postings(pod_uid: str) -> list[Posting]:
+    """The postings of one pod, oldest first; what people have reversed does not stand, and does not come back."""
+    entries = LedgerEntry.objects.filter(pod_uid=pod_uid).select_related("reverses__reverses").order_by("id")
+    found: dict[UUID, Posting] = {}
+    for entry in entries:
+        reversed_entry = entry.reverses
+        if reversed_entry is None:
+            if entry.price_id is not None:
+                new = Posting({}, entry.started_at, entry.ended_at, entry.price_id, entry.ended_at)
+                found.setdefault(entry.transaction_id, new).sides[entry.account] = entry
+            continue
+        origin = reversed_entry.reverses or reversed_entry
+        posting = found.get(origin.transaction_id)
+        if posting is None:
+            continue
+        if entry.reason == STILL_THERE:
+            posting.stands_until = entry.ended_at
+        elif entry.reason == ENDED_BEFORE:
+            posting.stands_until = entry.started_at
+            posting.taken_back[entry.account] = entry
+        else:
+            del found[origin.transaction_id]
+    return list(found.values())
+
+
 def rate_now(
     flavor: ResourceFlavor | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
 ) -> int | None:
@@ -76,23 +130,72 @@ def cost_of(workload: Workload, *, now: datetime) -> Cost:
     return costs_of([workload], now=now)[workload.pk]
 
 
-def costs_of(workloads: Sequence[Workload], *, now: datetime) -> dict[int, Cost]:
-    """The same of many, by their keys, in three queries however many they are."""
+# One statement sees one moment: what is settled meanwhile is neither missed nor counted twice. The condition is the
+# expression of the index `usage_unsettled_of`, word for word; `IS TRUE` is what its statistics answer.
+_CHARGED = """
+SELECT w.id, coalesce(c.posted_micro_usd, 0), u.id, u.pod_uid, u.node_name, u.flavor_name, u.card, u.capacity_type,
+    u.units, u.fraction_numerator, u.fraction_denominator, u.started_at, u.ended_at, u.settled_until
+FROM workloads_workload AS w
+LEFT JOIN costs_workloadcharge AS c ON c.workload_id = w.id
+LEFT JOIN costs_usageinterval AS u ON u.workload_id = w.id
+    AND (u.ended_at IS NULL OR NOT (u.settled_until = u.ended_at AND u.ended_at IS NOT NULL)) IS TRUE
+WHERE w.id = ANY(%s)
+"""
+_USAGE = (
+    *("pod_uid", "node_name", "flavor_name", "card", "capacity_type", "units"),
+    *("fraction_numerator", "fraction_denominator", "started_at", "ended_at", "settled_until"),
+)
+
+
+def costs_of(
+    workloads: Sequence[Workload], *, now: datetime, price_book: PriceBook | None = None
+) -> dict[int, Cost]:
+    """The same of many, by their keys, in two queries however many they are and however long they have lived.
+
+    One query where the caller has `spans_by_card` already.
+    """
+    prices = spans_by_card() if price_book is None else price_book
+    posted = {workload.pk: 0 for workload in workloads}
+    unsettled: dict[int, list[CostLine]] = {workload.pk: [] for workload in workloads}
+    with connection.cursor() as cursor:
+        cursor.execute(_CHARGED, [list(posted)])
+        for key, charged, usage_id, *columns in cursor.fetchall():
+            posted[key] = charged
+            if usage_id is not None:
+                usage = UsageInterval(workload_id=key, **dict(zip(_USAGE, columns, strict=True)))
+                unsettled[key].append(_line(usage, 0, prices, now))
+    return {
+        workload.pk: _cost(workload, posted[workload.pk], unsettled[workload.pk], prices, now)
+        for workload in workloads
+    }
+
+
+def cost_lines(workload: Workload, *, now: datetime, limit: int = LINES_MAX) -> CostLines:
+    """What the ledger holds of each pod and what has come up since, of the newest pods."""
     price_book = spans_by_card()
-    lines: dict[int, list[CostLine]] = {workload.pk: [] for workload in workloads}
-    for line in _lines_of(list(lines), price_book, now):
-        lines[line.workload_id].append(line)
-    return {workload.pk: _cost(workload, lines[workload.pk], price_book, now) for workload in workloads}
+    usages = list(UsageInterval.objects.filter(workload=workload).order_by("-started_at", "-id")[: limit + 1])
+    shown = usages[:limit][::-1]
+    posted = _posted([usage.pod_uid for usage in shown])
+    lines = [_line(usage, posted.get(usage.pod_uid, 0), price_book, now) for usage in shown]
+    return CostLines(lines, complete=len(usages) <= limit)
 
 
-def cost_lines(workload: Workload, *, now: datetime) -> list[CostLine]:
-    """One line per pod: what the ledger holds and what has come up since, oldest first."""
-    return _lines_of([workload.pk], spans_by_card(), now)
+def _posted(pod_uids: Sequence[str]) -> dict[str, int]:
+    """What the ledger charges teams for each of the pods."""
+    # Each half has an index of its own.
+    first, taken_back = Q(reverses__isnull=True) & ~Q(pod_uid=""), Q(reverses__isnull=False)
+    entries = LedgerEntry.objects.filter(
+        first | taken_back, pod_uid__in=pod_uids, account__startswith="team:"
+    )
+    sums = entries.order_by().values("pod_uid").annotate(total=Sum("amount_micro_usd"))
+    return {row["pod_uid"]: row["total"] for row in sums}
 
 
-def _cost(workload: Workload, lines: Sequence[CostLine], price_book: PriceBook, now: datetime) -> Cost:
-    charges = [line.amount_micro_usd for line in lines]
-    running = sum(line.units for line in lines if line.ended_at is None)
+def _cost(
+    workload: Workload, posted: int, unsettled: Sequence[CostLine], price_book: PriceBook, now: datetime
+) -> Cost:
+    charges = [line.amount_micro_usd for line in unsettled]
+    running = sum(line.units for line in unsettled if line.ended_at is None)
     current = rate_now(workload.flavor, workload.capacity_type, running, price_book, now)
     rate = rate_now(workload.flavor, workload.capacity_type, workload.units, price_book, now)
     limit = None
@@ -100,23 +203,11 @@ def _cost(workload: Workload, lines: Sequence[CostLine], price_book: PriceBook, 
         limit = rate * workload.time_limit_seconds // 3600
     if rate is None or None in charges:
         return Cost(None, rate, limit, current, reason="no price")
-    return Cost(sum(charge for charge in charges if charge is not None), rate, limit, current)
+    return Cost(posted + sum(charge for charge in charges if charge is not None), rate, limit, current)
 
 
-def _lines_of(workload_ids: Sequence[int], price_book: PriceBook, now: datetime) -> list[CostLine]:
-    entries = LedgerEntry.objects.filter(workload__in=workload_ids, account__startswith="team:")
-    posted = {
-        row["pod_uid"]: row["total"]
-        for row in entries.values("pod_uid").annotate(total=Sum("amount_micro_usd"))
-    }
-    usages = UsageInterval.objects.filter(workload__in=workload_ids).order_by("started_at", "id")
-    return [
-        _line(usage, posted.get(usage.pod_uid, 0), price_book.get((usage.card, usage.capacity_type), []), now)
-        for usage in usages
-    ]
-
-
-def _line(usage: UsageInterval, posted: int, spans: Sequence[PriceSpan], now: datetime) -> CostLine:
+def _line(usage: UsageInterval, posted: int, price_book: PriceBook, now: datetime) -> CostLine:
+    spans = price_book.get((usage.card, usage.capacity_type), [])
     end = usage.ended_at or max(now.replace(microsecond=0), usage.settled_until)
     segments = list(priced_segments(usage.settled_until, end, spans))
     complete = end == usage.settled_until or (bool(segments) and segments[-1].end == end)

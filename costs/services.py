@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 from uuid import UUID, uuid4
@@ -10,8 +11,9 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.pricing import Line, Segment, lines, priced_segments
-from costs.queries import spans_of
+from costs.pricing import Line, PriceSpan, Segment, lines, priced_segments
+from costs.queries import ENDED_BEFORE, STILL_THERE, spans_of, standing_postings
+from foundation import leases
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid
 from teams.actors import Actor
@@ -83,98 +85,169 @@ def set_price(
 
 
 def record_usage(pod: PodRecord, *, now: datetime) -> UsageInterval | None:
-    """Open or close the pod's interval from its row; closing also settles it. None while it has used nothing.
+    """The pod's interval, as its row says now; None while it has used nothing."""
+    return record_usages([pod], now=now).get(pod.uid)
 
-    What was settled beyond the end, while nobody had heard of it yet, is taken back.
+
+def record_usages(pods: Sequence[PodRecord], *, now: datetime) -> dict[str, UsageInterval]:
+    """Open, close or correct the pods' intervals so that they say what the rows say; by UID. Closing also settles.
+
+    Call with rows that are locked, in the transaction that writes them: what is closed is what has ended, whatever
+    ends this process. What was settled beyond an end that nobody had heard of yet is taken back, and a pod that was
+    taken for ended and is there is charged on, without a gap.
     """
-    workload = pod.workload
-    if workload.flavor is None or pod.units == 0 or pod.scheduled_at is None:
-        return None
-    flavor = workload.flavor
-    end = pod.ended_at.replace(microsecond=0) if pod.ended_at else None
+    ends = {pod.uid: _end_of(pod) for pod in pods if pod.units > 0 and pod.scheduled_at is not None}
+    if not ends:
+        return {}
     with transaction.atomic():
-        usage, _ = UsageInterval.objects.get_or_create(
-            pod_uid=pod.uid,
-            defaults={
-                "workload": workload,
-                "team_id": workload.team_id,
-                "node_name": pod.node_name,
-                "flavor_name": flavor.name,
-                "card": flavor.card,
-                "capacity_type": workload.capacity_type,
-                "units": pod.units,
-                "fraction_numerator": flavor.fraction_numerator,
-                "fraction_denominator": flavor.fraction_denominator,
-                "started_at": pod.scheduled_at,
-                "settled_until": pod.scheduled_at,
-            },
-        )
-        if end is not None and usage.ended_at is None:
-            _close(usage, max(end, usage.started_at), now)
-    return usage
+        found = _intervals(ends)
+        made = [usage for pod in pods if pod.uid not in found and (usage := _interval_of(pod)) is not None]
+        if made:
+            UsageInterval.objects.bulk_create(made, ignore_conflicts=True)
+            found |= _intervals([usage.pod_uid for usage in made])
+        wrong: dict[tuple[str, str], list[UsageInterval]] = {}
+        for usage in found.values():
+            if usage.ended_at != _bounded(ends[usage.pod_uid], usage):
+                wrong.setdefault((usage.card, usage.capacity_type), []).append(usage)
+        # Cards in one order, and before their intervals: two who took them in turns would wait for each other.
+        for card, usages in sorted(wrong.items()):
+            found |= _correct(card, usages, ends, now)
+    return found
 
 
-def _close(usage: UsageInterval, end: datetime, now: datetime) -> None:
-    # The card before the interval, as everywhere: two who took them in turns would wait for each other.
-    priced = _lock_card(usage)
-    row = UsageInterval.objects.select_for_update().get(pk=usage.pk)
-    if row.ended_at is None:
-        if priced is not None and end < row.settled_until:
-            _take_back(row, priced, end, now)
+def _end_of(pod: PodRecord) -> datetime | None:
+    return pod.ended_at.replace(microsecond=0) if pod.ended_at else None
+
+
+def _bounded(end: datetime | None, usage: UsageInterval) -> datetime | None:
+    return None if end is None else max(end, usage.started_at)
+
+
+def _intervals(uids: Collection[str]) -> dict[str, UsageInterval]:
+    rows = UsageInterval.objects.select_related("team", "workload").filter(pod_uid__in=list(uids))
+    return {usage.pod_uid: usage for usage in rows}
+
+
+def _interval_of(pod: PodRecord) -> UsageInterval | None:
+    """A new one; None of a pod that holds no GPU of a node."""
+    workload, flavor = pod.workload, pod.workload.flavor
+    if flavor is None or pod.units == 0 or pod.scheduled_at is None:
+        return None
+    return UsageInterval(
+        pod_uid=pod.uid,
+        workload=workload,
+        team_id=workload.team_id,
+        node_name=pod.node_name,
+        flavor_name=flavor.name,
+        card=flavor.card,
+        capacity_type=workload.capacity_type,
+        units=pod.units,
+        fraction_numerator=flavor.fraction_numerator,
+        fraction_denominator=flavor.fraction_denominator,
+        started_at=pod.scheduled_at,
+        settled_until=pod.scheduled_at,
+    )
+
+
+def _correct(
+    card: tuple[str, str], usages: Sequence[UsageInterval], ends: Mapping[str, datetime | None], now: datetime
+) -> dict[str, UsageInterval]:
+    """Give intervals of one card their ends, and the ledger what that means."""
+    priced = _lock_card(*card)
+    rows = _locked_intervals([usage.pk for usage in usages])
+    spans = spans_of(priced)
+    entries: list[LedgerEntry] = []
+    for row in rows:
+        end = _bounded(ends[row.pod_uid], row)
+        if priced is not None:
+            entries += _move_end(row, priced, spans, end, now)
         row.ended_at = end
-        row.settled_until = min(end, row.settled_until)
-        row.save(update_fields=["ended_at", "settled_until"])
-        settle(row, now=now)
-    usage.ended_at, usage.settled_until = row.ended_at, row.settled_until
+        if end is not None:
+            row.settled_until = min(end, row.settled_until)
+            if priced is not None:
+                entries += _post(row, priced, spans, now)
+    _write(entries, rows, priced)
+    return {row.pod_uid: row for row in rows}
 
 
-def _lock_card(usage: UsageInterval) -> PricedCard | None:
-    cards = PricedCard.objects.select_for_update()
-    return cards.filter(card=usage.card, capacity_type=usage.capacity_type).first()
+def _lock_card(card: str, capacity_type: str) -> PricedCard | None:
+    return PricedCard.objects.select_for_update().filter(card=card, capacity_type=capacity_type).first()
 
 
-def _take_back(usage: UsageInterval, priced: PricedCard, end: datetime, now: datetime) -> None:
-    """Reverse the part of the interval's postings that lies after its end."""
-    spans = {span.price_id: span for span in spans_of(priced)}
-    posted = LedgerEntry.objects.filter(pod_uid=usage.pod_uid, reverses__isnull=True, ended_at__gt=end)
-    carry, entries = priced.carry, []
-    for side in posted.filter(account__startswith="team:", reversed_by__isnull=True).order_by("started_at"):
-        if side.price_id is None:
-            continue
-        excess = Segment(max(end, side.started_at), side.ended_at, spans[side.price_id])
-        (line,), carry = lines([excess], -usage.cards, carry)
-        both = {row.account: row for row in posted.filter(transaction_id=side.transaction_id)}
-        for entry in _both_sides(usage, line, now):
-            entry.reverses = both[entry.account]
-            entry.reason = "The pod had ended before."
-            entries.append(entry)
+def _locked_intervals(keys: Sequence[int]) -> list[UsageInterval]:
+    rows = UsageInterval.objects.select_for_update(of=("self",)).filter(pk__in=keys)
+    return list(rows.select_related("team", "workload").order_by("pk"))
+
+
+def _write(entries: Sequence[LedgerEntry], rows: Sequence[UsageInterval], priced: PricedCard | None) -> None:
     LedgerEntry.objects.bulk_create(entries)
-    _keep_carry(priced, carry)
+    if entries:
+        crash_point("settle-posted")
+    UsageInterval.objects.bulk_update(rows, ["ended_at", "settled_until"])
+    if priced is not None:
+        priced.save(update_fields=["carry_numerator", "carry_denominator"])
 
 
-def _keep_carry(priced: PricedCard, carry: Fraction) -> None:
+def _move_end(
+    row: UsageInterval, priced: PricedCard, spans: Sequence[PriceSpan], end: datetime | None, now: datetime
+) -> list[LedgerEntry]:
+    """What makes the interval's postings stand until `end`, and what was taken back before it stand again."""
+    if row.ended_at is None and (end is None or end >= row.settled_until):
+        return []
+    prices = {span.price_id: span for span in spans}
+    entries: list[LedgerEntry] = []
+    until = row.settled_until if end is None else min(end, row.settled_until)
+    for posting in standing_postings(row.pod_uid):
+        stands_until = (
+            posting.ended_at if end is None else min(max(end, posting.started_at), posting.ended_at)
+        )
+        until = max(until, stands_until)
+        if stands_until == posting.stands_until:
+            continue
+        back = stands_until < posting.stands_until
+        first, last = sorted((stands_until, posting.stands_until))
+        (line,), carry = lines(
+            [Segment(first, last, prices[posting.price_id])], row.cards * (-1 if back else 1), priced.carry
+        )
+        _carry_on(priced, carry)
+        against = posting.sides if back else posting.taken_back
+        for entry in _both_sides(row, line, now):
+            entry.reverses = against[entry.account]
+            entry.reason = ENDED_BEFORE if back else STILL_THERE
+            entries.append(entry)
+    row.settled_until = until
+    return entries
+
+
+def _carry_on(priced: PricedCard, carry: Fraction) -> None:
     priced.carry_numerator, priced.carry_denominator = carry.numerator, carry.denominator
-    priced.save(update_fields=["carry_numerator", "carry_denominator"])
+
+
+def _post(
+    row: UsageInterval, priced: PricedCard, spans: Sequence[PriceSpan], now: datetime
+) -> list[LedgerEntry]:
+    """Postings of what is used and priced but not in the ledger, up to the interval's end or `now`."""
+    end = row.ended_at or now.replace(microsecond=0)
+    segments = list(priced_segments(row.settled_until, end, spans))
+    if not segments:
+        return []
+    posted, carry = lines(segments, row.cards, priced.carry)
+    _carry_on(priced, carry)
+    row.settled_until = segments[-1].end
+    return [entry for line in posted for entry in _both_sides(row, line, now)]
 
 
 def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
     """Post what is used and priced but not yet in the ledger, up to the interval's end or `now`."""
     with transaction.atomic():
-        priced = _lock_card(usage)
+        leases.check()
+        priced = _lock_card(usage.card, usage.capacity_type)
         if priced is None:
             return []
-        row = UsageInterval.objects.select_for_update().get(pk=usage.pk)
-        end = row.ended_at or now.replace(microsecond=0)
-        segments = list(priced_segments(row.settled_until, end, spans_of(priced)))
-        if not segments:
-            return []
-        posted, carry = lines(segments, row.cards, priced.carry)
-        entries = [entry for line in posted for entry in _both_sides(row, line, now)]
-        LedgerEntry.objects.bulk_create(entries)
-        crash_point("settle-posted")
-        row.settled_until = segments[-1].end
-        row.save(update_fields=["settled_until"])
-        _keep_carry(priced, carry)
+        rows = _locked_intervals([usage.pk])
+        entries = [entry for row in rows for entry in _post(row, priced, spans_of(priced), now)]
+        if entries:
+            _write(entries, rows, priced)
     return entries
 
 
@@ -201,8 +274,25 @@ def _both_sides(usage: UsageInterval, line: Line, now: datetime) -> list[LedgerE
     ]
 
 
+def close_ended(*, now: datetime) -> int:
+    """Close the intervals that are open although their pods have ended; returns how many.
+
+    Nobody leaves one: this is for what an older version, a restored table or a hand has left.
+    """
+    over = PodRecord.objects.filter(Q(finished_at__isnull=False) | Q(gone_at__isnull=False))
+    left = UsageInterval.objects.filter(Exists(over.filter(uid=OuterRef("pod_uid"))), ended_at__isnull=True)
+    with transaction.atomic():
+        uids = list(left.order_by("pk").values_list("pod_uid", flat=True)[:SETTLE_BATCH_MAX])
+        rows = over.filter(uid__in=uids).select_for_update(no_key=True, of=("self",)).order_by("uid")
+        return len(record_usages(list(rows.select_related("workload__flavor")), now=now))
+
+
 def settle_due(*, now: datetime) -> int:
-    """Post closed intervals that are not settled, and an hour of each that is still open; returns how many."""
+    """Post closed intervals that are not settled, and an hour of each that is still open; returns how many.
+
+    First of all every interval is closed whose pod has ended: nothing is charged for the time after that.
+    """
+    close_ended(now=now)
     closed = Q(ended_at__isnull=False) & ~Q(settled_until=F("ended_at"))
     old = Q(ended_at__isnull=True, settled_until__lte=now - SETTLE_OPEN_EVERY)
     # What has no price stays due for as long as it takes, and must not fill every batch.

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foundation.models import Heartbeat
+from foundation.vitals import vitals
 
 
 def beat(*, process: str, now: datetime, detail: Mapping[str, Any] | None = None) -> None:
-    """Record that `process` (such as `worker:host:pid`) is alive at `now`."""
+    """Record that `process` (such as `worker:host:pid`) is alive at `now`. That it came here is a sign of life."""
+    vitals.sign()
     Heartbeat.objects.bulk_create(
         [Heartbeat(process=process, at=now, detail=dict(detail or {}))],
         update_conflicts=True,

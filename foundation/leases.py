@@ -1,49 +1,88 @@
-"""Who may do a periodic job now: decided by PostgreSQL, with a number that shows who came later."""
+"""Who may do a periodic job now: decided by PostgreSQL and by its clock, with a number that shows who came later."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from django.db import connection
 
-from foundation.models import Lease
+log = logging.getLogger(__name__)
 
 _ACQUIRE = """
-INSERT INTO foundation_lease (name, holder, fencing, expires_at) VALUES (%(name)s, %(holder)s, 1, %(until)s)
+INSERT INTO foundation_lease (name, holder, fencing, expires_at)
+VALUES (%(name)s, %(holder)s, 1, clock_timestamp() + make_interval(secs => %(ttl)s))
 ON CONFLICT (name) DO UPDATE SET
-    fencing = foundation_lease.fencing
-        + CASE WHEN foundation_lease.holder = %(holder)s AND foundation_lease.expires_at > %(now)s THEN 0 ELSE 1 END,
+    fencing = foundation_lease.fencing + CASE
+        WHEN foundation_lease.holder = %(holder)s AND foundation_lease.expires_at > clock_timestamp() THEN 0 ELSE 1 END,
     holder = %(holder)s,
-    expires_at = %(until)s
-WHERE foundation_lease.expires_at <= %(now)s OR foundation_lease.holder = %(holder)s
+    expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+WHERE foundation_lease.expires_at <= clock_timestamp() OR foundation_lease.holder = %(holder)s
 RETURNING fencing
 """
+_STILL_HELD = "SELECT 1 FROM foundation_lease WHERE name = %(name)s AND fencing = %(fencing)s FOR SHARE"
+_RELEASE = """
+UPDATE foundation_lease SET expires_at = clock_timestamp()
+WHERE name = %(name)s AND holder = %(holder)s AND fencing = %(fencing)s AND expires_at > clock_timestamp()
+"""
+_term: ContextVar[tuple[str, int] | None] = ContextVar("term", default=None)
 
 
-def acquire(*, name: str, holder: str, ttl_seconds: float, now: datetime) -> int | None:
-    """The fencing number under which `holder` holds the lease until `now + ttl_seconds`; None if another does.
+class LeaseLostError(Exception):
+    """Somebody else does the job now: what this one was about to write is not written."""
+
+
+def acquire(*, name: str, holder: str, ttl_seconds: float) -> int | None:
+    """The fencing number under which `holder` holds the lease for `ttl_seconds`; None if another does.
 
     One statement, so of two who ask at once one gets it. Asking again while holding renews and keeps the
     number; after expiry the number grows, also for the same holder.
     """
-    values: dict[str, str | datetime] = {
-        "name": name,
-        "holder": holder,
-        "now": now,
-        "until": now + timedelta(seconds=ttl_seconds),
-    }
     with connection.cursor() as cursor:
-        cursor.execute(_ACQUIRE, values)
+        cursor.execute(_ACQUIRE, {"name": name, "holder": holder, "ttl": ttl_seconds})
         row = cursor.fetchone()
     return int(row[0]) if row else None
 
 
-def is_held(*, name: str, fencing: int, now: datetime) -> bool:
-    """Whether nobody has taken the lease since it was given out under `fencing`, and it still runs."""
-    return Lease.objects.filter(name=name, fencing=fencing, expires_at__gt=now).exists()
+@contextmanager
+def periodic(name: str, *, seconds: float) -> Iterator[bool]:
+    """Whether this process does the job of that name now: two beats or a late message make no second run of it.
+
+    One that has been overtaken ends at its next `check`, which is nobody's fault.
+    """
+    name, holder = f"periodic:{name}", f"{socket.gethostname()}:{os.getpid()}"
+    fencing = acquire(name=name, holder=holder, ttl_seconds=seconds)
+    if fencing is None:
+        yield False
+        return
+    token = _term.set((name, fencing))
+    try:
+        yield True
+    except LeaseLostError:
+        log.warning("lease.lost", extra={"lease": name, "fencing": fencing})
+    finally:
+        _term.reset(token)
 
 
-def release(*, name: str, holder: str, fencing: int, now: datetime) -> bool:
+def check() -> None:
+    """First thing in every transaction in which a periodic job writes. LeaseLostError if somebody has taken the job
+    over; until the transaction ends nobody can. Says nothing where no job runs.
+    """
+    held = _term.get()
+    if held is None:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_STILL_HELD, {"name": held[0], "fencing": held[1]})
+        if cursor.fetchone() is None:
+            raise LeaseLostError(f"{held[0]} is another process' job by now.")
+
+
+def release(*, name: str, holder: str, fencing: int) -> bool:
     """Give the lease back early; False if it was not held any more."""
-    held = Lease.objects.filter(name=name, holder=holder, fencing=fencing, expires_at__gt=now)
-    return held.update(expires_at=now) == 1
+    with connection.cursor() as cursor:
+        cursor.execute(_RELEASE, {"name": name, "holder": holder, "fencing": fencing})
+        return bool(cursor.rowcount)

@@ -33,6 +33,8 @@ validate_server_url = RegexValidator(
 )
 
 
+RETENTION_DAYS_MIN = 31
+"""Longer than a run may take, and than the past by which estimates are judged."""
 GANG_SCHEDULERS = ("volcano", "coscheduling")
 
 
@@ -62,6 +64,16 @@ class PlatformSettings(models.Model):
     image_pull_deadline_seconds = models.PositiveIntegerField(default=900, validators=[MinValueValidator(1)])
     schedule_deadline_seconds = models.PositiveIntegerField(default=600, validators=[MinValueValidator(1)])
     log_retention_days = models.PositiveIntegerField(default=30, validators=[MinValueValidator(1)])
+    record_retention_days = models.PositiveIntegerField(
+        default=400,
+        validators=[MinValueValidator(RETENTION_DAYS_MIN)],
+        help_text="How long rows of pods, objects and nodes are kept that have gone; the ledger stays.",
+    )
+    estimate_retention_days = models.PositiveIntegerField(
+        default=180,
+        validators=[MinValueValidator(RETENTION_DAYS_MIN)],
+        help_text="How long it is kept when a workload was expected to start.",
+    )
     git_image = models.CharField(
         max_length=512,
         default=DEFAULT_GIT_IMAGE,
@@ -112,6 +124,13 @@ class PlatformSettings(models.Model):
                     log_retention_days__gte=1,
                 ),
                 name="platform_settings_positive",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(
+                    record_retention_days__gte=RETENTION_DAYS_MIN,
+                    estimate_retention_days__gte=RETENTION_DAYS_MIN,
+                ),
+                name="platform_settings_retention",
             ),
         ]
 

@@ -1,7 +1,11 @@
 """The one way to declare a background task.
 
 A Celery message is only a wake-up: it carries ids, the rows carry the work. So every task acknowledges
-late, is run again when its worker dies, has a time limit and stores no result.
+late, is run again when its worker dies and stores no result.
+
+Tasks run in threads, which nothing can interrupt, so Celery's time limits would be words. What a task waits for has
+limits instead: every statement (portal.settings.stores), every call to the cluster (cluster.transport) and all
+calls of one reconcile together (controller.reconcile).
 """
 
 from __future__ import annotations
@@ -17,8 +21,7 @@ from typing_extensions import override
 
 from foundation import logs
 
-SOFT_TIME_LIMIT_SECONDS = 120
-TIME_LIMIT_SECONDS = 150
+_WITHOUT_EFFECT = frozenset({"soft_time_limit", "time_limit"})
 _REQUEST_ID_HEADER = "portal_request_id"
 _SCALARS = (str, int, type(None))
 
@@ -54,15 +57,15 @@ def task(**options: Any) -> Callable[[Callable[..., Any]], PortalTask]:
     """Decorate a module-level function whose parameters are keyword-only ids and which ends in `**_future`.
 
     `**_future` lets a message from a newer release reach an older worker. Options are Celery's own
-    (`queue=`, `soft_time_limit=`, `bind=True`, ...) and win over the defaults. Raises TypeError at import
-    for a function of another shape.
+    (`bind=True`, `max_retries=`, ...) and win over the defaults; queues are the settings' matter. Raises TypeError
+    at import for a function of another shape, and for a time limit.
     """
+    if _WITHOUT_EFFECT & options.keys():
+        raise TypeError("a time limit does nothing in a thread: limit what the task waits for")
     settings: dict[str, Any] = {
         "acks_late": True,
         "reject_on_worker_lost": True,
         "ignore_result": True,
-        "soft_time_limit": SOFT_TIME_LIMIT_SECONDS,
-        "time_limit": TIME_LIMIT_SECONDS,
         "base": PortalTask,
         **options,
     }

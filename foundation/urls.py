@@ -9,7 +9,6 @@ app_name = "foundation"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
-    path("metrics", health.MetricsView.as_view(), name="metrics"),
 ]
 
 api_urlpatterns: list[URLPattern | URLResolver] = []

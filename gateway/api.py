@@ -45,8 +45,6 @@ class _OfEndpoint(PortalView):
 
 
 class EndpointTokenListView(_OfEndpoint):
-    """Tokens that call this endpoint through the gateway, and open nothing else."""
-
     queryset = EndpointToken.objects.none()
     serializer_class = EndpointTokenSerializer
     write_scope = ApiToken.Scope.MANAGE
@@ -58,6 +56,7 @@ class EndpointTokenListView(_OfEndpoint):
         operation_id="endpoint_tokens_list", tags=["endpoints"], responses=EndpointTokenSerializer(many=True)
     )
     def get(self, request: Any, public_id: UUID) -> Response:
+        """The endpoint's tokens, without their values: each calls it through the gateway, and opens nothing else."""
         return self.page(queries.tokens_of(self.find(public_id)))
 
     @extend_schema(
@@ -68,6 +67,7 @@ class EndpointTokenListView(_OfEndpoint):
     )
     @idempotent(store_body=False)
     def post(self, request: Any, public_id: UUID) -> Response:
+        """Make a token that calls this endpoint alone; its value is in this answer alone."""
         endpoint = self.find(public_id)
         check_can_submit(request.user, endpoint.team)
         values = self.read(EndpointTokenCreateSerializer)
@@ -89,11 +89,13 @@ class EndpointTokenView(_OfEndpoint):
 
     @extend_schema(operation_id="endpoint_tokens_read", tags=["endpoints"], responses=EndpointTokenSerializer)
     def get(self, request: Any, public_id: UUID, token_id: UUID) -> Response:
+        """One token of the endpoint, without its value."""
         check_query_parameters(request, ())
         return Response(EndpointTokenSerializer(self._token(public_id, token_id)).data)
 
     @extend_schema(operation_id="endpoint_tokens_revoke", tags=["endpoints"], responses={204: None})
     def delete(self, request: Any, public_id: UUID, token_id: UUID) -> Response:
+        """Revoke a token of the endpoint."""
         token = self._token(public_id, token_id)
         services.revoke_endpoint_token(actor=actor_of(request), token=token, now=clock.now())
         return Response(status=204)
@@ -124,6 +126,7 @@ class EndpointMetricsView(_OfEndpoint):
         responses=EndpointMetricsSerializer,
     )
     def get(self, request: Any, public_id: UUID) -> Response:
+        """Requests, classes of status and latencies of an endpoint, by revision."""
         check_query_parameters(request, ("from", "to", "step"))
         endpoint = self.find(public_id)
         end = _moment(request, "to") or clock.now()

@@ -1,4 +1,4 @@
-"""The ASGI application of `live`: `/-/healthz`, `/-/metrics`, `/-/events/`, `/-/logs/{workload}/` and
+"""The ASGI application of `live`: `/-/healthz`, `/-/events/`, `/-/logs/{workload}/` and
 `/{team}/{endpoint}/{path}`.
 
 Raw ASGI: no Django request stack, no session, no cookie, no database connection per stream. A team's slug begins
@@ -14,13 +14,12 @@ from typing import Final
 from uuid import UUID
 
 import django.db
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from cluster.client import get_client
 from foundation import clock, logs
-from foundation.errors import NotAllowed, NotFound, NotSignedIn, PortalError
+from foundation.errors import NotFound, PortalError
 from foundation.http.problems import UNEXPECTED, Problem, problem_of
-from gateway import queries, tickets
+from gateway import tickets
 from gateway.errors import DatabaseAway
 from gateway.live.events import cors_headers, serve_events
 from gateway.live.exchange import Exchange, Receive, Scope, Send
@@ -60,6 +59,10 @@ class Application:
             with logs.bind(request_id=exchange.request_id):
                 await self._serve(exchange)
 
+    def exposition(self) -> bytes:
+        """What was counted of the requests to endpoints; asked by another thread, which starts nothing."""
+        return b"" if self._live is None else self._live.metrics.exposition()
+
     def end_streams(self) -> None:
         """Lets event and log streams end, so that a stopping server need not wait for them."""
         if self._live is not None:
@@ -94,8 +97,6 @@ class Application:
             await exchange.refuse(problem, headers=[("Allow", "GET"), *cors_headers()])
         elif exchange.path in {"/-/healthz", "/-/healthz/"}:
             await self._answer_health(exchange)
-        elif exchange.path in {"/-/metrics", "/-/metrics/"}:
-            await self._answer_metrics(exchange)
         elif exchange.path in {"/-/events", "/-/events/"}:
             principal = tickets.read_events_ticket(exchange.argument("ticket"), now=clock.now())
             live = self.live
@@ -110,17 +111,6 @@ class Application:
         live = self.live
         told = {"listening": live.listener.connected.is_set(), "streams": len(live.hub)}
         await exchange.answer(200, json.dumps(told).encode(), content_type="application/json")
-
-    async def _answer_metrics(self, exchange: Exchange) -> None:
-        """Open to this machine, else to a platform admin's token, as `/metrics` is."""
-        live = self.live
-        if not exchange.is_local:
-            plain = exchange.bearer
-            if not plain:
-                raise NotSignedIn("Send the API token of a platform admin.")
-            if not await live.rows.ask(queries.may_read_metrics, plain=plain, now=clock.now()):
-                raise NotAllowed("Only a platform admin may read this from another machine.")
-        await exchange.answer(200, live.metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
 
 
 def _problem(error: Exception) -> Problem:

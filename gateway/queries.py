@@ -14,7 +14,7 @@ from foundation.errors import NotFound
 from gateway.credentials import find_live_endpoint_tokens
 from gateway.models import EndpointToken
 from teams import permissions
-from teams.credentials import find_live_token, find_live_tokens
+from teams.credentials import find_live_tokens
 from teams.models import ApiToken, User
 from teams.permissions import visible_teams
 from workloads.models import Workload
@@ -80,14 +80,6 @@ def endpoint_for(*, user: Any, public_id: UUID) -> Workload:
 def tokens_of(endpoint: Workload) -> QuerySet[EndpointToken]:
     """All tokens of the endpoint, revoked and expired ones too, newest first."""
     return EndpointToken.objects.filter(endpoint=endpoint).select_related("created_by")
-
-
-def may_read_metrics(*, plain: str, now: datetime) -> bool:
-    """Whether it is a token of a platform admin, of no team alone, that may read."""
-    token = find_live_token(plain, now=now)
-    if token is None:
-        return False
-    return token.user.is_platform_admin and token.team_id is None and ApiToken.Scope.READ in token.scopes
 
 
 def live_endpoints(*, among: Collection[UUID]) -> set[UUID]:

@@ -15,6 +15,7 @@ from controller.namespaces import priority_class
 from controller.observation import Observation
 from controller.podspec import ManifestSet
 from controller.podstatus import revision_of
+from controller.specs import ContainerSpec
 from inference.changes import size_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
@@ -46,6 +47,9 @@ class EndpointAdapter:
 
     def primary_of(self, workload: Workload) -> ResourceKind:
         return kinds.DEPLOYMENT
+
+    def asked(self, workload: Workload) -> ContainerSpec:
+        return Endpoint.objects.get(workload=workload).parsed
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         endpoint = Endpoint.objects.get(workload=workload)

@@ -32,8 +32,13 @@ from workloads.models import Workload
 
 
 class EndpointListView(OfEndpoints, detail_api.WorkloadListView):
-    @extend_schema(responses=output.WorkloadSerializer(many=True), operation_id="endpoints_list")
+    @extend_schema(
+        parameters=[detail_api.EXPAND],
+        responses=output.WorkloadRowSerializer(many=True),
+        operation_id="endpoints_list",
+    )
     def get(self, request: Any) -> Response:
+        """The endpoints that the caller may see, newest first."""
         return self.list_page()
 
     @extend_schema(request=EndpointSerializer, responses={201: output.SubmittedSerializer})

@@ -56,7 +56,9 @@ class Change:
 
 def changes_between(before: Json, after: Json) -> list[Change]:
     """Every field that differs, by its dotted path."""
-    found = sorted(_differences("", before, after), key=lambda each: each[0])
+    # Who wrote an amount says nothing of what it is.
+    told = [{name: value for name, value in each.items() if name != "left_out"} for each in (before, after)]
+    found = sorted(_differences("", *told), key=lambda each: each[0])
     return [Change(path, old, new, effect_of(path)) for path, old, new in found]
 
 

@@ -10,10 +10,13 @@ from django import forms
 from django.http import QueryDict
 from typing_extensions import override
 
+from controller.page_arguments import write_arguments
 from controller.page_forms import (
     CAPACITIES,
     SPOT_FIRST_CHOICE,
+    ArgumentsField,
     ContainerForm,
+    arguments_of,
     initial_of,
     lines,
     split_lines,
@@ -22,6 +25,7 @@ from controller.page_forms import (
     whole,
 )
 from controller.page_further import FurtherForm, carried
+from controller.specs import typed
 from inference.runtimes import CUSTOM, PRESETS, TORCHSERVE, TRITON, VLLM, Preset
 from inference.scaling import (
     CPU,
@@ -111,8 +115,9 @@ class EndpointForm(FurtherForm):
 
     args = lines(
         "Arguments",
-        "One per line. Without a command they come after what the runtime gives its server anyway.",
+        "Written like the command. Without one they come after what the runtime gives its server anyway.",
         rows=2,
+        field=ArgumentsField,
     )
     runtime = forms.ChoiceField(
         label="Runtime",
@@ -182,7 +187,7 @@ class EndpointForm(FurtherForm):
         shown = {
             "name": "digits",
             "image": "registry.example.org/server:1.4",
-            "command": "python\nserve.py",
+            "command": "python serve.py",
             "port": str(self.preset.http),
             "readiness_path": self.preset.readiness_path or "/healthz",
         }
@@ -219,7 +224,7 @@ class EndpointForm(FurtherForm):
         model = {name: values.get(f"model_{name}") for name in MODEL_FIELDS}
         typed = {
             **super().to_body(values),
-            "args": [line for line in split_lines(values.get("args", "")) if line],
+            "args": arguments_of(values.get("args", "")),
             "min_replicas": whole(values.get("replicas", "")),
             "max_replicas": whole(values.get("max_replicas", "")),
             "scaling": self._scaling(values),
@@ -301,6 +306,7 @@ def _rate_text(rate: float | None) -> str:
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The form's values for the stored spec of an endpoint. What its runtime fills in anyway stays empty."""
+    spec = typed(spec)
     names = ("probes", "model", "rate_limit", "rollout", "scaling")
     probes, model, rate, rollout, scaling = (spec.get(name) or {} for name in names)
     runtime = spec.get("runtime") or CUSTOM
@@ -310,8 +316,8 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     values = {
         **initial_of(spec),
         # Apart, because a command of its own takes the place of all that the runtime fills in.
-        "command": "\n".join(spec.get("command", [])),
-        "args": "\n".join(spec.get("args", [])),
+        "command": write_arguments(spec.get("command", [])),
+        "args": write_arguments(spec.get("args", [])),
         "replicas": str(least),
         "max_replicas": "" if most in (None, least) else str(most),
         "trigger": scaling.get("trigger") or "",

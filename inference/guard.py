@@ -116,7 +116,11 @@ class _Asked:
         if flavor is None or not units:
             return None
         return surge_room(
-            team=self.workload.team, flavor=flavor, capacity_type=self.workload.capacity_type, units=units
+            team=self.workload.team,
+            flavor=flavor,
+            capacity_type=self.workload.capacity_type,
+            units=units,
+            beside=self.spec.beside,
         )
 
     def refusals(self) -> tuple[str, ...]:

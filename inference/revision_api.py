@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -128,12 +128,13 @@ class OfEndpoints(detail_api.OfKind):
     kind = KIND
     noun = NOUN
 
+    spec_key = "endpoint_id"
+
     @override
-    def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
-        current = EndpointRevision.objects.filter(
+    def spec_rows(self, workloads: Sequence[Workload]) -> QuerySet[EndpointRevision]:
+        return EndpointRevision.objects.filter(
             endpoint__workload__in=workloads, number=F("endpoint__revision")
         )
-        return dict(current.values_list("endpoint_id", "spec"))
 
     def endpoint(self, request: Any, public_id: UUID) -> Endpoint:
         """The endpoint with its workload, or NotFound, which is also what a stranger is told."""

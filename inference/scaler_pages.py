@@ -80,6 +80,7 @@ class EndpointScalePage(OfEndpoints, CommandPage):
     """Other bounds for the number of replicas."""
 
     done = "{name} has other bounds for its replicas."
+    asks = "scale"
 
     @override
     def carry_out_asked(
@@ -95,6 +96,7 @@ class EndpointPauseScalerPage(OfEndpoints, CommandPage):
     """Hold the number of replicas."""
 
     done = "The scaler of {name} is paused."
+    asks = "pause-scaler"
 
     @override
     def carry_out_asked(

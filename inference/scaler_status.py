@@ -64,14 +64,14 @@ def scaler_of(deployment: Json, companions: Sequence[Json]) -> ScalerFacts | Non
         )
     if lacks_scaler(deployment, companions):
         return ScalerFacts(failure="Its scaler is not in the cluster; it is made again.")
-    return read_scaler(companions)
+    return read_scaler(companions, at_zero=deployment["spec"].get("replicas") == 0)
 
 
 def _annotation(deployment: Json) -> str:
     return str((deployment["metadata"].get("annotations") or {}).get(SCALER_ANNOTATION) or "")
 
 
-def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
+def read_scaler(companions: Sequence[Json], *, at_zero: bool) -> ScalerFacts | None:
     """The scaler's own words about itself; None where there is no scaler."""
     scaled = next((each for each in companions if each.get("kind") == SCALED_OBJECT), None)
     autoscaler = next((each for each in companions if each.get("kind") == AUTOSCALER), None)
@@ -89,7 +89,7 @@ def read_scaler(companions: Sequence[Json]) -> ScalerFacts | None:
         metric=metric,
         value=value,
         target=target,
-        decision=_decision(scaled, autoscaler),
+        decision=_decision(scaled, autoscaler, at_zero=at_zero),
         failure=_failure(scaled, autoscaler),
         falls_back=scaled is not None and _is_true(scaled, "Fallback"),
         paused=scaled is not None and _is_held(scaled),
@@ -117,9 +117,10 @@ def _is_held(scaled: Json) -> bool:
     return PAUSED in annotations or PAUSED_REPLICAS in annotations
 
 
-def _decision(scaled: Json | None, autoscaler: Json | None) -> str:
+def _decision(scaled: Json | None, autoscaler: Json | None, *, at_zero: bool) -> str:
     """Why it holds this number of replicas."""
-    if scaled is not None and podstatus.condition(scaled, "Active").get("status") == "False":
+    # Above zero the autoscaler decides: whether KEDA sees a load at all only tells zero from one.
+    if scaled is not None and (at_zero or autoscaler is None):
         return str(podstatus.condition(scaled, "Active").get("reason") or "")
     if autoscaler is None:
         return ""

@@ -20,6 +20,7 @@ from controller.fields import (
 )
 from controller.grammar import Fault, Mount
 from controller.serializers import GPUS_MAX, ContainerSerializer, Problems
+from controller.specs import typed
 from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
 from inference import runtime_rules
@@ -253,7 +254,7 @@ def changed_request(sent: Any, *, current: Mapping[str, Any], team: str) -> Endp
     """
     if not isinstance(sent, Mapping):
         raise Invalid.of_field("", "The body is an object of the fields to change.")
-    body = EndpointSerializer(data={"team": team, **current, **sent})
+    body = EndpointSerializer(data={"team": team, **typed(current), **sent})
     body.is_valid(raise_exception=True)
     if body.validated_data["team"] != team:
         raise Invalid.of_field("team", "An endpoint stays with its team.", code="read_only")

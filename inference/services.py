@@ -78,7 +78,7 @@ def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: d
     """
     check_can_submit(user, endpoint.workload.team)
     check_scaling(spec, known=endpoint.parsed)
-    planned = plan_revision(endpoint, with_host_share(spec), user=user, now=now)
+    planned = plan_revision(endpoint, _sized(spec, endpoint), user=user, now=now)
     _check(planned, user, now)
     return planned
 
@@ -108,7 +108,7 @@ def update_endpoint(
                 f"revision {made_from}. Nothing was changed: look at it again and repeat the change."
             )
             raise RevisionMoved(message)
-        planned = plan_revision(endpoint, with_host_share(spec), user=actor.user, now=now)
+        planned = plan_revision(endpoint, _sized(spec, endpoint), user=actor.user, now=now)
         if planned.changes:
             _change(planned, actor, "updated", now)
     return endpoint
@@ -219,6 +219,7 @@ def _change(
         priority=planned.spec.priority,
         labels=dict(planned.spec.labels),
         keeps_headroom=planned.spec.headroom == RESERVED,
+        **dict(zip(("cpu_each", "memory_each", "storage_each"), planned.spec.beside, strict=True)),
     )
     change_generation(workload, now=now)
     record_audit(
@@ -232,6 +233,10 @@ def _change(
         now=now,
     )
     wakeups.wake_workload(workload, now=now)
+
+
+def _sized(spec: EndpointSpec, endpoint: Endpoint) -> EndpointSpec:
+    return with_host_share(spec, before=endpoint.parsed)
 
 
 def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:

@@ -11,6 +11,7 @@ from cluster.names import object_name
 from controller.decide import Plan
 from controller.observation import Observation
 from controller.podspec import ManifestSet
+from controller.specs import ContainerSpec
 from foundation.models import PlatformSettings
 from jobs import kinds
 from jobs.manifests import active_deadline_seconds, build_training_run
@@ -35,6 +36,9 @@ class TrainingRunAdapter:
 
     def primary_of(self, workload: Workload) -> ResourceKind:
         return _run(workload).primary
+
+    def asked(self, workload: Workload) -> ContainerSpec:
+        return _run(workload).parsed
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         run = _run(workload)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from typing_extensions import override
@@ -36,14 +37,21 @@ class OfTrainingRuns(detail_api.OfKind):
     kind = KIND
     noun = NOUN
 
+    spec_key = "workload_id"
+
     @override
-    def specs(self, workloads: Sequence[Workload]) -> Mapping[int, Mapping[str, Any]]:
-        return dict(TrainingRun.objects.filter(workload__in=workloads).values_list("workload_id", "spec"))
+    def spec_rows(self, workloads: Sequence[Workload]) -> QuerySet[TrainingRun]:
+        return TrainingRun.objects.filter(workload__in=workloads)
 
 
 class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
-    @extend_schema(responses=output.WorkloadSerializer(many=True), operation_id="training_runs_list")
+    @extend_schema(
+        parameters=[detail_api.EXPAND],
+        responses=output.WorkloadRowSerializer(many=True),
+        operation_id="training_runs_list",
+    )
     def get(self, request: Any) -> Response:
+        """The runs that the caller may see, newest first."""
         return self.list_page()
 
     @extend_schema(request=TrainingRunSerializer, responses={201: output.SubmittedSerializer})

@@ -31,6 +31,7 @@ class Rules:
         A browser sends what is only to be read, so a locked input can neither be changed unseen nor be lost.
         """
         form.files_fixed = "upload" in self.locked
+        form.flavor_fixed = "flavor" in self.locked
         for name in self.locked:
             locked: Any = form.fields[name]
             if hasattr(locked, "choices"):

@@ -12,7 +12,7 @@ from typing_extensions import override
 from controller.page_forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, text, whole
 from controller.page_further import FurtherForm, carried
 from controller.page_words import limit_words
-from controller.specs import Json
+from controller.specs import Json, typed
 from jobs.form_rules import Rules, rules_of
 from jobs.kinds import JOB, KINDS
 from jobs.offers import offered_kinds
@@ -115,6 +115,7 @@ def seconds_of(value: str) -> int | str | None:
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The form's values for the stored spec of a run, or for the body of a request."""
+    spec = typed(spec)
     checkpoint = spec.get("checkpoint") or {}
     values = {
         **initial_of(spec),

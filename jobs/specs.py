@@ -12,6 +12,7 @@ from controller import specs as shared
 from controller.grammar import is_inside
 from controller.specs import Amount, ClaimUse, ContainerSpec, Json, Volume, value_of
 from jobs.kinds import JOB, KINDS, MPI_JOB
+from workloads.podrequests import beside_of
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
@@ -184,6 +185,15 @@ class TrainingRunSpec(ContainerSpec):
             shm=self.shm if role.gpus_per_replica else None,
             extra_resources=self.extra_resources if role.gpus_per_replica else {},
         )
+
+    @property
+    @override
+    def beside(self) -> tuple[int, int, int]:
+        """Of the greediest of its pods with GPUs: which of them a node gets is not known before."""
+        with_gpus = (self.of_role(role) for role in self.roles if role.gpus_per_replica)
+        storage = self.ephemeral_storage.request if self.ephemeral_storage else "0"
+        asked = [beside_of(each.cpu.request, each.memory.request, storage) for each in (self, *with_gpus)]
+        return max(each[0] for each in asked), max(each[1] for each in asked), asked[0][2]
 
     @property
     @override

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from typing_extensions import override
 
 from controller.fields import FlagField
+from controller.specs import typed
 from foundation.http.serializers import StrictSerializer
 from jobs.copies import merged
 from jobs.models import TrainingRun
@@ -48,7 +49,7 @@ def clone_request(run: TrainingRun, edits: Any) -> tuple[TrainingRunSerializer, 
     wish.is_valid(raise_exception=True)
     team = run.workload.team
     base = {
-        **run.spec,
+        **typed(run.spec),
         "team": team.slug,
         "name": free_name(run.workload.name, team),
         "template_version": None,

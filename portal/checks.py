@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import Warning as Doubt
 
 from portal.runtime.refusals import EXPOSED_HINT, exposed_message
 
@@ -31,6 +32,20 @@ def secret_key_is_shared(**_: Any) -> list[CheckMessage]:
             "PORTAL_DATABASE_URL is set but PORTAL_SECRET_KEY is not: each process would invent its own key.",
             hint="Set PORTAL_SECRET_KEY or PORTAL_SECRET_KEY_FILE to the same 50 random characters everywhere.",
             id="portal.E002",
+        )
+    ]
+
+
+@register(Tags.security, deploy=True)
+def clients_are_told_apart(**_: Any) -> list[CheckMessage]:
+    """Behind the proxy that ends TLS everybody has its address: one person's wrong passwords lock out all."""
+    if not settings.PUBLIC_URL.startswith("https://") or settings.TRUSTED_PROXIES:
+        return []
+    return [
+        Doubt(
+            "PORTAL_PUBLIC_URL is https but PORTAL_TRUSTED_PROXIES is not set: all clients share the proxy's address.",
+            hint="Set PORTAL_TRUSTED_PROXIES to the addresses or networks of the proxies, such as 10.0.0.0/8.",
+            id="portal.W001",
         )
     ]
 

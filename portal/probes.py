@@ -7,8 +7,10 @@ from collections.abc import Callable
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from controller import readiness
 from foundation.http import health
 
+readiness.register()
 _PROBES = {"/healthz": health.healthz, "/readyz": health.readyz}
 
 

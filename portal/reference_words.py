@@ -72,6 +72,8 @@ REASON_MEANING: Mapping[Reason, str] = MappingProxyType({
     Reason.OOM_KILLED: "It used more memory than its limit.",
     Reason.INVALID_SPEC: "The cluster refuses it for good; the message is the API server's own.",
     Reason.APPLICATION_ERROR: "Its program ended with an exit code other than 0.",
+    Reason.START_ERROR: "Its container did not start: the image has no such program, or may not run it. Where the node tries "
+    "again, it fails after `image_pull_deadline_seconds`.",
     Reason.DELETED_EXTERNALLY: "Somebody else deleted its object in the cluster.",
 })  # fmt: skip
 
@@ -100,6 +102,10 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
         "Where clients reach the live process. Not the host name of `PORTAL_PUBLIC_URL`: cookies ignore ports.",
     ),
     "PORTAL_LOG_STORAGE": ("a folder in `PORTAL_DATA_DIR`", "Folder of the log store; all processes must see it."),
+    "PORTAL_METRICS_BIND": (
+        "none; `up` takes the ports from 8002 on, one a process",
+        "Where each of the five processes answers `/metrics` and `/healthz`, without an account: keep it off public proxies.",
+    ),
     "PORTAL_PROMETHEUS_URL": (
         "none; `up` with its own cluster brings one",
         "The Prometheus that the portal asks for metrics.",
@@ -116,6 +122,10 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
         "made once by `up`",
         "At least 32 characters. Signs cookies, tickets and run tokens, so all processes must have the same.",
     ),
+    "PORTAL_TRUSTED_PROXIES": (
+        "none",
+        "Addresses and networks (`10.0.0.0/8`) of the proxies in front, by commas, whose `X-Forwarded-For` says who the client is. Without it all clients of a proxy share its address.",
+    ),
 })  # fmt: skip
 
 SETTING_MEANING: Mapping[str, str] = MappingProxyType({
@@ -124,9 +134,12 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "fair_share_half_life_hours": "After how many hours past use counts half in the order of the queue.",
     "default_time_limit_seconds": "Time limit of a run that names none.",
     "spot_fallback_seconds": "How long a run or an endpoint that asked for spot first waits for it before it waits for on-demand.",
-    "image_pull_deadline_seconds": "How long an image may fail to be pulled before the workload fails.",
+    "image_pull_deadline_seconds": "How long an image may fail to be pulled, or a container to start, before the workload fails.",
     "schedule_deadline_seconds": "How long a pod may wait for a node before its claim is given back, and the pause after.",
     "log_retention_days": "How long a stored log is kept, counted from when it was written.",
+    "record_retention_days": "How long rows of pods, objects and nodes are kept that have gone from the cluster, at least 31."
+    " Usage and ledger stay for ever; a pod's row stays until its bill is settled and its log has expired.",
+    "estimate_retention_days": "How long it is kept when a workload was expected to start and how that came out, at least 31.",
     "git_image": "Image of the init containers that fetch `source.git`: it has git and a shell, and runs as any user.",
     "storage_image": "Image of the init container that fetches `model.uri`: its program takes two arguments, where from and"
     " where to, as KServe's storage initializer does.",

@@ -355,7 +355,7 @@ class Guard:
         found = []
         for each in self._reserved:
             waiter = each.waiter
-            places = blocks.place(waiter.units_each, waiter.pods) if waiter else None
+            places = blocks.place(waiter.units_each, waiter.pods, waiter.beside) if waiter else None
             if places is None:
                 return None
             found.append(places)

@@ -141,6 +141,33 @@ DO UPDATE SET revision = quotas_pool.revision + 1, due_at = least(coalesce(quota
 """
 
 
+_DUE_BY = """
+UPDATE quotas_pool SET due_at = %(at)s WHERE id = %(pool)s AND (due_at IS NULL OR due_at > %(at)s)
+"""
+# What was given back meanwhile has made it due, and stays. A quota that returns by date is taken back by a pass.
+_PASSED = """
+UPDATE quotas_pool AS p
+SET due_at = least(nullif(p.due_at, %(leased)s), %(next)s, (
+        SELECT min(r.until) FROM quotas_quotarequest AS r
+        WHERE r.flavor_id = p.flavor_id AND r.capacity_type = p.capacity_type AND r.state = 'approved'
+    )),
+    told_at = %(told)s
+WHERE p.id = %(pool)s
+"""
+
+
+def due_by(*, pool_id: int, at: datetime) -> None:
+    """Let the pool be passed over at that time at the latest."""
+    rows(_DUE_BY, {"pool": pool_id, "at": at})
+
+
+def passed(*, pool_id: int, leased: datetime, next_at: datetime | None, told_at: datetime | None) -> None:
+    """A pass is over that had the pool until `leased`: when it is due again, which is never while nobody waits and
+    nothing is to be taken back.
+    """
+    rows(_PASSED, {"pool": pool_id, "leased": leased, "next": next_at, "told": told_at})
+
+
 def lock_pools(pools: Iterable[tuple[int, str]]) -> None:
     """Hold several pools until the transaction ends, in the order in which everybody who needs several takes them."""
     for flavor_id, capacity_type in sorted(pools):

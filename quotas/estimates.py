@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from quotas.ordering import Line
-from quotas.passes import Finding, Pass, hidden_ahead
+from quotas.findings import Finding
+from quotas.hosts import TOO_LARGE
+from quotas.ordering import Line, hidden_ahead
+from quotas.passes import Pass
 from quotas.policy import judge, plan, position
 from quotas.room import Holding, Pool
 from quotas.supply import Supply, Waiter
@@ -38,6 +40,7 @@ _OUT_OF_LINE = frozenset(
         "capacity-type",
         "no-quota",
         "largest-block",
+        *TOO_LARGE,
         "nodes-unseen",
         "queue-stopped",
         "max-quota",
@@ -320,6 +323,7 @@ class _Forward:
             seconds=seconds,
             expected_seconds=expected,
             preemptible=True,
+            beside=holding.beside,
         )
 
     def _pass(self) -> None:

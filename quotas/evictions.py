@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from django.db.models import Exists, OuterRef
+from django.db.models import QuerySet
 
 from quotas.models import Claim, ClaimState, Preemption
 from quotas.verdicts import Victim
@@ -25,26 +25,36 @@ def ask_to_leave(
     """
     # A second claim of a workload stands for itself in a Supply, but the workload leaves as a whole.
     chosen = {workload_of(each): each for each in victims}
-    holding = Claim.objects.filter(workload=OuterRef("pk")).exclude(state=ClaimState.RELEASED)
-    rows = (
-        Workload.objects.select_related("team").filter(Exists(holding), public_id__in=chosen).order_by("pk")
-    )
-    asked = [(row, chosen[str(row.public_id)]) for row in rows]
+    claims = Claim.objects.select_related("workload__team").exclude(state=ClaimState.RELEASED)
+    held = {each.workload_id: each for each in claims.filter(workload__public_id__in=chosen).order_by("-pk")}
+    asked = [(held[key], chosen[str(held[key].workload.public_id)]) for key in sorted(held)]
     Preemption.objects.bulk_create(
         [
             Preemption(
-                workload=row,
+                workload=claim.workload,
+                claim=claim,
                 preemptor=preemptor,
                 cause=victim.cause.value,
-                message=told(row, victim),
+                message=told(claim.workload, victim),
                 lost_seconds=victim.lost_seconds,
                 at=now,
             )
-            for row, victim in asked
+            for claim, victim in asked
         ],
         ignore_conflicts=True,
     )
-    return [row for row, _ in asked]
+    return [claim.workload for claim, _ in asked]
+
+
+def open_requests() -> QuerySet[Preemption]:
+    """Those whose run still holds the claim that they are about."""
+    return Preemption.objects.filter(ended_at__isnull=True).exclude(claim__state=ClaimState.RELEASED)
+
+
+def end_stale(*, now: datetime) -> int:
+    """End those that came too late: their claim was given back before they were written; how many that were."""
+    late = Preemption.objects.filter(ended_at__isnull=True, claim__state=ClaimState.RELEASED)
+    return late.update(ended_at=now)
 
 
 def workload_of(victim: Victim) -> str:

@@ -6,14 +6,18 @@ keeps the place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from quotas.arithmetic import Tree
 from quotas.estimates import TOO_LONG, Estimate, estimate, estimate_now
+from quotas.hosts import TOO_LARGE
 from quotas.policy import judge
-from quotas.supply import NEW, Account, Supply, Waiter
+from quotas.supply import NEW, Account, Beside, Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
+from quotas.words import BESIDE
+from workloads.podrequests import OTHERS, quantity_of
 
 MOST = 6
 RUNS_MOST = 3
@@ -28,12 +32,24 @@ MINUTES_FROM = 10 * MINUTE
 would not fit any more when somebody has read it."""
 
 
+BESIDE_MOST = 3
+"""Smaller requests of CPU, memory and storage that are tried, the largest first."""
+SMALLEST = (100, 256 * 1024**2, 256 * 1024**2)
+"""Nobody is advised to ask for less CPU, memory or storage in a pod; offered are multiples of it."""
+WHOLE_GIB_FROM = 4 * 1024**3
+ShareOf = Callable[[int], Beside]
+"""What a pod of so many units asks for besides, where the request leaves some of it to the portal."""
+
+
 @dataclass(frozen=True)
 class Alternative:
-    """Another pool that the waiter could ask for, with the request's fields that lead to it."""
+    """Another pool that the waiter could ask for, with the request's fields that lead to it, and what a pod would ask
+    for besides units there; None for the same.
+    """
 
     change: Mapping[str, str]
     supply: Supply
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +76,15 @@ def levers(
     *,
     time_limit_seconds: int | None = None,
     owner: str | None = None,
+    share: ShareOf | None = None,
     given: PassPlan | None = None,
     base: Estimate | None = None,
 ) -> Levers:
     """At most six changes, each of which starts it now or at an earlier p90 than it has.
 
     `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
-    `owner` is who would make a new request of it; None for the same. `given` and `base` are the plan and the waiter's
+    `owner` is who would make a new request of it; None for the same. `share` says what fewer units in a pod come with;
+    None where that does not depend on them. `given` and `base` are the plan and the waiter's
     estimate of this very Supply, for callers who have them.
     """
     verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
@@ -76,8 +94,9 @@ def levers(
     afresh = _afresh(waiter, time_limit_seconds, owner)
     changes = [
         *_shorter(supply, waiter, verdict, time_limit_seconds),
-        *_fewer(supply, afresh),
-        *(Change(dict(each.change), _instead(each.supply, waiter.id, afresh)) for each in alternatives),
+        *_less_beside(supply, afresh, verdict),
+        *_fewer(supply, afresh, share),
+        *(Change(dict(each.change), _there(each, waiter.id, afresh)) for each in alternatives),
         *_quota(supply, waiter),
     ]
     found: dict[str, Lever] = {}
@@ -215,7 +234,67 @@ def _shorter(
     yield Change({"time_limit_seconds": limit}, replace(supply, waiters=waiters), waiter.id)
 
 
-def _fewer(supply: Supply, waiter: Waiter) -> Iterator[Change]:
+def _there(alternative: Alternative, waiter_id: str, waiter: Waiter) -> Supply:
+    beside = waiter.beside if alternative.beside is None else alternative.beside
+    return _instead(alternative.supply, waiter_id, replace(waiter, beside=beside))
+
+
+def _less_beside(supply: Supply, waiter: Waiter, verdict: Verdict) -> Iterator[Change]:
+    """As much CPU, memory and storage as a node has left beside its free units, or could ever have."""
+    if verdict.rule != "blocks" and verdict.rule not in TOO_LARGE:
+        return
+    asked = waiter.beside
+    found = {}
+    for beside in _had_beside(supply, waiter):
+        less = tuple(
+            min(want, _round(number, have))
+            for number, (want, have) in enumerate(zip(asked, beside, strict=True))
+        )
+        fields = {
+            BESIDE[number]: quantity_of(OTHERS[number], less[number])
+            for number, want in enumerate(asked)
+            if less[number] < want
+        }
+        if fields and all(
+            want == have or have >= SMALLEST[number]
+            for number, (want, have) in enumerate(zip(asked, less, strict=True))
+        ):
+            found[less] = fields
+    kept = sorted(found, key=lambda less: _cut(asked, less))[:BESIDE_MOST]
+    for less in kept:
+        yield Change(found[less], _instead(supply, waiter.id, replace(waiter, beside=less)))
+
+
+def _had_beside(supply: Supply, waiter: Waiter) -> Iterator[Beside]:
+    """What a pod can have where there are units for it: of each node for one pod and for more, and of each kind of node
+    with nobody on it.
+    """
+    unknown = waiter.beside
+    offers = [(block.free, block.left) for block in supply.blocks]
+    for units, others in {*offers, *supply.hosts}:
+        pods = min(waiter.pods, units // waiter.units_each) if waiter.units_each else 0
+        for count in sorted({1, pods} if pods > 0 else ()):
+            known = others[: len(unknown)] or unknown
+            yield tuple(
+                want if have is None else max(0, have) // count
+                for want, have in zip(unknown, known, strict=True)
+            )
+
+
+def _round(number: int, amount: int) -> int:
+    step = SMALLEST[number]
+    if number and amount >= WHOLE_GIB_FROM:
+        step = 1024**3
+    return amount // step * step
+
+
+def _cut(asked: Beside, less: Beside) -> tuple[Fraction, Beside]:
+    """How much of it goes, at the worst."""
+    parts = (Fraction(want - have, want) for want, have in zip(asked, less, strict=True) if want)
+    return max(parts, default=Fraction(0)), less
+
+
+def _fewer(supply: Supply, waiter: Waiter, share: ShareOf | None) -> Iterator[Change]:
     """Half the GPUs of each replica, and half of that; half the replicas, where all of them start at once."""
     each = waiter.units_each
     replicas = waiter.units // each if each else 0
@@ -224,6 +303,8 @@ def _fewer(supply: Supply, waiter: Waiter) -> Iterator[Change]:
     fewer = each // 2
     while fewer:
         changed = replace(waiter, units=replicas * fewer, units_each=fewer)
+        if share is not None:
+            changed = replace(changed, beside=share(fewer))
         yield Change({"gpus_per_replica": fewer}, _instead(supply, waiter.id, changed))
         fewer //= 2
     less = replicas // 2 if replicas == waiter.pods else 0

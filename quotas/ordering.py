@@ -14,13 +14,14 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from math import lcm
 
-from quotas.supply import TeamFacts, Waiter
+from quotas.supply import Supply, TeamFacts, Waiter
 
 ENTRY_PENALTY_SECONDS = 300
 
 Key = tuple[int, int, int, int, str]
 Within = Callable[["Line", Waiter], bool]
 Defer = Callable[["Line", Waiter], None]
+Compare = Callable[[Waiter, Waiter], bool]
 InLine = tuple[int, int, int, str, Waiter]
 
 
@@ -192,13 +193,54 @@ def no_easier(waiter: Waiter, other: Waiter) -> bool:
 
 def no_better(waiter: Waiter, other: Waiter) -> bool:
     """And no shorter, so that it would be in the way just as long."""
-    shorter = waiter.seconds is not None and (other.seconds is None or waiter.seconds < other.seconds)
-    return not shorter and no_easier(waiter, other)
+    return not _shorter(waiter, other) and no_easier(waiter, other)
 
 
-def is_of_any(compare: Callable[[Waiter, Waiter], bool], waiter: Waiter, others: list[Waiter]) -> bool:
+def no_easier_beside(waiter: Waiter, other: Waiter) -> bool:
+    """`no_easier` where what pods ask for besides units counts too."""
+    return no_easier(waiter, other) and no_less_beside(waiter, other)
+
+
+def no_better_beside(waiter: Waiter, other: Waiter) -> bool:
+    """`no_better` where what pods ask for besides units counts too."""
+    return no_better(waiter, other) and no_less_beside(waiter, other)
+
+
+def comparisons(*, beside: bool) -> tuple[Compare, Compare]:
+    """`no_easier` and `no_better`, by what counts."""
+    return (no_easier_beside, no_better_beside) if beside else (no_easier, no_better)
+
+
+def no_less_beside(waiter: Waiter, other: Waiter) -> bool:
+    """Whether its pods ask for no less of anything; who says nothing asks for nothing."""
+    mine, its = waiter.beside, other.beside
+    if len(mine) != len(its):
+        return not any(its)
+    return all(each >= least for each, least in zip(mine, its, strict=True))
+
+
+def _shorter(waiter: Waiter, other: Waiter) -> bool:
+    return waiter.seconds is not None and (other.seconds is None or waiter.seconds < other.seconds)
+
+
+def is_of_any(compare: Compare, waiter: Waiter, others: list[Waiter]) -> bool:
     """Whether that is true of this waiter and any of the others; `any` would cost more than most comparisons."""
     for each in others:  # noqa: SIM110 (see above)
         if compare(waiter, each):
             return True
     return False
+
+
+def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
+    """How many of its own team are ahead of it that this Supply does not show one by one.
+
+    Those of higher priority; of equal priority those that the Supply counts before it, which is all of them where the
+    waiter is not submitted yet and so would come last.
+    """
+    last = 0 if waiter.id else 1
+    higher = sum(
+        each.count
+        for each in supply.beyond
+        if each.team == waiter.team and each.priority + last > waiter.priority
+    )
+    return higher + (supply.before_far if waiter.id and waiter.id == supply.far else 0)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from quotas.supply import Block, CardFacts, Provisionable
+from quotas.supply import Beside, Block, CardFacts, Provisionable
 from workloads.placement import FlavorFacts, NodeFacts, matches
 
-Places = tuple[tuple[str, int], ...]
+Place = tuple[str, int] | tuple[str, int, Beside]
+"""Node and units; and what else is counted, where something else than units can run out."""
+Places = tuple[Place, ...]
 
 
 class Blocks:
     """Free units of each node and of nodes that could be made; places are given and taken back.
 
     A pod goes to the fullest node that still takes it, so that large blocks stay whole; among equals by name.
-    Nodes that do not exist yet come last and are called new-1, new-2 and so on.
+    Nodes that do not exist yet come last and are called new-1, new-2 and so on. What pods ask for `beside` units is
+    not counted here: `quotas.hosts` says when it has to be.
     """
 
     __slots__ = ("block", "counts", "free", "free_total", "new", "unopened")
@@ -52,7 +55,7 @@ class Blocks:
         """Units of one node that could still be made; 0 where none can."""
         return self.block if self.unopened else 0
 
-    def fits(self, units_each: int, pods: int) -> bool:
+    def fits(self, units_each: int, pods: int, beside: Beside = ()) -> bool:
         """Whether all `pods` of `units_each` have a place at once."""
         if units_each <= 0 or pods <= 0:
             return True
@@ -64,13 +67,14 @@ class Blocks:
                     return True
         return bool(self.unopened) and left <= self.unopened * (self.block // units_each)
 
-    def place(self, units_each: int, pods: int) -> Places | None:
+    def place(self, units_each: int, pods: int, beside: Beside = ()) -> Places | None:
         """Take a place for each of the pods, all or none; units by node, or None where they do not fit."""
         if units_each <= 0 or pods <= 0:
             return ()
         if not self.fits(units_each, pods):
             return None
-        left, places = pods, []
+        left = pods
+        places: list[Place] = []
         if pods == 1 and not self.new and (node := self._fullest(units_each)):
             self._change(node, -units_each)
             return ((node, units_each),)
@@ -88,40 +92,56 @@ class Blocks:
         self.take(places)
         return tuple(places)
 
-    def place_some(self, units_each: int, pods: int) -> Places:
+    def place_some(self, units_each: int, pods: int, beside: Beside = ()) -> Places:
         """Take places for as many of the pods as fit, each for itself."""
-        places: list[tuple[str, int]] = []
+        places: list[Place] = []
         for _ in range(pods):
-            one = self.place(units_each, 1)
+            one = self.place(units_each, 1, beside)
             if not one:
                 break
             places += one
         return tuple(places)
 
-    def has(self, places: Iterable[tuple[str, int]]) -> bool:
+    def held(self, placed: Iterable[tuple[str, int]], taken: Sequence[Beside]) -> Places:
+        """As places, what pods hold of nodes already; `taken` is what they take besides units."""
+        return tuple(placed)
+
+    def has(self, places: Iterable[Place]) -> bool:
         """Whether these very places are free."""
-        return all(self.free.get(node, 0) >= units for node, units in places)
+        return all(self.free.get(place[0], 0) >= place[1] for place in places)
 
-    def take(self, places: Iterable[tuple[str, int]]) -> None:
+    def take(self, places: Iterable[Place]) -> None:
         """Take these places; a node that is not known yet is one that another copy has taken to be made."""
-        for node, units in places:
-            if node not in self.free:
-                self._make(node)
-            self._change(node, -units)
+        for place in places:
+            if place[0] not in self.free:
+                self._make(place[0])
+            self._change(place[0], -place[1])
 
-    def release(self, places: Iterable[tuple[str, int]]) -> None:
+    def release(self, places: Iterable[Place]) -> None:
         """Give places back; those on nodes that take no pods now stay out."""
-        for node, units in places:
-            if node in self.free:
-                self._change(node, units)
+        for place in places:
+            if place[0] in self.free:
+                self._change(place[0], place[1])
 
-    def pods(self, units_each: int) -> int:
+    def pods(self, units_each: int, beside: Beside = ()) -> int:
         """How many pods of that size have a place."""
         here = self.unopened * (self.block // units_each)
         for free, count in self.counts.items():
             if free >= units_each:
                 here += free // units_each * count
         return here
+
+    def lost(self, places: Iterable[Place], units_each: int, beside: Beside = ()) -> int:
+        """How many pods of that size have no place any more once these places are taken."""
+        lost = 0
+        for place in places:
+            before = self.free.get(place[0])
+            if before is None:
+                before = self.block
+            if before >= units_each:
+                after = before - place[1]
+                lost += before // units_each - (after // units_each if after > 0 else 0)
+        return lost
 
     def _change(self, node: str, units: int) -> None:
         before = self.free[node]
@@ -165,7 +185,11 @@ class Blocks:
         self.free_total += self.block
 
 
-class Fits(dict[tuple[int, int], bool]):
+Shape = tuple[int, int] | tuple[int, int, Beside]
+"""Units of a pod, how many pods, and what each asks for besides where that is counted."""
+
+
+class Fits(dict[Shape, bool]):
     """Whether pods of a size, so many at once, have places in these blocks as they are; each asked once."""
 
     def __init__(self, blocks: Blocks) -> None:
@@ -173,7 +197,7 @@ class Fits(dict[tuple[int, int], bool]):
         self.blocks = blocks
         self.largest = max(blocks.largest_free, blocks.largest_new)
 
-    def __missing__(self, shape: tuple[int, int]) -> bool:
+    def __missing__(self, shape: Shape) -> bool:
         found = self[shape] = self.blocks.fits(*shape)
         return found
 

@@ -3,59 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from quotas.backfill import PATIENCE_SECONDS, Delayed, Denial, Guard
-from quotas.ordering import InLine, Line, Turns, is_of_any, no_better, no_easier
-from quotas.packing import Fits
+from quotas.findings import (
+    BEYOND,
+    CAPACITY,
+    LACKS,
+    LARGEST_BLOCK,
+    LARGEST_HOST,
+    LEAVING,
+    MAX_OF_USER,
+    MAX_QUOTA,
+    MAX_TIME_LIMIT,
+    NO_GPU,
+    NO_QUOTA,
+    PREEMPTION,
+    STOPPED,
+    UNSEEN,
+    USER_LIMIT,
+    Finding,
+    denied,
+)
+from quotas.moments import Moments
+from quotas.ordering import InLine, Line, Turns, comparisons, hidden_ahead, is_of_any
+from quotas.packing import Fits, Shape
 from quotas.preemption import Chosen, choose, room_to_make
-from quotas.room import BLOCKS, CARDS, QUOTA, Pool
-from quotas.supply import Supply, Waiter
+from quotas.room import QUOTA, Pool
+from quotas.supply import Waiter
 from quotas.verdicts import Outcome
 from workloads.states import Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Which step decided, and what it found."""
-
-    rule: str
-    outcome: Outcome
-    reason: Reason
-    holds_up: bool = True
-    """Whether those behind may see it as somebody who waits ahead of them."""
-    chosen: tuple[Chosen, ...] = ()
-    longest: int = 0
-    """Seconds that it may run at most to start now; 0 where that would not help."""
-    delayed: Delayed = Delayed.AHEAD
-    """Of a backfill that is denied: who could start later by it."""
-    backfilled: bool = False
-
-
-def _never(rule: str) -> Finding:
-    return Finding(rule, Outcome.NEVER, Reason.NO_MATCHING_FLAVOR, holds_up=False)
-
-
-def _wait(rule: str, reason: Reason, *, holds_up: bool = True) -> Finding:
-    return Finding(rule, Outcome.WAIT, reason, holds_up=holds_up)
-
-
-NO_GPU = Finding("no-gpu", Outcome.ADMIT, Reason.CREATING)
-CAPACITY, NO_QUOTA, LARGEST_BLOCK = _never("capacity-type"), _never("no-quota"), _never("largest-block")
-UNSEEN = _wait("nodes-unseen", Reason.TOPOLOGY_PLACEMENT_FAILED, holds_up=False)
-STOPPED = _wait("queue-stopped", Reason.QUEUE_STOPPED, holds_up=False)
-MAX_QUOTA = _wait("max-quota", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
-MAX_OF_USER = _wait("max-of-user", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
-MAX_TIME_LIMIT = _wait("max-time-limit", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
-BEYOND = _wait("beyond", Reason.WAITING_FOR_QUOTA)
-USER_LIMIT = _wait("user-limit", Reason.WAITING_FOR_QUOTA, holds_up=False)
-LACKS = {
-    QUOTA: _wait("quota", Reason.WAITING_FOR_QUOTA),
-    CARDS: _wait("cards", Reason.TOPOLOGY_PLACEMENT_FAILED),
-    BLOCKS: _wait("blocks", Reason.TOPOLOGY_PLACEMENT_FAILED),
-}
-PREEMPTION = _wait("preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
-LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 
 QUICK_PROTECTED = 4
 """Lines whose first waiter a quick pass protects; a start that depends on more of them is rare."""
@@ -73,6 +50,9 @@ class Pass:
         "_guard",
         "_hopeless",
         "_in_the_way",
+        "_moments",
+        "_no_better",
+        "_no_easier",
         "_offered",
         "_pool",
         "_quick",
@@ -89,19 +69,21 @@ class Pass:
         self._pool = pool
         self._guard = Guard(pool, most=QUICK_PROTECTED if quick else None)
         self._quick = quick
-        self._in_the_way: dict[tuple[int, int], int] = {}
+        self._in_the_way: dict[Shape, int] = {}
         """Shapes of pods that have no harmless place now, and until when."""
         flavor, capacity_type = pool.supply.flavor, pool.supply.capacity_type
         self._offered = capacity_type in flavor.capacity
         self._whole = Fits(pool.whole)
+        self._no_easier, self._no_better = comparisons(beside=bool(pool.counted))
         self._hopeless: dict[int, list[Waiter]] = {}
         """By line: for whom nobody can be made to leave."""
         self._refused: dict[int, list[Waiter]] = {}
         """By line: who must not start even when those who are leaving, or could be made to, have left."""
-        self._denied: dict[tuple[int, int, int, int], tuple[Denial, int]] = {}
+        self._denied: dict[tuple[int, int, Shape], tuple[Denial, int]] = {}
         """By line and shape, with how much was promised to others then: more of that may shorten how long one may run."""
         self._stuck: set[int] = set()
         """Lines of which somebody was judged and does not start."""
+        self._moments = Moments(pool)
         self.waiting = 0
         """How many were judged so far that wait in line."""
 
@@ -172,7 +154,7 @@ class Pass:
         for entry in line.waiters:
             waiter = entry[4]
             asked = waiter.units
-            if asked > units or not fits[waiter.units_each, waiter.pods]:
+            if asked > units or not fits[self._pool.shape(waiter)]:
                 # The first of each standing may have to be protected, from its own team too, whatever nodes could take.
                 own = asked <= tree.guaranteed[line.place]
                 standing = own, self._pool.within_guaranteed(line, waiter), self._possible(waiter)
@@ -203,7 +185,7 @@ class Pass:
 
     def _possible(self, waiter: Waiter) -> bool:
         """Whether empty nodes could take all its pods at once; who waits for nodes to come is not protected."""
-        return self._whole[waiter.units_each, waiter.pods]
+        return self._whole[self._pool.shape(waiter)]
 
     def _honour_elder(self) -> None:
         """Of those who have waited long for what their team's guaranteed quota covers: the highest priority first,
@@ -240,6 +222,8 @@ class Pass:
             return NO_QUOTA if self._offered else CAPACITY
         if waiter.units_each > self._pool.supply.largest_block:
             return LARGEST_BLOCK if self._pool.supply.nodes_seen else UNSEEN
+        if too_large := self._pool.reach[waiter.units_each, waiter.beside]:
+            return LARGEST_HOST[too_large]
         if line.facts.stopped:
             return STOPPED
         return self._too_much(line, waiter)
@@ -274,7 +258,7 @@ class Pass:
     def _can_borrow_headroom(self, line: Line, waiter: Waiter) -> bool:
         if not waiter.preemptible or waiter.units > line.lendable:
             return False
-        return self._pool.room.blocks.fits(waiter.units_each, waiter.pods)
+        return self._pool.room.blocks.fits(waiter.units_each, waiter.pods, waiter.beside)
 
     def _start(self, line: Line, waiter: Waiter, *, lent: bool) -> Finding:
         """Admit it, unless that could delay somebody ahead."""
@@ -284,35 +268,38 @@ class Pass:
             self._guard.look_ahead()
         known = self._known_denial(line, waiter)
         if known is not None:
-            return _denied(known)
+            return denied(known)
         if waiter is not self._guard.elder:
-            until = self._in_the_way.get((waiter.units_each, waiter.pods))
+            until = self._in_the_way.get(pool.shape(waiter))
             if until is not None and (waiter.seconds is None or pool.now + waiter.seconds >= until):
-                return _denied(Denial(0))
+                return denied(Denial(0))
         self._guard.look_ahead()
         blocks = pool.room.blocks
-        places = blocks.place(waiter.units_each, waiter.pods) or ()
+        places = blocks.place(waiter.units_each, waiter.pods, waiter.beside) or ()
         holding = pool.holding_of(line, waiter, places, start=pool.now, lent=lent)
         denial = self._guard.start(holding)
         if denial is None:
             self._in_the_way.clear()
             pool.admit(holding)
+            self._moments.note_start(waiter)
             rule = "headroom" if lent else "fits"
             return Finding(rule, Outcome.ADMIT, Reason.CREATING, backfilled=self.waiting > 0)
         blocks.release(places)
-        shape = (line.index, waiter.units, waiter.units_each, waiter.pods)
-        self._denied[shape] = denial, self._guard.promised
+        shape = pool.shape(waiter)
+        self._denied[line.index, waiter.units, shape] = denial, self._guard.promised
         if self._quick and denial.pods_until is not None:
-            self._in_the_way[waiter.units_each, waiter.pods] = denial.pods_until
-        return _denied(denial)
+            self._in_the_way[shape] = denial.pods_until
+        return denied(denial)
 
     def _known_denial(self, line: Line, waiter: Waiter) -> Denial | None:
         """What one of the same shape was told in this pass, where that goes for this one too."""
-        found = self._denied.get((line.index, waiter.units, waiter.units_each, waiter.pods))
+        found = self._denied.get((line.index, waiter.units, self._pool.shape(waiter)))
         if found is None or waiter is self._guard.elder:
             return None
         denial, promised = found
         if promised != self._guard.promised:
+            return None
+        if denial.whom is Delayed.ELDER and _came_before(waiter, self._guard.elder):
             return None
         return denial if waiter.seconds is None or waiter.seconds > denial.longest else None
 
@@ -322,24 +309,26 @@ class Pass:
         if self._quick and len(hopeless) >= QUICK_TRIES:
             return LACKS[lack]
         refused = self._refused.setdefault(line.index, [])
-        if is_of_any(no_easier, waiter, hopeless) or is_of_any(no_better, waiter, refused):
+        if is_of_any(self._no_easier, waiter, hopeless) or is_of_any(self._no_better, waiter, refused):
             return LACKS[lack]
         after = guard.after
         chosen: list[Chosen] | None = []
         if after is self._pool.room or after.lack(line.place, waiter):
             chosen = choose(self._pool, after, line, waiter)
-        if chosen is None:
-            hopeless.append(waiter)
-            if self._possible(waiter):
-                guard.protect(line, waiter)
-            return LACKS[lack]
-        found = self._reserve(line, waiter, chosen)
-        if found is None:
-            refused.append(waiter)
-            if self._possible(waiter):
-                guard.protect(line, waiter)
-            return LACKS[lack]
-        return found
+        found = None if chosen is None else self._reserve(line, waiter, chosen)
+        if found is not None:
+            return found
+        (hopeless if chosen is None else refused).append(waiter)
+        if not self._quick:
+            self._moments.note_wait(after, line, waiter)
+        if self._possible(waiter):
+            guard.protect(line, waiter)
+        return LACKS[lack]
+
+    def next_at(self) -> int | None:
+        """When another pass could decide otherwise by the passing of time alone, in seconds since the epoch."""
+        first = self._moments.first() if self.waiting else None
+        return None if first is None else self._pool.supply.now + first
 
     def _reserve(self, line: Line, waiter: Waiter, chosen: list[Chosen]) -> Finding | None:
         """Keep for it what is free when the chosen, and all who are leaving already, have left; None where that could
@@ -351,7 +340,7 @@ class Pass:
             guard.let_go(holding)
             holding.leaving = True
         pool, blocks = self._pool, guard.after.blocks
-        places = blocks.place(waiter.units_each, waiter.pods) or ()
+        places = blocks.place(waiter.units_each, waiter.pods, waiter.beside) or ()
         start = pool.now + pool.supply.rules.grace_seconds
         own = pool.holding_of(line, waiter, places, start=start, lent=False)
         if guard.harm_of(own, later=True) is None and not (chosen and guard.harm_anew(own)):
@@ -365,21 +354,6 @@ class Pass:
         return None
 
 
-def hidden_ahead(supply: Supply, waiter: Waiter) -> int:
-    """How many of its own team are ahead of it that this Supply does not show one by one.
-
-    Those of higher priority; of equal priority those that the Supply counts before it, which is all of them where the
-    waiter is not submitted yet and so would come last.
-    """
-    last = 0 if waiter.id else 1
-    higher = sum(
-        each.count
-        for each in supply.beyond
-        if each.team == waiter.team and each.priority + last > waiter.priority
-    )
-    return higher + (supply.before_far if waiter.id and waiter.id == supply.far else 0)
-
-
 def _by_slug(line: Line) -> str:
     return line.slug
 
@@ -389,11 +363,6 @@ def _by_age(found: tuple[int, int, int, Line, Waiter]) -> tuple[int, int, int, s
     return rank, queued_at, sequence, line.slug
 
 
-def _denied(denial: Denial) -> Finding:
-    return Finding(
-        "backfill",
-        Outcome.WAIT,
-        Reason.WAITING_FOR_QUOTA,
-        longest=denial.longest,
-        delayed=denial.whom,
-    )
+def _came_before(waiter: Waiter, elder: Waiter | None) -> bool:
+    """Whether it may delay the elder, which is protected from those alone who came later."""
+    return elder is None or (waiter.queued_at, waiter.sequence) < (elder.queued_at, elder.sequence)

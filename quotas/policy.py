@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
-from quotas.ordering import Line
-from quotas.passes import Finding, Pass, hidden_ahead
+from quotas.findings import Finding
+from quotas.ordering import Line, hidden_ahead
+from quotas.passes import Pass
 from quotas.room import Pool
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import PassPlan, Verdict
 from quotas.words import Words
 from workloads.states import OUT_OF_REACH, Reason
 
-POLICY = "admission/2"
+POLICY = "admission/3"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
+REPLAYED = frozenset({"admission/2", POLICY})
+"""Policies whose stored inputs this one judges alike. Those of admission/2 say of nodes and pods nothing but units, and
+what is not known refuses nothing."""
 
 Told = Callable[[Waiter, Finding], bool]
 """Whether somebody gets to read the verdict of this waiter."""
@@ -44,7 +48,7 @@ def plan(supply: Supply, *, told: Told | None = None) -> PassPlan:
             verdicts[waiter.id] = words.bare(finding)
 
     walk.run(note)
-    return PassPlan(verdicts=MappingProxyType(verdicts), order=tuple(verdicts))
+    return PassPlan(verdicts=MappingProxyType(verdicts), order=tuple(verdicts), next_at=walk.next_at())
 
 
 def judge(supply: Supply, waiter_id: str) -> Verdict:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 _WAITER = """w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
        floor(extract(epoch FROM w.queued_at))::bigint, w.id,
-       w.time_limit_seconds, w.used_seconds, w.preemptible, w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
+       w.time_limit_seconds, w.used_seconds, w.preemptible, w.cpu_each, w.memory_each, w.storage_each, w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
 _QUEUED = """w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
   AND w.id <> %(without)s"""
 # Who keeps those behind waiting: counted, shown and placed by the same words, so that the three agree.
 _IN_LINE = f"""{_QUEUED}
-  AND w.reason <> ALL (%(out)s) AND NOT (w.reason = 'BackoffWaiting' AND w.next_reconcile_at > %(now)s)"""
+  AND w.reason <> ALL (%(out)s) AND (w.rests_until IS NULL OR w.rests_until <= %(now)s)"""
 
 LINE = f"""
 SELECT {_WAITER}
@@ -56,9 +56,10 @@ HOLDERS = """
 SELECT w.public_id, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
        w.time_limit_seconds, w.used_seconds, c.lent, c.reserved_at, c.purpose, a.started_at, k.at,
        w.phase = 'Stopping' AND w.stopping_to <> 'Admitted' OR EXISTS (
-           SELECT FROM quotas_preemption AS x WHERE x.workload_id = w.id AND x.ended_at IS NULL
+           SELECT FROM quotas_preemption AS x LEFT JOIN quotas_claim AS y ON y.id = x.claim_id
+           WHERE x.workload_id = w.id AND x.ended_at IS NULL AND y.state IS DISTINCT FROM 'released'
        ),
-       r.estimated_remaining_seconds, r.at, n.placed, n.seen
+       r.estimated_remaining_seconds, r.at, n.placed, n.seen, w.cpu_each, w.memory_each, w.storage_each
 FROM quotas_claim AS c
 JOIN quotas_quota AS q ON q.id = c.quota_id AND q.flavor_id = %(flavor)s AND q.capacity_type = %(capacity)s
 JOIN workloads_workload AS w ON w.id = c.workload_id
@@ -69,8 +70,12 @@ LEFT JOIN LATERAL (SELECT at FROM workloads_checkpoint WHERE workload_id = w.id 
 LEFT JOIN LATERAL (SELECT estimated_remaining_seconds, at FROM workloads_progressreport
                    WHERE workload_id = w.id AND attempt = a.number) AS r ON true
 LEFT JOIN LATERAL (
-    SELECT json_object_agg(node_name, units) FILTER (WHERE alive) AS placed, sum(pods) AS seen
-    FROM (SELECT node_name, gone_at IS NULL AND finished_at IS NULL AS alive, sum(units) AS units, count(*) AS pods
+    SELECT json_agg(json_build_array(node_name, units, cpu, memory, storage, pods) ORDER BY node_name)
+               FILTER (WHERE alive) AS placed,
+           sum(pods) FILTER (WHERE units > 0) AS seen
+    FROM (SELECT node_name, gone_at IS NULL AND finished_at IS NULL AS alive, sum(units) AS units, count(*) AS pods,
+                 sum(cpu_millicores)::bigint AS cpu, sum(memory_bytes)::bigint AS memory,
+                 sum(storage_bytes)::bigint AS storage
           FROM workloads_podrecord
           WHERE workload_id = w.id AND node_name <> ''
             AND (w.kind = 'training-run' AND attempt = a.number OR w.kind <> 'training-run' AND gone_at IS NULL)
@@ -160,5 +165,9 @@ class HeldRow:
     leaving: bool
     remaining: int | None
     reported_at: datetime | None
-    placed: Mapping[str, int] | None
+    placed: Sequence[tuple[str, int, int, int, int, int]] | None
+    """Nodes with units, millicores, bytes of memory and of storage, and pods."""
     seen: int | None
+    cpu_each: int
+    memory_each: int
+    storage_each: int

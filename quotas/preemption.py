@@ -116,10 +116,10 @@ def room_to_make(pool: Pool, after: Room, line: Line) -> tuple[int, int]:
     own = pool.victims.get(line.index)
     above = own[0].priority if own else _NOBODY
     left = after.tree.guaranteed[line.place] - after.tree.used[line.place]
-    return (left if left > 0 and any(True for _ in _lenders(pool, after, line)) else 0), above
+    return (left if left > 0 and any(True for _ in lenders(pool, after, line)) else 0), above
 
 
-def _lenders(pool: Pool, room: Room, line: Line) -> Iterator[Line]:
+def lenders(pool: Pool, room: Room, line: Line) -> Iterator[Line]:
     """The other lines that borrow of what this one's cohort lends."""
     tree = room.tree
     root = tree.root[line.place]
@@ -145,7 +145,7 @@ def _candidates(pool: Pool, room: Room, line: Line, waiter: Waiter) -> Iterator[
 def _borrowers(pool: Pool, room: Room, line: Line) -> Iterator[Holding]:
     """Low priority first, then of the team that borrows most, then who loses least."""
     queues = []
-    for other in _lenders(pool, room, line):
+    for other in lenders(pool, room, line):
         held = [each for each in _eligible(pool, other) if not each.lent]
         if held:
             queues.append((other, held[::-1]))

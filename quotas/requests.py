@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from foundation import leases
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
 from quotas.checks import NOMINAL_MAX, check_capacity_type, check_manager, check_reason, check_whole
 from quotas.forest import one_at_a_time
@@ -95,12 +96,15 @@ def withdraw_request(*, request: QuotaRequest, actor: Actor, now: datetime) -> Q
     return asked
 
 
-def return_due(*, now: datetime) -> int:
+def return_due(*, now: datetime, pool: tuple[int, str] | None = None) -> int:
     """Take back what was given until a time that has come, and let go of requests that nobody answered by theirs.
 
-    How many quotas were lowered. Each is its own transaction; one that was handled meanwhile is left alone.
+    Of one pool (flavor and capacity type) or of all. How many quotas were lowered. Each is its own transaction; one
+    that was handled meanwhile is left alone.
     """
     due = QuotaRequest.objects.filter(state__in=[State.APPROVED, State.PENDING], until__lte=now)
+    if pool is not None:
+        due = due.filter(flavor=pool[0], capacity_type=pool[1])
     return sum(
         _return(request_id, now) for request_id in due.order_by("until", "pk").values_list("pk", flat=True)
     )
@@ -108,6 +112,7 @@ def return_due(*, now: datetime) -> int:
 
 def _return(request_id: int, now: datetime) -> bool:
     with transaction.atomic():
+        leases.check()
         rows = QuotaRequest.objects.select_for_update(no_key=True, of=("self",))
         asked = rows.select_related("team", "flavor").get(pk=request_id)
         if asked.state == State.PENDING:

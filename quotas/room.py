@@ -6,12 +6,13 @@ Times are seconds since the Supply's `now`.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from quotas import hosts
 from quotas.arithmetic import Tree
 from quotas.ordering import Line, Lines
-from quotas.packing import Blocks, Places
-from quotas.supply import Holder, Supply, Waiter
+from quotas.packing import Blocks, Places, Shape
+from quotas.supply import Beside, Holder, Supply, Waiter
 
 QUOTA, CARDS, BLOCKS = "quota", "cards", "blocks"
 
@@ -32,6 +33,7 @@ class Holding:
     since: int
     lost_since: int
     ends: int | None
+    beside: Beside = ()
     leaving: bool = False
     waiter: Waiter | None = None
     rank: tuple[int, int, int, str] = (0, 0, 0, "")
@@ -62,7 +64,7 @@ class Room:
             return QUOTA
         if waiter.units * self.per_unit > self.cards:
             return CARDS
-        return "" if self.blocks.fits(waiter.units_each, waiter.pods) else BLOCKS
+        return "" if self.blocks.fits(waiter.units_each, waiter.pods, waiter.beside) else BLOCKS
 
     def take(self, holding: Holding) -> None:
         """What it holds, at its places."""
@@ -85,12 +87,14 @@ class Pool:
     """A pool in time: its room, its holdings and its lines."""
 
     __slots__ = (
+        "counted",
         "ends",
         "held_by",
         "holdings",
         "leaving",
         "lines",
         "now",
+        "reach",
         "room",
         "supply",
         "victims",
@@ -105,8 +109,11 @@ class Pool:
         self.lines = Lines(supply.teams, places, supply.flavor.gpu_fraction)
         self.lines.join(supply.waiters)
         card = supply.card
-        blocks = Blocks(supply.blocks, supply.provisionable)
-        self.whole = Blocks([replace(each, free=each.size) for each in supply.blocks], supply.provisionable)
+        self.counted = hosts.may_run_out(supply)
+        """Which of a node's other resources have to be counted; mostly none."""
+        self.reach = hosts.Reach(supply.hosts)
+        blocks = hosts.blocks_of(supply, self.counted)
+        self.whole = hosts.blocks_of(supply, self.counted, empty=True)
         """The nodes with nobody on them."""
         self.room = Room(tree, blocks, card.free if card else 0, card.per_unit if card else 0)
         self.holdings: dict[str, Holding] = {}
@@ -123,9 +130,10 @@ class Pool:
             line_victims.sort(key=_by_rank)
 
     def _settle(self, holder: Holder) -> None:
-        places = holder.placed
+        blocks = self.room.blocks
+        places = blocks.held(holder.placed, holder.taken)
         if holder.unplaced_pods:
-            places += self.room.blocks.place_some(holder.units_each, holder.unplaced_pods)
+            places += blocks.place_some(holder.units_each, holder.unplaced_pods, holder.beside)
         holding = Holding(
             id=holder.id,
             line=self.lines.of(holder.team),
@@ -139,6 +147,7 @@ class Pool:
             since=-holder.age_seconds,
             lost_since=-holder.lost_seconds,
             ends=None if holder.ends_in is None else max(0, holder.ends_in),
+            beside=holder.beside,
             leaving=holder.leaving,
         )
         self.holdings[holding.id] = holding
@@ -170,6 +179,7 @@ class Pool:
             since=start,
             lost_since=start,
             ends=None if waiter.seconds is None else start + waiter.seconds,
+            beside=waiter.beside,
             waiter=waiter,
         )
 
@@ -183,6 +193,12 @@ class Pool:
         holding.line.use += holding.units * self.lines.penalty
         if holding.lent:
             holding.line.lendable -= holding.units
+
+    def shape(self, waiter: Waiter) -> Shape:
+        """What decides whether its pods have places, as far as anything of it can run out."""
+        if not self.counted:
+            return waiter.units_each, waiter.pods
+        return waiter.units_each, waiter.pods, waiter.beside
 
     def may_leave(self, holding: Holding) -> None:
         """One admitted later can be made to leave too."""

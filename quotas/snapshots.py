@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -40,6 +41,7 @@ HEAD = 8
 WINDOW_WITH_USER_LIMIT = 512
 """More where the first ones may be held back by their own limit while others of the team could start."""
 OUT_OF_REACH_MAX = 200
+EVERYBODY = 1_000_000
 PERMILLE = 1000
 _VALUE = {priority.value: value for priority, value in PRIORITY_VALUE.items()}
 HISTORY_RUNS = 50
@@ -65,8 +67,8 @@ def supply_of(
     """Everything a judgement of this pool looks at, as of now.
 
     `extra` is a waiter that has no row, `focus` one that must be shown however far behind it is, `without` one that
-    would wait no longer. With `history` the expected ends follow reports and what the team's runs used of their limits. `whole_line` adds those who stand
-    beside the line, because what they ask for was out of reach.
+    would wait no longer. With `history` the expected ends follow reports and what the team's runs used of their limits.
+    `whole_line` shows everybody who waits, those beside the line too, because what they ask for was out of reach.
     """
     return snapshot_of(
         flavor=flavor,
@@ -77,6 +79,7 @@ def supply_of(
         without=without,
         history=history,
         whole_line=whole_line,
+        everybody=whole_line,
     ).supply
 
 
@@ -103,17 +106,18 @@ def snapshot_of(
     whole_line: bool = False,
     turn: int = 0,
     telling: bool = False,
+    everybody: bool = False,
 ) -> Snapshot:
-    """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few.
-
-    `telling` brings the messages along that the rows show.
+    """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few, and
+    with `everybody` all at once. `telling` brings the messages along that the rows show.
     """
     reader = _Reader(flavor, capacity_type, now, without=without, history=history, telling=telling)
+    if everybody:
+        reader.values |= dict.fromkeys(("window", "wide", "most"), EVERYBODY)
     waiters, beyond = reader.line(focus=focus, whole_line=whole_line, turn=turn)
     if extra is not None:
         waiters = (*waiters, reader.with_history(extra))
-    supply = reader.supply(waiters, beyond)
-    return Snapshot(supply, reader.quota_ids, reader.said)
+    return Snapshot(reader.supply(waiters, beyond), reader.quota_ids, reader.said)
 
 
 def _cohort(name: str, known: set[str]) -> str | None:
@@ -122,8 +126,8 @@ def _cohort(name: str, known: set[str]) -> str | None:
 
 
 def _default_settings() -> tuple[int, int, int]:
-    settings = PlatformSettings()
-    return settings.minimum_run_seconds, settings.grace_seconds, settings.fair_share_half_life_hours
+    each = PlatformSettings()
+    return each.minimum_run_seconds, each.grace_seconds, each.fair_share_half_life_hours
 
 
 class _Reader:
@@ -179,13 +183,11 @@ class _Reader:
         self, *, focus: Workload | None, whole_line: bool, turn: int = 0
     ) -> tuple[tuple[Waiter, ...], tuple[Beyond, ...]]:
         found = [self._waiter(row) for row in self.rows(pool_sql.LINE, {"turn": turn})]
-        widths: dict[tuple[str, int], int] = {}
-        for each in found:
-            key = (each.team, each.priority)
-            widths[key] = widths.get(key, 0) + 1
+        widths = Counter((each.team, each.priority) for each in found)
         if whole_line:
             found += [self._waiter(row) for row in self.rows(pool_sql.BESIDE)]
-        beyond = self._beyond(widths) if any(width >= WINDOW for width in widths.values()) else ()
+        full = any(width >= self.values["window"] for width in widths.values())
+        beyond = self._beyond(widths) if full else ()
         if focus is not None and all(each.sequence != focus.pk for each in found):
             found.append(self.with_history(waiter_of(focus)))
             self.far, self.before_far = str(focus.public_id), self._before(focus, widths)
@@ -207,10 +209,8 @@ class _Reader:
         return max(0, before - shown)
 
     def _beyond(self, shown: Mapping[tuple[str, int], int]) -> tuple[Beyond, ...]:
-        rows = [
-            (slug, _VALUE[priority], count, units)
-            for slug, priority, count, units in self.rows(pool_sql.COUNTS)
-        ]
+        counts = self.rows(pool_sql.COUNTS)
+        rows = [(slug, _VALUE[priority], count, units) for slug, priority, count, units in counts]
         return tuple(
             Beyond(team=slug, priority=value, count=count - shown.get((slug, value), 0), units=int(units))
             for slug, value, count, units in sorted(rows)
@@ -232,6 +232,9 @@ class _Reader:
             limit,
             used,
             soft,
+            cpu,
+            memory,
+            storage,
             why,
             message,
         ) = row
@@ -252,6 +255,7 @@ class _Reader:
                 seconds=left,
                 expected_seconds=left,
                 preemptible=soft,
+                beside=(cpu, memory, storage),
             )
         )
 
@@ -262,9 +266,9 @@ class _Reader:
         return replace(waiter, expected_seconds=max(1, waiter.seconds * permille // PERMILLE))
 
     def supply(self, waiters: tuple[Waiter, ...], beyond: tuple[Beyond, ...]) -> Supply:
-        holders, held = self._holders()
-        accounts, teams = self._accounts(held)
         rooms = rooms_of(self.flavor, self.capacity_type)
+        holders, held = self._holders({room.node for room in rooms.rooms})
+        accounts, teams = self._accounts(held)
         facts = self.flavor.facts
         return Supply(
             flavor=facts,
@@ -273,11 +277,16 @@ class _Reader:
             revision=self.revision,
             accounts=accounts,
             teams=teams,
-            blocks=tuple(Block(room.node, room.size, room.free) for room in rooms.rooms),
+            blocks=tuple(
+                Block(room.node, room.size, room.free, room.whole, room.left) for room in rooms.rooms
+            ),
             largest_block=rooms.largest,
             exists=what_exists(facts, rooms.nodes),
+            hosts=rooms.hosts,
             nodes_seen=bool(rooms.nodes) or nodes_listed(),
-            provisionable=Provisionable(rooms.provisionable_block, rooms.provisionable_units),
+            provisionable=Provisionable(
+                rooms.provisionable_block, rooms.provisionable_units, rooms.provisionable_others
+            ),
             card=self._card(rooms.card),
             holders=holders,
             waiters=waiters,
@@ -337,20 +346,22 @@ class _Reader:
             lendable=quota.lendable,
         )
 
-    def _holders(self) -> tuple[tuple[Holder, ...], dict[str, int]]:
+    def _holders(self, nodes: Container[str]) -> tuple[tuple[Holder, ...], dict[str, int]]:
         """Who holds units now, and for each team the decayed unit-seconds of what it holds."""
         holders, held = [], dict[str, float]()
         for row in self.rows(pool_sql.HOLDERS):
             found = pool_sql.HeldRow(*row)
-            holders.append(self._holder(found))
+            holders.append(self._holder(found, nodes))
             seconds = max(0.0, (self.now - found.reserved_at).total_seconds())
             held[found.team] = held.get(found.team, 0.0) + integral(found.units, seconds, self.half_life)
         return tuple(holders), {slug: round(use) for slug, use in held.items()}
 
-    def _holder(self, found: pool_sql.HeldRow) -> Holder:
+    def _holder(self, found: pool_sql.HeldRow, nodes: Container[str]) -> Holder:
         age = self._since(found.started_at)
         left = None if found.limit is None else max(0, found.limit - found.used - age)
-        placed = tuple(sorted((node, int(units)) for node, units in (found.placed or {}).items() if units))
+        # Pods without units count where they take what those with units need.
+        placed = found.placed if found.purpose == "workload" else ()
+        there = [row for row in placed or () if row[1] or row[0] in nodes]
         missing = 0 if found.leaving or not found.units_each else max(0, found.pods - int(found.seen or 0))
         return Holder(
             id=str(found.public_id) if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
@@ -367,8 +378,10 @@ class _Reader:
             expected_in=self._expected(found, left),
             leaving=found.leaving,
             lent=found.lent,
-            placed=placed if found.purpose == "workload" else (),
+            placed=tuple((node, units) for node, units, *_ in there),
             unplaced_pods=missing if found.purpose == "workload" else 0,
+            beside=(found.cpu_each, found.memory_each, found.storage_each),
+            taken=tuple(tuple(beside) for _, _, *beside in there),
         )
 
     def _expected(self, found: pool_sql.HeldRow, left: int | None) -> int | None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workloads.placement import FlavorFacts
+from workloads.podrequests import Others
 
 NEW = ""
 """Id of a waiter that has not been submitted."""
+Beside = tuple[int, ...]
+"""What a pod asks for besides units: millicores of CPU, bytes of memory and of ephemeral storage. Empty for nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,25 @@ class TeamFacts:
 
 @dataclass(frozen=True)
 class Block:
-    """A node that may take pods of this flavor now, and how many units of it nobody uses."""
+    """A node that may take pods of this flavor now, and how many units of it nobody uses.
+
+    Besides units it has CPU, memory, storage and places: `whole` for everybody who is looked at here, `left` of that.
+    """
 
     node: str
     size: int
     free: int
+    whole: Others = ()
+    left: Others = ()
 
 
 @dataclass(frozen=True)
 class Provisionable:
-    """Nodes that do not exist yet: at most `units` more, `block` on each."""
+    """Nodes that do not exist yet: at most `units` more, `block` on each, and so much besides."""
 
     block: int
     units: int
+    others: Others = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,10 @@ class Holder:
     """Units on each node that its pods are bound to."""
     unplaced_pods: int = 0
     """Pods of `units_each` that no node has taken yet."""
+    beside: Beside = ()
+    """What each of those asks for besides."""
+    taken: tuple[Beside, ...] = ()
+    """What its pods take besides, for each of `placed`: with a fourth number, how many they are."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,8 @@ class Waiter:
     """What is left of its time limit; None for one without end."""
     expected_seconds: int | None
     preemptible: bool
+    beside: Beside = ()
+    """What each of its pods asks for besides units."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +179,8 @@ class Supply:
     """Of any node ever observed and not gone, or declared: what one pod could ever get."""
     exists: str
     """A sentence with what nodes offer, for refusals."""
+    hosts: tuple[tuple[int, Others], ...] = ()
+    """The kinds of those nodes: how many units, and what they have besides, whoever uses it."""
     nodes_seen: bool = True
     """Whether the cluster's nodes were ever listed; before that, nothing is too large for them."""
     provisionable: Provisionable = Provisionable(0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -51,14 +51,16 @@ def load(body: bytes) -> Supply:
         revision=found["revision"],
         accounts=tuple(Account(**each) for each in found["accounts"]),
         teams=tuple(TeamFacts(**each) for each in found["teams"]),
-        blocks=tuple(Block(**each) for each in found["blocks"]),
+        blocks=tuple(_with(Block, each, "whole", "left") for each in found["blocks"]),
         largest_block=found["largest_block"],
         exists=found["exists"],
-        nodes_seen=found.get("nodes_seen", True),  # decisions that were made before it was told
-        provisionable=Provisionable(**found["provisionable"]),
+        # Decisions that were made before they were told: what is not known refuses nothing.
+        hosts=tuple((size, tuple(others)) for size, others in found.get("hosts", ())),
+        nodes_seen=found.get("nodes_seen", True),
+        provisionable=_with(Provisionable, found["provisionable"], "others"),
         card=CardFacts(**found["card"]) if found["card"] else None,
         holders=tuple(_holder(each) for each in found["holders"]),
-        waiters=tuple(Waiter(**each) for each in found["waiters"]),
+        waiters=tuple(_with(Waiter, each, "beside") for each in found["waiters"]),
         beyond=tuple(Beyond(**each) for each in found["beyond"]),
         far=found["far"],
         before_far=found["before_far"],
@@ -92,8 +94,21 @@ def load_verdict(body: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _holder(body: Mapping[str, Any]) -> Holder:
-    return Holder(**{**body, "placed": tuple((node, units) for node, units in body["placed"])})
+Made = TypeVar("Made")
+
+
+def _with(kind: type[Made], body: dict[str, Any], *names: str) -> Made:
+    """One of its fields, of which those named are lists of numbers that older bodies do not have."""
+    for name in names:
+        if name in body:
+            body[name] = tuple(body[name])
+    return kind(**body)
+
+
+def _holder(body: dict[str, Any]) -> Holder:
+    body["placed"] = tuple((node, units) for node, units in body["placed"])
+    body["taken"] = tuple(tuple(each) for each in body.get("taken", ()))
+    return _with(Holder, body, "beside")
 
 
 def _flavor_json(flavor: FlavorFacts) -> dict[str, Any]:

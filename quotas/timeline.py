@@ -124,7 +124,8 @@ class Protected:
         room, waiter = self.room, self.waiter
         self._spare_units = room.tree.available_at(self.line.place) - waiter.units
         self._spare_cards = room.cards - waiter.units * room.per_unit
-        self._spare_pods = room.blocks.pods(waiter.units_each) - waiter.pods if waiter.units_each else 0
+        pods = room.blocks.pods(waiter.units_each, waiter.beside) if waiter.units_each else 0
+        self._spare_pods = pods - waiter.pods if waiter.units_each else 0
 
     def binds(self, waiter: Waiter | None, elder: Waiter | None, *, borrows: bool) -> bool:
         """Whether that one must not delay it: always, where it has its turn later, unless that one is the `elder`; an
@@ -175,17 +176,10 @@ class Protected:
 
     def loses_pods(self, holding: Holding) -> bool:
         """Whether the places of that one are needed for its own pods."""
-        each, free, lost = self.waiter.units_each, self.room.blocks.free, 0
-        if not each:
+        waiter = self.waiter
+        if not waiter.units_each:
             return False
-        for node, units in holding.places:
-            before = free.get(node)
-            if before is None:
-                before = self.room.blocks.block
-            if before >= each:
-                after = before - units
-                lost += before // each - (after // each if after > 0 else 0)
-        return lost > self._spare_pods
+        return self.room.blocks.lost(holding.places, waiter.units_each, waiter.beside) > self._spare_pods
 
     def take(self, holding: Holding) -> None:
         self.room.take(holding)

@@ -65,10 +65,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class PassPlan:
-    """A pass over a pool: a verdict for every waiter of its Supply, in the order in which they were judged."""
+    """A pass over a pool: a verdict for every waiter of its Supply, in the order in which they were judged.
+
+    `next_at`: when the next pass could decide otherwise though nothing has happened but time, in seconds since the
+    epoch; None where nobody waits for any such moment.
+    """
 
     verdicts: Mapping[str, Verdict]
     order: tuple[str, ...]
+    next_at: int | None = None
 
     @property
     def admitted(self) -> tuple[str, ...]:

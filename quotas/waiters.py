@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from quotas.supply import NEW, Waiter
+from quotas.supply import NEW, Beside, Waiter
 from workloads.models import Workload
 from workloads.states import PRIORITY_VALUE, Priority
 
@@ -34,6 +34,7 @@ def waiter_of(workload: Workload) -> Waiter:
         seconds=left,
         expected_seconds=left,
         preemptible=workload.preemptible,
+        beside=workload.beside,
     )
 
 
@@ -48,6 +49,7 @@ def new_waiter(
     priority: Priority,
     seconds: int | None,
     preemptible: bool,
+    beside: Beside = (),
     now: datetime,
 ) -> Waiter:
     """Somebody who would submit now: behind everybody of the same standing."""
@@ -65,6 +67,7 @@ def new_waiter(
         seconds=seconds,
         expected_seconds=seconds,
         preemptible=preemptible,
+        beside=beside,
     )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from quotas.backfill import Delayed
-from quotas.ordering import Line
-from quotas.passes import Finding, hidden_ahead
+from quotas.findings import Finding
+from quotas.hosts import TOO_LARGE, HostBlocks, wants
+from quotas.ordering import Line, hidden_ahead
 from quotas.preemption import victims
 from quotas.room import Pool
 from quotas.supply import Waiter
 from quotas.verdicts import Evidence, PreemptionCause, Verdict
+from workloads.podrequests import OTHERS, PODS, quantity_of, told_of
 
 Sentence = Callable[["Words", Line, Waiter, Finding], str]
 
@@ -22,8 +24,16 @@ _DELAYED: Mapping[Delayed, str] = MappingProxyType(
         Delayed.ELDER: "one that has waited for more than an hour for its team's guaranteed quota",
     }
 )
+BESIDE = ("cpu", "memory", "ephemeral_storage")
+"""The request's field for each number in `Waiter.beside`."""
+_CALLED = ("CPU", "memory", "ephemeral storage")
 FIELDS: Mapping[str, str] = MappingProxyType(
-    {"capacity-type": "capacity", "no-quota": "flavor", "largest-block": "gpus_per_replica"}
+    {
+        "capacity-type": "capacity",
+        "no-quota": "flavor",
+        "largest-block": "gpus_per_replica",
+        **dict(zip(TOO_LARGE, BESIDE, strict=True)),
+    }
 )
 """The request's field at fault, by rule."""
 
@@ -92,11 +102,31 @@ class Words:
         ]
         if blocks.unopened:
             numbers.append(self._number("provisionable", blocks.provisionable, flavor))
+        numbers += self._beside(waiter, finding)
         if finding.rule == "largest-block":
             numbers.append(self._number("largest_block", self._pool.supply.largest_block, flavor))
         if finding.longest:
             numbers.append(self._number("longest_time_limit", finding.longest, "seconds"))
         return tuple(numbers)
+
+    def _beside(self, waiter: Waiter, finding: Finding) -> list[Evidence]:
+        """Of CPU, memory or storage, where that decided."""
+        if finding.rule in TOO_LARGE:
+            number = TOO_LARGE.index(finding.rule)
+            left = self._pool.reach.most(waiter.units_each, waiter.beside, number)
+        else:
+            blocks = self._pool.room.blocks
+            if finding.rule != "blocks" or not isinstance(blocks, HostBlocks):
+                return []
+            short = blocks.short(waiter.units_each, waiter.pods, waiter.beside)
+            if short is None or OTHERS[short[0]] == PODS:
+                return []
+            number, _, left = short
+        unit = "millicores" if number == 0 else "bytes"
+        return [
+            self._number(f"requested_{BESIDE[number]}", waiter.beside[number], unit),
+            self._number(f"largest_free_{BESIDE[number]}", left, unit),
+        ]
 
     def _number(self, fact: str, value: int, unit: str) -> Evidence:
         # A pass has thousands of them and few different ones.
@@ -121,6 +151,15 @@ class Words:
 
     def largest_block(self, line: Line, waiter: Waiter, finding: Finding) -> str:
         return f"No node can hold {waiter.units_each} {self._what} in one pod. {self._pool.supply.exists}"
+
+    def largest_host(self, line: Line, waiter: Waiter, finding: Finding) -> str:
+        number = TOO_LARGE.index(finding.rule)
+        most = self._pool.reach.most(waiter.units_each, waiter.beside, number)
+        asked = quantity_of(OTHERS[number], waiter.beside[number])
+        return (
+            f"No node can hold {asked} of {_CALLED[number]} beside {waiter.units_each} {self._what} in one pod; "
+            f"the most is {told_of(OTHERS[number], most)}."
+        )
 
     def nodes_unseen(self, line: Line, waiter: Waiter, finding: Finding) -> str:
         return f"Whether a node can hold {waiter.units_each} {self._what} is not known yet: the cluster's nodes are being listed."
@@ -182,10 +221,26 @@ class Words:
 
     def blocks(self, line: Line, waiter: Waiter, finding: Finding) -> str:
         blocks = self._pool.room.blocks
+        if isinstance(blocks, HostBlocks):
+            short = blocks.short(waiter.units_each, waiter.pods, waiter.beside)
+            if short is not None:
+                return self._short_beside(blocks, waiter, *short)
         shape = "on one node" if waiter.pods == 1 else f"in {waiter.pods} pods of {waiter.units_each} at once"
         needs = f"This {waiter.noun} needs {waiter.units_each * waiter.pods} {self._what} {shape}"
         more = f"; new nodes can bring {blocks.provisionable}" if blocks.unopened else ""
         return f"{needs}; {blocks.free_total} are free, at most {blocks.largest_free} on one node{more}."
+
+    def _short_beside(self, blocks: HostBlocks, waiter: Waiter, number: int, node: str, left: int) -> str:
+        """Units are free, and something else on their nodes is not."""
+        name = OTHERS[number]
+        asked = wants(waiter.beside)[number]
+        what = "a place for a pod" if name == PODS else f"{quantity_of(name, asked)} of {_CALLED[number]}"
+        beside = f"on a node with {waiter.units_each} {self._what} free"
+        if waiter.pods == 1 or left < asked:
+            has = f"{node} has {told_of(name, left)} left" if node else "no such node has any left"
+            return f"This {waiter.noun} needs {what} {beside}; {has}."
+        room = blocks.pods(waiter.units_each, waiter.beside)
+        return f"This {waiter.noun} needs {what} {beside} for each of {waiter.pods} pods at once; there is room for {room}."
 
     def leaving(self, line: Line, waiter: Waiter, finding: Finding) -> str:
         grace = self._pool.supply.rules.grace_seconds
@@ -228,6 +283,7 @@ _SENTENCES: Mapping[str, Sentence] = MappingProxyType(
         "capacity-type": Words.capacity_type,
         "no-quota": Words.no_quota,
         "largest-block": Words.largest_block,
+        **dict.fromkeys(TOO_LARGE, Words.largest_host),
         "nodes-unseen": Words.nodes_unseen,
         "queue-stopped": Words.queue_stopped,
         "max-quota": Words.max_quota,

@@ -16,7 +16,7 @@ from foundation.http.query import check_query_parameters
 from foundation.models import PlatformSettings
 from teams import permissions, platform, queries, services
 from teams.actors import actor_of
-from teams.models import ApiToken, AuditEvent, Membership, Team, User
+from teams.models import ApiToken, AuditEvent, Membership, Team
 from teams.rest import PortalView
 from teams.serializers import (
     AuditEventSerializer,
@@ -59,6 +59,7 @@ class TeamListView(PortalView):
 
     @extend_schema(operation_id="teams_list", tags=["people"], responses=TeamSerializer(many=True))
     def get(self, request: Any) -> Response:
+        """The teams that the caller may see."""
         return self.page(permissions.visible_teams(request.user))
 
     @extend_schema(
@@ -69,6 +70,7 @@ class TeamListView(PortalView):
     )
     @idempotent()
     def post(self, request: Any) -> Response:
+        """Make a team; platform admins alone."""
         permissions.check_global_role(request.user, "platform-admin")
         values = self.read(TeamCreateSerializer)
         team = services.create_team(actor=actor_of(request), now=clock.now(), **values)
@@ -85,6 +87,7 @@ class TeamView(PortalView):
 
     @extend_schema(operation_id="teams_read", tags=["people"], responses=TeamSerializer)
     def get(self, request: Any, slug: str) -> Response:
+        """One team."""
         check_query_parameters(request, ())
         team = permissions.team_for(request.user, slug)
         return with_etag(Response(TeamSerializer(team).data), team.version)
@@ -93,6 +96,7 @@ class TeamView(PortalView):
         operation_id="teams_update", tags=["people"], request=TeamUpdateSerializer, responses=TeamSerializer
     )
     def patch(self, request: Any, slug: str) -> Response:
+        """Change a team: its name and MLflow by its leads, its cohort by quota managers, the rest by platform admins."""
         team = permissions.team_for(request.user, slug)
         if not permissions.has_global_role(request.user, "quota-manager"):
             permissions.check_can_manage(request.user, team)
@@ -106,6 +110,7 @@ class TeamView(PortalView):
 
     @extend_schema(operation_id="teams_delete", tags=["people"], responses={204: NO_CONTENT})
     def delete(self, request: Any, slug: str) -> Response:
+        """Delete a team that nothing refers to; platform admins alone."""
         team = permissions.team_for(request.user, slug)
         permissions.check_global_role(request.user, "platform-admin")
         services.delete_team(
@@ -127,6 +132,7 @@ class MemberListView(PortalView):
 
     @extend_schema(operation_id="team_members_list", tags=["people"], responses=MemberSerializer(many=True))
     def get(self, request: Any, slug: str) -> Response:
+        """Who is in a team, and in which role."""
         return self.page(queries.members_of(permissions.team_for(request.user, slug)))
 
     @extend_schema(
@@ -135,10 +141,11 @@ class MemberListView(PortalView):
     )  # fmt: skip
     @idempotent()
     def post(self, request: Any, slug: str) -> Response:
+        """Take a user into a team; by its leads."""
         team = permissions.team_for(request.user, slug)
         permissions.check_can_manage(request.user, team)
         values = self.read(MemberCreateSerializer)
-        user = _user_named(values["username"])
+        user = queries.user_named(values["username"])
         member = services.add_member(
             actor=actor_of(request), team=team, user=user, role=values["role"], now=clock.now()
         )
@@ -153,17 +160,21 @@ class MemberView(PortalView):
 
     @extend_schema(operation_id="team_members_read", tags=["people"], responses=MemberSerializer)
     def get(self, request: Any, slug: str, username: str) -> Response:
+        """One member of a team."""
         check_query_parameters(request, ())
-        return Response(MemberSerializer(_member(permissions.team_for(request.user, slug), username)).data)
+        return Response(
+            MemberSerializer(queries.member_named(permissions.team_for(request.user, slug), username)).data
+        )
 
     @extend_schema(
         operation_id="team_members_update", tags=["people"],
         request=MemberUpdateSerializer, responses=MemberSerializer,
     )  # fmt: skip
     def patch(self, request: Any, slug: str, username: str) -> Response:
+        """Change a member's role; by the team's leads."""
         team = permissions.team_for(request.user, slug)
         permissions.check_can_manage(request.user, team)
-        member = _member(team, username)
+        member = queries.member_named(team, username)
         values = self.read(MemberUpdateSerializer, partial=True)
         role = values.get("role", member.role)
         changed = services.change_role(actor=actor_of(request), membership=member, role=role, now=clock.now())
@@ -171,10 +182,13 @@ class MemberView(PortalView):
 
     @extend_schema(operation_id="team_members_delete", tags=["people"], responses={204: NO_CONTENT})
     def delete(self, request: Any, slug: str, username: str) -> Response:
+        """Take a member out of a team; by its leads, and by everybody for themselves."""
         team = permissions.team_for(request.user, slug)
         if username != request.user.username:  # everybody may leave
             permissions.check_can_manage(request.user, team)
-        services.remove_member(actor=actor_of(request), membership=_member(team, username), now=clock.now())
+        services.remove_member(
+            actor=actor_of(request), membership=queries.member_named(team, username), now=clock.now()
+        )
         return Response(status=204)
 
 
@@ -188,6 +202,7 @@ class TokenListView(PortalView):
 
     @extend_schema(operation_id="tokens_list", tags=["people"], responses=TokenSerializer(many=True))
     def get(self, request: Any) -> Response:
+        """The caller's API tokens, without their values."""
         return self.page(queries.tokens_of(request.user))
 
     @extend_schema(
@@ -196,6 +211,7 @@ class TokenListView(PortalView):
     )  # fmt: skip
     @idempotent(store_body=False)
     def post(self, request: Any) -> Response:
+        """Make an API token; its value is in this answer alone."""
         values = self.read(TokenCreateSerializer)
         _check_grants_no_more_than_it_has(request, values["scopes"])
         token, secret = services.create_token(
@@ -217,11 +233,13 @@ class TokenView(PortalView):
 
     @extend_schema(operation_id="tokens_read", tags=["people"], responses=TokenSerializer)
     def get(self, request: Any, token_id: Any) -> Response:
+        """One API token of the caller, without its value."""
         check_query_parameters(request, ())
         return Response(TokenSerializer(self._token(token_id)).data)
 
     @extend_schema(operation_id="tokens_revoke", tags=["people"], responses={204: NO_CONTENT})
     def delete(self, request: Any, token_id: Any) -> Response:
+        """Revoke an API token of the caller."""
         services.revoke_token(actor=actor_of(request), token=self._token(token_id), now=clock.now())
         return Response(status=204)
 
@@ -265,21 +283,6 @@ def _check_may_change(user: Any, team: Team, fields: set[str]) -> None:
         permissions.check_global_role(user, "platform-admin")
 
 
-def _user_named(username: str) -> User:
-    user = User.objects.filter(username=username).first()
-    if user is None:
-        message = f"There is no user {username}."
-        raise Invalid.of_field("username", message, code="unknown_user")
-    return user
-
-
-def _member(team: Team, username: str) -> Membership:
-    member = queries.members_of(team).filter(user__username=username).first()
-    if member is None:
-        raise NotFound(f"{username} is no member of team {team.slug}.")
-    return member
-
-
 def _token_team(request: Any, slug: str | None) -> Team | None:
     if request.user.bound_team_id is not None:
         team = permissions.visible_teams(request.user).first()
@@ -302,13 +305,12 @@ def _check_grants_no_more_than_it_has(request: Any, scopes: list[str]) -> None:
 
 
 class SettingsView(PortalView):
-    """The platform's settings."""
-
     serializer_class = SettingsSerializer
     write_scope = ApiToken.Scope.MANAGE
 
     @extend_schema(operation_id="settings_read", tags=["platform"], responses=SettingsSerializer)
     def get(self, request: Any) -> Response:
+        """The platform's settings."""
         check_query_parameters(request, ())
         row = PlatformSettings.current()
         return with_etag(Response(SettingsSerializer(row).data), row.version)
@@ -320,6 +322,7 @@ class SettingsView(PortalView):
         responses=SettingsSerializer,
     )
     def patch(self, request: Any) -> Response:
+        """Change the platform's settings; what is left out stays. Platform admins alone."""
         permissions.check_global_role(request.user, "platform-admin")
         changes = self.read(SettingsUpdateSerializer, partial=True)
         row = platform.update_settings(

@@ -50,6 +50,13 @@ def visible_teams(user: Any) -> QuerySet[Team]:
     return Team.objects.filter(mine)
 
 
+def of_visible_teams(user: Any) -> Q:
+    """Rows whose `team` the user may know of; no condition where that is all of them."""
+    if isinstance(user, User) and user.is_active and has_global_role(user):
+        return Q()
+    return Q(team__in=visible_teams(user).values("pk"))
+
+
 def visible_slugs(users: Sequence[User], slugs: Collection[str]) -> list[frozenset[str]]:
     """For each user which of the teams `visible_teams` holds; for many at once, in two queries."""
     keys = dict(Team.objects.filter(slug__in=slugs).values_list("slug", "pk"))

@@ -21,6 +21,8 @@ SETTINGS_CHANGEABLE = (
     "image_pull_deadline_seconds",
     "schedule_deadline_seconds",
     "log_retention_days",
+    "record_retention_days",
+    "estimate_retention_days",
     "git_image",
     "storage_image",
     "spot_fallback_seconds",

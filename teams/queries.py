@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
+from foundation.errors import Invalid, NotFound
 from teams.models import ApiToken, Membership, SecretName, Team, User
 from teams.permissions import global_roles, scopes_of, visible_teams
 
@@ -22,6 +23,22 @@ def memberships_of(user: User) -> QuerySet[Membership]:
 def members_of(team: Team) -> QuerySet[Membership]:
     """The members of a team, with their users."""
     return Membership.objects.filter(team=team).select_related("user").annotate(username=F("user__username"))
+
+
+def member_named(team: Team, username: str) -> Membership:
+    """The membership of that user. Raises NotFound."""
+    member = members_of(team).filter(user__username=username).first()
+    if member is None:
+        raise NotFound(f"{username} is no member of team {team.slug}.")
+    return member
+
+
+def user_named(username: str) -> User:
+    """The user of that name, as one who adds a member types it. Raises Invalid for its field."""
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        raise Invalid.of_field("username", f"There is no user {username}.", code="unknown_user")
+    return user
 
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:

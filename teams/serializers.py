@@ -11,6 +11,7 @@ from foundation.http.serializers import StrictSerializer
 from foundation.models import (
     GANG_SCHEDULERS,
     OPTIONAL_KINDS,
+    RETENTION_DAYS_MIN,
     PlatformSettings,
     validate_image,
     validate_server_url,
@@ -177,6 +178,12 @@ class SettingsUpdateSerializer(StrictSerializer):
     image_pull_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     schedule_deadline_seconds = serializers.IntegerField(min_value=1, max_value=86_400, required=False)
     log_retention_days = serializers.IntegerField(min_value=1, max_value=3650, required=False)
+    record_retention_days = serializers.IntegerField(
+        min_value=RETENTION_DAYS_MIN, max_value=36_500, required=False
+    )
+    estimate_retention_days = serializers.IntegerField(
+        min_value=RETENTION_DAYS_MIN, max_value=36_500, required=False
+    )
     git_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
     storage_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
     spot_fallback_seconds = serializers.IntegerField(min_value=1, max_value=30 * 86_400, required=False)

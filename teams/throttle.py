@@ -1,9 +1,10 @@
-"""How often somebody may try to sign in: counted in the cache, by user and address, and by address."""
+"""How often somebody may try to sign in: counted in the cache, by account and by address, each by itself."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from ipaddress import ip_address, ip_network
 
 import redis
 from django.core.cache import cache
@@ -13,17 +14,35 @@ from foundation.errors import RateLimited
 log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60
-ATTEMPTS_PER_USER_AND_IP = 10
-ATTEMPTS_PER_IP = 60
+ATTEMPTS_PER_ACCOUNT_AND_ADDRESS = 10
+# Guessing from many addresses; higher, so that one of them alone locks nobody out.
+ATTEMPTS_PER_ACCOUNT = 100
+ATTEMPTS_PER_ADDRESS = 60
+LINKS_PER_ADDRESS = 60
+# Who has IPv6 has a network of this length at least.
+_NETWORK_BITS = 64
 
 
 def count_sign_in_attempt(*, username: str, ip: str | None) -> None:
-    """Count an attempt. Raises RateLimited above 10 a minute for a user from an address, or 60 from an address.
+    """Count an attempt with a password. Raises RateLimited above 10 a minute for an account from an address, 100
+    for an account, or 60 from an address.
 
     While the cache is away nobody is counted: passwords are still checked, and the portal stays usable.
     """
-    address = ip or "unknown"
-    limits = ((f"{username.casefold()}\n{address}", ATTEMPTS_PER_USER_AND_IP), (address, ATTEMPTS_PER_IP))
+    account, address = username.casefold(), _address(ip)
+    _refuse_above(
+        (f"both\n{account}\n{address}", ATTEMPTS_PER_ACCOUNT_AND_ADDRESS),
+        (f"account\n{account}", ATTEMPTS_PER_ACCOUNT),
+        (f"address\n{address}", ATTEMPTS_PER_ADDRESS),
+    )
+
+
+def count_link_use(*, ip: str | None) -> None:
+    """Count a sign-in link that is used, apart from passwords. Raises RateLimited above 60 a minute from an address."""
+    _refuse_above((f"link\n{_address(ip)}", LINKS_PER_ADDRESS))
+
+
+def _refuse_above(*limits: tuple[str, int]) -> None:
     try:
         over = [subject for subject, limit in limits if _count(subject) > limit]
     except (redis.RedisError, OSError):
@@ -31,6 +50,13 @@ def count_sign_in_attempt(*, username: str, ip: str | None) -> None:
         return
     if over:
         raise RateLimited("Too many sign-in attempts. Wait a minute.", retry_after_seconds=WINDOW_SECONDS)
+
+
+def _address(ip: str | None) -> str:
+    if ip is None:
+        return "unknown"
+    address = ip_address(ip)
+    return ip if address.version == 4 else str(ip_network((ip, _NETWORK_BITS), strict=False))
 
 
 def _count(subject: str) -> int:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from teams import api, views
+from teams import api, member_views, views
 
 app_name = "teams"
 
@@ -12,6 +12,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("sign-out/", views.sign_out, name="sign-out"),
     path("profile/", views.profile, name="profile"),
     path("profile/tokens/<uuid:token_id>/revoke/", views.token_revoke, name="token-revoke"),
+    path("teams/<slug:slug>/members/", member_views.MemberAddPage.as_view(), name="member-add"),
+    path(
+        "teams/<slug:slug>/members/<str:username>/", member_views.MemberRolePage.as_view(), name="member-role"
+    ),
+    path(
+        "teams/<slug:slug>/members/<str:username>/remove/",
+        member_views.MemberRemovePage.as_view(),
+        name="member-remove",
+    ),
 ]
 
 api_urlpatterns: list[URLPattern | URLResolver] = [

@@ -25,7 +25,7 @@ from teams.actors import actor_of
 from teams.errors import LinkUnusable
 from teams.forms import SignInForm, TokenForm
 from teams.models import Team, User
-from teams.throttle import count_sign_in_attempt
+from teams.throttle import count_link_use, count_sign_in_attempt
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 WRONG = "This username and password do not fit together."
@@ -66,11 +66,11 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     """A one-time link: GET asks, POST uses it up, so that a preview of the link does not. 410 when unusable."""
     now = clock.now()
     try:
-        count_sign_in_attempt(username="link", ip=client_ip(request))
         if request.method != "POST":
             link = credentials.usable_sign_in_link(plain=token, now=now)
             response = render(request, "teams/sign_in_link.html", {"person": link.user})
         else:
+            count_link_use(ip=client_ip(request))
             user = services.redeem_sign_in_link(actor=actor_of(request), plain=token, now=now)
             login(request, user, backend=BACKEND)
             response = redirect(_safe_target(request))
@@ -78,7 +78,8 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
         response = render(
             request, "teams/sign_in_link_unusable.html", {"message": error.message}, status=error.status
         )
-    response["Referrer-Policy"] = "no-referrer"
+    # The link stays out of every Referer. Not "no-referrer": browsers then send `Origin: null` with the form.
+    response["Referrer-Policy"] = "strict-origin"
     return response
 
 

@@ -61,6 +61,7 @@ class FlavorView(PortalView):
 
     @extend_schema(operation_id="flavors_read", tags=["catalogue"], responses=FlavorSerializer)
     def get(self, request: Any, name: str) -> Response:
+        """One flavor."""
         return Response(FlavorSerializer(_flavor_named(name)).data)
 
     @extend_schema(

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import transaction
 
+from cluster import quantities
 from foundation.errors import Invalid, PortalError
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -18,6 +19,8 @@ from workloads.placement import MIG_PREFIX, PRODUCT_LABEL, WHOLE_GPU, FlavorFact
 
 AUDITED = ("card", "resource", "memory_gib", "sharing", "node_selector", "tolerations", "capacity", "enabled")
 UNITS_MAX = 1_000_000
+DECLARED_BESIDE = ("cpu", "memory", "ephemeral_storage")
+"""What a flavor may say of one node that does not exist yet, as quantities; what it does not say refuses nothing."""
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(rf"(?:(?=.{{1,253}}/){_DOMAIN}/)?{_WORD}")
@@ -163,12 +166,15 @@ def _check_capacity(field: str, capacity_type: str, values: Any) -> None:
 def _check_provisionable(field: str, given: Any) -> None:
     if not isinstance(given, Mapping):
         raise _invalid(field, "Give `block` and `units`.")
-    unknown = sorted(set(given) - {"block", "units"})
+    unknown = sorted(set(given) - {"block", "units", *DECLARED_BESIDE})
     if unknown:
         raise _invalid(f"{field}.{unknown[0]}", "There is no such field.", "unknown_field")
     for name in ("block", "units"):
         if not _is_count(given.get(name)):
             raise _invalid(f"{field}.{name}", f"Give a whole number from 0 to {UNITS_MAX}.")
+    for name in DECLARED_BESIDE:
+        if name in given and (fault := _quantity_fault(given[name])):
+            raise _invalid(f"{field}.{name}", fault)
     if given["units"] and not given["block"]:
         raise _invalid(f"{field}.block", "A node brings at least 1 unit.", "out_of_range")
     if given["block"] > given["units"]:
@@ -221,6 +227,14 @@ def _check_slice(facts: FlavorFacts, products: Sequence[str]) -> None:
         raise _invalid("node_selector", message, "sharing_mismatch")
     if facts.gpu_fraction == 1 and not facts.resource.startswith(MIG_PREFIX) and facts.resource != WHOLE_GPU:
         raise _invalid("gpu_fraction", "A slice is less than a card: write for example 1/7.")
+
+
+def _quantity_fault(given: Any) -> str:
+    """Why what a node has besides cannot be said like that; empty where it can."""
+    if isinstance(given, bool) or not isinstance(given, (str, int)):
+        return "Give a quantity such as 8 or 32Gi."
+    fault = quantities.validate(given)
+    return f"{fault[0].upper()}{fault[1:]}." if fault else ""
 
 
 def _is_text(value: Any, pattern: re.Pattern[str]) -> bool:

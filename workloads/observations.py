@@ -6,16 +6,16 @@ poorer description of the same pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from cluster import labels as label_names
-from cluster import quantities
-from foundation.digits import whole_number
+from cluster import versions
 from workloads.models import (
     ClaimRecord,
     ForeignPod,
@@ -25,68 +25,167 @@ from workloads.models import (
     PodRecord,
     Workload,
 )
+from workloads.pod_facts import ENDED, attempt_of, created_at, others_held, pod_facts, pod_times
+from workloads.podrequests import gpu_units, gpus_of_pod
 
-ENDED = frozenset({"Succeeded", "Failed"})
 STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
 # What such a field holds when a description says nothing of it.
-KEPT: dict[str, Any] = {"node_name": "", "units": 0, "exit_code": None, "image_id": "", "disruption": ""}
+KEPT: dict[str, Any] = {
+    "node_name": "",
+    "units": 0,
+    "cpu_millicores": 0,
+    "memory_bytes": 0,
+    "storage_bytes": 0,
+    "exit_code": None,
+    "image_id": "",
+    "disruption": "",
+}
 KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": ""}
-GPU_PREFIXES = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """An RFC 3339 time of the Kubernetes API as an aware datetime."""
-    return datetime.fromisoformat(text) if text else None
-
-
-def created_at(metadata: Mapping[str, Any]) -> datetime:
-    """When the API server made the object."""
-    return datetime.fromisoformat(metadata["creationTimestamp"])
+TIMES = ["scheduled_at", "started_at", "finished_at", "deletion_at"]
+FACTS = [
+    "namespace",
+    "name",
+    "attempt",
+    "resource_version",
+    "created_at",
+    "phase",
+    "ready",
+    "restarts",
+    "reason",
+]
+FACTS += ["disruption", "message", "node_name", "units", "exit_code", "image_id"]
+FACTS += ["cpu_millicores", "memory_bytes", "storage_bytes"]
+WRITTEN = [*FACTS, *TIMES, "gone_at"]
+"""All columns that a later description may change."""
+OBJECT_FACTS = [
+    "api_version",
+    "kind",
+    "namespace",
+    "name",
+    "workload",
+    "attempt",
+    "resource_version",
+    "created_at",
+]
 
 
 def workload_of(manifest: Mapping[str, Any]) -> Workload | None:
     """The workload whose id the object's labels carry; None for objects that are not the portal's."""
+    return workloads_of([manifest])[0]
+
+
+def workloads_of(manifests: Sequence[Mapping[str, Any]]) -> list[Workload | None]:
+    """The same of many, in their order, in one query."""
+    named = [_workload_id(manifest) for manifest in manifests]
+    public_ids = {public_id for public_id in named if public_id is not None}
+    rows = Workload.objects.select_related("flavor", "team").filter(public_id__in=public_ids)
+    found = {row.public_id: row for row in rows}
+    return [
+        _own(found.get(public_id), manifest) if public_id else None
+        for public_id, manifest in zip(named, manifests, strict=True)
+    ]
+
+
+def _workload_id(manifest: Mapping[str, Any]) -> UUID | None:
     labels = manifest.get("metadata", {}).get("labels") or {}
     if labels.get(label_names.MANAGED_BY) != label_names.MANAGER:
         return None
-    public_id = labels.get(label_names.WORKLOAD_ID, "")
     try:
-        found = Workload.objects.select_related("flavor", "team").filter(public_id=public_id).first()
-    except ValidationError:
+        return UUID(labels.get(label_names.WORKLOAD_ID, ""))
+    except ValueError:
         # Whoever may write to the namespace may write any label.
         return None
-    # Nor does a label in another namespace make somebody else's pod this team's to pay for.
-    own = found is not None and manifest["metadata"].get("namespace") == found.team.namespace_name
-    return found if own else None
 
 
-def _attempt_of(metadata: Mapping[str, Any]) -> int:
-    """The attempt that the label names; 0 where somebody has spoilt it."""
-    text = str((metadata.get("labels") or {}).get(label_names.ATTEMPT, ""))
-    return whole_number(text) or 0
+def _own(workload: Workload | None, manifest: Mapping[str, Any]) -> Workload | None:
+    """A label in another namespace does not make somebody else's pod this team's to pay for."""
+    own = workload is not None and manifest["metadata"].get("namespace") == workload.team.namespace_name
+    return workload if own else None
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod's own JSON, and whose it is."""
+
+    manifest: Mapping[str, Any]
+    workload: Workload
+
+    @property
+    def uid(self) -> str:
+        return str(self.manifest["metadata"]["uid"])
 
 
 def record_pod(
-    manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False
+    manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False, as_of: str = ""
 ) -> PodRecord:
     """The row of this pod, brought up to date; `gone` says that the API server no longer has it."""
-    metadata = manifest["metadata"]
+    record_pods([PodSeen(manifest, workload)], now=now, gone=gone, as_of=as_of)
+    return PodRecord.objects.select_related("workload__flavor").get(uid=manifest["metadata"]["uid"])
+
+
+def record_pods(
+    seen: Sequence[PodSeen], *, now: datetime, gone: bool = False, as_of: str = ""
+) -> list[PodRecord]:
+    """Bring the rows of these pods up to date, in as many statements for many as for one; the rows that changed.
+
+    `as_of` is the version of the list that showed them; what a watch tells is as old as the object itself. A
+    description that is older than what the row knows changes nothing of it. The rows stay locked until the
+    caller's transaction ends, in the order of their UIDs, so that two who see the same pods do not wait in a circle.
+    """
+    by_uid = {each.uid: each for each in seen}
     with transaction.atomic():
-        # The watcher and a reconcile may see a new pod at the same moment.
-        facts = {key: value for key, value in _pod_facts(manifest, workload).items() if value is not None}
-        PodRecord.objects.get_or_create(uid=metadata["uid"], defaults={**facts, "workload": workload})
-        record = PodRecord.objects.select_for_update(no_key=True).get(uid=metadata["uid"])
-        for field, value in _news(record, _pod_facts(manifest, workload)).items():
-            setattr(record, field, value)
-        times = _pod_times(manifest)
-        for field, value in times.items():
-            if getattr(record, field) is None:
-                setattr(record, field, value)
-        if gone and record.gone_at is None:
-            record.gone_at = now
-        record.ready = record.ready and record.gone_at is None
-        record.save()
-    return record
+        rows = _locked(by_uid)
+        unknown = by_uid.keys() - rows.keys()
+        if unknown:
+            # The watcher and a reconcile may see a new pod at the same moment.
+            made = [
+                _bring_up(_row_of(by_uid[uid]), by_uid[uid], as_of=as_of, now=now, gone=gone)
+                for uid in unknown
+            ]
+            PodRecord.objects.bulk_create([row for row in made if row is not None], ignore_conflicts=True)
+            rows |= _locked(unknown)
+        found = {uid: _bring_up(rows[uid], by_uid[uid], as_of=as_of, now=now, gone=gone) for uid in rows}
+        changed = [row for row in found.values() if row is not None]
+        PodRecord.objects.bulk_create(
+            changed, update_conflicts=True, unique_fields=["uid"], update_fields=WRITTEN
+        )
+    for uid, row in rows.items():
+        if row.workload_id == by_uid[uid].workload.pk:
+            row.workload = by_uid[uid].workload
+    return [rows[uid] for uid in rows if found[uid] is not None or uid in unknown]
+
+
+def _locked(uids: Collection[str]) -> dict[str, PodRecord]:
+    rows = PodRecord.objects.select_for_update(no_key=True).filter(uid__in=list(uids)).order_by("uid")
+    return {row.uid: row for row in rows}
+
+
+def _row_of(seen: PodSeen) -> PodRecord:
+    return PodRecord(uid=seen.uid, workload=seen.workload, resource_version="")
+
+
+def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone: bool) -> PodRecord | None:
+    """The row with what is new in this description; None if nothing is."""
+    version = seen.manifest["metadata"]["resourceVersion"]
+    as_of = versions.latest(version, as_of)
+    before = {name: getattr(row, name) for name in WRITTEN}
+    if not versions.is_older(as_of, than=row.resource_version):
+        if gone:
+            row.gone_at = row.gone_at or now
+        elif versions.is_later(as_of, than=row.resource_version):
+            # It is there after it was missed: whoever missed it had looked too early, or was told wrongly.
+            row.gone_at = None
+        resource = seen.workload.flavor.resource if seen.workload.flavor else ""
+        for field, value in _news(row, pod_facts(seen.manifest, resource=resource)).items():
+            setattr(row, field, value)
+    elif gone:
+        # That it was deleted is true whenever one hears of it: its UID does not come again.
+        row.gone_at = row.gone_at or now
+    for field, value in pod_times(seen.manifest).items():
+        if getattr(row, field) is None:
+            setattr(row, field, value)
+    row.ready = row.ready and row.gone_at is None
+    return row if before != {name: getattr(row, name) for name in WRITTEN} else None
 
 
 def _news(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
@@ -99,112 +198,63 @@ def _news(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in kept or value != kept[name]}
 
 
-def mark_pods_gone(*, workload: Workload, present_uids: set[str], now: datetime) -> list[PodRecord]:
-    """Rows of pods that a complete list no longer shows; call only with a list that is known to be whole."""
+def unchanged(
+    rows: type[PodRecord | ObjectRecord | NodeRecord], manifests: Sequence[Mapping[str, Any]]
+) -> set[str]:
+    """UIDs of the objects whose rows know them in exactly this version, and as being there."""
+    shown = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in manifests}
+    known = rows.objects.filter(uid__in=list(shown), gone_at__isnull=True)
+    return {uid for uid, version in known.values_list("uid", "resource_version") if shown[uid] == version}
+
+
+def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
+    """Mark gone those of the rows that are as they were read; `as_of` is the version of the list that lacked them.
+
+    Call only with pods that a read of their own did not find: a row that somebody has written since tells of a pod
+    that was there.
+    """
+    read = {row.pk: row.resource_version for row in missing}
     with transaction.atomic():
-        missing = list(
-            PodRecord.objects.select_for_update(no_key=True)
-            .filter(workload=workload, gone_at__isnull=True)
-            .exclude(uid__in=present_uids)
-        )
-        for record in missing:
-            record.gone_at = now
-            record.ready = False
-            record.save(update_fields=["gone_at", "ready"])
-    return missing
-
-
-def _pod_facts(manifest: Mapping[str, Any], workload: Workload) -> dict[str, Any]:
-    metadata, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
-    resource = workload.flavor.resource if workload.flavor else ""
-    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
-    containers = status.get("containerStatuses") or []
-    ended = [item["state"]["terminated"] for item in containers if item.get("state", {}).get("terminated")]
-    worst = max(ended, key=lambda state: state.get("exitCode", 0), default=None)
-    return {
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-        "attempt": _attempt_of(metadata),
-        "resource_version": metadata["resourceVersion"],
-        "created_at": created_at(metadata),
-        "phase": status.get("phase", ""),
-        "ready": conditions.get("Ready", {}).get("status") == "True",
-        "restarts": sum(item.get("restartCount", 0) for item in containers),
-        "reason": status.get("reason") or (worst or {}).get("reason", ""),
-        "disruption": _disruption(conditions.get("DisruptionTarget", {})),
-        "message": status.get("message") or conditions.get("PodScheduled", {}).get("message", ""),
-        "node_name": spec.get("nodeName", ""),
-        "units": sum(
-            int(quantities.parse(container.get("resources", {}).get("limits", {}).get(resource, 0)))
-            for container in spec.get("containers", [])
-        ),
-        "exit_code": worst.get("exitCode") if worst else None,
-        "image_id": _image_id(spec, containers),
-    }
-
-
-def _disruption(condition: Mapping[str, Any]) -> str:
-    """The word of what takes the pod away (kube-controller-manager, scheduler, kubelet, eviction API)."""
-    return str(condition.get("reason") or "")[:63] if condition.get("status") == "True" else ""
-
-
-def _image_id(spec: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) -> str:
-    """Of the pod's first container; what others an admission webhook may add run is nobody's code."""
-    first = next((container["name"] for container in spec.get("containers") or []), None)
-    return next((str(each.get("imageID") or "")[:1024] for each in statuses if each.get("name") == first), "")
-
-
-def _pod_times(manifest: Mapping[str, Any]) -> dict[str, datetime | None]:
-    metadata, status = manifest["metadata"], manifest.get("status", {})
-    containers = status.get("containerStatuses") or []
-    scheduled = [
-        parse_time(condition.get("lastTransitionTime"))
-        for condition in status.get("conditions") or []
-        if condition["type"] == "PodScheduled" and condition["status"] == "True"
-    ]
-    started, ended = [], []
-    for item in containers:
-        state = item.get("state", {})
-        started.append(parse_time((state.get("running") or state.get("terminated") or {}).get("startedAt")))
-        ended.append(parse_time((state.get("terminated") or {}).get("finishedAt")))
-    finished = status.get("phase") in {"Succeeded", "Failed"}
-    known_ends = [time for time in ended if time is not None]
-    return {
-        "scheduled_at": scheduled[0] if scheduled else None,
-        "started_at": min((time for time in started if time is not None), default=None),
-        "finished_at": (max(known_ends) if known_ends else _last_change(status)) if finished else None,
-        "deletion_at": parse_time(metadata.get("deletionTimestamp")),
-    }
-
-
-def _last_change(status: Mapping[str, Any]) -> datetime | None:
-    """When a pod ended whose containers left no end, such as an evicted one: its conditions changed last then."""
-    changes = [
-        parse_time(condition.get("lastTransitionTime")) for condition in status.get("conditions") or []
-    ]
-    return max((change for change in changes if change is not None), default=None)
+        rows = PodRecord.objects.filter(pk__in=list(read), gone_at__isnull=True)
+        rows = rows.select_related("workload__flavor").select_for_update(no_key=True, of=("self",))
+        gone = [row for row in rows.order_by("uid") if row.resource_version == read[row.pk]]
+        for row in gone:
+            row.gone_at, row.ready = now, False
+            row.resource_version = versions.latest(row.resource_version, as_of)
+        PodRecord.objects.bulk_update(gone, ["gone_at", "ready", "resource_version"])
+    return gone
 
 
 def record_object(
     manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False
 ) -> ObjectRecord:
     """The row of an object that the portal made."""
-    metadata = manifest["metadata"]
-    record, _ = ObjectRecord.objects.update_or_create(
-        uid=metadata["uid"],
-        defaults={
-            "api_version": manifest["apiVersion"],
-            "kind": manifest["kind"],
-            "namespace": metadata.get("namespace", ""),
-            "name": metadata["name"],
-            "workload": workload,
-            "attempt": _attempt_of(metadata),
-            "resource_version": metadata["resourceVersion"],
-            "created_at": created_at(metadata),
-        }
-        | ({"gone_at": now} if gone else {}),
+    return record_objects([(manifest, workload)], now=now, gone=gone)[0]
+
+
+def record_objects(
+    seen: Sequence[tuple[Mapping[str, Any], Workload]], *, now: datetime, gone: bool = False
+) -> list[ObjectRecord]:
+    """The same of many, in one statement. What has gone stays so: its UID does not come again."""
+    rows = [
+        ObjectRecord(
+            uid=manifest["metadata"]["uid"],
+            api_version=manifest["apiVersion"],
+            kind=manifest["kind"],
+            namespace=manifest["metadata"].get("namespace", ""),
+            name=manifest["metadata"]["name"],
+            workload=workload,
+            attempt=attempt_of(manifest["metadata"]),
+            resource_version=manifest["metadata"]["resourceVersion"],
+            created_at=created_at(manifest["metadata"]),
+            gone_at=now if gone else None,
+        )
+        for manifest, workload in seen
+    ]
+    told = [*OBJECT_FACTS, "gone_at"] if gone else OBJECT_FACTS
+    return ObjectRecord.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["uid"], update_fields=told
     )
-    return record
 
 
 def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> NodeRecord:
@@ -237,70 +287,46 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
     return record
 
 
-def gpu_units(amounts: Mapping[str, Any] | None) -> dict[str, int]:
-    """Whole units of GPU resources among these amounts, by resource name."""
-    named = (amounts or {}).items()
-    return {name: int(quantities.parse(value)) for name, value in named if name.startswith(GPU_PREFIXES)}
-
-
-def gpus_of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
-    """GPU units for which the scheduler sets room aside, by Kubernetes' rule: containers and sidecars together, or
-    the largest init container with the sidecars that were started before it.
-    """
-    together = [_requests(container) for container in spec.get("containers") or []]
-    sidecars: list[Mapping[str, int]] = []
-    peaks: list[dict[str, int]] = []
-    for container in spec.get("initContainers") or []:
-        own = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            sidecars.append(own)
-        peaks.append(_sum([own, *sidecars] if container.get("restartPolicy") != "Always" else sidecars))
-    peaks.append(_sum([*together, *sidecars]))
-    names = {name for peak in peaks for name in peak}
-    most = {name: max(peak.get(name, 0) for peak in peaks) for name in sorted(names)}
-    return {name: units for name, units in most.items() if units > 0}
-
-
-def _requests(container: Mapping[str, Any]) -> dict[str, int]:
-    resources = container.get("resources") or {}
-    # Of extended resources a request equals the limit, and a limit alone is a request.
-    return gpu_units(resources.get("limits")) | gpu_units(resources.get("requests"))
-
-
-def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, units in part.items():
-            total[name] = total.get(name, 0) + units
-    return total
-
-
 def record_foreign_pod(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> set[str]:
-    """Keep a row of a pod that is not the portal's for as long as it holds GPUs of a node.
+    """Keep a row of a pod that is not the portal's for as long as it is on a node: one without GPUs may take the
+    memory that a GPU needs beside it.
 
     Returns the names of the nodes on which others now hold something else than before.
     """
-    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-    ended = gone or (manifest.get("status") or {}).get("phase") in ENDED
-    node = spec.get("nodeName") or ""
-    requests = gpus_of_pod(spec) if node and not ended else {}
+    metadata, held = manifest["metadata"], {} if gone else _held(manifest)
     before = ForeignPod.objects.filter(uid=metadata["uid"]).first()
-    if not requests:
+    if not held:
         ForeignPod.objects.filter(uid=metadata["uid"]).delete()
         return {before.node_name} if before else set()
-    if before and (before.node_name, before.requests) == (node, requests):
+    if _holds(before, held):
         return set()
     ForeignPod.objects.update_or_create(
         uid=metadata["uid"],
-        defaults={
-            "namespace": metadata["namespace"],
-            "name": metadata["name"],
-            "node_name": node,
-            "requests": requests,
-            "seen_at": now,
-        },
+        defaults={"namespace": metadata["namespace"], "name": metadata["name"], **held, "seen_at": now},
     )
-    return {node, before.node_name} if before else {node}
+    return {held["node_name"], before.node_name} if before else {held["node_name"]}
+
+
+def unchanged_foreign_pods(manifests: Sequence[Mapping[str, Any]]) -> set[str]:
+    """UIDs of the pods that hold what their rows say, or nothing where there is no row."""
+    shown = {each["metadata"]["uid"]: _held(each) for each in manifests}
+    rows = {row.uid: row for row in ForeignPod.objects.filter(uid__in=list(shown))}
+    return {uid for uid, held in shown.items() if _holds(rows.get(uid), held)}
+
+
+def _held(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pod takes of which node, by the columns that keep it; empty for nothing."""
+    spec = manifest.get("spec") or {}
+    node = spec.get("nodeName") or ""
+    if not node or (manifest.get("status") or {}).get("phase") in ENDED:
+        return {}
+    return {"node_name": node, "requests": gpus_of_pod(spec), **others_held(spec)}
+
+
+def _holds(row: ForeignPod | None, held: Mapping[str, Any]) -> bool:
+    if row is None or not held:
+        return row is None and not held
+    return all(getattr(row, name) == value for name, value in held.items())
 
 
 def record_node_pool(manifest: Mapping[str, Any], *, now: datetime) -> NodePoolRecord:

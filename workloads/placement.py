@@ -13,6 +13,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from workloads.podrequests import Others, others_offered
+
 WHOLE_GPU = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 MIG_PREFIX = "nvidia.com/mig-"
@@ -67,6 +69,11 @@ class FlavorFacts:
     def declared_units(self, capacity_type: str) -> int:
         """Units that may exist in all, where nodes come from zero; 0 where that is not declared."""
         return int(self._declared(capacity_type).get("units", 0))
+
+    def declared_others(self, capacity_type: str) -> Others:
+        """What else a node has that does not exist yet, as far as that is declared."""
+        declared = self._declared(capacity_type)
+        return others_offered({name.replace("_", "-"): value for name, value in declared.items()})
 
     def _declared(self, capacity_type: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.capacity.get(capacity_type, {}).get("provisionable", {})

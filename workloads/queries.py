@@ -25,6 +25,7 @@ from workloads.placement import (
     matching_nodes,
     takes_pods,
 )
+from workloads.podrequests import Others, others_left, others_offered
 from workloads.provisioning import NodePoolFacts, brings, remaining
 
 CLAIM_CURSOR = "PersistentVolumeClaim"
@@ -49,12 +50,17 @@ def nodes_listed() -> bool:
 
 @dataclass(frozen=True)
 class Room:
-    """A node that may take pods of the flavor now. `free` is negative where more was bound than it offers."""
+    """A node that may take pods of the flavor now. `free` is negative where more was bound than it offers.
+
+    Besides units, `whole` is what pods of the portal may have of it, and `left` what of that none has.
+    """
 
     node: str
     size: int
     free: int
     foreign: int = 0
+    whole: Others = ()
+    left: Others = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,10 @@ class CardRoom:
 
 @dataclass(frozen=True)
 class Rooms:
-    """`largest` is the most that one pod could ever get: of any node that exists, usable now or not, or may come."""
+    """`largest` is the most that one pod could ever get: of any node that exists, usable now or not, or may come.
+
+    `hosts` are those nodes too, each kind once: how many units, and what it offers besides.
+    """
 
     rooms: tuple[Room, ...]
     largest: int
@@ -82,6 +91,8 @@ class Rooms:
     provisionable_block: int
     provisionable_units: int
     card: CardRoom | None
+    provisionable_others: Others = ()
+    hosts: tuple[tuple[int, Others], ...] = ()
 
     @property
     def free(self) -> int:
@@ -109,6 +120,10 @@ class Observed:
     foreign: Units
     pools: Sequence[NodePoolFacts]
     flavors: Sequence[FlavorFacts]
+    offered: Mapping[str, Others]
+    """By the name of a node with GPUs: what it has besides, whoever uses it."""
+    taken: Mapping[tuple[str, bool], Sequence[int]]
+    """Of that, what pods of others (True) and of the portal (False) take there, in the order of OTHERS."""
 
 
 def nodes() -> list[NodeFacts]:
@@ -195,6 +210,18 @@ _OBSERVE = """
 SELECT
     (SELECT json_agg(json_build_array(name, labels, allocatable, ready, unschedulable, taints) ORDER BY name)
      FROM workloads_noderecord WHERE gone_at IS NULL),
+    (SELECT json_object_agg(name, others) FROM workloads_noderecord WHERE gone_at IS NULL AND allocatable <> '{}'),
+    (SELECT json_agg(json_build_array(node_name, is_foreign, cpu, memory, storage, pods))
+     FROM (SELECT node_name, is_foreign, sum(cpu_millicores)::bigint AS cpu, sum(memory_bytes)::bigint AS memory,
+                  sum(storage_bytes)::bigint AS storage, count(*) AS pods
+           FROM (SELECT node_name, false AS is_foreign, cpu_millicores, memory_bytes, storage_bytes
+                 FROM workloads_podrecord WHERE gone_at IS NULL AND finished_at IS NULL AND node_name <> ''
+                 UNION ALL
+                 SELECT node_name, true, cpu_millicores, memory_bytes, storage_bytes FROM workloads_foreignpod) AS p
+           WHERE node_name IN (
+               SELECT name FROM workloads_noderecord WHERE gone_at IS NULL AND allocatable <> '{}'
+           )
+           GROUP BY 1, 2) AS besides),
     -- What pods of the portal hold of nodes; of whatever flavor, as several may share a resource name.
     (SELECT json_agg(json_build_array(node_name, resource, held))
      FROM (SELECT p.node_name, f.resource, sum(p.units) AS held
@@ -206,6 +233,7 @@ SELECT
     (SELECT json_agg(json_build_array(node_name, resource, held))
      FROM (SELECT p.node_name, r.key AS resource, sum(r.value::int) AS held
            FROM workloads_foreignpod AS p, jsonb_each_text(p.requests) AS r
+           WHERE p.requests <> '{}'
            GROUP BY 1, 2) AS others),
     (SELECT json_agg(json_build_array(name, labels, requirements, taints, limits, in_use) ORDER BY name)
      FROM workloads_nodepoolrecord),
@@ -219,23 +247,25 @@ def observe() -> Observed:
     """The rows of nodes, pods, node pools and flavors as they are now."""
     with connection.cursor() as cursor:
         cursor.execute(_OBSERVE)
-        there, own, others, pools, flavors = (found or [] for found in cursor.fetchone())
+        there, offered, taken, own, others, pools, flavors = cursor.fetchone()
     return Observed(
-        nodes=[NodeFacts(*row) for row in there],
-        used={(node, resource): held for node, resource, held in own},
-        foreign={(node, resource): held for node, resource, held in others},
+        nodes=[NodeFacts(*row) for row in there or ()],
+        used={(node, resource): held for node, resource, held in own or ()},
+        foreign={(node, resource): held for node, resource, held in others or ()},
         pools=[
             NodePoolFacts(
                 name=name, labels=labels, requirements=needs, taints=taints, limits=limits, in_use=in_use
             )
-            for name, labels, needs, taints, limits, in_use in pools
+            for name, labels, needs, taints, limits, in_use in pools or ()
         ],
         flavors=[
             FlavorFacts(
                 name, resource, Fraction(parts, of), Sharing(sharing), selector, tolerations, capacity, card
             )
-            for name, resource, parts, of, sharing, selector, tolerations, capacity, card in flavors
+            for name, resource, parts, of, sharing, selector, tolerations, capacity, card in flavors or ()
         ],
+        offered={name: others_offered(amounts) for name, amounts in (offered or {}).items()},
+        taken={(node, foreign): amounts for node, foreign, *amounts in taken or ()},
     )
 
 
@@ -248,22 +278,37 @@ def rooms_of(flavor: ResourceFlavor, capacity_type: str, *, known: Observed | No
     seen = observe() if known is None else known
     matching = matching_nodes(facts, capacity_type, seen.nodes)
     block, units = remaining(facts, capacity_type, matching, seen.pools)
+    sizes = [node.allocatable[facts.resource] for node in matching]
+    declared = facts.declared_others(capacity_type)
+    hosts = {(size, seen.offered.get(node.name, ())) for size, node in zip(sizes, matching, strict=True)}
+    if block:
+        hosts.add((block, declared))
     return Rooms(
         rooms=tuple(
             _room(node, facts.resource, seen) for node in matching if takes_pods(facts, capacity_type, node)
         ),
-        largest=max([block, *(node.allocatable[facts.resource] for node in matching)]),
+        largest=max([block, *sizes]),
         nodes=seen.nodes,
         provisionable_block=block,
         provisionable_units=units,
         card=_card_room(facts, seen),
+        provisionable_others=declared,
+        hosts=tuple(sorted(hosts, key=repr)),
     )
 
 
 def _room(node: NodeFacts, resource: str, seen: Observed) -> Room:
     size, foreign = node.allocatable[resource], seen.foreign.get((node.name, resource), 0)
     used = seen.used.get((node.name, resource), 0)
-    return Room(node=node.name, size=size, free=size - used - foreign, foreign=foreign)
+    whole = others_left(seen.offered.get(node.name, ()), seen.taken.get((node.name, True)))
+    return Room(
+        node=node.name,
+        size=size,
+        free=size - used - foreign,
+        foreign=foreign,
+        whole=whole,
+        left=others_left(whole, seen.taken.get((node.name, False))),
+    )
 
 
 def _card_room(facts: FlavorFacts, seen: Observed) -> CardRoom | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Max, Q
+
 from workloads.models import Attempt, Checkpoint, ProgressReport, Workload
 
 
@@ -14,6 +16,15 @@ def report_checkpoint(*, attempt: Attempt, step: int, path: str, now: datetime) 
         workload_id=attempt.workload_id, attempt=attempt.number, step=step, defaults={"path": path, "at": now}
     )
     return checkpoint
+
+
+def has_saved(attempt: Attempt) -> bool:
+    """Whether it has a checkpoint that is past all those of the attempts before it."""
+    steps = Checkpoint.objects.filter(workload=attempt.workload_id).aggregate(
+        own=Max("step", filter=Q(attempt=attempt.number)),
+        before=Max("step", filter=Q(attempt__lt=attempt.number)),
+    )
+    return steps["own"] is not None and (steps["before"] is None or steps["own"] > steps["before"])
 
 
 def bring_checkpoint(*, workload: Workload, saved: Checkpoint) -> Checkpoint:

@@ -28,6 +28,11 @@ NOTIFY_CHANNEL = "portal_events"
 CALL_NOTED_EVERY = timedelta(seconds=3)
 
 
+def _amounts(beside: tuple[int, int, int]) -> dict[str, int]:
+    """By the columns that keep them."""
+    return dict(zip(("cpu_each", "memory_each", "storage_each"), beside, strict=True))
+
+
 def create_workload(
     *,
     kind: str,
@@ -41,6 +46,7 @@ def create_workload(
     units: int,
     units_each: int,
     pod_count: int,
+    beside: tuple[int, int, int] = (0, 0, 0),
     preemptible: bool,
     keeps_headroom: bool = False,
     time_limit_seconds: int | None,
@@ -69,15 +75,13 @@ def create_workload(
                 units=units,
                 units_each=units_each,
                 pod_count=pod_count,
+                **_amounts(beside),
                 preemptible=preemptible,
                 keeps_headroom=keeps_headroom,
                 time_limit_seconds=time_limit_seconds,
                 max_retries=max_retries,
                 labels=labels,
-                since=now,
-                created_at=now,
-                queued_at=now,
-                next_reconcile_at=now,
+                **dict.fromkeys(("since", "created_at", "queued_at", "next_reconcile_at"), now),
                 simulated=simulated,
             )
     except IntegrityError as error:
@@ -100,9 +104,12 @@ def transition(
     now: datetime,
     source: str = "",
     stopping_to: Phase | None = None,
+    started_at: datetime | None = None,
+    finished_at: datetime | None = None,
 ) -> bool:
     """Move the phase, or refresh its reason and message; True when anything people see has changed.
 
+    `now` is the time of the event; `started_at` and `finished_at` are when the cluster says that it ran and ended.
     Updates only if the row still has the phase that `workload` was read with, else raises StaleWorkload.
     """
     old = Phase(workload.phase)
@@ -115,7 +122,7 @@ def transition(
     changes: dict[str, object] = {"phase": to.value, "reason": reason.value, "message": message}
     if (old, workload.reason) != (to, reason):
         changes["since"] = now
-    changes |= _milestones(workload, to, now)
+    changes |= _milestones(workload, to, now, started_at, finished_at)
     if to is Phase.STOPPING:
         changes["stopping_to"] = (stopping_to or Phase(workload.stopping_to)).value
     elif workload.stopping_to:
@@ -134,13 +141,17 @@ def transition(
     return True
 
 
-def _milestones(workload: Workload, to: Phase, now: datetime) -> dict[str, object]:
+def _milestones(
+    workload: Workload, to: Phase, now: datetime, started_at: datetime | None, finished_at: datetime | None
+) -> dict[str, object]:
     if to is Phase.ADMITTED and workload.admitted_at is None:
         return {"admitted_at": now}
     if to is Phase.RUNNING and workload.started_at is None:
-        return {"started_at": now}
+        return {"started_at": started_at or now}
     if to in FINAL:
-        return {"finished_at": now}
+        # One that ran and ended while nobody looked has never been seen to run.
+        began = {"started_at": started_at} if workload.started_at is None and started_at else {}
+        return {"finished_at": finished_at or now, **began}
     if to is Phase.QUEUED:
         # Only an interruption that is not the user's fault keeps the place in the queue.
         resumed = {"queued_at": now} if workload.phase == Phase.SUSPENDED.value else {}
@@ -240,7 +251,14 @@ def wake(*, workload_ids: list[int], now: datetime) -> None:
     asleep = Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__gt=now)
     # A look that outlasts its lock leaves that time in the row, which `unlock` takes for "not woken".
     locked = Q(next_reconcile_at=F("lock_expires_at"))
-    rows.filter(asleep | locked).update(next_reconcile_at=now)
+    due = rows.filter(asleep | locked)
+    if len(workload_ids) == 1:
+        due.update(next_reconcile_at=now)
+        return
+    with transaction.atomic(savepoint=False):
+        # In the order of their keys, as passes take them: two who took them in turns would wait for each other.
+        found = due.order_by("pk").select_for_update(no_key=True).values("pk")
+        Workload.objects.filter(pk__in=found).update(next_reconcile_at=now)
 
 
 # A lock that a crash of PostgreSQL forgets is one that expired early, so nobody waits for the disk here.

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     # Stopping and Failed
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
+    START_ERROR = "StartError"
     # Succeeded
     COMPLETED = "Completed"
     # Failed
@@ -145,6 +146,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.LOADING,
                 Reason.RESTARTING,
                 Reason.IMAGE_PULL_FAILED,
+                Reason.START_ERROR,
             }
         ),
         Phase.RUNNING: frozenset(
@@ -163,6 +165,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.USER_REQUESTED,
                 Reason.DEADLINE_EXCEEDED,
                 Reason.IMAGE_PULL_FAILED,
+                Reason.START_ERROR,
                 Reason.BACKOFF_WAITING,
                 Reason.PREEMPTING,
                 Reason.PREEMPTED,
@@ -183,6 +186,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.INVALID_SPEC,
                 Reason.NODE_LOST,
                 Reason.APPLICATION_ERROR,
+                Reason.START_ERROR,
                 Reason.DELETED_EXTERNALLY,
             }
         ),

@@ -21,6 +21,10 @@ from .sandbox import NotReady, Sandbox
 
 _LAUNCHER = str(Path(__file__).with_name("podexec.py"))
 START_ERROR = 128
+_NOT_STARTED = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: error during container init: "
+)
 _DRAIN_SECONDS = 1.0
 
 
@@ -86,20 +90,32 @@ class Container:
         self._folder = str(wanted)
 
     async def start(self) -> bool:
-        """False when the command does not exist; the state says so."""
+        """False when the command cannot be executed; the state says so as a kubelet does over containerd and runc: exit
+        code 128, reason StartError, begun in 1970, and nothing in the log.
+        """
         path = self._sandbox.home / f"{self.name}.log"
         if path.exists():
             path.replace(path.with_suffix(".previous"))
         self.log, self.oom = LogFile(path), False
-        command = str(Path(self._folder) / self._argv[0]) if "/" in self._argv[0] else self._argv[0]
-        if shutil.which(command, path=self._env["PATH"]) is None:
-            text = f'exec: "{self._argv[0]}": executable file not found in $PATH'
-            self._terminate(START_ERROR, "StartError", timestamp(0), text)
+        if (missing := self._not_executable(self._argv[0])) is not None:
+            self._terminate(START_ERROR, "StartError", timestamp(0), f"{_NOT_STARTED}{missing}: unknown")
             self.log.close()
             return False
         self.process = await self._spawn(self._argv)
         self.state = {"running": {"startedAt": timestamp()}}
         return True
+
+    def _not_executable(self, command: str) -> str | None:
+        """Why the runtime could not execute it, in its words; None where it can."""
+        if "/" not in command:
+            found = shutil.which(command, path=self._env["PATH"])
+            return None if found else f'exec: "{command}": executable file not found in $PATH'
+        path = Path(self._folder) / command
+        if not path.exists():
+            return f'exec: "{command}": stat {command}: no such file or directory'
+        if path.is_dir():
+            return f'exec: "{command}": is a directory'
+        return None if os.access(path, os.X_OK) else f'exec: "{command}": permission denied'
 
     async def _spawn(self, argv: list[str]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from uuid import uuid4
 
@@ -27,21 +27,18 @@ def request_id_of(request: Any) -> str:
 
 
 def client_ip(request: Any) -> str | None:
-    """The client's address; X-Forwarded-For counts only as far as `TRUSTED_PROXIES` wrote it. None if unknown."""
-    trusted = set(getattr(settings, "TRUSTED_PROXIES", ()))
+    """The client's address; X-Forwarded-For counts only as far as trusted proxies wrote it. None if unknown."""
     chain = [each.strip() for each in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if each.strip()]
-    address = request.META.get("REMOTE_ADDR", "")
-    while address in trusted and chain:
-        address = chain.pop()
+    address = _address(request.META.get("REMOTE_ADDR", ""))
+    while address is not None and chain and any(address in each for each in settings.TRUSTED_PROXIES):
+        address = _address(chain.pop())
+    return None if address is None else str(address)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """A socket for both families writes 10.0.0.1 as ::ffff:10.0.0.1: it is the same."""
     try:
-        return str(ip_address(address))
+        address = ip_address(text)
     except ValueError:
         return None
-
-
-def is_local(request: Any) -> bool:
-    """Whether the request was made on this machine and not handed on by a proxy on it."""
-    if any(name in request.META for name in ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP")):
-        return False
-    address = client_ip(request)
-    return address is not None and ip_address(address).is_loopback
+    return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address

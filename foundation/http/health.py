@@ -1,11 +1,10 @@
-"""/healthz: the process answers. /readyz: what it needs, each part named. /metrics: for Prometheus."""
+"""/healthz: the process answers. /readyz: what it needs, each part named."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import redis
 from django.conf import settings
@@ -14,15 +13,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from drf_spectacular.utils import extend_schema
-from prometheus_client import CONTENT_TYPE_LATEST
-from rest_framework.permissions import BasePermission
-from rest_framework.views import APIView
-from typing_extensions import override
 
 from foundation.errors import Unavailable
-from foundation.http import metrics
-from foundation.http.context import is_local
 
 log = logging.getLogger(__name__)
 
@@ -67,29 +59,6 @@ def readyz(request: HttpRequest) -> HttpResponse:
     required = {name for name in down if _readiness[name].required}
     status = "unavailable" if required else "degraded" if down else "ok"
     return JsonResponse({"status": status, "checks": checks}, status=503 if required else 200)
-
-
-class MayReadMetrics(BasePermission):
-    """A client on this machine, or a platform admin whose token may read."""
-
-    @override
-    def has_permission(self, request: Any, view: Any) -> bool:
-        if is_local(request):
-            return True
-        user, token = request.user, request.auth
-        admin = getattr(user, "is_platform_admin", False) and getattr(user, "bound_team_id", None) is None
-        return bool(admin and (token is None or "read" in token.scopes))
-
-
-class MetricsView(APIView):
-    """GET /metrics: Prometheus text, open to this machine, else for a platform admin's bearer token."""
-
-    permission_classes = [MayReadMetrics]
-
-    @extend_schema(exclude=True)
-    def get(self, request: Any) -> HttpResponse:
-        del request
-        return HttpResponse(metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
 
 
 def check_database() -> str | None:

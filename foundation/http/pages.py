@@ -57,8 +57,8 @@ class CursorPage(BasePagination):
     """`?limit=` (default 50, at most 200), `?cursor=`, `?ordering=` one of the view's, `-` for descending.
 
     The view declares `ordering_fields`, a sequence of model fields or a mapping of public name to field, and
-    `ordering`, its default (`-id` where it says nothing). At most two queries a page. Raises Malformed (400)
-    naming `cursor`, `limit` or `ordering`.
+    `ordering`, its default (`-id` where it says nothing). One query a page, a second where the row at
+    its cut has gone. Raises Malformed (400) naming `cursor`, `limit` or `ordering`.
     """
 
     display_page_controls = False
@@ -70,12 +70,14 @@ class CursorPage(BasePagination):
         self.cursor = _read_cursor(request, self.order)
         self.url = request.build_absolute_uri()
         backwards = self.cursor is not None and self.cursor.direction == "previous"
-        rows = self._fetch(queryset, backwards=backwards)
+        rows, at_cut = self._fetch(queryset, backwards=backwards)
         more = len(rows) > self.limit
         rows = rows[: self.limit]
         if backwards:
             rows.reverse()
-        behind = self.cursor is not None and self._exists_behind(queryset, rows, backwards=backwards)
+        behind = self.cursor is not None and (
+            at_cut or self._exists_behind(queryset, rows, backwards=backwards)
+        )
         self.has_next, self.has_previous = (behind, more) if backwards else (more, behind)
         self.rows = rows
         return rows
@@ -114,11 +116,17 @@ class CursorPage(BasePagination):
         """URL of the page before; None at the beginning."""
         return self._link("previous", 0) if self.has_previous else None
 
-    def _fetch(self, queryset: QuerySet[Any], *, backwards: bool) -> list[Any]:
+    def _fetch(self, queryset: QuerySet[Any], *, backwards: bool) -> tuple[list[Any], bool]:
+        """Rows of the page and one more, and whether the row at the cut, which lies behind, is still there."""
         ordered = queryset.order_by(*_order_by(self.order, backwards=backwards))
-        if self.cursor is not None:
-            ordered = ordered.filter(_beyond(self.order, self.cursor, backwards=backwards))
-        return list(ordered[: self.limit + 1])
+        if self.cursor is None:
+            return list(ordered[: self.limit + 1]), False
+        # With the row at the cut: nothing more has to be asked about what is behind.
+        cut = replace(self.cursor, inclusive=True)
+        rows = list(ordered.filter(_beyond(self.order, cut, backwards=backwards))[: self.limit + 2])
+        at_cut = not self.cursor.inclusive and bool(rows) and _value(rows[0], "id") == self.cursor.row_id
+        rows = rows[1:] if at_cut else rows
+        return rows[: self.limit + 1], at_cut
 
     def _exists_behind(self, queryset: QuerySet[Any], rows: list[Any], *, backwards: bool) -> bool:
         """Whether rows lie on the side that the request came from, seen from this page's own edge."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from django.views.csrf import csrf_failure as django_csrf_failure
 from rest_framework import exceptions as drf_errors
 from rest_framework.views import set_rollback
 
+from foundation import database
 from foundation.errors import FieldProblem, PortalError, RateLimited, TooLarge, Unavailable
 from foundation.errors import NotFound as PortalNotFound
 from foundation.http.context import request_id_of
@@ -41,8 +43,10 @@ TITLES = {
     422: "Invalid values",
     429: "Too many requests",
     500: "Something went wrong",
+    503: "Not available right now",
 }
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
+DATABASE_AWAY = "The portal's database does not answer. Nothing is lost; try again in a few seconds."
 UNEXPECTED = "The portal failed to answer. It has been logged under the request id."
 
 
@@ -109,6 +113,8 @@ def problem_of(exception: Exception) -> Problem | None:
         return _of_api_exception(exception)
     if isinstance(exception, django_errors.ValidationError):
         return _of_fields(tuple(_model_problems(exception)))
+    if database.is_away(exception):
+        return _DATABASE_AWAY
     return next((problem for kind, problem in _DJANGO_PROBLEMS if isinstance(exception, kind)), None)
 
 
@@ -142,6 +148,9 @@ def server_error(request: HttpRequest, **kwargs: Any) -> HttpResponse:
     """handler500."""
     if not is_api(request):
         return defaults.server_error(request, **kwargs)
+    # Django calls this while it handles what was raised outside any view.
+    if database.is_away(sys.exc_info()[1]):
+        return respond(_DATABASE_AWAY, request)
     return respond(Problem(status=500, code="internal_error", detail=UNEXPECTED), request)
 
 
@@ -159,6 +168,12 @@ def csrf_failure(request: HttpRequest, reason: str = "", **kwargs: Any) -> HttpR
     return respond(Problem(status=403, code="csrf_failed", detail=f"CSRF check failed: {reason}"), request)
 
 
+_DATABASE_AWAY = Problem(
+    status=503,
+    code="database_unavailable",
+    detail=DATABASE_AWAY,
+    headers={"Retry-After": str(database.RETRY_SECONDS)},
+)
 _UNREADABLE = Problem(status=400, code="malformed", detail="The request could not be read.")
 _DJANGO_PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
     (Http404, Problem(status=404, code="not_found", detail="There is nothing here, or it is not yours.")),

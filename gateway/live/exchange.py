@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import uuid4
@@ -47,7 +46,6 @@ class Exchange:
         self.status = 0
         self.hung_up = False
         """Whether the caller was gone before the whole body was read."""
-        self._client = scope.get("client")
         self._receive = receive
         self._send = send
         self._body_read = asyncio.Event()
@@ -69,16 +67,6 @@ class Exchange:
         return (
             credential.strip() if scheme.lower() == "bearer" and len(credential) <= BEARER_LENGTH_MAX else ""
         )
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the request was made on this machine and not handed on by a proxy on it."""
-        if any(self.header(name) for name in ("x-forwarded-for", "forwarded", "x-real-ip")):
-            return False
-        try:
-            return ip_address(self._client[0]).is_loopback if self._client else False
-        except ValueError:
-            return False
 
     @property
     def has_body(self) -> bool:

@@ -1,4 +1,4 @@
-"""What this process has counted of the requests to endpoints, as Prometheus reads it at `/-/metrics`."""
+"""What this process has counted of the requests to endpoints, as Prometheus reads it (PORTAL_METRICS_BIND)."""
 
 from __future__ import annotations
 
@@ -91,14 +91,15 @@ class Metrics(Collector):
         duration = HistogramMetricFamily(
             names.REQUEST_DURATION, "From the first byte in to the last byte out.", labels=of_revision
         )
-        for endpoint, now in self._now.items():
+        # Another thread asks: what the event loop goes on changing is copied, each in one step.
+        for endpoint, now in list(self._now.items()):
             in_flight.add_metric([str(endpoint)], now.in_flight)
             held.add_metric([str(endpoint)], now.held)
-        for (endpoint, revision), ended in self._ended.items():
+        for (endpoint, revision), ended in list(self._ended.items()):
             labels = [str(endpoint), str(revision)]
-            for code, count in ended.codes.items():
+            for code, count in list(ended.codes.items()):
                 total.add_metric([*labels, code], count)
-            duration.add_metric(labels, _cumulated(ended.histogram), sum_value=ended.seconds)
+            duration.add_metric(labels, _cumulated(list(ended.histogram)), sum_value=ended.seconds)
         up = GaugeMetricFamily(names.GATEWAY_UP, "1 of each process that serves.", value=1)
         return (up, in_flight, held, total, duration)
 

@@ -12,6 +12,7 @@ from controller.specs import DEFAULT_USER, Json
 from foundation.errors import FieldProblem
 from jobs.imports import placing
 from jobs.imports.reading import Fields
+from jobs.kinds import UNBUFFERED
 from workloads.placement import FlavorFacts, NodeFacts
 from workloads.states import Priority
 
@@ -135,7 +136,11 @@ def _environment(container: Fields, body: dict[str, Any], of_portal: frozenset[s
         name = each.take("name", str) or ""
         if name == CHECKPOINT_DIR and isinstance(each.rest.get("value"), str):
             body["checkpoint"] = {"path": each.take("value", str)}
-        elif name in of_portal or name.startswith(grammar.PORTAL_ENV_PREFIX):
+        elif (
+            name in of_portal
+            or name.startswith(grammar.PORTAL_ENV_PREFIX)
+            or {"name": name, **each.rest} == UNBUFFERED
+        ):
             each.rest = {}
             container.notes.drop(each.path, f"{name}: {BY_THE_PORTAL}")
         elif "valueFrom" in each.rest:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from controller import podspec
 from controller.podspec import ClaimMount, Manifest, PodParts
+from jobs.kinds import PYTORCH_JOB, UNBUFFERED
 from jobs.manifests import gang
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
@@ -42,13 +43,20 @@ def pod_parts(
         claims=[ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.mounted_volumes],
         files_config_map=files_name(placement) if spec.source and spec.source.files else None,
         portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
-        default_env=[*podspec.tracking_environment(spec, placement), *_collectives(spec)],
+        default_env=[*_unbuffered(spec), *podspec.tracking_environment(spec, placement), *_collectives(spec)],
         subdomain=subdomain,
         near=gang.NEAR.get(spec.topology) if spec.pods > 1 else None,
         annotations=podspec.DO_NOT_DISRUPT,
         grace_seconds=placement.grace_seconds,
         restart_policy="Never",
     )
+
+
+def _unbuffered(spec: TrainingRunSpec) -> list[Manifest]:
+    """Otherwise what a program printed comes after the traceback that ended it, or never where it is killed. The operator
+    of PyTorchJobs sets it itself.
+    """
+    return [] if spec.kind == PYTORCH_JOB else [{**UNBUFFERED}]
 
 
 def _collectives(spec: TrainingRunSpec) -> list[Manifest]:

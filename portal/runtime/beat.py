@@ -17,11 +17,13 @@ from celery import Celery, beat
 from typing_extensions import override
 
 from foundation import clock
+from foundation.vitals import vitals
 from portal import settings
-from portal.runtime import rows
+from portal.runtime import metrics, rows
 
 HEARTBEAT = "beat"
 HEARTBEAT_SECONDS = 30.0
+STUCK_SECONDS = 4 * HEARTBEAT_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Scheduler(beat.Scheduler):
 
     @override
     def tick(self, *args: Any, **kwargs: Any) -> float:
+        vitals.sign()
         now = clock.now()
         if now.timestamp() - self._beaten >= HEARTBEAT_SECONDS:
             try:
@@ -53,6 +56,10 @@ def main(arguments: list[str]) -> int:
     logging.config.dictConfig(settings.LOGGING)
     app = Celery("portal", fixups=[], set_as_current=True)
     app.config_from_object("portal.settings", namespace="CELERY")
+    metrics.start(
+        settings.ENVIRONMENT.metrics_bind,
+        metrics.of_loop(vitals, process=HEARTBEAT, seconds_most=STUCK_SECONDS),
+    )
     service = beat.Service(app, scheduler_cls=Scheduler)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)

@@ -21,6 +21,8 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBITS_KEEP_CAPS_AND_NO_SETUID_FIXUP = 1 << 4 | 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAP_DAC_OVERRIDE = 1
@@ -74,7 +76,10 @@ def end_with_parent(number: signal.Signals, *, parent: int) -> None:
 def _become(name: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     account = pwd.getpwnam(name)
-    libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    # access(2) leaves out every right of a user other than root unless the second bit says not to, and with
+    # access(2) PostgreSQL asks whether it may run its own programs.
+    if libc.prctl(_PR_SET_SECUREBITS, _SECBITS_KEEP_CAPS_AND_NO_SETUID_FIXUP, 0, 0, 0) != 0:
+        libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setgroups([])
     os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
     os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)

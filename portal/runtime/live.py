@@ -10,6 +10,7 @@ import uvicorn
 from typing_extensions import override
 
 from gateway import asgi
+from portal.runtime import metrics
 from portal.settings.env import Bind
 
 GRACEFUL_SECONDS = 10
@@ -17,8 +18,9 @@ KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 
 
-def run(bind: Bind) -> None:
-    """Serves until SIGTERM or SIGINT. Raises OSError when the address is taken."""
+def run(bind: Bind, *, metrics_bind: Bind | None = None) -> None:
+    """Serves until SIGTERM or SIGINT. Raises OSError when an address is taken."""
+    metrics.start(metrics_bind, metrics.Told(metrics=exposition))
     config = uvicorn.Config(
         "portal.asgi:application",
         log_config=None,
@@ -29,6 +31,11 @@ def run(bind: Bind) -> None:
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
     )
     _Server(config).run(sockets=[_listener(bind)])
+
+
+def exposition() -> bytes:
+    """What endpoints scale on by requests, and what the process itself has counted."""
+    return metrics.own_metrics() + asgi.application.exposition()
 
 
 class _Server(uvicorn.Server):

@@ -6,9 +6,10 @@ import http.client
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from portal.folders import Folders
@@ -25,7 +26,8 @@ _GRACE_SECONDS = 25.0
 class Addresses:
     """The opened sockets of web and live, and the URLs under which they are reached.
 
-    `prometheus_fd` is the socket of the embedded Prometheus, None where there is none.
+    `prometheus_fd` is the socket of the embedded Prometheus, None where there is none; `metrics` holds by process
+    the socket and the address of its metrics.
     """
 
     web_fd: int
@@ -36,6 +38,13 @@ class Addresses:
     live_url: str
     internal_url: str
     prometheus_fd: int | None = None
+    metrics: Mapping[str, tuple[int, tuple[str, int]]] = field(default_factory=dict)
+
+
+PROCESSES = MappingProxyType(
+    {"web": "serve", "live": "live", "worker": "work", "beat": "beat", "watcher": "watch"}
+)
+"""The portal's own, each with its command."""
 
 
 def servers(environment: Environment, folders: Folders, addresses: Addresses) -> list[Service]:
@@ -87,24 +96,25 @@ def processes(
 ) -> list[Service]:
     """The third stage: the portal's own processes."""
     started = datetime.now(UTC)  # noqa: TID251 (compared with rows, before Django is there)
-    web = {**variables, "PORTAL_BIND": f"fd://{addresses.web_fd}"}
-    live = {**variables, "PORTAL_LIVE_BIND": f"fd://{addresses.live_fd}"}
-    beats = partial(rows.has_beaten, database, started)
-    return [
-        Service(
-            name="web",
-            command=_portal("serve", web, pass_fds=(addresses.web_fd,)),
-            ready=partial(_answers, addresses.web),
-        ),
-        Service(
-            name="live",
-            command=_portal("live", live, pass_fds=(addresses.live_fd,)),
-            ready=partial(_answers, addresses.live),
-        ),
-        Service(name="worker", command=_portal("work", variables), ready=partial(beats, "worker")),
-        Service(name="beat", command=_portal("beat", variables), ready=partial(beats, "beat")),
-        Service(name="watcher", command=_portal("watch", variables), ready=partial(beats, "watcher")),
-    ]
+    served = {
+        "web": ("PORTAL_BIND", addresses.web_fd, addresses.web),
+        "live": ("PORTAL_LIVE_BIND", addresses.live_fd, addresses.live),
+    }
+    services = []
+    for name, command in PROCESSES.items():
+        sockets = {}
+        if name in addresses.metrics:
+            sockets["PORTAL_METRICS_BIND"] = addresses.metrics[name][0]
+        ready = partial(rows.has_beaten, database, started, name)
+        if name in served:
+            variable, number, address = served[name]
+            sockets[variable] = number
+            ready = partial(_answers, address)
+        own = {**variables, **{variable: f"fd://{number}" for variable, number in sockets.items()}}
+        services.append(
+            Service(name=name, command=_portal(command, own, pass_fds=tuple(sockets.values())), ready=ready)
+        )
+    return services
 
 
 def _devcluster(folders: Folders, addresses: Addresses) -> Service:
@@ -115,8 +125,8 @@ def _devcluster(folders: Folders, addresses: Addresses) -> Service:
     if addresses.prometheus_fd is not None:
         inherited = (addresses.prometheus_fd,)
         arguments += ["--prometheus", f"fd://{addresses.prometheus_fd}", "--scrape-interval", "2"]
-        arguments += ["--scrape", f"{_origin(addresses.live)}/-/metrics"]
-        arguments += ["--scrape", f"{_origin(addresses.web)}/metrics"]
+        for _, address in addresses.metrics.values():
+            arguments += ["--scrape", f"{_origin(address)}/metrics"]
     return Service(
         name="devcluster",
         command=Command(

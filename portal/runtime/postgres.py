@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -85,6 +86,7 @@ def prepare(folders: Folders, *, durable: bool = True) -> None:
     Raises CannotStartError. The caller holds the lock of the data folder, so a server that still runs in it is a
     dying orphan: its end is awaited.
     """
+    _refuse_closed_folders(binaries(), folders.postgres, folders.postgres_sockets)
     _await_orphan(folders.postgres)
     folders.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folders.sockets.stat().st_uid != os.getuid():
@@ -129,14 +131,46 @@ def _give(path: Path) -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
+def _refuse_closed_folders(*paths: Path) -> None:
+    """Where root's right to pass closed folders cannot be handed on (a container without it), say so in one line."""
+    closed = next((folder for path in paths for folder in reversed(path.parents) if _is_closed(folder)), None)
+    if not _user() or closed is None:
+        return
+    ask = "import os, sys; sys.exit(not os.access(sys.argv[1], os.R_OK | os.X_OK))"
+    # An interpreter below the closed folder could not even be started: that is the same answer.
+    asked = [*_as_unprivileged(), sys.executable, "-ISc", ask, str(closed)]
+    if subprocess.run(asked, capture_output=True, check=False, stdin=subprocess.DEVNULL).returncode != 0:
+        raise CannotStartError(
+            f"PostgreSQL refuses to run as root, and the user {UNPRIVILEGED!r} may not enter {closed} "
+            f"(mode {stat.S_IMODE(closed.stat().st_mode):04o}): put the portal and PORTAL_DATA_DIR where all may "
+            "enter (such as /opt), start it as another user than root, or set PORTAL_DATABASE_URL."
+        )
+
+
+def _is_closed(folder: Path) -> bool:
+    try:
+        return not folder.stat().st_mode & stat.S_IXOTH
+    except FileNotFoundError:
+        return False
+
+
+def _as_unprivileged() -> list[str]:
+    return [sys.executable, "-IS", str(GUARD), *(["--user", UNPRIVILEGED] if _user() else []), "--"]
+
+
 def _initialise(data: Path, *, durable: bool) -> None:
     # Made aside and renamed when complete: an interrupted first start leaves no half database.
     unfinished = data.with_name(f"{data.name}.new")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700, parents=True)
     _give(unfinished)
-    arguments = [sys.executable, "-IS", str(GUARD), *(["--user", UNPRIVILEGED] if _user() else []), "--"]
-    arguments += [str(binaries() / "initdb"), "-D", str(unfinished), f"--username={EMBEDDED_USER}"]
+    arguments = [
+        *_as_unprivileged(),
+        str(binaries() / "initdb"),
+        "-D",
+        str(unfinished),
+        f"--username={EMBEDDED_USER}",
+    ]
     arguments += ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-instructions"]
     arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     arguments += [] if durable else ["--no-sync"]

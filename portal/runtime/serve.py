@@ -14,6 +14,7 @@ from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from typing_extensions import override
 
 from portal import settings
+from portal.runtime import metrics
 from portal.runtime.guard import end_with_parent
 from portal.runtime.refusals import refusals
 
@@ -29,6 +30,9 @@ class WebServer(BaseApplication):  # type: ignore[misc]
     def __init__(self, *, workers: int, threads: int) -> None:
         self.workers = workers
         self.threads = threads
+        # Opened once, before the workers: all of them answer on it.
+        bind = settings.ENVIRONMENT.metrics_bind
+        self.metrics = None if bind is None else metrics.listen(bind)
         super().__init__(prog="manage.py serve")
 
     @override
@@ -53,6 +57,8 @@ class WebServer(BaseApplication):  # type: ignore[misc]
     def load(self) -> Callable[..., Any]:
         from portal.wsgi import application  # noqa: PLC0415 (after the fork, see the class)
 
+        if self.metrics is not None:
+            metrics.answer(self.metrics, metrics.Told(metrics=_exposition))
         return application
 
 
@@ -70,6 +76,19 @@ def main(arguments: list[str]) -> int:
         return 2
     WebServer(workers=given.workers, threads=given.threads).run()
     return 0
+
+
+def _exposition() -> bytes:
+    """What the process has counted, and the figures that are read from the database."""
+    from django.db import connections  # noqa: PLC0415 (after the fork, as above)
+
+    from foundation.http import metrics as counted  # noqa: PLC0415
+
+    try:
+        return counted.exposition()
+    finally:
+        # The thread that asks is gone afterwards, and must leave no connection behind.
+        connections.close_all()
 
 
 def _tie_to_parent(_server: Any, _worker: Any) -> None:

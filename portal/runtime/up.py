@@ -12,8 +12,9 @@ import shlex
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -30,6 +31,7 @@ from portal.settings.env import Bind, Environment
 PORTS_TRIED = 50
 BACKLOG = 2048
 PROMETHEUS_BIND = Bind(host="127.0.0.1", port=9090)
+METRICS_BIND = Bind(host="127.0.0.1", port=8002)
 QUIET = frozenset({"postgres", "valkey", "static", "migrate"})
 WELCOME = "welcome"
 THEN = "then"
@@ -82,7 +84,9 @@ def _run(environment: Environment, folders: Folders, given: argparse.Namespace) 
             if environment.kubeconfig is None and environment.prometheus_url is None:
                 # The port stays the same where it can: ScaledObjects of the cluster name it.
                 sockets.append(stack.enter_context(_listener(PROMETHEUS_BIND, given=False)))
-            return _serve(environment, folders, supervisor, sockets, given)
+            first = environment.metrics_bind or METRICS_BIND
+            told = {name: stack.enter_context(_listener(first, given=False)) for name in plan.PROCESSES}
+            return _serve(environment, folders, supervisor, sockets, told, given)
     except StoppedError:
         return 0
     except (FailedError, CannotStartError) as problem:
@@ -99,11 +103,14 @@ def _serve(
     folders: Folders,
     supervisor: Supervisor,
     sockets: Sequence[socket.socket],
+    told: Mapping[str, socket.socket],
     given: argparse.Namespace,
 ) -> int:
     if environment.secret_key is None:
         _keep_secret_key(folders.secret_key)
-    addresses, prometheus = _addresses(environment, *sockets), _prometheus(sockets[2:])
+    metrics = {name: (each.fileno(), each.getsockname()[:2]) for name, each in told.items()}
+    addresses = replace(_addresses(environment, *sockets), metrics=metrics)
+    prometheus = _prometheus(sockets[2:])
     variables = env.for_child(
         DATA_DIR=str(folders.data),
         PUBLIC_URL=addresses.public_url,

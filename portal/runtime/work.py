@@ -1,4 +1,4 @@
-"""`manage.py work`: the Celery worker, its tasks in threads of this process."""
+"""`manage.py work`: the Celery worker, its tasks in threads of this process, apart for each queue."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import warnings
 from typing import Any
 
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]
-from celery.signals import worker_ready
+from celery.signals import task_postrun, task_prerun, worker_ready
+from prometheus_client import Counter
 
 from foundation import clock, heartbeats
+from foundation.http.health import check_broker
+from foundation.vitals import vitals
 from portal.celery import app
+from portal.runtime import metrics
+from portal.runtime.lanes import MAIN, Lanes, ReadOthers
+from portal.settings import queues
+from portal.settings.env import Bind
 
-CONCURRENCY = 8
+CONCURRENCY = queues.THREADS[MAIN]
 HEARTBEAT = "worker"
+# Sweeps come every two seconds, to one worker of all: who was sent none for so long receives nothing any more.
+STUCK_SECONDS = 600.0
+TASKS = Counter("portal_tasks_total", "Background tasks that have ended.", ["task", "state"])
 
 
 @worker_ready.connect
@@ -20,15 +30,38 @@ def _ready(**_: Any) -> None:
     heartbeats.beat(process=HEARTBEAT, now=clock.now())
 
 
-def run(*, concurrency: int = CONCURRENCY) -> int:
+@task_prerun.connect
+def _taken(**_: Any) -> None:
+    vitals.sign()
+
+
+@task_postrun.connect
+def _ended(task: Any = None, state: str | None = None, **_: Any) -> None:
+    TASKS.labels(getattr(task, "name", ""), state or "").inc()
+
+
+def _broker_is_away() -> bool:
+    """Then nothing can come, and a new process would receive as little."""
+    try:
+        check_broker()
+    except Exception:  # noqa: BLE001 (in whatever way it is away)
+        return True
+    return False
+
+
+def run(*, concurrency: int = CONCURRENCY, metrics_bind: Bind | None = None) -> int:
     """Works until SIGTERM, which lets the tasks in hand finish; returns the exit status.
 
     Gossip and mingle only serve clusters of workers that talk to each other; these agree in PostgreSQL.
     """
     # Root is dangerous where messages may be pickles; here they are JSON and name ids.
     warnings.simplefilter("ignore", SecurityWarning)
+    told = metrics.of_loop(vitals, process=HEARTBEAT, seconds_most=STUCK_SECONDS, excused=_broker_is_away)
+    metrics.start(metrics_bind, told)
+    app.steps["consumer"].add(ReadOthers)
     worker = app.Worker(
-        pool="threads",
+        pool=Lanes,
+        queues=[MAIN],
         concurrency=concurrency,
         without_mingle=True,
         without_gossip=True,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from csp.constants import NONE, SELF
 
 from portal.folders import Folders
-from portal.settings import env, stores
+from portal.settings import env, queues, stores
 
 BASE_DIR = env.BASE_DIR
 ENVIRONMENT = env.load()
@@ -68,6 +68,8 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SECURE_SSL_REDIRECT = _HTTPS
 # The proxy that ends TLS must set this header itself, whatever the client sent (docs: deployment).
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _HTTPS else None
+# Whose X-Forwarded-For is believed (foundation.http.context).
+TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 # Pods report over PORTAL_INTERNAL_URL, which stays inside the cluster.
 SECURE_REDIRECT_EXEMPT = [r"^api/v1/training-runs/[^/]+/(checkpoints|progress)/$"]
 SECURE_HSTS_SECONDS = 31_536_000 if _HTTPS else 0
@@ -236,15 +238,16 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
+# Nobody who reaches the broker ends a worker or changes what it does: there are no commands but the wake-ups.
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_TIME_LIMIT = 300
-CELERY_TASK_SOFT_TIME_LIMIT = 240
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
-CELERY_TASK_DEFAULT_QUEUE = "portal"
+CELERY_TASK_ROUTES = queues.ROUTES
+CELERY_TASK_DEFAULT_QUEUE = queues.DEFAULT
 # Celery would open a connection to PostgreSQL for every task; foundation.tasks keeps the thread's own, as requests do.
 CELERY_DB_REUSE_MAX = sys.maxsize
 # The periodic jobs of every app are added where the app declares them (portal.celery).

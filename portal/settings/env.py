@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -26,6 +27,13 @@ SECRET_KEY_LENGTH_MIN = 32
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 DEFAULT_DATA_DIR = BASE_DIR / ".data"
+
+# What the kubelet writes into every pod for a Service whose name begins with `portal`, unless the pod says
+# `enableServiceLinks: false`: its host and port, and for each port four more names.
+_SERVICE_HOST = "_SERVICE_HOST"
+_SERVICE_WORDS = re.compile(
+    r"_SERVICE_HOST|_SERVICE_PORT(_.+)?|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
 
 T = TypeVar("T")
 
@@ -76,6 +84,8 @@ class Environment:
     live_bind: Bind
     bind_given: bool
     live_bind_given: bool
+    # None: a process started by hand tells no metrics; `up` gives each of its processes an address.
+    metrics_bind: Bind | None = None
     secret_key: str | None = None
     database: DatabaseAddress | None = None
     redis_url: str | None = None
@@ -86,6 +96,8 @@ class Environment:
     internal_url: str | None = None
     log_storage: Path | None = None
     prometheus_url: str | None = None
+    # Whose word about the client's address (X-Forwarded-For) is taken.
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     # Where a test wants the process to kill itself (foundation.crashpoints); nothing else reads it.
     test_crash_point: str = ""
 
@@ -123,6 +135,7 @@ def load(variables: Mapping[str, str] | None = None) -> Environment:
         live_bind=read("PORTAL_LIVE_BIND", parse_bind) or Bind(host="127.0.0.1", port=8001),
         bind_given="PORTAL_BIND" in given,
         live_bind_given="PORTAL_LIVE_BIND" in given,
+        metrics_bind=read("PORTAL_METRICS_BIND", parse_bind),
         secret_key=read("PORTAL_SECRET_KEY", _secret_key),
         database=read("PORTAL_DATABASE_URL", parse_database_url),
         redis_url=read("PORTAL_REDIS_URL", _redis_url),
@@ -133,6 +146,7 @@ def load(variables: Mapping[str, str] | None = None) -> Environment:
         internal_url=read("PORTAL_INTERNAL_URL", _origin),
         log_storage=read("PORTAL_LOG_STORAGE", _folder),
         prometheus_url=read("PORTAL_PROMETHEUS_URL", _http_url),
+        trusted_proxies=read("PORTAL_TRUSTED_PROXIES", _networks) or (),
         test_crash_point=source.get("PORTAL_TEST_CRASH_POINT", ""),
     )
 
@@ -147,10 +161,12 @@ KNOWN = (
     "PORTAL_LIVE_BIND",
     "PORTAL_LIVE_URL",
     "PORTAL_LOG_STORAGE",
+    "PORTAL_METRICS_BIND",
     "PORTAL_PROMETHEUS_URL",
     "PORTAL_PUBLIC_URL",
     "PORTAL_REDIS_URL",
     "PORTAL_SECRET_KEY",
+    "PORTAL_TRUSTED_PROXIES",
 )
 
 
@@ -211,8 +227,21 @@ def _refuse_unknown(source: Mapping[str, str]) -> None:
     for name in sorted(source):
         if not name.startswith(PREFIX) or name.startswith(TEST_PREFIX) or name in accepted:
             continue
+        if _is_of_a_service(name, source):
+            continue
         nearest = difflib.get_close_matches(name, sorted(accepted), n=1, cutoff=0.0)[0]
         raise ImproperlyConfigured(f"{name} is not a variable of the portal; the nearest one is {nearest}")
+
+
+def _is_of_a_service(name: str, source: Mapping[str, str]) -> bool:
+    """Whether Kubernetes wrote it, which is known by its host beside it: a port alone is a mistake."""
+    services = (each.removesuffix(_SERVICE_HOST) for each in source if each.endswith(_SERVICE_HOST))
+    return any(
+        name.startswith(service)
+        and f"{service}_SERVICE_PORT" in source
+        and _SERVICE_WORDS.fullmatch(name.removeprefix(service))
+        for service in services
+    )
 
 
 def _text(source: Mapping[str, str], name: str) -> str | None:
@@ -261,6 +290,21 @@ def _hosts(text: str) -> tuple[str, ...]:
         if host == "*" or "/" in host:
             raise ValueError(f"must be host names separated by commas, not {host!r}")
     return hosts
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    networks = []
+    for each in filter(None, map(str.strip, text.split(","))):
+        try:
+            network = ip_network(each)
+        except ValueError:
+            raise ValueError(
+                f"must be addresses or networks such as 10.0.0.0/8, by commas, not {each!r}"
+            ) from None
+        if network.prefixlen == 0:
+            raise ValueError(f"must not be {each}: every client could then say that it is another")
+        networks.append(network)
+    return tuple(networks)
 
 
 def _http_url(text: str) -> str:

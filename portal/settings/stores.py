@@ -50,6 +50,8 @@ def cache(redis_url: str) -> dict[str, Any]:
         "LOCATION": redis_url,
         "KEY_PREFIX": "portal",
         "TIMEOUT": 300,
+        # Django's own unpickles what it reads, which runs whatever code somebody has written there.
+        "OPTIONS": {"serializer": "foundation.json_cache.JSONSerializer"},
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -35,13 +35,22 @@ def icon(name: str) -> SafeString:
 
 @register.filter
 def ago(moment: datetime | None) -> SafeString | str:
-    """How long ago in words, the exact time in the title; in the future, how long until."""
+    """How long ago in words, the exact time in the title; in the future, how long until.
+
+    It goes on by `static/portal/times.js`.
+    """
     if moment is None:
         return "–"
     seconds = (clock.now() - moment).total_seconds()
     words = _span(abs(seconds))
     text = "just now" if abs(seconds) < 2 else f"in {words}" if seconds < 0 else f"{words} ago"
-    return _time(moment, text)
+    return format_html(
+        '<time datetime="{}" title="{} UTC" data-age="{}">{}</time>',
+        moment.isoformat(),
+        f"{moment:%Y-%m-%d %H:%M:%S}",
+        f"{seconds:.1f}",
+        text,
+    )
 
 
 @register.filter
@@ -54,6 +63,15 @@ def file_name(path: str) -> str:
 def at(moment: datetime | None) -> SafeString | str:
     """The exact time in UTC."""
     return "–" if moment is None else _time(moment, f"{moment:%Y-%m-%d %H:%M:%S}")
+
+
+@register.filter
+def last_day(until: datetime) -> SafeString:
+    """The last day of what ends by then: midnight is the end of the day before; any other time is said too. In UTC."""
+    ends_with_day = until.time() == time()
+    return _time(
+        until, f"{until - timedelta(days=1):%Y-%m-%d}" if ends_with_day else f"{until:%Y-%m-%d %H:%M}"
+    )
 
 
 @register.filter(name="clock")
@@ -83,6 +101,13 @@ def duration(value: timedelta | float | None) -> str:
     if value is None:
         return "–"
     return duration_words(value.total_seconds() if isinstance(value, timedelta) else value)
+
+
+@register.filter
+def going_on(value: timedelta | float) -> SafeString:
+    """`duration` of what lasts still, which goes on by `static/portal/times.js`."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return format_html('<span data-lasts="{}">{}</span>', f"{seconds:.1f}", duration_words(seconds))
 
 
 @register.filter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -104,11 +104,28 @@ def decisions_of(samples: Sequence[ScaleSample]) -> list[ScaleDecision]:
     ]
 
 
+_WHY: Final[Mapping[str, str]] = {
+    "ScalerNotActive": "nobody called for the cool-down",
+    "ScalerActive": "a call woke it",
+    "TooFewReplicas": "not below its minimum",
+    "TooManyReplicas": "not above its maximum",
+    "ScaleUpLimit": "not faster than its scaler may grow",
+    "ScaleDownLimit": "not faster than its scaler may shrink",
+    "ScaleDownStabilized": "recent load counts, too",
+    "ScaleUpStabilized": "a short peak does not count",
+    "ReadyForNewScale": "by its target",
+    "SucceededRescale": "by its target",
+    "DesiredWithinRange": "by its target",
+}
+"""What the reasons of KEDA and of the cluster's autoscaler mean; another one is shown in its own word."""
+
+
 def _why(sample: ScaleSample) -> str:
+    reason = _WHY.get(sample.reason, sample.reason)
     if sample.metric is None or sample.target is None:
-        return sample.reason
+        return reason
     said = f"metric {number_words(sample.metric)} against {number_words(sample.target)}"
-    return f"{said}; {sample.reason}" if sample.reason else said
+    return f"{said}; {reason}" if reason else said
 
 
 def replicas_chart(

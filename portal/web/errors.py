@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -9,6 +10,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template import loader
 
+from foundation import database
 from foundation.errors import NotSignedIn, PortalError, RateLimited
 from foundation.http import problems
 from foundation.http.context import request_id_of
@@ -38,7 +40,11 @@ class ErrorPagesMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Django calls this with what a view raised; None leaves it to Django."""
-        if not isinstance(exception, PortalError) or problems.is_api(request):
+        if problems.is_api(request):
+            return None
+        if database.is_away(exception):
+            return _database_away(request)
+        if not isinstance(exception, PortalError):
             return None
         return error_page(request, exception)
 
@@ -85,8 +91,17 @@ def server_error(request: HttpRequest, **kwargs: Any) -> HttpResponse:
     """handler500: asks neither the database nor the session, which may be what failed."""
     if problems.is_api(request):
         return problems.server_error(request, **kwargs)
+    if database.is_away(sys.exc_info()[1]):
+        return _database_away(request)
     message = "The portal failed to answer. It has been logged under the id below."
     return _bare(request, 500, "Something went wrong", message)
+
+
+def _database_away(request: HttpRequest) -> HttpResponse:
+    response = _bare(request, 503, _TITLES[503], problems.DATABASE_AWAY)
+    response["Retry-After"] = str(database.RETRY_SECONDS)
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 def _bare(request: HttpRequest, status: int, title: str, message: str) -> HttpResponse:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.contrib.auth.mixins import LoginRequiredMixin
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -16,17 +16,22 @@ from django.views.decorators.http import require_POST
 from controller.page_lists import rows_of
 from controller.page_queries import flavor_cards, submit_teams, teams_of
 from controller.page_words import NEXT_STEP
+from costs.queries import spans_by_card
 from foundation import clock
 from inference.adapter import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
 from portal.web.context import THEME_COOKIE, THEMES
 from quotas.models import Quota
+from teams.models import Team
+from teams.permissions import has_global_role
 from workloads.models import Workload
 from workloads.states import Desired, Phase, Reason
+from workloads.strays import strays
 
 SHOWN_MAX: Final = 8
 FAILED_WITHIN: Final = timedelta(hours=24)
 WAITS_LONG: Final = timedelta(minutes=10)
+STUCK_PHASES: Final = (Phase.QUEUED.value, Phase.ADMITTED.value)
 YEAR_SECONDS: Final = 365 * 86400
 
 
@@ -41,30 +46,67 @@ class HomePage(LoginRequiredMixin, View):
 
 def _facts(request: HttpRequest, now: datetime) -> dict[str, Any]:
     teams = teams_of(request)
-    ours = Workload.objects.filter(team__in=teams).select_related("team", "owner", "flavor")
-    live = ours.exclude(phase__in=Workload.FINAL_PHASES)
-    mine = list(live.filter(kind=RUN, owner=request.user.pk).order_by("-created_at", "-id")[:SHOWN_MAX])
-    endpoints = list(live.filter(kind=ENDPOINT).order_by("-created_at", "-id")[:SHOWN_MAX])
-    attention = list(ours.filter(_attention(now)).order_by("-since", "-id")[:SHOWN_MAX])
-    rows = {row.workload.pk: row for row in rows_of([*mine, *endpoints], now=now)}
+    found = list(_of_interest(request, teams, now))
+    live = [each for each in found if not each.is_final]
+    mine = [each for each in live if each.kind == RUN and each.owner_id == request.user.pk]
+    runs = sorted(mine, key=_newest, reverse=True)[:SHOWN_MAX]
+    served = [each for each in live if each.kind == ENDPOINT]
+    endpoints = sorted(served, key=_newest, reverse=True)[:SHOWN_MAX]
+    troubled = [each for each in found if _needs_attention(each, now)]
+    attention = sorted(troubled, key=lambda each: (each.since, each.pk), reverse=True)[:SHOWN_MAX]
+    price_book = spans_by_card()
+    rows = {row.workload.pk: row for row in rows_of([*runs, *endpoints], now=now, price_book=price_book)}
     return {
         "attention": [(each, NEXT_STEP.get(each.reason, "")) for each in attention],
-        "runs": [rows[each.pk] for each in mine],
+        "runs": [rows[each.pk] for each in runs],
         "endpoints": [rows[each.pk] for each in endpoints],
         "quotas": list(Quota.objects.filter(team__in=teams).select_related("team", "flavor")[:SHOWN_MAX]),
-        "cards": flavor_cards(team=None, now=now),
+        "cards": flavor_cards(team=None, now=now, price_book=price_book),
         "may_submit": bool(submit_teams(request)),
-        "is_new": not mine and not endpoints and not ours.exists(),
+        "is_new": not found and not Workload.objects.filter(team__in=teams).exists(),
         "teams": teams,
+        "strays": strays() if has_global_role(request.user) else None,
     }
 
 
-def _attention(now: datetime) -> Q:
-    """Failed within a day, waiting for more than ten minutes, or up but not well."""
-    failed = Q(phase=Phase.FAILED.value, finished_at__gte=now - FAILED_WITHIN)
-    stuck = Q(phase__in=[Phase.QUEUED.value, Phase.ADMITTED.value], since__lte=now - WAITS_LONG)
-    unwell = Q(reason=Reason.DEGRADED.value) & ~Q(phase__in=Workload.FINAL_PHASES)
-    return failed | (stuck & Q(desired=Desired.RUN.value)) | unwell
+def _of_interest(request: HttpRequest, teams: list[Team], now: datetime) -> QuerySet[Workload]:
+    """At least all that is shown: the newest that are live and the latest that need attention, each by an index of
+    their own, in one query.
+    """
+    ours = Workload.objects.filter(team__in=teams)
+    live = ours.exclude(phase__in=Workload.FINAL_PHASES)
+    wanted = [
+        live.filter(kind=RUN, owner=request.user.pk).order_by("-created_at", "-id"),
+        live.filter(kind=ENDPOINT).order_by("-created_at", "-id"),
+        ours.filter(_failed(now)).order_by("-since", "-id"),
+        live.filter(_stuck(now)).order_by("-since", "-id"),
+        live.filter(reason=Reason.DEGRADED.value).order_by("-since", "-id"),
+    ]
+    first, *others = (each.values("pk")[:SHOWN_MAX] for each in wanted)
+    rows = Workload.objects.filter(pk__in=first.union(*others, all=True))
+    return rows.select_related("team", "owner", "flavor")
+
+
+def _newest(workload: Workload) -> tuple[datetime, int]:
+    return workload.created_at, workload.pk
+
+
+def _failed(now: datetime) -> Q:
+    return Q(phase=Phase.FAILED.value, finished_at__gte=now - FAILED_WITHIN)
+
+
+def _stuck(now: datetime) -> Q:
+    waits = Q(phase__in=STUCK_PHASES, since__lte=now - WAITS_LONG)
+    return waits & Q(desired=Desired.RUN.value)
+
+
+def _needs_attention(workload: Workload, now: datetime) -> bool:
+    """Failed within a day, waiting for more than ten minutes, or up but not well; as the queries have it."""
+    if workload.phase == Phase.FAILED and workload.finished_at is not None:
+        return workload.finished_at >= now - FAILED_WITHIN
+    if workload.phase in STUCK_PHASES and workload.desired == Desired.RUN:
+        return workload.since <= now - WAITS_LONG or workload.reason == Reason.DEGRADED
+    return workload.reason == Reason.DEGRADED and not workload.is_final
 
 
 @require_POST

@@ -12,10 +12,12 @@ from django.views import View
 from controller.page_lists import Row, rows_of
 from controller.page_queries import submit_teams, teams_of
 from foundation import clock
+from foundation.models import PlatformSettings
 from portal.web.quota_changes import Changed, differences_of
 from portal.web.team_quota import pools_context, team_of
 from quotas.models import QuotaChange
-from teams.models import Team
+from teams.models import Membership, Team
+from teams.permissions import role_in
 from teams.queries import members_of, secrets_of
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM
@@ -40,7 +42,8 @@ class TeamDetailPage(LoginRequiredMixin, View):
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         team = team_of(request, slug)
         fragment = "#usage" if request.headers.get("HX-Target") == "usage" else ""
-        return render(request, f"portal/team_detail.html{fragment}", self._facts(request, team))
+        with PlatformSettings.held():
+            return render(request, f"portal/team_detail.html{fragment}", self._facts(request, team))
 
     def _facts(self, request: HttpRequest, team: Team) -> dict[str, Any]:
         now = clock.now()
@@ -58,6 +61,8 @@ class TeamDetailPage(LoginRequiredMixin, View):
             "rate": _rate(rows),
             "members": members,
             "my_role": mine,
+            "may_manage": role_in(request.user, team) == Membership.Role.LEAD,
+            "roles": Membership.Role.choices,
             "changes": [Changed(change, differences_of(change)) for change in changes],
             "secrets": list(secrets_of(team)),
             "may_submit": team in submit_teams(request),
@@ -65,6 +70,6 @@ class TeamDetailPage(LoginRequiredMixin, View):
 
 
 def _rate(rows: list[Row]) -> int | None:
-    """Micro-USD per hour of all together; None where one has no price."""
-    rates = [row.cost.rate_per_hour for row in rows]
+    """Micro-USD per hour that run up now, of all together; None where one has no price."""
+    rates = [row.cost.current_rate_per_hour for row in rows]
     return None if None in rates else sum(rate or 0 for rate in rates)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
@@ -27,7 +27,7 @@ from portal.web.quota_cohorts import by_field
 from portal.web.quota_draft import WHOLE_WANTED
 from quotas.decay import decayed, integral
 from quotas.limits import start_queue, stop_queue
-from quotas.models import Claim, ClaimState, Fence, QuotaChange, QuotaRequest
+from quotas.models import Claim, ClaimState, Fence, Quota, QuotaChange, QuotaRequest
 from quotas.queries import QuotaFigures, policy_of, team_quotas
 from quotas.requests import request_quota, withdraw_request
 from teams.actors import actor_of
@@ -64,7 +64,7 @@ def pool_lines(team: Team, *, weight: int, now: datetime) -> list[PoolLine]:
     """The team's quotas with all their numbers; a constant number of queries."""
     found = team_quotas(team)
     cards = {card.flavor.pk: card for card in flavor_cards(team=team, now=now)}
-    held = _held(team, now=now)
+    held = _held(team, [figures.quota for figures in found], now=now)
     lines = []
     for figures in found:
         quota = figures.quota
@@ -93,12 +93,12 @@ def pool_lines(team: Team, *, weight: int, now: datetime) -> list[PoolLine]:
     return lines
 
 
-def _held(team: Team, *, now: datetime) -> dict[int, float]:
+def _held(team: Team, quotas: Sequence[Quota], *, now: datetime) -> dict[int, float]:
     """What fair share counts of each quota, as admission does: past use and what is held now, both decayed."""
     half_life = PlatformSettings.current().fair_share_half_life_hours * HOUR
     use: dict[int, float] = {}
     flavors: dict[int, Any] = {}
-    for quota in team.quotas.select_related("flavor"):
+    for quota in quotas:
         flavors[quota.pk] = quota.flavor.gpu_fraction
         seconds = max(0.0, (now - quota.decayed_at).total_seconds()) if quota.decayed_at else 0.0
         use[quota.pk] = decayed(quota.decayed_use, seconds, half_life)

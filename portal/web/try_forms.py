@@ -30,6 +30,11 @@ OF_RUNTIME: Final[Mapping[str, str]] = {
 INPUTS_MAX: Final = 16
 WHOLE: Final = frozenset({"INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"})
 DATATYPES: Final = ("FP32", "FP64", "FP16", "BF16", *sorted(WHOLE), "BOOL", "BYTES")
+_EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
+    OPEN_INFERENCE: {"input-0-name": "INPUT0", "input-0-shape": "1, 4", "input-0-data": "0, 0, 0, 0"},
+    CHAT: {"message": "Say hello."},
+    PREDICTIONS: {"data": '{"data": [0, 0, 0, 0]}'},
+}
 _BOOL: Final = {"true": True, "1": True, "false": False, "0": False}
 _SEPARATORS = re.compile(r"[\s,;]+")
 
@@ -66,6 +71,12 @@ def build(mode: str, values: Mapping[str, str]) -> Request:
     if mode == PREDICTIONS:
         return _predictions(values)
     raise Invalid.of_field("mode", f"There is no such form. There is: {', '.join(LABELS)}.")
+
+
+def example_of(runtime: str, model: str) -> Request | None:
+    """A request such as the servers of the runtime answer; None where its protocol is not known."""
+    form = OF_RUNTIME.get(runtime)
+    return build(form, {"model": model, **_EXAMPLES[form]}) if form else None
 
 
 def metadata_path(model: str) -> str:

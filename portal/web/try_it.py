@@ -17,6 +17,7 @@ from foundation.digits import whole_number
 from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import RETRY_SECONDS, WAKING, Call, try_endpoint
 from inference.models import Endpoint
+from inference.runtimes import VLLM
 from inference.views import TRY_METHODS, EndpointDetailPage
 from portal.web import try_forms
 from portal.web.snippets import content_type, curl_of, python_of
@@ -28,6 +29,7 @@ SHOWN_CHARS_MAX: Final = 100_000
 PATH_LENGTH_MAX: Final = 2_000
 TRIES_MAX: Final = 120
 EXAMPLE: Final = Request(method="POST", path="/", body='{"inputs": []}')
+"""Of a server whose protocol nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class TryItPage(EndpointDetailPage):
         user = cast("User", request.user)
         typed = {key: str(value).replace("\r\n", "\n") for key, value in request.POST.items()}
         typed.setdefault("mode", RAW)
-        sent, status = EXAMPLE, 200
+        sent, status = _example(workload), 200
         told: dict[str, Any] = {}
         try:
             if typed.get("action") == "describe":
@@ -94,8 +96,27 @@ class TryItPage(EndpointDetailPage):
 
 def try_panel(asked: Asked) -> dict[str, Any]:
     """The console before anything was sent."""
-    typed = {"model": asked.workload.name, **asked.request.GET.dict()}
-    return try_facts(asked.workload, typed, EXAMPLE)
+    example = _example(asked.workload)
+    raw = {"method": example.method, "path": example.path, "body": example.body}
+    typed = {"model": _model(asked.workload), **raw, **asked.request.GET.dict()}
+    return try_facts(asked.workload, typed, example)
+
+
+def _example(workload: Workload) -> Request:
+    """What the forms and the snippets begin with."""
+    runtime = Endpoint.objects.get(workload=workload).current.spec.get("runtime", "")
+    return try_forms.example_of(runtime, _model(workload)) or EXAMPLE
+
+
+def _model(workload: Workload) -> str:
+    """What its server calls the model, as far as the request says."""
+    spec = Endpoint.objects.get(workload=workload).current.spec
+    options, brought = spec.get("runtime_options") or {}, spec.get("model") or {}
+    named = (options.get("models") or [""])[0].partition("=")[0]
+    if spec.get("runtime") == VLLM and (brought.get("claim") or brought.get("uri")):
+        # It calls a model by its folder unless it is told a name.
+        named = "/".join(part for part in (brought.get("path"), named) if part)
+    return str(options.get("served_model_name") or named or workload.name)
 
 
 def try_facts(workload: Workload, typed: Mapping[str, str], sent: Request) -> dict[str, Any]:

@@ -72,9 +72,15 @@ class Claim(models.Model):
 
 
 class Preemption(models.Model):
-    """A run that was asked to leave: by whose need, and why. Open until its last pod is gone."""
+    """A run that was asked to leave: by whose need, and why. Open until its last pod is gone.
+
+    It is about one claim: where that was given back before the request was written, it asks for nothing, and the next
+    claim of the same run is not meant.
+    """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="preemptions")
+    # Empty in rows of a time when nobody wrote it down.
+    claim = models.ForeignKey(Claim, null=True, on_delete=models.CASCADE, related_name="+", db_index=False)
     preemptor = models.ForeignKey(Workload, null=True, on_delete=models.SET_NULL, related_name="+")
     cause = models.CharField(max_length=32, choices=[(each.value, each.value) for each in PreemptionCause])
     message = models.TextField(
@@ -88,7 +94,7 @@ class Preemption(models.Model):
         ordering = ["-at", "-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["workload"], condition=Q(ended_at__isnull=True), name="preemption_one_open"
+                fields=["claim"], condition=Q(ended_at__isnull=True), name="preemption_one_open_of_claim"
             )
         ]
         indexes = [models.Index(fields=["workload", "-id"], name="preemption_of_workload")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Coalesce
 from typing_extensions import override
 
 from foundation.ids import new_public_id
@@ -14,7 +15,8 @@ from workloads.models import CapacityType, ResourceFlavor, Workload
 class Pool(models.Model):
     """A flavor and a capacity type: what is admitted together, one pass at a time.
 
-    `revision` grows with every pass that admits and every change of its quotas. A pool is due while `due_at` is set.
+    `revision` grows with every pass that admits and every change of its quotas. From `due_at` on a pass is due: at once
+    where something was given back, else when time alone lets somebody start or makes somebody leave.
     """
 
     flavor = models.ForeignKey(ResourceFlavor, on_delete=models.CASCADE, related_name="pools")
@@ -95,7 +97,13 @@ class StartEstimate(models.Model):
                 name="start_estimate_one_open",
             )
         ]
-        indexes = [models.Index(fields=["team", "-started_at"], name="start_estimate_of_team")]
+        indexes = [
+            models.Index(fields=["team", "-started_at"], name="start_estimate_of_team"),
+            models.Index(fields=["made_at"], condition=Q(hit__isnull=False), name="start_estimate_age"),
+            models.Index(
+                Coalesce("started_at", "p90"), condition=Q(hit__isnull=False), name="start_estimate_settled"
+            ),
+        ]
 
     @override
     def __str__(self) -> str:

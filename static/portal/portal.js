@@ -69,6 +69,34 @@
     }
   });
 
+  // What is filled in while its part of the page is on its way anew stays as it was filled in.
+  const asked = new WeakMap();
+  let meanwhile = new Map();
+  const filledIn = (part) => {
+    const found = new Map();
+    for (const each of part.querySelectorAll("input[name]:not([type=hidden]), select[name], textarea[name]")) {
+      const one = each.type === "radio" || each.type === "checkbox";
+      found.set(one ? `${each.name}=${each.value}` : each.name, one ? each.checked : each.value);
+    }
+    return found;
+  };
+  document.addEventListener("htmx:beforeRequest", ({ detail }) => asked.set(detail.target, filledIn(detail.target)));
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    const before = asked.get(detail.target);
+    meanwhile = before ? new Map([...filledIn(detail.target)].filter(([key, value]) => before.get(key) !== value)) : new Map();
+  });
+  document.addEventListener("htmx:afterSwap", ({ detail }) => {
+    const part = document.getElementById(detail.target.id);
+    if (!part || !meanwhile.size) return;
+    for (const each of part.querySelectorAll("input[name]:not([type=hidden]), select[name], textarea[name]")) {
+      // Of radio buttons the chosen one alone counts: where it is offered no more, the new part's own choice stands.
+      if (meanwhile.get(`${each.name}=${each.value}`) === true) each.checked = true;
+      else if (each.type === "checkbox" && meanwhile.has(`${each.name}=${each.value}`)) each.checked = false;
+      else if (each.type !== "radio" && each.type !== "checkbox" && meanwhile.has(each.name)) each.value = meanwhile.get(each.name);
+    }
+    meanwhile = new Map();
+  });
+
   // A lever fills in fields of the form that it stands in. Without this it is sent with the form, and the server does it.
   const fill = (form, name, value) => {
     const control = form.elements.namedItem(name);
@@ -88,6 +116,16 @@
     // The lever goes away with the answer; the title above it stays.
     document.getElementById("preview-title").focus({ preventScroll: true });
     for (const [name, value] of new URLSearchParams(lever.dataset.set)) fill(lever.form, name, value);
+  });
+
+  // "No GPU" is none of them; another flavor brings back as many as there were.
+  document.addEventListener("change", (event) => {
+    const { name, type, value, form } = event.target;
+    if (name !== "flavor" || type !== "radio") return;
+    const gpus = form.elements.namedItem("gpus");
+    if (!gpus || gpus.readOnly || (gpus.value === "0") === (value === "")) return;
+    if (value === "") gpus.dataset.before = gpus.value;
+    gpus.value = value === "" ? "0" : gpus.dataset.before || "1";
   });
 
   // The chosen flavor's price depends on the team, which the server knows: only menus close themselves here.

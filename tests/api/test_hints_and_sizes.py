@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
+from foundation import clock
 from jobs.models import TrainingRun
 from tests.api.bench import ENDPOINTS, RUNS, problem
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import endpoint_body, make_pod, move, run_body
 from tests.factories.teams import api_client
-from workloads.models import NodeRecord, Workload
+from tests.factories.workloads import put_in
+from workloads.models import ForeignPod, NodeRecord, Workload
 from workloads.states import Phase
 
 PREVIEW = f"{RUNS}preview/"
@@ -76,6 +80,70 @@ def test_who_leaves_cpu_and_memory_out_gets_the_share_of_the_gpus(bench):
     assert TrainingRun.objects.latest("pk").spec["memory"] == "112Gi"
 
 
+def test_a_share_that_is_as_small_as_the_defaults_is_told_as_a_share(bench):
+    # Nine tenths of it, an eighth for each card: one core and two GiB, as without any node.
+    NodeRecord.objects.update(others={"cpu": "9", "memory": "18Gi"})
+    cpu, memory, hints = sized(bench)
+    assert (cpu, memory) == ("1", "2Gi")
+    assert "(the share of its GPUs in a node)" in hints[0]["message"]
+
+
+@pytest.fixture
+def shares(bench):
+    """A team with quotas of whole cards and of shares of one, on nodes that have less beside those."""
+    NodeRecord.objects.update(others=OF_A_NODE)
+    node = make_node("t4-shared-0", units=4, product="Tesla-T4-SHARED", others={"cpu": "4", "memory": "16Gi"})
+    node.labels |= {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.count": "1"}
+    node.save()
+    flavor = make_flavor(
+        "t4-shared", product="Tesla-T4-SHARED", sharing="time-slicing", fraction=Fraction(1, 4)
+    )
+    make_quota(bench.team, flavor, nominal=4)
+    return flavor
+
+
+def test_a_copy_takes_over_what_was_typed_and_never_what_was_filled_in(bench, shares):
+    first = bench.run(flavor="a100-40gb", memory="3Gi")
+    assert (first["spec"]["cpu"], first["spec"]["memory"]) == ("10800m", "3Gi")
+    clone = f"{RUNS}{first['id']}/clone/"
+    other = bench.client.post(clone, {"flavor": shares.name}).json()
+    assert (other["spec"]["cpu"], other["spec"]["memory"]) == ("900m", "3Gi")
+    given = bench.client.post(clone, {"flavor": shares.name, "cpu": "2"}).json()
+    assert (given["spec"]["cpu"], "left_out" in given["spec"]) == ("2", False)
+    again = bench.client.post(
+        RUNS, {**first["spec"], "team": "vision", "name": "sent-back", "flavor": shares.name}
+    )
+    assert again.json()["spec"]["cpu"] == "900m", again.content
+    NodeRecord.objects.filter(name="a100-0").update(others={"cpu": "48", "memory": "1000Gi"})
+    put_in(Workload.objects.get(public_id=first["id"]), Phase.CANCELLED)
+    retried = bench.client.post(f"{RUNS}{first['id']}/retry/", {}).json()
+    assert retried["spec"]["cpu"] == "5400m", "the share of its GPUs as nodes are now"
+
+
+def test_a_lever_to_another_flavor_counts_with_what_is_filled_in_there(bench, shares):
+    """Three quarters of the node are in use: a share of what is left is enough, the whole card's CPU would not be."""
+    ForeignPod.objects.create(
+        uid="d", namespace="x", name="d", node_name="t4-shared-0", seen_at=clock.now(), cpu_millicores=3000
+    )
+    bench.run(flavor="a100-40gb", name="holds-all", gpus_per_replica=8)
+    card = bench.client.post(PREVIEW, run_body("vision", flavor="a100-40gb", gpus_per_replica=1)).json()
+    levers = {lever["change"].get("flavor"): lever for lever in card["levers"]}
+    assert card["verdict"] == "wait", card
+    assert levers[shares.name]["verdict"] == "admit", levers
+
+
+def test_a_change_of_an_endpoint_keeps_what_was_filled_in_for_the_same_gpus(bench):
+    NodeRecord.objects.update(others=OF_A_NODE)
+    made = bench.client.post(ENDPOINTS, endpoint_body("vision", flavor="a100-40gb")).json()
+    assert made["spec"]["cpu"] == "10800m"
+    NodeRecord.objects.update(others={"cpu": "48", "memory": "500Gi"})
+    changed = bench.client.patch(f"{ENDPOINTS}{made['id']}/", {"image": "example.org/serve:2"}).json()
+    assert (changed["spec"]["image"], changed["spec"]["cpu"]) == ("example.org/serve:2", "10800m")
+    typed = bench.client.patch(f"{ENDPOINTS}{made['id']}/", {"cpu": "3"}).json()
+    assert (typed["spec"]["cpu"], typed["spec"]["left_out"]) == ("3", ["memory"])
+    assert Workload.objects.get(public_id=made["id"]).cpu_each == 3000
+
+
 def test_of_unlike_nodes_the_smaller_share_counts_and_only_of_those_that_hold_the_pod(bench):
     NodeRecord.objects.update(others=OF_A_NODE)
     make_node("small", units=4, others={"cpu": "16", "memory": "64Gi"})
@@ -103,7 +171,9 @@ def test_spot_first_is_sized_for_the_nodes_that_it_may_fall_back_to(bench):
 def test_without_known_nodes_or_gpus_the_plain_defaults_hold(bench):
     cpu, memory, hints = sized(bench)
     assert (cpu, memory) == ("1", "2Gi")
-    assert "no node of the flavor is known" in hints[0]["message"]
+    assert "(no known node of the flavor holds 1 and says its CPU and memory)" in hints[0]["message"]
+    NodeRecord.objects.all().delete()
+    assert "(no node of the flavor is known)" in sized(bench, name="other")[2][0]["message"]
     made = bench.run()
     assert (made["spec"]["cpu"], made["warnings"]) == ("1", [])
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from gateway.live.table import Ages
 from tests.architecture.sources import ROOT, markdown, tracked_texts
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -60,6 +61,15 @@ def test_every_decision_has_its_four_parts():
         if name.startswith("docs/adr/0"):
             assert tuple(HEADING.findall(text)[1:]) == ADR_PARTS, name
             assert len(text.splitlines()) <= 40, name
+
+
+def test_the_age_of_a_token_check_is_told_in_one_way():
+    asked_again = f"after {Ages().fresh:g} seconds at most"
+    away = f"for {Ages().stale / 60:g} minutes"
+    for name in ("SECURITY.md", "docs/explanation/security.md", "docs/how-to/call-an-endpoint.md"):
+        text = " ".join(markdown()[name].split())
+        assert asked_again in text, name
+        assert away in text, name
 
 
 def test_code_names_only_pages_that_exist():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,10 @@ def test_the_wake_up_names_a_registered_task(registered):
 
 def test_every_periodic_job_names_a_registered_task(registered):
     assert {job["task"] for job in settings.CELERY_BEAT_SCHEDULE.values()} <= registered
+
+
+def test_every_task_with_a_queue_of_its_own_is_a_registered_task(registered):
+    assert set(settings.CELERY_TASK_ROUTES) <= registered
 
 
 def test_every_declared_task_is_registered(registered):
@@ -84,6 +89,25 @@ def test_every_phase_and_reason_is_documented():
 
 def test_the_generated_pages_say_what_the_code_says():
     assert reference.differences(REFERENCE) == [], "run `make docs`"
+
+
+def test_every_operation_of_rest_is_told_in_a_sentence_of_its_own():
+    rows = re.findall(r"^\| ([A-Z]+) \| `([^`]+)` \| (.*) \| [0-9, ]+ \|$", _rest_page(), re.MULTILINE)
+    assert len(rows) > 100
+    # Runs and endpoints share views, and thereby what these say.
+    told = Counter((path.partition("/")[0], says) for _, path, says in rows)
+    unsaid = {(method, path) for method, path, says in rows if not says.endswith(".")}
+    shared = {each for each, times in told.items() if times > 1}
+    assert (unsaid, shared) == (set(), set())
+
+
+def test_no_summary_speaks_of_the_view_that_is_shared():
+    words = ("which workloads a view is about", "get lists", "subclass it")
+    assert [word for word in words if word in _rest_page().lower()] == []
+
+
+def _rest_page() -> str:
+    return (REFERENCE / "rest-api.md").read_text(encoding="utf-8")
 
 
 def test_every_variable_of_the_portal_is_documented():

@@ -3,9 +3,12 @@ from __future__ import annotations
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
+from pathlib import Path
 from threading import Thread
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from cluster_faults import status
 from django.core.management import call_command
 
@@ -13,7 +16,7 @@ from cluster import preflight
 from cluster.client import connect, get_client
 from cluster.errors import ClusterRejected
 from cluster.preflight import Check, gpus, registry
-from controller.preflight import prometheus_answers
+from controller.preflight import pods_reach_the_portal, prometheus_answers, unreachable_for_pods
 
 # The portal's own checks ask its catalogue.
 pytestmark = pytest.mark.django_db
@@ -74,6 +77,34 @@ def test_upper_layers_add_their_checks_and_an_error_becomes_a_finding(devcluster
     assert found["prices"].status == "fail"
     assert found["broken"].status == "warn"
     assert "deploy/rbac.yaml" in found["broken"].fix
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://web:8000", "without a dot"),
+        ("http://localhost:8000", "the pod itself"),
+        ("http://127.0.0.1:8000", "the pod itself"),
+        ("http://[::1]:8000", "the pod itself"),
+        ("http://portal-web.ml-portal:8000", None),
+        ("https://portal.example.org", None),
+        ("http://192.0.2.10:8000", None),
+    ],
+)
+def test_an_internal_url_that_no_pod_can_reach_is_found(settings, faulty_client, url, why):
+    settings.EMBEDDED_CLUSTER, settings.INTERNAL_URL = False, url
+    found = pods_reach_the_portal(preflight.Facts(faulty_client))
+    assert found.status == ("ok" if why is None else "warn")
+    assert (why or url) in found.detail
+    settings.EMBEDDED_CLUSTER = True
+    assert pods_reach_the_portal(preflight.Facts(faulty_client)).status == "ok"
+
+
+def test_the_address_of_the_compose_file_is_one_of_them():
+    compose = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())
+    given = compose["services"]["worker"]["environment"]["PORTAL_INTERNAL_URL"]
+    default = urlsplit(given.partition(":-")[2].rstrip("}")).hostname
+    assert unreachable_for_pods(default) is not None, "say in docker-compose.yml that it works now"
 
 
 def test_lacking_rights_are_named_with_the_command_that_grants_them(faulty, faulty_client):

@@ -170,12 +170,12 @@ def test_what_stays_suspended_is_left_alone():
 
 
 def test_after_an_unsuccessful_search_for_a_node_it_rests_even_if_somebody_wakes_it():
-    resting = row(Phase.QUEUED, reason=Reason.BACKOFF_WAITING, since=ago(100))
+    resting = row(Phase.QUEUED, reason=Reason.BACKOFF_WAITING, rests_until=ago(-500))
     plan = decide(resting, None, NOW)
     assert plan.actions == ()
     assert (plan.to, plan.reason) == (Phase.QUEUED, Reason.BACKOFF_WAITING)
     assert plan.next_in_seconds == 500
-    rested = replace(resting, since=ago(600))
+    rested = replace(resting, rests_until=NOW)
     assert decide(rested, None, NOW).actions == (Action.ADMIT,)
     wish = replace(resting, desired=Desired.CANCEL)
     assert decide(wish, None, NOW).to is Phase.CANCELLED
@@ -409,6 +409,17 @@ def test_what_has_vanished_but_for_its_pods_is_waited_for(ends):
     assert (plan.to, plan.actions) == (Phase.RUNNING, ())
 
 
+def test_what_is_left_behind_without_its_object_is_stopped_at_its_time_limit():
+    snapshot = row(time_limit_seconds=600, attempt=attempt(started_at=ago(601)))
+    plan = decide(snapshot, replace(ABSENT, pods=ALIVE), NOW)
+    assert (plan.to, plan.reason, plan.stopping_to) == (
+        Phase.STOPPING,
+        Reason.DEADLINE_EXCEEDED,
+        Phase.FAILED,
+    )
+    assert plan.actions == (Action.DELETE,)
+
+
 # --- deadlines
 
 
@@ -455,6 +466,7 @@ def test_who_finds_no_node_gives_up_its_claim_and_rests(waited, stage, ends):
     assert plan.stopping_to is Phase.QUEUED
     after = decide(row(Phase.STOPPING, reason=Reason.BACKOFF_WAITING, stopping_to=Phase.QUEUED), ABSENT, NOW)
     assert (after.to, after.next_in_seconds) == (Phase.QUEUED, LIMITS.schedule_deadline)
+    assert after.rests_until == ago(-LIMITS.schedule_deadline)
     assert Action.RELEASE in after.actions
 
 
@@ -465,11 +477,15 @@ def test_a_new_attempt_has_its_own_time_to_find_a_node():
 
 @pytest.mark.parametrize(("waited", "over"), [(899, False), (900, True)])
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_image_that_cannot_be_had_fails_after_its_deadline(waited, over, ends):
-    snapshot = row(Phase.STARTING, reason=Reason.IMAGE_PULL_FAILED, since=ago(waited), ends=ends)
-    plan = decide(snapshot, seen(Stage.PULLING, Reason.IMAGE_PULL_FAILED, blocked=True), NOW)
+@pytest.mark.parametrize(
+    ("stage", "reason"),
+    [(Stage.PULLING, Reason.IMAGE_PULL_FAILED), (Stage.INITIALIZING, Reason.START_ERROR)],
+)
+def test_what_the_kubelet_tries_in_vain_fails_after_its_deadline(stage, reason, waited, over, ends):
+    snapshot = row(Phase.STARTING, reason=reason, since=ago(waited), ends=ends)
+    plan = decide(snapshot, seen(stage, reason, blocked=True), NOW)
     assert (plan.stopping_to is Phase.FAILED) == over
-    assert plan.reason is Reason.IMAGE_PULL_FAILED
+    assert plan.reason is reason
 
 
 def test_a_slow_pull_is_no_failed_one():

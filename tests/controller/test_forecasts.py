@@ -168,6 +168,31 @@ def test_what_was_kept_is_not_used_after_a_node_has_come(long_queue, now):
     assert basis_of(long_queue[1], now) == RUN_FORWARD
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "words",
+        [1],
+        {"facts": 1},
+        {"starts": []},
+        {"starts": {"each": ["stay", 1, 1]}},
+        {"starts": {"each": [[], "1", 1]}},
+        {"starts": {"each": [[], 10**30, 10**30]}},
+        {"at": -(10**30)},
+    ],
+)
+def test_whatever_somebody_wrote_into_the_cache_the_card_is_shown(long_queue, now, written):
+    run = long_queue[1]
+    key = forecasts._key(run.flavor_id, run.capacity_type)
+    if isinstance(written, dict):
+        starts = written.get("starts")
+        if isinstance(starts, dict):
+            written = {"starts": {str(run.public_id): starts["each"]}}
+        written = cache.get(key) | written
+    cache.set(key, written)
+    assert basis_of(run, now) == RUN_FORWARD
+
+
 def test_what_was_kept_is_not_used_once_the_place_is_another(long_queue, now):
     first, second = long_queue
     Workload.objects.filter(pk=second.pk).update(priority="high")

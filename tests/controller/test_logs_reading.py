@@ -18,7 +18,7 @@ from foundation.tickets import read_ticket
 from teams.models import User
 from tests.controller.logs_bed import START, make_pod, make_workload, stamp
 from tests.factories.teams import api_client, make_member, make_user
-from workloads.models import Attempt, LogChunk
+from workloads.models import Attempt, LogChunk, Workload
 
 pytestmark = pytest.mark.django_db
 handler404 = problems.page_not_found
@@ -181,6 +181,31 @@ def test_complete_means_ended_and_all_stored(run):
     make_pod(run, "train-1")
     assert not logs.read_lines(run).complete
     assert logs.read_lines(run, pod="train-0").complete
+
+
+def test_who_waits_for_the_first_attempt_reads_it_from_its_beginning(run):
+    Attempt.objects.all().delete()
+    run.attempt_number = 0
+    run.save()
+    waits = logs.read_lines(run)
+    assert (waits.attempt, waits.lines, waits.complete) == (0, [], False)
+    assert logs.read_lines(run, cursor=waits.cursor).attempt == 0
+    # The follower goes on with the row that it began with.
+    Attempt.objects.create(workload=run, number=1, object_name="train-1", created_at=clock.now())
+    Workload.objects.update(attempt_number=1)
+    write(make_pod(run, "train-0"), line(0), line(1))
+    page = logs.read_lines(run, cursor=waits.cursor)
+    assert (page.attempt, texts(page)) == (1, ["line 0", "line 1"])
+    assert logs.read_lines(run, cursor=page.cursor).lines == []
+
+
+def test_the_log_of_what_ended_without_an_attempt_is_complete(run):
+    Attempt.objects.all().delete()
+    run.attempt_number = 0
+    run.save()
+    cursor = logs.read_lines(run).cursor
+    Workload.objects.update(phase="Cancelled", finished_at=clock.now())
+    assert logs.read_lines(run, cursor=cursor).complete
 
 
 def test_an_attempt_or_pod_that_is_not_there_is_not_found_and_a_wrong_cursor_refused(run):

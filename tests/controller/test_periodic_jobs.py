@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 import redis
@@ -14,9 +13,13 @@ from django.conf import settings
 from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller import garbage, tasks
+from controller import fences, garbage, tasks
 from costs.models import LedgerEntry
 from foundation import clock, leases
+from foundation.models import Lease
+from portal.settings import queues
+from quotas import decisions
+from quotas.models import Decision, Fence
 from tests.controller.clusters import until
 from tests.controller.test_reconcile_faults import job_manifest, own
 from tests.factories.workloads import make_workload, put_in
@@ -37,7 +40,8 @@ def broker(servers):
 
         def messages():
             found = []
-            while raw := client.rpop(settings.CELERY_TASK_DEFAULT_QUEUE):
+            # Redis keeps each priority of a queue in a list of its own.
+            while raw := client.rpop(queues.RECONCILES) or client.rpop(f"{queues.RECONCILES}\x06\x169"):
                 message = json.loads(raw)
                 _, kwargs, _ = json.loads(b64decode(message["body"]))
                 found.append((message["headers"]["task"], kwargs["workload_id"]))
@@ -80,6 +84,31 @@ def test_the_sweep_finds_a_row_whose_message_was_lost(broker):
     assert broker() == [("controller.reconcile_workload", str(lost.public_id))]
 
 
+def test_what_the_sweep_found_is_not_hinted_at_again_before_the_workers_have_come_to_it(broker):
+    start = clock.now()
+    runs = [make_workload(now=start) for _ in range(tasks.SWEEP_BACKLOG_MAX + 1)]
+    broker()
+    with clock.freeze(start + timedelta(seconds=5)):
+        tasks.sweep_due_workloads()
+    with clock.freeze(start + timedelta(seconds=10)):
+        tasks.sweep_due_workloads()
+    assert sorted(found for _, found in broker()) == sorted(str(run.public_id) for run in runs)
+
+
+def test_a_submission_does_not_wait_behind_what_the_sweep_found(broker):
+    from controller.wakeups import hints_waiting, send
+
+    start = clock.now()
+    old = make_workload(now=start)
+    broker()
+    with clock.freeze(start + timedelta(seconds=5)):
+        tasks.sweep_due_workloads()
+    new = make_workload()
+    send(new.public_id)
+    assert hints_waiting("controller.reconcile_workload") == 2
+    assert [found for _, found in broker()] == [str(new.public_id), str(old.public_id)]
+
+
 def test_a_row_that_somebody_looks_at_is_not_swept_until_its_lock_runs_out(broker):
     from workloads.services import LOCK_SECONDS, lock
 
@@ -94,20 +123,33 @@ def test_a_row_that_somebody_looks_at_is_not_swept_until_its_lock_runs_out(broke
     assert [found for _, found in broker()] == [str(run.public_id)]
 
 
-@pytest.mark.parametrize("job", ["sweep", "settle", "garbage"])
-def test_of_two_processes_that_start_the_same_job_one_does_it(job, monkeypatch):
-    now = clock.now()
-    seconds = 30
-    assert tasks._fenced(job, seconds=seconds, now=now)
-    monkeypatch.setattr(tasks, "os", SimpleNamespace(getpid=lambda: -1))
-    assert not tasks._fenced(job, seconds=seconds, now=now + timedelta(seconds=seconds - 1))
-    assert tasks._fenced(job, seconds=seconds, now=now + timedelta(seconds=seconds))
+@pytest.mark.parametrize(
+    ("job", "write"),
+    [
+        ("settle", lambda bench: tasks.settle_due(now=clock.now() + timedelta(hours=2))),
+        ("garbage", lambda bench: decisions.expire(now=clock.now(), keep=timedelta())),
+        ("fences", lambda bench: fences.keep_in_step(bench.client, now=clock.now())),
+    ],
+)
+def test_a_job_that_was_overtaken_writes_nothing_any_more(bench, job, write):
+    """It took longer than its lease, and another process does it by now."""
+    run = bench.submit()
+    bench.until(run, lambda run: run.phase == "Running")
+    assert Decision.objects.exists()
+    before = Decision.objects.count()
+    with leases.periodic(job, seconds=30) as ours:
+        assert ours
+        Lease.objects.update(expires_at=clock.now() - timedelta(seconds=1))
+        assert leases.acquire(name=f"periodic:{job}", holder="elsewhere", ttl_seconds=30) == 2
+        write(bench)
+        pytest.fail("it went on")
+    assert (LedgerEntry.objects.count(), Fence.objects.count(), Decision.objects.count()) == (0, 0, before)
 
 
 def test_a_sweep_that_another_process_has_just_done_sends_nothing(broker):
     start = clock.now()
     make_workload(now=start - timedelta(minutes=1))
-    leases.acquire(name="periodic:sweep", holder="elsewhere:1", ttl_seconds=60, now=start)
+    leases.acquire(name="periodic:sweep", holder="elsewhere:1", ttl_seconds=60)
     with clock.freeze(start + timedelta(seconds=1)):
         tasks.sweep_due_workloads()
     assert broker() == []

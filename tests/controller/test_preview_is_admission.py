@@ -37,6 +37,10 @@ CASES = 1_000
 SEED = 20_261_121
 
 
+def offers(cpu, memory):
+    return {"cpu": cpu, "memory": memory, "ephemeral-storage": "100G", "pods": "110"}
+
+
 class Hall:
     """Three teams, two of them in a cohort, on four nodes; nothing runs, but everything is admitted in earnest."""
 
@@ -53,8 +57,8 @@ class Hall:
         self.users = {team.pk: [make_member("lead", team=team).user for _ in range(2)] for team in self.teams}
         self.flavors = [make_flavor(), make_flavor("t4", product="Tesla-T4")]
         for number in range(3):
-            make_node(f"a100-{number}", units=8)
-        make_node("t4-0", units=4, product="Tesla-T4")
+            make_node(f"a100-{number}", units=8, others=offers("64", "256Gi"))
+        make_node("t4-0", units=4, product="Tesla-T4", others=offers("3920m", "14Gi"))
         for team, nominal in zip(self.teams, (8, 12, 4), strict=True):
             self.limit(team, self.flavors[0], nominal=nominal, user_limit=14)
         self.limit(self.teams[0], self.flavors[1], nominal=3, max_time_limit_seconds=7200)
@@ -79,8 +83,8 @@ class Hall:
             "command": ["train"],
             "flavor": chance.choice([*self.flavors[:1] * 5, *self.flavors]).name,
             "gpus_per_replica": chance.choice([1, 1, 2, 4, 8, 9]),
-            "cpu": "1",
-            "memory": "1Gi",
+            "cpu": chance.choice(["1", "1", "500m", "8", "40"]),
+            "memory": chance.choice(["1Gi", "1Gi", "6Gi", "32Gi", "120Gi", "500Gi"]),
             "priority": chance.choice(["low", "normal", "normal", "high"]),
             "time_limit_seconds": chance.choice([600, 3600, 9000]),
         }
@@ -98,6 +102,7 @@ class Hall:
             priority=Priority(spec.priority),
             seconds=spec.time_limit_seconds,
             preemptible=True,
+            beside=spec.beside,
             now=self.now,
         )
         asked = Asked(
@@ -163,6 +168,7 @@ def test_a_submission_gets_what_its_preview_said_in_a_thousand_random_cases():
             card = hall.preview(team, user, spec)
             seen[card.verdict.rule] += 1
             seen["victims"] += bool(card.verdict.victims)
+            seen["beside"] += any(each.fact == "largest_free_memory" for each in card.verdict.evidence)
             actor = Actor.of_user(user)
             if card.verdict.outcome == "never":
                 with pytest.raises(Invalid, match=re.escape(card.verdict.message)):
@@ -175,6 +181,7 @@ def test_a_submission_gets_what_its_preview_said_in_a_thousand_random_cases():
                 hall.clear_queue()
     assert len(seen) >= 8, f"the cases are of too few kinds: {seen}"
     assert seen["victims"] > 10, seen
+    assert seen["beside"] > 10 < seen["largest-memory"], seen
     found = leaks()
     assert (found.claims_without_workload, found.workloads_without_claim, found.counters_off) == (0, 0, 0)
 

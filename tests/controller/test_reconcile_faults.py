@@ -198,13 +198,13 @@ def test_a_kind_that_the_cluster_serves_no_longer_holds_no_claim_and_is_asked_fo
     assert "serves no PyTorchJob of kubeflow.org/v1 now" in run.message
     assert (used(), run.attempts.filter(ended_at=None).count()) == (0, 0)
     relay.rules.clear()
-    Workload.objects.filter(pk=run.pk).update(since=clock.now() - timedelta(days=1))
+    Workload.objects.filter(pk=run.pk).update(rests_until=clock.now())
     bench.until(run, lambda run: run.phase == "Running")
 
 
 @only_devcluster
 def test_a_refusal_after_the_job_was_made_leaves_nothing_running_without_a_claim(bench, relay):
-    relay.refuse("PATCH", "/secrets", 403, "Forbidden", "secrets is forbidden: no")
+    relay.refuse("PATCH", "/secrets", 422, "Invalid", "Secret is invalid: no")
     run = bench.submit(env={"BED_STOP_SECONDS": 1})
     held = []
 
@@ -440,6 +440,26 @@ def test_a_job_that_somebody_deletes_has_failed_however_it_was_deleted(bench, pr
     bench.client.delete(ref, uid=job["metadata"]["uid"], propagation=propagation)
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.reason, used()) == ("Failed", "DeletedExternally", 0)
+
+
+@pytest.mark.parametrize("why", ["cancelled", "time limit"])
+@only_devcluster
+def test_pods_that_are_left_behind_without_their_job_are_stopped_all_the_same(bench, why):
+    run = bench.submit()
+    bench.until(run, lambda run: run.phase == "Running")
+    (job,) = own(bench, run, kinds.JOB)
+    ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
+    bench.client.delete(ref, uid=job["metadata"]["uid"], propagation="Orphan")
+    until(lambda: not own(bench, run, kinds.JOB))
+    assert bench.turn(run).phase == "Running", "its pod runs on, and holds its claim"
+    assert used() == 2
+    if why == "cancelled":
+        services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    else:
+        run.attempts.update(started_at=clock.now() - timedelta(seconds=601))
+    bench.until(run, lambda run: run.is_final)
+    assert run.phase == ("Cancelled" if why == "cancelled" else "Failed")
+    assert (own(bench, run, kinds.POD), used()) == ([], 0)
 
 
 # --- repeated and lost messages

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -168,3 +169,30 @@ def test_a_run_that_uses_up_its_time_limit_is_stopped_and_fails_with_that_reason
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert (run.phase, run.reason) == ("Failed", "DeadlineExceeded")
     assert Quota.objects.get().used == 0
+
+
+def test_a_run_that_ends_while_nobody_looks_began_and_ended_when_its_pod_did(bench):
+    run = bench.submit(env={"BED_RUN_SECONDS": 1})
+    bench.until(run, lambda run: run.attempts.filter(ended_at=None).exclude(object_uid="").exists())
+    assert run.started_at is None
+    own = {"namespace": bench.team.namespace_name, "label_selector": selector(workload_id=str(run.public_id))}
+    deadline = time.monotonic() + 60
+    while [pod["status"].get("phase") for pod in bench.client.list(kinds.POD, **own).items] != ["Succeeded"]:
+        assert time.monotonic() < deadline, "the pod does not end"
+        time.sleep(0.05)
+    bench.until(run, lambda run: run.is_final)
+    (pod,), (attempt,) = run.pods.all(), run.attempts.all()
+    assert (run.started_at, run.finished_at) == (pod.started_at, pod.finished_at)
+    assert (attempt.started_at, attempt.ended_at) == (pod.scheduled_at, pod.finished_at)
+    assert run.used_seconds == (pod.finished_at - pod.scheduled_at).total_seconds()
+    assert run.events.order_by("id").last().at > pod.finished_at, "when it was found out is the event's time"
+
+
+def test_a_cancelled_run_ended_when_its_pod_did(bench):
+    run = bench.submit()
+    bench.until(run, lambda run: run.phase == "Running")
+    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.until(run, lambda run: run.is_final, seconds=90)
+    (pod,), (attempt,) = run.pods.all(), run.attempts.all()
+    assert run.finished_at == attempt.ended_at == pod.ended_at
+    assert run.started_at == pod.started_at

@@ -14,15 +14,8 @@ from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from controller import watcher as module
-from controller.watcher import (
-    EVERY,
-    FOREIGN,
-    WHERE_SERVED,
-    ForeignPodSink,
-    KindWatcher,
-    NodePoolSink,
-    NodeSink,
-)
+from controller.watched_capacity import ForeignPodSink, NodePoolSink, NodeSink
+from controller.watcher import EVERY, FOREIGN, WHERE_SERVED, KindWatcher
 from foundation import clock
 from quotas.models import Pool
 from tests.controller import clusters
@@ -110,9 +103,10 @@ def exists(client, ref):
         return None
 
 
-def make_pod(client, namespace, node, name, *, gpus=1, init=(), labels=None, **env):
+def make_pod(client, namespace, node, name, *, gpus=1, init=(), labels=None, memory=None, **env):
     def container(name, units):
         limits = {"nvidia.com/gpu": str(units)} if units else {}
+        limits |= {"memory": memory} if memory else {}
         variables = [{"name": key, "value": value} for key, value in env.items()]
         return {"name": name, "image": "x", "env": variables, "resources": {"limits": limits}}
 
@@ -165,11 +159,11 @@ def test_what_pods_of_others_hold_is_not_free_until_they_end(client, flavor, nod
         until(lambda: due(flavor))
 
 
-def test_of_other_pods_only_those_count_that_hold_gpus_of_a_node(client, flavor, node, namespace):
+def test_of_other_pods_those_count_that_are_on_a_node(client, flavor, node, namespace):
     in_service(client, flavor, node)
     own = {"app.kubernetes.io/managed-by": "ml-portal", "mlportal.dev/workload-id": "x"}
     part = {"mlportal.dev/workload-id": "x"}
-    make_pod(client, namespace, node, "cpu-only", gpus=0)
+    make_pod(client, namespace, node, "cpu-only", gpus=0, memory="3Gi")
     make_pod(client, namespace, None, "unbound")
     make_pod(client, namespace, node, "own", labels=own)
     make_pod(client, namespace, node, "half-marked", labels=part)
@@ -177,7 +171,26 @@ def test_of_other_pods_only_those_count_that_hold_gpus_of_a_node(client, flavor,
         until(lambda: ForeignPod.objects.filter(name="half-marked"))
         until(lambda: WatchCursor.objects.filter(kind="ForeignPod"))
         found = ForeignPod.objects.filter(namespace=namespace)
-        assert {pod.name: pod.requests for pod in found} == {"half-marked": {"nvidia.com/gpu": 1}}
+        gpu = {"nvidia.com/gpu": 1}
+        assert {pod.name: pod.requests for pod in found} == {"half-marked": gpu, "cpu-only": {}}
+
+
+def test_memory_that_others_take_beside_the_gpus_of_a_node_makes_its_pools_due(
+    client, flavor, node, namespace
+):
+    in_service(client, flavor, node)
+    whole = room(flavor, node).left
+    with following(client, kinds.POD, ForeignPodSink(), FOREIGN):
+        until(lambda: WatchCursor.objects.filter(kind="ForeignPod"))
+        Pool.objects.all().delete()
+        agent = make_pod(client, namespace, node, "agent", gpus=0, memory="3Gi")
+        until(lambda: due(flavor))
+        left = room(flavor, node).left
+        assert (left[1], left[3]) == (whole[1] - 3 * 1024**3, whole[3] - 1)
+        Pool.objects.all().delete()
+        client.delete(ObjectRef("v1", "Pod", namespace, "agent"), uid=agent, grace_seconds=0)
+        until(lambda: due(flavor))
+        assert room(flavor, node).left == whole
 
 
 def test_what_ended_or_went_while_nobody_looked_is_forgotten_and_nothing_else(
@@ -227,9 +240,10 @@ def test_a_node_that_changes_for_admission_makes_its_pools_due_and_a_heartbeat_d
             {"spec": {"unschedulable": None}},
             {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}},
             {"metadata": {"labels": {"zone": "b"}}},
+            {"status": {"allocatable": {"memory": "30Gi"}}},
         ):
             settled()
-            client.patch_merge(node, change)
+            client.patch_merge(node, change, sub="status" if "status" in change else None)
             until(lambda: due(flavor), said=lambda change=change: change)
         settled()
         client.delete(node, uid=client.get(node)["metadata"]["uid"])

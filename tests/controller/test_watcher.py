@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 
 from cluster import kinds
 from cluster.client import connect
@@ -16,16 +17,11 @@ from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
 from controller import watcher as module
 from controller.log_collector import LogCollector
+from controller.watched_capacity import NodeSink
 from controller.watched_claims import ClaimSink
-from controller.watcher import (
-    EVERY,
-    OWN,
-    KindWatcher,
-    NodeSink,
-    ObjectSink,
-    PodSink,
-    Watcher,
-)
+from controller.watched_objects import ObjectSink
+from controller.watched_pods import PodSink
+from controller.watcher import EVERY, OWN, KindWatcher, Watcher
 from costs.models import UsageInterval
 from foundation import clock
 from foundation.models import Heartbeat
@@ -275,6 +271,79 @@ def test_an_empty_or_partial_list_is_no_proof_of_deletion(relay, pods, shown):
         third = pods.make("three")
         seen(third)
     assert PodRecord.objects.filter(gone_at__isnull=False).count() == 0
+
+
+def lister(relay, *, sink=None, kind=kinds.POD):
+    client = connect(relay.kubeconfig, timeout=(2, 10))
+    sink = sink or PodSink(LogCollector(lambda: client))
+    return client, KindWatcher(kind=kind, sink=sink, client=lambda: client, stop=threading.Event(), scope=OWN)
+
+
+def test_a_list_is_read_page_by_page_and_only_what_all_its_pages_lack_is_looked_for(relay, pods, monkeypatch):
+    monkeypatch.setattr("cluster.client.PAGE_SIZE", 2)
+    client, watch = lister(relay)
+    uids = [pods.make(f"pod-{number}") for number in range(5)]
+    watch.relist(client)
+    assert PodRecord.objects.filter(uid__in=uids).count() == 5
+    pods.delete("pod-3", uids[3])
+    relay.seen.clear()
+    watch.relist(client)
+    client.close()
+    assert PodRecord.objects.get(gone_at__isnull=False).uid == uids[3]
+    asked = [path for _, path in relay.seen]
+    assert sum("continue=" in path for path in asked) == 1
+    assert [path for path in asked if "limit=" not in path] == [
+        f"/api/v1/namespaces/{pods.namespace}/pods/pod-3"
+    ]
+
+
+def test_what_a_list_shows_unchanged_is_neither_written_nor_wakes_anybody(relay, pods, run):
+    client, watch = lister(relay)
+    numbers = []
+    for count in (1, 40):
+        for number in range(count):
+            pods.make(f"pod-{count}-{number}")
+        watch.relist(client)
+        Workload.objects.update(next_reconcile_at=None)
+        with CaptureQueriesContext(connection) as queries:
+            watch.relist(client)
+        numbers.append(len(queries))
+        assert Workload.objects.filter(next_reconcile_at__isnull=False).count() == 0
+    client.close()
+    assert numbers[0] == numbers[1] <= 9
+
+
+def test_many_changed_pods_of_a_list_cost_as_many_queries_as_one(relay, pods, run):
+    client, watch = lister(relay)
+    watch.relist(client)
+    numbers = []
+    for count in (1, 40):
+        for number in range(count):
+            pods.make(f"pod-{count}-{number}", labels=None)
+        Workload.objects.update(next_reconcile_at=None)
+        with CaptureQueriesContext(connection) as queries:
+            watch.relist(client)
+        numbers.append(len(queries))
+        assert Workload.objects.get().next_reconcile_at is not None
+    client.close()
+    assert PodRecord.objects.count() == 41
+    assert abs(numbers[0] - numbers[1]) <= 2, "two of them may close or open usage"
+
+
+def test_an_object_of_a_list_that_cannot_be_recorded_keeps_no_other_from_being_seen(relay, pods):
+    client, watch = lister(relay)
+    uids = [pods.make(name) for name in ("one", "two", "three")]
+    listing = client.list(kinds.POD, label_selector=OWN.label_selector)
+    del listing.items[1]["metadata"]["creationTimestamp"]
+    relay.rules.append(
+        lambda method, path: {
+            "kind": "PodList", "apiVersion": "v1", "code": 200,
+            "metadata": {"resourceVersion": listing.resource_version}, "items": listing.items,
+        } if path.startswith("/api/v1/pods?") else None
+    )  # fmt: skip
+    watch.relist(client)
+    client.close()
+    assert PodRecord.objects.filter(uid__in=uids).count() == 2
 
 
 def test_a_spoilt_object_stops_nobody(relay, pods, run):

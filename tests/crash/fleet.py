@@ -90,15 +90,24 @@ class Fleet:
         self.folders.data.mkdir(parents=True, exist_ok=True)
         postgres.prepare(self.folders, durable=self.durable)
         valkey.prepare(self.folders)
-        self._start("postgres", postgres.command(self.folders, durable=self.durable))
         self._start("valkey", valkey.command(self.folders))
-        self._until(
-            lambda: postgres.is_ready(self.folders) and valkey.is_ready(self.folders), "the databases answer"
-        )
+        self.start_database()
+        self._until(lambda: valkey.is_ready(self.folders), "Valkey answers")
         seed = self.folders.data / "seed.yaml"
         seed.write_text(_SEED.format(team=self.team, units=self.units))
         self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
         self.manage("bootstrap", str(seed))
+
+    def start_database(self) -> None:
+        self._start("postgres", postgres.command(self.folders, durable=self.durable))
+        self._until(lambda: postgres.is_ready(self.folders), "PostgreSQL answers")
+
+    def stop_database(self) -> None:
+        """As an operator does it for a restart: connections are cut."""
+        child = self.children.pop("postgres")
+        child.signal(signal.SIGINT)
+        child.process.wait(60)
+        child.close()
 
     def manage(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -53,7 +53,30 @@ def test_a_signal_is_128_and_its_number(space):
 
 def test_an_absent_command_cannot_start(space):
     space.run("no-such-command")
-    assert (space.ended()["exitCode"], space.ended()["reason"]) == (128, "StartError")
+    ended = space.ended()
+    assert (ended["exitCode"], ended["reason"], ended["startedAt"]) == (
+        128,
+        "StartError",
+        "1970-01-01T00:00:00Z",
+    )
+    assert ended["message"].startswith("failed to create containerd task: ")
+    assert 'exec: "no-such-command": executable file not found in $PATH' in ended["message"]
+    assert space.log() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/no/such/file", "stat /no/such/file: no such file or directory"),
+        ("{folder}/data", "permission denied"),
+        ("{folder}", "is a directory"),
+    ],
+)
+def test_what_cannot_be_executed_says_why(space, tmp_path, command, said):
+    data = tmp_path / "data"
+    data.touch(mode=0o644)
+    space.run(command.format(folder=tmp_path))
+    assert (space.ended()["reason"], said in space.ended()["message"]) == ("StartError", True)
 
 
 def test_the_environment_is_empty_but_for_what_is_asked(space):

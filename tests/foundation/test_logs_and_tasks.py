@@ -126,8 +126,13 @@ def test_a_task_with_a_positional_parameter_is_refused_when_declared():
         def positional(workload_id: str, **_future) -> None: ...
 
 
-def test_tasks_are_acknowledged_late_and_have_limits():
+def test_a_time_limit_that_no_thread_would_keep_is_refused_when_declared():
+    with pytest.raises(TypeError, match="does nothing in a thread"):
+        task(time_limit=30)
+    assert (look_around.time_limit, look_around.soft_time_limit) == (None, None)
+
+
+def test_tasks_are_acknowledged_late():
     assert look_around.acks_late
     assert look_around.reject_on_worker_lost
     assert look_around.ignore_result
-    assert look_around.soft_time_limit < look_around.time_limit

@@ -145,7 +145,8 @@ class LiveServer:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of a series, summed over those with such labels; 0.0 without any."""
-        text = self.get("/-/metrics").body.decode()
+        self.health()  # The loop has turned: what was answered before is counted.
+        text = self.application.exposition().decode()
         return sum(
             sample.value
             for family in text_string_to_metric_families(text)

@@ -79,6 +79,16 @@ def test_text_follows_until_the_attempt_is_complete(live, bench, writer):
     assert stream.response.read() == b""
 
 
+def test_who_follows_before_anything_has_begun_gets_the_first_attempt(live, bench):
+    stream = live.stream(path(bench, format="sse"))
+    writer = Writer(bench)
+    writer.write("one")
+    told = json.loads(stream.event()[2])
+    assert (told["attempt"], [line["text"] for line in told["lines"]]) == (1, ["one"])
+    writer.end()
+    assert stream.event()[1] == "end"
+
+
 def test_events_carry_lines_and_a_cursor_to_go_on_from(live, bench, writer):
     writer.write("one", "two")
     stream = live.stream(path(bench, format="sse"))

@@ -113,9 +113,8 @@ def test_it_opens_its_endpoint_and_nothing_else(live, bench, member, upstream):
     speech = make_member("lead", team=make_team("speech"), user=member).team
     bench.make_endpoint("digits", team=speech)
     assert live.get("/vision/digits/", token=secret).status == 200
-    for path in ("/vision/letters/", "/speech/digits/", "/vision/nothing/", "/-/metrics/x"):
+    for path in ("/vision/letters/", "/speech/digits/", "/vision/nothing/", "/-/metrics"):
         assert live.get(path, token=secret).status == 404
-    assert live.get("/-/metrics", token=secret, headers={"Forwarded": "for=192.0.2.1"}).status == 403
     assert len(upstream.requests) == 1
     stranger = Client()
     stranger.defaults["HTTP_AUTHORIZATION"] = f"Bearer {secret}"

@@ -316,6 +316,16 @@ def test_fallback_is_told():
     assert seen.scaler.falls_back
 
 
+IDLE = ("Active", "False", "ScalerNotActive", "Scaling is not performed because triggers are not active")
+
+
+@pytest.mark.parametrize(("deployment", "why"), [(SERVING, "ReadyForNewScale"), (NO_PODS, "ScalerNotActive")])
+def test_that_nobody_calls_is_why_it_sleeps_and_not_why_it_shrinks(deployment, why):
+    shrinks = autoscaler(("AbleToScale", "True", "ReadyForNewScale", "recommended size matches"))
+    seen = observe_endpoint(deployment, [], (), [scaled(FINE, IDLE), shrinks])
+    assert seen.scaler.decision == why
+
+
 def test_the_numbers_of_the_scaler_are_read():
     facts = observe_endpoint(
         SERVING, [ready()], (), [scaled(FINE), autoscaler(value="104500m", desired=2)]

@@ -82,10 +82,18 @@ def test_a_complete_job_has_succeeded():
         (
             "C4",
             failed(128, "StartError", 'exec: "trian": not found'),
-            "ApplicationError",
+            "StartError",
             False,
             128,
-            "trian",
+            'Container main did not start: exec: "trian"',
+        ),
+        (
+            "C4 docker",
+            failed(127, "ContainerCannotRun", 'exec: "trian": not found'),
+            "StartError",
+            False,
+            127,
+            "did not start",
         ),
         (
             "P1 own",
@@ -147,6 +155,12 @@ def test_a_failure_of_the_run_itself_is_no_interruption(name, given_pod, reason,
     assert (seen.stage, seen.reason, seen.retryable, seen.exit_code) == ("failed", reason, retryable, code)
     assert said in seen.message
     assert (seen.interruption, seen.pods_alive) == (False, 0)
+
+
+def test_what_did_not_start_has_no_time_of_a_start():
+    never = failed(128, "StartError", 'exec: "trian": not found')
+    never["status"]["containerStatuses"][0]["state"]["terminated"]["startedAt"] = "1970-01-01T00:00:00Z"
+    assert over(never).started_at is None
 
 
 INTERRUPTIONS = [

@@ -154,6 +154,12 @@ def test_mlflow_finds_its_server_and_the_tags_of_the_run():
     assert not [name for name, _ in environment({}) if name.startswith("MLFLOW")]
 
 
+def test_what_python_prints_is_in_the_log_at_once():
+    assert ("PYTHONUNBUFFERED", "1") in environment({})
+    own = [{"name": "PYTHONUNBUFFERED", "value": ""}]
+    assert [value for name, value in environment({"env": own}) if name == "PYTHONUNBUFFERED"] == [""]
+
+
 def test_nccl_says_what_it_could_not_do_where_several_pods_have_gpus():
     gpus = {"flavor": "x", "gpus_per_replica": 8}
     assert ("NCCL_DEBUG", "WARN") in environment({**gpus, "replicas": 2})

@@ -118,10 +118,10 @@ def moment(text):
         ),
         (
             "C4",
-            pending(waiting("RunContainerError", "no such file")),
+            pending(waiting("CreateContainerError", "no such file")),
             "initializing",
-            "Initializing",
-            "no such",
+            "StartError",
+            "Container main has not started (CreateContainerError): no such file",
             True,
         ),
         (

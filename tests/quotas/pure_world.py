@@ -224,3 +224,26 @@ def random_waiter(random, number, slug, preemptible=0.4):
         queued_at=NOW - random.randrange(0, 2 * HOUR), sequence=number, preemptible=random.random() < preemptible,
         owner=f"{slug}-{random.randrange(3)}",
     )  # fmt: skip
+
+
+GIB = 1024**3
+
+
+def with_hosts(facts, others, **left):
+    """The Supply on nodes that all have `others` besides units: millicores, bytes of memory and of storage, pods; and
+    of it less what its holders take, or as `left` says for a node.
+    """
+    taken = {}
+    for each in facts.holders:
+        for (node, _), beside in zip(each.placed, each.taken, strict=False):
+            for number, amount in enumerate(beside):
+                taken[node, number] = taken.get((node, number), 0) + amount
+    blocks = []
+    for block in facts.blocks:
+        own = left.get(block.node) or tuple(
+            None if each is None else each - taken.get((block.node, number), 0)
+            for number, each in enumerate(others)
+        )
+        blocks.append(replace(block, whole=others, left=own))
+    hosts = tuple(sorted({(block.size, others) for block in blocks}))
+    return replace(facts, blocks=tuple(blocks), hosts=hosts)

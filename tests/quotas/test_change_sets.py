@@ -19,7 +19,7 @@ from tests.factories.workloads import put_in
 from tests.quotas.hall import ON_DEMAND, Hall, cohort_of, counters_are_right, join_cohort
 from workloads.models import Workload
 from workloads.services import start_attempt
-from workloads.states import Phase, Priority
+from workloads.states import Phase, Priority, Reason
 
 pytestmark = pytest.mark.django_db
 
@@ -214,6 +214,18 @@ def test_a_preview_says_who_would_wait_and_who_would_start(hall):
     assert [(each.workload, each.reason) for each in seen.waits] == [(first, "ExceedsMaxQuota")]
     assert "4" in seen.waits[0].message
     assert [each.workload for each in seen.starts] == [second]
+
+
+def test_a_preview_counts_everybody_who_would_start_however_long_the_line_is(hall):
+    for number in range(5):
+        make_node(f"more-{number}", units=16)
+    for _ in range(72):
+        hall.workload(1)
+    seen = preview(change(hall, nominal=80))
+    assert (len(seen.starts), len(seen.waits)) == (64, 0), "of 72, eight fit before"
+    for row in Workload.objects.all()[:3]:
+        put_in(row, Phase.QUEUED, reason=Reason.EXCEEDS_MAX_QUOTA.value)
+    assert len(preview(change(hall, nominal=80)).starts) == 64
 
 
 def test_a_preview_says_whether_more_is_promised_than_exists(hall):

@@ -101,7 +101,7 @@ def test_position_counts_those_who_are_really_before_it(line):
     [
         {"reason": Reason.EXCEEDS_MAX_QUOTA.value},
         {"reason": Reason.NO_MATCHING_FLAVOR.value},
-        {"reason": Reason.BACKOFF_WAITING.value, "next_reconcile_at": NOW + timedelta(seconds=60)},
+        {"reason": Reason.BACKOFF_WAITING.value, "rests_until": NOW + timedelta(seconds=60)},
         {"desired": Desired.CANCEL.value},
         {"desired": Desired.SUSPEND.value},
     ],
@@ -115,7 +115,7 @@ def test_who_cannot_start_does_not_block_those_behind(line, changes):
 
 def test_after_its_rest_it_has_its_place_again(line):
     rest = NOW + timedelta(seconds=60)
-    line.stand("first", reason=Reason.BACKOFF_WAITING.value, next_reconcile_at=rest)
+    line.stand("first", reason=Reason.BACKOFF_WAITING.value, rests_until=rest)
     line.stand("second", seconds=1)
     assert line.names(now=rest) == ["first", "second"]
 

@@ -32,7 +32,83 @@ def test_every_process_of_the_design_is_a_service():
         "postgres",
         "valkey",
         "demo",
+        "kubeconfig",
     }
+
+
+@pytest.mark.parametrize("name", ["live", "worker", "beat", "watcher"])
+def test_health_of_a_service_is_asked_where_it_listens(name):
+    service = SERVICES[name]
+    command, *_, port = service["healthcheck"]["test"]
+    assert command == "CMD"
+    variable = "PORTAL_LIVE_BIND" if name == "live" else "PORTAL_METRICS_BIND"
+    assert service["environment"][variable] == f"0.0.0.0:{port}"
+    # The port of metrics and health is for neighbours, never for the network of the machine.
+    assert not any("8002" in each for each in service.get("ports", []))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to somebody else")
+def test_a_kubeconfig_that_is_its_owners_alone_is_readable_by_the_user_of_the_image(tmp_path):
+    given, copy = tmp_path / "config", tmp_path / "copy"
+    given.write_text("apiVersion: v1")
+    given.chmod(0o600)
+    places = {"/given/kubeconfig": str(given), "/etc/portal/kubeconfig": str(copy)}
+    subprocess.run([places.get(word, word) for word in SERVICES["kubeconfig"]["command"]], check=True)
+    uid = int(re.search(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)[1])
+    assert (copy.stat().st_uid, copy.stat().st_mode & 0o777) == (uid, 0o400)
+    for name in PORTAL - {"demo"}:
+        service = SERVICES[name]
+        assert service["environment"]["PORTAL_KUBECONFIG"] == "/etc/portal/kubeconfig"
+        assert "kubeconfig:/etc/portal:ro" in service["volumes"]
+        assert name == "migrate" or "migrate" in service["depends_on"]
+    assert "kubeconfig" in SERVICES["migrate"]["depends_on"]
+
+
+SHIPPED = list(yaml.safe_load_all((ROOT / "deploy" / "portal.yaml").read_text()))
+PODS = {
+    each["metadata"]["name"]: each["spec"]["template"]
+    for each in SHIPPED
+    if "template" in each.get("spec", {})
+}
+
+
+@pytest.mark.parametrize("name", sorted(PODS))
+def test_a_pod_that_is_shipped_knows_of_no_services_and_has_no_rights(name):
+    spec = PODS[name]["spec"]
+    (container,) = spec["containers"]
+    assert spec["enableServiceLinks"] is False
+    assert spec["serviceAccountName"] == "ml-portal"
+    assert spec["securityContext"]["runAsUser"] == int(
+        re.search(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)[1]
+    )
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    python, script, command, *_ = container["command"]
+    assert (python, script) == ("python", "manage.py")
+    assert command in get_commands()
+
+
+@pytest.mark.parametrize("name", sorted({*PODS} - {"portal-migrate"}))
+def test_a_process_that_is_shipped_is_scraped_and_looked_after_on_its_own_port(name):
+    annotations, (container,) = PODS[name]["metadata"]["annotations"], PODS[name]["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert annotations["prometheus.io/port"] == str(ports["metrics"])
+    services = [each for each in SHIPPED if each["kind"] == "Service"]
+    assert all(port["port"] != ports["metrics"] for each in services for port in each["spec"]["ports"])
+
+
+def test_the_environment_that_is_shipped_is_one_the_portal_accepts(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("postgresql://portal:pw@postgres:5432/portal-with-a-name-that-is-long-enough")
+    given = next(each["data"] for each in SHIPPED if each["kind"] == "ConfigMap")
+    given = {name: str(secret) if name.endswith("_FILE") else text for name, text in given.items()}
+    redis = tmp_path / "redis"
+    redis.write_text("redis://valkey:6379/0")
+    environment = env.load({**given, "PORTAL_REDIS_URL_FILE": str(redis)})
+    assert environment.metrics_bind is not None
+    assert environment.exposed_binds() == {}
+    ports = {port["port"] for each in SHIPPED if each["kind"] == "Service" for port in each["spec"]["ports"]}
+    assert ports == {environment.bind.port, environment.live_bind.port}
 
 
 @pytest.mark.parametrize("name", sorted(PORTAL))
@@ -103,10 +179,12 @@ def test_production_settings_pass_the_deployment_check(tmp_path):
         "PORTAL_PUBLIC_URL": "https://portal.example.org",
         "PORTAL_LIVE_URL": "https://live.example.org",
         "PORTAL_BIND": "0.0.0.0:8000",
+        "PORTAL_TRUSTED_PROXIES": "10.0.0.0/8",
     }
     check = [sys.executable, str(ROOT / "manage.py"), "check", "--deploy", "--fail-level", "WARNING"]
     done = subprocess.run(check, cwd=ROOT, env=production, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    del production["PORTAL_SECRET_KEY"]
+    del production["PORTAL_SECRET_KEY"], production["PORTAL_TRUSTED_PROXIES"]
     done = subprocess.run(check, cwd=ROOT, env=production, capture_output=True, text=True, check=False)
     assert "portal.E002" in done.stderr
+    assert "portal.W001" in done.stderr

@@ -31,6 +31,41 @@ def test_variables_of_the_tests_and_of_other_programs_are_left_alone():
     assert load({"PORTAL_TEST_CHROMIUM": "/x", "HOME": "/root"}) == load({})
 
 
+SERVICE_OF_THE_PORTAL = {
+    "PORTAL_WEB_SERVICE_HOST": "10.96.3.1",
+    "PORTAL_WEB_SERVICE_PORT": "8000",
+    "PORTAL_WEB_SERVICE_PORT_HTTP": "8000",
+    "PORTAL_WEB_PORT": "tcp://10.96.3.1:8000",
+    "PORTAL_WEB_PORT_8000_TCP": "tcp://10.96.3.1:8000",
+    "PORTAL_WEB_PORT_8000_TCP_PROTO": "tcp",
+    "PORTAL_WEB_PORT_8000_TCP_PORT": "8000",
+    "PORTAL_WEB_PORT_8000_TCP_ADDR": "10.96.3.1",
+}
+
+
+@pytest.mark.parametrize("service", ["PORTAL_WEB", "PORTAL", "PORTAL_LIVE", "PORTAL_LIVE_2"])
+def test_what_kubernetes_says_of_a_service_named_like_the_portal_is_left_alone(service):
+    said = {name.replace("PORTAL_WEB", service): text for name, text in SERVICE_OF_THE_PORTAL.items()}
+    assert load({**said, "PORTAL_BIND": "127.0.0.1:80"}) == load({"PORTAL_BIND": "127.0.0.1:80"})
+
+
+@pytest.mark.parametrize("name", ["PORTAL_WEB_PORT", "PORTAL_WEB_SERVICE_HOST", "PORTAL_BIND_PORT"])
+def test_a_name_like_that_without_a_service_is_a_mistake(name):
+    with pytest.raises(ImproperlyConfigured, match=f"^{name} is not a variable"):
+        load({name: "tcp://10.96.3.1:8000"})
+
+
+def test_a_service_excuses_no_other_name():
+    with pytest.raises(ImproperlyConfigured, match=r"^PORTAL_WEB_URL is not a variable"):
+        load({**SERVICE_OF_THE_PORTAL, "PORTAL_WEB_URL": "http://web"})
+
+
+def test_trusted_proxies_are_addresses_and_networks():
+    given = load({"PORTAL_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1,fd00::/8"}).trusted_proxies
+    assert [str(each) for each in given] == ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"]
+    assert load({}).trusted_proxies == ()
+
+
 def test_empty_variable_counts_as_not_given():
     assert load({"PORTAL_REDIS_URL": " "}).redis_url is None
 
@@ -57,6 +92,9 @@ def test_empty_variable_counts_as_not_given():
         ("PORTAL_INTERNAL_URL", "http://user:pw@web"),
         ("PORTAL_PROMETHEUS_URL", "prometheus:9090"),
         ("PORTAL_DATA_DIR", "/etc/hostname"),
+        ("PORTAL_TRUSTED_PROXIES", "proxy.example.org"),
+        ("PORTAL_TRUSTED_PROXIES", "10.0.0.1/8"),
+        ("PORTAL_TRUSTED_PROXIES", "10.0.0.0/8, 0.0.0.0/0"),
     ],
 )
 def test_malformed_value_names_its_variable(name, value):

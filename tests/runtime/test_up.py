@@ -154,19 +154,26 @@ def test_unknown_variable_is_one_sentence_and_no_trace(up):
     )
 
 
-def test_the_embedded_cluster_brings_a_prometheus_that_reads_web_and_live(up, tmp_path):
+def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_beside(up):
     started = up()
     started.until_started()
     address = re.search(r"its metrics are at (http://\S+)", started.text)[1]
 
-    query = urllib.parse.quote('count(up{job="portal"} == 1) == 2')
-
-    def seen():
+    def seen(expression):
+        query = urllib.parse.quote(expression)
         with urllib.request.urlopen(f"{address}/api/v1/query?query={query}", timeout=5) as answer:  # noqa: S310
             return json.load(answer)["data"]["result"]
 
-    until(seen, seconds=30, what="web and live have been scraped")
+    until(lambda: seen('count(up{job="portal"} == 1) == 5'), seconds=30, what="all five have been scraped")
     (web, *_) = started.pids_of("manage.py serve")
     assert f"PORTAL_PROMETHEUS_URL={address}".encode() in Path(f"/proc/{web}/environ").read_bytes().split(
         b"\0"
     )
+    instances = {each["metric"]["instance"] for each in seen('up{job="portal"}')}
+    health = [urllib.request.urlopen(f"http://{each}/healthz", timeout=5).status for each in instances]
+    assert health == [200] * 5
+    # One of them is the gateway, whose requests endpoints scale on; three give signs of life.
+    assert len(seen("mlportal_gateway_up")) == 1
+    alive = {each["metric"]["process"] for each in seen("portal_sign_of_life_age_seconds < 60")}
+    assert alive == {"worker", "beat", "watcher"}
+    until(lambda: seen('portal_tasks_total{state="SUCCESS"} > 0'), seconds=30, what="a task has been counted")

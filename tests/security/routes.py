@@ -123,7 +123,6 @@ ROUTES: dict[str, Row] = {
     "api_not_found": PUBLIC,
     "foundation:healthz": PUBLIC,
     "foundation:readyz": PUBLIC,
-    "foundation:metrics": Row(kind="function"),
     # --- people
     "teams-api:me": api(GET=EVERYBODY),
     "teams-api:team-list": api(GET=LIST, POST=managers("team")),
@@ -174,6 +173,8 @@ ROUTES: dict[str, Row] = {
     "controller-api:secret-list": api("team", GET=READ),
     "controller-api:secret": api("secret", PUT=steer("secret"), DELETE=steer()),
     "controller-api:capacity-list": api(GET=EVERYBODY),
+    "controller-api:stray-list": api(GET=MANAGERS_ONLY),
+    "controller-api:stray-delete": api(POST=managers("strays")),
     "controller-api:preflight-list": api(GET=MANAGERS_ONLY),
     "controller-api:advice": api(POST=need(UNKNOWN, OK, OK, OK, body="advice")),
     # --- training runs
@@ -246,11 +247,19 @@ ROUTES: dict[str, Row] = {
     "portal:what-fits": page(GET=PAGE_LIST),
     "portal:team-list": page(GET=PAGE_LIST),
     "portal:team-detail": page("team", GET=PAGE),
+    "teams:member-add": page("team", POST=LEADS_BUTTON),
+    "teams:member-role": page("member", POST=LEADS_BUTTON),
+    # The row is the viewer's own membership, which everybody may end.
+    "teams:member-remove": page(
+        "member", POST=need(UNKNOWN, DONE, FORBIDDEN, DONE, nobodies=_SIGN_IN, readers=_SIGN_IN)
+    ),
+    "controller:volumes": page("team", GET=shown(UNKNOWN, DONE, DONE), POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "controller:secret-write": page("team", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "controller:secret-delete": page("secret", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "portal:team-quota": page("team", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "portal:team-queue": page("team", POST=LEADS_BUTTON),
     "portal:team-quota-withdraw": page("team-request", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "controller:strays": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-console": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-draft": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-changes": page(GET=CONSOLE),

@@ -232,15 +232,6 @@ def test_who_may_is_shown_the_page(world, name):
 # --- routes that say themselves whom they answer
 
 
-def test_metrics_are_for_this_machine_and_for_platform_admins(world):
-    url = reverse("foundation:metrics")
-    far = {"REMOTE_ADDR": "203.0.113.7"}
-    assert world.nobodies[0].client.get(url).status_code == 200
-    for principal in (*world.nobodies, *world.strangers, *world.leads, world.quota_manager):
-        assert principal.client.get(url, **far).status_code in {401, 403}, principal.name
-        assert principal.client.get(url, headers={"X-Forwarded-For": "127.0.0.1"}).status_code in {401, 403}
-
-
 def test_a_ticket_to_the_streams_is_for_a_session(world):
     url = reverse("gateway:live-ticket")
     for nobody in (*world.nobodies, world.members[0]):

@@ -42,6 +42,7 @@ from tests.factories.submitted import (
     run_body,
 )
 from tests.factories.teams import ACTOR, make_member, make_team, make_token, make_user
+from workloads.models import StrayObject
 from workloads.states import Phase, Reason
 
 SECRET_WORD = "canary"
@@ -133,6 +134,17 @@ class World:
             written_here=True,
             actor=ACTOR,
             now=clock.now(),
+        )
+        self.stray = StrayObject.objects.create(
+            uid="uid-of-stray",
+            api_version="batch/v1",
+            kind="Job",
+            namespace="team-gone",
+            name="left-behind",
+            owned=False,
+            said_workload=str(UNKNOWN_ID),
+            created_at=clock.now(),
+            found_at=clock.now(),
         )
         self._quotas()
         self.template, _ = set_template(
@@ -251,6 +263,7 @@ class World:
             "template-patch": {"title": "Renamed"},
             "policy": {"weight": 2},
             "reason": {"reason": "test"},
+            "strays": {"uids": [self.stray.uid], "reason": "test"},
             "comment": {"comment": "test"},
             "cohort": {"name": "new-cohort"},
             "cohort-patch": {"parent": None},

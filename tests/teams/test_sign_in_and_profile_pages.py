@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from foundation import clock
+from portal.settings.env import load
 from teams import credentials, services
 from teams.models import ApiToken, AuditEvent, SignInLink
 from teams.tasks import purge_expired_rows
@@ -115,7 +116,7 @@ def test_attempts_are_counted_by_user_and_address(ana):
 
 
 def test_many_names_from_one_address_are_refused_too(ana, monkeypatch):
-    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_IP", 3)
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ADDRESS", 3)
     assert [sign_in(Client(), f"guess{number}").status_code for number in range(4)] == [422, 422, 422, 429]
 
 
@@ -125,6 +126,35 @@ def test_an_address_that_a_client_claims_does_not_count(ana):
             SIGN_IN, {"username": "ana", "password": "x"}
         )
     assert response.status_code == 429
+
+
+def wrong_from(address: str, *, proxy: str = "10.0.0.7", name: str = "ana") -> int:
+    behind = Client(REMOTE_ADDR=proxy, HTTP_X_FORWARDED_FOR=address)
+    return sign_in(behind, name, password="wrong").status_code
+
+
+def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(ana, monkeypatch, settings):
+    settings.TRUSTED_PROXIES = load({"PORTAL_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1"}).trusted_proxies
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ADDRESS", 3)
+    assert [wrong_from("198.51.100.4", name=f"guess{number}") for number in range(4)] == [422, 422, 422, 429]
+    assert wrong_from("198.51.100.5") == 422
+    # What the client wrote itself stands further left than what the proxies saw of it.
+    assert wrong_from("198.51.100.9, 198.51.100.4, 192.0.2.1", proxy="::ffff:10.0.0.8") == 429
+
+
+def test_a_network_of_one_client_is_one_address(ana, monkeypatch, settings):
+    settings.TRUSTED_PROXIES = load({"PORTAL_TRUSTED_PROXIES": "10.0.0.0/8"}).trusted_proxies
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ADDRESS", 3)
+    from_one = [wrong_from(f"2001:db8:1:1::{number}", name=f"guess{number}") for number in range(4)]
+    assert from_one == [422, 422, 422, 429]
+    assert wrong_from("2001:db8:1:2::1") == 422
+
+
+def test_guesses_of_one_account_from_many_addresses_are_refused(ana, monkeypatch, settings):
+    settings.TRUSTED_PROXIES = load({"PORTAL_TRUSTED_PROXIES": "10.0.0.0/8"}).trusted_proxies
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ACCOUNT", 3)
+    assert [wrong_from(f"198.51.100.{number}") for number in range(4)] == [422, 422, 422, 429]
+    assert wrong_from("198.51.100.1", name="bo") == 422
 
 
 @pytest.fixture
@@ -137,11 +167,23 @@ def test_looking_at_a_link_does_not_use_it_up(link):
     for _ in range(3):
         page = client.get(link)
         assert page.status_code == 200
-        assert page["Referrer-Policy"] == "no-referrer"
+        assert page["Referrer-Policy"] == "strict-origin"
     assert not signed_in(client)
     assert client.post(link).status_code == 302
     assert signed_in(client)
     assert AuditEvent.objects.get(action="sign-in-link.redeem").actor_label == "ana"
+
+
+def test_links_and_passwords_are_counted_apart(ana, link, monkeypatch):
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ADDRESS", 3)
+    # A mail program or a chat looks at a link again and again.
+    assert {Client().get(link).status_code for _ in range(11)} == {200}
+    assert [sign_in(Client(), f"guess{number}").status_code for number in range(4)] == [422, 422, 422, 429]
+    assert Client().get(link).status_code == 200
+    monkeypatch.setattr("teams.throttle.LINKS_PER_ADDRESS", 0)
+    assert Client().post(link).status_code == 429
+    monkeypatch.setattr("teams.throttle.LINKS_PER_ADDRESS", 60)
+    assert Client().post(link).status_code == 302
 
 
 def test_a_link_works_once(link):

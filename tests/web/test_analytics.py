@@ -80,7 +80,7 @@ def test_scale_decisions_are_marked_with_what_the_scaler_saw(ana, busy):
     answer = page(ana, busy)
     decisions = answer.context["decisions"]
     assert [(each.before, each.after) for each in decisions] == [(3, 1), (1, 3)]
-    assert decisions[1].why == "metric 11 against 4; ScalerActive"
+    assert decisions[1].why == "metric 11 against 4; a call woke it"
     replicas = answer.context["charts"][0]
     assert len(replicas.marks) == 2
     assert "1 to 3 replicas" in answer.content.decode()

@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from jobs.models import TrainingRun
+from tests.factories.teams import make_member
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 from workloads.models import Workload
 
@@ -20,7 +21,7 @@ def addresses(made) -> list[str]:
     return [
         "/",
         "/runs/",
-        "/runs/?name=zzz",
+        "/runs/?search=zzz",
         "/runs/new/",
         "/runs/import/",
         "/endpoints/",
@@ -141,6 +142,55 @@ def test_a_run_is_checked_submitted_and_cancelled(live_server, world, script):
         assert complaints == []
     assert Workload.objects.get(name="from-a-browser").desired == "cancel"
     assert TrainingRun.objects.count() == 1
+
+
+def test_a_gpu_that_is_chosen_while_the_cards_come_anew_stays_chosen(live_server, world):
+    make_member(team=world.other, user=world.ana)
+    session = session_of(world.ana)
+    held = []
+
+    def hold(route) -> None:
+        if route.request.headers.get("hx-target") == "flavors":
+            held.append(route)
+        else:
+            route.continue_()
+
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.route("**/runs/new/", hold)
+        page.goto("/runs/new/")
+        page.locator("#flavors").evaluate("node => { node.dataset.old = 'yes' }")
+        page.get_by_label("Team").select_option("speech")
+        page.wait_for_function("document.querySelector('#flavors.htmx-request')")
+        page.locator('input[name="flavor"][value="a100-40gb"]').check()
+        held.pop().continue_()
+        page.locator("#flavors:not([data-old])").wait_for()
+        assert page.locator('input[name="flavor"]:checked').input_value() == "a100-40gb"
+        assert complaints == []
+
+
+@pytest.mark.parametrize("path", ["/runs/new/", "/endpoints/new/"])
+def test_who_goes_on_typing_while_the_preview_comes_sees_the_newest_and_no_error(live_server, world, path):
+    session = session_of(world.ana)
+    held, waits = [], True
+
+    def hold(route) -> None:
+        held.append(route) if waits and route.request.method == "POST" else route.continue_()
+
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.clock.install()
+        page.route(f"**{path}", hold)
+        page.goto(path)
+        page.get_by_label("Name", exact=True).fill("first")
+        page.clock.run_for(500)
+        page.locator("#preview.htmx-request").wait_for()
+        page.get_by_label("Name", exact=True).fill("second")
+        page.clock.run_for(500)
+        waits = False
+        held.pop(0).continue_()
+        page.locator("#body-json").get_by_text("second").wait_for(state="attached")
+        assert complaints == []
 
 
 def test_a_refused_form_has_the_focus_on_what_is_wrong(live_server, world):

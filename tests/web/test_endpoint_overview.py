@@ -89,3 +89,22 @@ def test_once_it_is_live_it_serves(ana, digits):
     found = serves(ana, digits.workload)
     assert (found["Image"], found["Ports"]) == ("registry.example.org/serve:9", "http 9000")
     assert "waits" not in found["Revision"]
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [("scale", {"min_replicas": "3", "max_replicas": "99999"}), ("pause-scaler", {"replicas": "many"})],
+)
+def test_a_dialog_that_is_refused_stands_open_with_what_was_typed(ana, world, command, typed):
+    endpoint = world.endpoint("grows", max_replicas=4, scaling={"trigger": "cpu", "threshold": 70})
+    response = ana.post(f"/endpoints/{endpoint.public_id}/{command}/", typed, follow=True)
+    html = response.content.decode()
+    assert "Write a whole number from 1 to" in html
+    dialog = re.search(rf'<div ([^>]*)id="confirm-{command}".*?</form>', html, re.DOTALL)
+    assert "popover" not in dialog[1]
+    for name, value in typed.items():
+        assert f'name="{name}" value="{value}"' in dialog[0]
+    assert (
+        f'<div popover id="confirm-{command}"'
+        in ana.get(f"/endpoints/{endpoint.public_id}/").content.decode()
+    )

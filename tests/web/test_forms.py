@@ -226,6 +226,12 @@ def test_the_flavors_show_price_memory_and_what_the_team_has_left(ana, made):
         assert fact in html
 
 
+@pytest.mark.parametrize("address", ["/runs/new/", "/endpoints/new/"])
+def test_every_gpu_and_none_can_be_chosen(ana, world, address):
+    offered = re.findall(r'<input type="radio" name="flavor" value="([^"]*)"', text(ana.get(address)))
+    assert sorted(offered) == ["", "a100-40gb", "a100-mig-1g.10gb", "t4-shared"]
+
+
 def test_an_endpoint_is_deployed_and_changed(ana, world):
     sent = filled(
         name="digits", flavor="a100-mig-1g.10gb", gpus="1", replicas="2", port="9000", readiness_path="/ok"

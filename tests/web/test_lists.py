@@ -7,6 +7,7 @@ import pytest
 
 from foundation import clock
 from tests.web.conftest import signed_in
+from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db
 QUERIES_MAX = {"/runs/": 8, "/endpoints/": 10}
@@ -30,13 +31,25 @@ def test_runs_are_listed_newest_first_with_their_facts(ana, made):
     [
         ("phase=Failed", ["unet-3d"]),
         ("phase=live", ["vit-small", "bert-large", "resnet50"]),
-        ("name=net", ["resnet50", "unet-3d"]),
-        ("name=NET&phase=Running", ["resnet50"]),
+        ("search=re", ["resnet50"]),
+        ("search=UNET 3&phase=Failed", ["unet-3d"]),
+        ("search=et", []),
+        ("search=&label=", ["vit-small", "bert-large", "resnet50", "unet-3d", "sweep-07", "old-idea"]),
+        ("label=project=vision,step", ["resnet50"]),
         ("team=vision&phase=Queued", ["bert-large"]),
     ],
 )
 def test_the_filter_is_in_the_address(ana, made, query, expected):
+    Workload.objects.filter(name="resnet50").update(labels={"project": "vision", "step": "1"})
     assert names(ana.get(f"/runs/?{query}")) == expected
+
+
+@pytest.mark.parametrize("path", ["/runs/", "/endpoints/"])
+@pytest.mark.parametrize(("name", "value"), [("search", "a%b"), ("label", "=x")])
+def test_what_cannot_be_searched_for_is_refused_by_name(ana, made, path, name, value):
+    response = ana.get(path, {name: value})
+    assert response.status_code == 400
+    assert f"{name}:" in response.content.decode()
 
 
 def test_only_mine(made, world):
@@ -52,7 +65,7 @@ def test_the_list_of_a_team_is_under_the_team(made, world):
 
 def test_nothing_at_all_and_nothing_that_fits_are_told_apart(ana, made, stranger):
     assert "No runs yet" in stranger.get("/runs/").content.decode()
-    filtered = ana.get("/runs/?name=zzz").content.decode()
+    filtered = ana.get("/runs/?search=zzz").content.decode()
     assert "Nothing fits this filter" in filtered
     assert "No runs yet" not in filtered
 

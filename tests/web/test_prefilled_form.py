@@ -96,8 +96,19 @@ def test_what_has_none_is_carried_alone():
     assert (values["checkpoint_path"], values["checkpoint_claim"]) == ("/c", "x")
 
 
-@pytest.mark.parametrize("command", [["sh", "-c", "one\ntwo"], ["run", ""]])
-def test_a_command_that_is_not_one_argument_a_line_is_carried(command):
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [(["sh", "-c", "one\ntwo"], "sh -c 'one\ntwo'"), (["run", ""], "run ''"), (["a b"], "'a b'")],
+)
+def test_a_command_that_is_not_one_argument_a_line_is_written_as_a_shell_takes_it(command, written):
+    spec = TrainingRunSpec.from_json({"name": "a", "image": "b", "command": command})
+    values = values_of(spec.to_json())
+    assert (values["command"], values["more"]) == (written, "")
+    assert through_the_form(spec) == spec
+
+
+def test_a_command_that_no_text_can_say_is_carried():
+    command = ["run", "one\rtwo"]
     values = values_of(TrainingRunSpec.from_json({"name": "a", "image": "b", "command": command}).to_json())
     assert values["command"] == ""
     assert json.loads(values["more"]) == {"command": command}

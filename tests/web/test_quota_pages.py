@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from costs.models import UsageInterval
 from foundation import clock
 from portal.web.quota_bars import Bar, Facts
 from quotas import limits
@@ -221,6 +222,9 @@ def test_a_member_asks_and_sees_what_became_of_it(world):
     asked = QuotaRequest.objects.get()
     assert (asked.units, asked.requested_by, asked.until.hour) == (4, world.ana, 0)
     assert asked.until.date() == (clock.now() + timedelta(days=11)).date()
+    typed = form()["until"]
+    for reader, path in ((world.ana, QUOTA), (world.manager, "/quotas/requests/")):
+        assert f">{typed}</time>" in signed_in(reader).get(path).content.decode()
     deny_request(request=asked, comment="Not this quarter.", actor=world.by_manager, now=clock.now())
     html = client.get(QUOTA).content.decode()
     assert "Denied" in html
@@ -328,6 +332,33 @@ def test_no_text_of_people_acts(full):
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in response.content.decode()
     typed = signed_in(full.ana).post(QUOTA, dict.fromkeys(("pool", "units", "until", "reason"), text))
     assert harm_in(typed) == []
+
+
+def test_a_request_until_another_time_than_midnight_says_that(world):
+    until = (clock.now() + timedelta(days=3)).replace(hour=15, minute=30, second=0, microsecond=0)
+    client = signed_in(world.ana)
+    client.post(QUOTA, form())
+    QuotaRequest.objects.update(until=until)
+    assert f">{until:%Y-%m-%d} 15:30</time>" in client.get(QUOTA).content.decode()
+
+
+def test_the_pages_of_a_team_say_the_same_rate_in_the_same_unit(world):
+    """An endpoint that may grow to four replicas and has one: a card-hour is $2.744705."""
+    endpoint = world.endpoint(
+        "grows", flavor="a100-40gb", max_replicas=4, scaling={"trigger": "cpu", "threshold": 70}
+    )
+    world.start(endpoint)
+    UsageInterval.objects.filter(workload=endpoint).update(units=1)
+    client = signed_in(world.ana)
+    home, team, own = (
+        client.get(path).content.decode()
+        for path in ("/", "/teams/vision/", f"/endpoints/{endpoint.public_id}/")
+    )
+    assert 'data-label="Per hour now" class="num"><span>$2.74<' in home
+    assert 'data-label="Per hour now" class="num"><span>$2.74<' in team
+    assert "$2.74 per hour now, together" in team
+    assert "$2.74 per hour now, $10.98 at its most" in own
+    assert "$2.74 per unit and hour" in team
 
 
 def test_a_card_that_advises_to_ask_fills_in_what_and_how_many(world):

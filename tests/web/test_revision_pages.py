@@ -119,6 +119,19 @@ def test_each_revision_says_what_it_changed_and_how_it_went(ana, digits):
         assert said in page, said
 
 
+def test_how_a_rollout_goes_is_asked_for_again_but_not_under_a_choice_that_is_open(ana, digits):
+    asks = f'id="panel" hx-get="{url_of(digits, "?tab=revisions")}"'
+    assert asks in text(ana.get(url_of(digits, "?tab=revisions")))
+    update = {**typed(digits), "strategy": "surge"}
+    assert ana.post(url_of(digits, "update/"), update).status_code == 303
+    digits.refresh_from_db()
+    go_live(digits, 4)
+    fill_the_quota(digits)
+    refused = text(ana.post(url_of(digits, "rollback/"), {"revision": "1"}))
+    assert 'value="wait"' in refused
+    assert asks not in refused
+
+
 def test_a_viewer_sees_no_button(viewer, digits):
     assert "Roll back to this" not in text(viewer.get(url_of(digits, "?tab=revisions")))
 

@@ -130,6 +130,14 @@ def test_running_again_makes_a_new_run_of_the_same_request(ana, made):
     assert again.training_run.spec == made["sweep-07"].training_run.spec
 
 
+def test_work_is_lost_in_the_attempts_that_lost_some(ana, made):
+    run = made["unet-3d"]
+    run.attempts.update(lost_seconds=720)
+    run.attempts.create(number=2, object_name="x", created_at=clock.now())
+    lost = re.search(r'id="work-lost">(.*?)</dd>', page(ana, run))[1]
+    assert (lost.startswith("12 min"), "in 1 attempt<" in lost) == (True, True)
+
+
 def test_a_clone_fills_the_form_in(ana, made):
     html = ana.get(f"/runs/new/?from={made['resnet50'].public_id}").content.decode()
     assert 'name="name" value="resnet50-2"' in html

@@ -13,7 +13,7 @@ from tests.factories.teams import ACTOR
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 from tests.web.test_browser import findings
 from tests.web.test_forms import NEW, text
-from workloads.models import Workload
+from workloads.models import NodeRecord, Workload
 
 pytestmark = pytest.mark.django_db
 RULES = {
@@ -56,6 +56,19 @@ def test_templates_are_offered_and_the_chosen_one_is_marked(ana, small):
         assert len(re.findall(r'aria-current="true"', html.split("presets-title")[2])) == 1
     assert re.search(r'template=small[^>]*aria-current="true"', chosen)
     assert not re.search(r'template=small[^>]*aria-current="true"', empty)
+
+
+def test_the_form_begins_with_a_gpu_whose_nodes_have_the_memory_that_the_template_asks_for(ana, small):
+    free = {"defaults": {"memory": "32Gi"}, "minimum": {}, "maximum": {}, "locked": []}
+    set_template(**RULES | free, actor=ACTOR, now=clock.now())
+
+    def begins_with() -> str:
+        html = ana.get(f"{NEW}?template=small").content.decode()
+        return re.search(r'name="flavor" value="([^"]*)" checked', html)[1]
+
+    assert begins_with() == "a100-mig-1g.10gb", "what is not known of a node is no reason against it"
+    NodeRecord.objects.filter(name="mig-0").update(others={"cpu": "4", "memory": "16Gi"})
+    assert begins_with() == "a100-40gb"
 
 
 def test_the_form_begins_with_what_the_template_says(ana, small):

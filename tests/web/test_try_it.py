@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 
 import pytest
 from django.db import connections, transaction
@@ -44,6 +45,44 @@ def test_the_answer_is_shown_with_its_status_time_and_headers(ana, made, upstrea
     assert request.method == "POST"
     assert request.path.endswith("/proxy/v1/predict?top=2")
     assert request.body == b'{"pixels": [1]}'
+
+
+@pytest.mark.parametrize(
+    ("values", "method", "path", "held"),
+    [
+        ({}, "POST", "/", '"inputs": []'),
+        ({"runtime": "triton"}, "POST", "/v2/models/tried/infer", '"datatype": "FP32"'),
+        (
+            {"runtime": "vllm", "runtime_options": {"models": ["org/llama"], "served_model_name": "llama"}},
+            "POST",
+            "/v1/chat/completions",
+            "llama",
+        ),
+        ({"runtime": "torchserve"}, "POST", "/predictions/tried", "data"),
+    ],
+)
+def test_it_begins_with_a_request_of_the_runtimes_protocol(ana, world, values, method, path, held):
+    endpoint = world.endpoint("tried", **values)
+    answer = ana.get(f"/endpoints/{endpoint.public_id}/?tab=try")
+    sent = answer.context["sent"]
+    assert (sent.method, sent.path, held in sent.body) == (method, path, True)
+    assert f"{endpoint.public_id}{path}" in answer.context["curl"] or path in answer.context["curl"]
+    raw = unescape(ana.get(f"/endpoints/{endpoint.public_id}/?tab=try&mode=raw").content.decode())
+    assert f'name="path" value="{path}"' in raw
+    assert held in raw
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+def test_its_links_say_nothing_in_the_console(live_server, world):
+    session, endpoint = session_of(world.ana), world.endpoint("tried", runtime="triton")
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto(f"/endpoints/{endpoint.public_id}/?tab=try")
+        page.get_by_role("link", name="Raw").click()
+        page.get_by_label("Path").wait_for()
+        assert complaints == []
 
 
 def test_nothing_of_the_session_goes_out(ana, made, upstream):

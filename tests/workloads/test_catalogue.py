@@ -57,6 +57,19 @@ SLICE = "nvidia.com/mig-1g.10gb"
         },
         {"capacity": {"spot": {"node_selector": {"a": ["b"]}, "provisionable": {"block": 8, "units": 8}}}},
         {"capacity": {"on-demand": {"provisionable": {"block": 0, "units": 0}}, "spot": {}}},
+        {
+            "capacity": {
+                "spot": {
+                    "provisionable": {
+                        "block": 8,
+                        "units": 8,
+                        "cpu": 96,
+                        "memory": "1Ti",
+                        "ephemeral_storage": "1T",
+                    }
+                }
+            }
+        },
         {"tolerations": []},
         {"tolerations": [{"operator": "Exists"}, {"key": "a", "value": ""}, {"key": "x.y/z", "value": "w"}]},
         {"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]},
@@ -105,6 +118,12 @@ BAD = [
     ("capacity.spot.provisionable.block", spot(provisionable={"block": True, "units": 8})),
     ("capacity.spot.provisionable.block", spot(provisionable={"units": 8})),
     ("capacity.spot.provisionable.units", spot(provisionable={"block": 8, "units": 10**12})),
+    ("capacity.spot.provisionable.memory", spot(provisionable={"block": 8, "units": 8, "memory": "a lot"})),
+    ("capacity.spot.provisionable.cpu", spot(provisionable={"block": 8, "units": 8, "cpu": "-1"})),
+    (
+        "capacity.spot.provisionable.ephemeral_storage",
+        spot(provisionable={"block": 8, "units": 8, "ephemeral_storage": True}),
+    ),
     ("capacity.spot.provisionable.more", spot(provisionable={"block": 8, "units": 8, "more": 1})),
     ("capacity.spot.zone", spot(zone="a")),
     ("tolerations.0.operator", {"tolerations": [{"key": "a", "operator": "Never"}]}),

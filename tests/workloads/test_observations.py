@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,15 +16,17 @@ from tests.factories.catalogue import make_flavor
 from tests.factories.workloads import make_workload
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord
 from workloads.observations import (
-    gpus_of_pod,
-    mark_pods_gone,
+    PodSeen,
+    mark_pods_missing,
     record_foreign_pod,
     record_node,
     record_node_pool,
     record_object,
     record_pod,
+    record_pods,
     workload_of,
 )
+from workloads.podrequests import gpus_of_pod, others_of_pod
 
 pytestmark = pytest.mark.django_db
 
@@ -152,23 +157,79 @@ def test_what_is_gone_stays_gone_since_it_was_first_missed(run):
     assert (record.gone_at, record.ended_at, record.ready) == (at(30), at(30), False)
 
 
+def test_a_pod_that_is_seen_after_it_was_missed_is_there_again(run):
+    """Whoever missed it had an older list, or was told wrongly."""
+    (row,) = missed(record_pod(running(3), workload=run, now=at(20)), as_of="8", now=at(30))
+    assert (row.gone_at, row.ended_at, row.ready) == (at(30), at(30), False)
+    assert record_pod(running(3), workload=run, now=at(40), as_of="7").gone_at == at(30), "an older list"
+    assert record_pod(running(3), workload=run, now=at(40), as_of="8").gone_at == at(30), (
+        "the list that lacked it"
+    )
+    row = record_pod(running(3), workload=run, now=at(50), as_of="9")
+    assert (row.gone_at, row.ended_at, row.ready, row.resource_version) == (None, None, True, "3")
+
+
+def test_a_change_of_a_pod_that_was_missed_brings_it_back_and_an_end_says_when_it_was(run):
+    missed(record_pod(running(3), workload=run, now=at(20)), as_of="8", now=at(90))
+    assert record_pod(running(9), workload=run, now=at(95)).gone_at is None
+    missed(PodRecord.objects.get(), as_of="10", now=at(99))
+    row = record_pod(failed(11), workload=run, now=at(100))
+    assert (row.gone_at, row.ended_at, row.phase) == (None, at(60), "Failed")
+
+
+def test_what_a_watch_says_was_deleted_does_not_come_back_by_what_was_seen_before(run):
+    record_pod(running(3), workload=run, now=at(20))
+    record_pod(running(9), workload=run, now=at(30), gone=True)
+    for version, as_of in (("3", ""), ("5", ""), ("3", "8")):
+        assert record_pod(running(version), workload=run, now=at(40), as_of=as_of).gone_at == at(30)
+
+
+def test_an_older_description_changes_nothing(run):
+    """A list that began before the last change ends after it."""
+    record_pod(running(30), workload=run, now=at(20))
+    before = PodRecord.objects.values().get()
+    waiting = scheduled(9, metadata={"labels": {"mlportal.dev/attempt": "1"}}, message="pulling")
+    record_pod(waiting, workload=run, now=at(21))
+    assert PodRecord.objects.values().get() == before
+
+
+def test_versions_that_are_no_numbers_only_differ(run):
+    record_pod(running("abc"), workload=run, now=at(20))
+    assert record_pod(failed("abd"), workload=run, now=at(30)).phase == "Failed"
+
+
+def missed(*rows, as_of, now):
+    return mark_pods_missing(rows, as_of=as_of, now=now)
+
+
 def test_a_pod_that_was_told_to_go_and_vanished_ends_at_the_earlier_time(run):
     record_pod(running(), workload=run, now=at(20))
-    record_pod(
-        {**running(), "metadata": pod(metadata={"deletionTimestamp": text(25)})["metadata"]},
-        workload=run,
-        now=at(21),
-    )
-    (record,) = mark_pods_gone(workload=run, present_uids=set(), now=at(80))
+    told = {**running(), "metadata": pod(4, metadata={"deletionTimestamp": text(25)})["metadata"]}
+    (record,) = missed(record_pod(told, workload=run, now=at(21)), as_of="8", now=at(80))
     assert (record.deletion_at, record.gone_at, record.ended_at) == (at(25), at(80), at(25))
 
 
-def test_only_pods_that_a_list_does_not_show_are_marked_gone(run):
-    record_pod(running(), workload=run, now=at(20))
-    assert mark_pods_gone(workload=run, present_uids={"u1"}, now=at(30)) == []
-    other = make_workload(flavor=run.flavor, team=run.team, owner=run.owner)
-    assert mark_pods_gone(workload=other, present_uids=set(), now=at(30)) == []
+def test_only_rows_that_nobody_has_written_since_are_marked_gone(run):
+    read = record_pod(running(3), workload=run, now=at(20))
+    record_pod(running(4), workload=run, now=at(21))
+    assert missed(read, as_of="8", now=at(30)) == []
     assert PodRecord.objects.get().gone_at is None
+
+
+def test_many_pods_are_recorded_in_as_many_statements_as_one(run):
+    def described(count, version):
+        manifests = [running(version) for _ in range(count)]
+        for number, manifest in enumerate(manifests):
+            manifest["metadata"] = manifest["metadata"] | {"uid": f"{count}-{number}"}
+        return [PodSeen(manifest, run) for manifest in manifests]
+
+    numbers = []
+    for count, version in itertools.product((1, 40), (3, 4)):
+        with CaptureQueriesContext(connection) as queries:
+            assert len(record_pods(described(count, version), now=at(20))) == count
+        numbers.append(len(queries))
+    assert numbers[:2] == numbers[2:]
+    assert PodRecord.objects.filter(resource_version="4", phase="Running").count() == 41
 
 
 def test_an_evicted_pod_without_container_statuses_ends_with_its_last_condition(run):
@@ -300,6 +361,51 @@ def test_of_each_resource_the_largest_moment_counts():
     spec = {"containers": [asks(2), asks(1, slices)], "initContainers": [asks(3), asks(4, slices)]}
     assert gpus_of_pod(spec) == {"nvidia.com/gpu": 3, slices: 4}
     assert gpus_of_pod({"containers": [asks(1, "vpc.amazonaws.com/efa")]}) == {}
+
+
+def wants(cpu, memory, **values):
+    return {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}, **values}
+
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu", "memory"),
+    [
+        ({"containers": [wants("500m", "1Gi"), wants("0.25", "512Mi")]}, 750, GIB * 3 // 2),
+        ({"containers": [wants("1", "1Gi")], "initContainers": [wants("2", "512Mi")]}, 2000, GIB),
+        ({"containers": [wants("1", "1Gi")], "initContainers": [wants("1", "1Gi", **SIDECAR)]}, 2000, 2 * GIB),
+        ({"containers": [wants("1", "1Gi")], "overhead": {"cpu": "250m", "memory": "120Mi"}}, 1250, GIB + 120 * 1024**2),
+        ({"containers": [wants("1", "1Gi")], "resources": {"requests": {"cpu": "3"}}}, 3000, GIB),
+        ({"containers": [{"resources": {"limits": {"cpu": "2", "memory": "3Gi"}}}]}, 2000, 3 * GIB),
+        ({"containers": [wants("0.0001", "1")]}, 1, 1),
+        ({"containers": [{}]}, 0, 0),
+    ],
+)  # fmt: skip
+def test_cpu_and_memory_of_a_pod_are_counted_as_the_scheduler_does(spec, cpu, memory):
+    found = others_of_pod(spec)
+    assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
+
+
+def test_what_a_pod_of_the_portal_takes_besides_gpus_is_kept_and_not_forgotten(run):
+    limits = {"nvidia.com/gpu": "1", "cpu": "1500m", "memory": "2Gi", "ephemeral-storage": "10G"}
+    record = record_pod(
+        pod(spec={"containers": [{"name": "c", "resources": {"limits": limits}}]}), workload=run, now=at(1)
+    )
+    assert (record.cpu_millicores, record.memory_bytes, record.storage_bytes) == (1500, 2 * GIB, 10**10)
+    record = record_pod(pod(version=2, spec={"nodeName": "n", "containers": []}), workload=run, now=at(2))
+    assert (record.cpu_millicores, record.memory_bytes, record.storage_bytes) == (1500, 2 * GIB, 10**10)
+
+
+def test_a_pod_of_others_without_gpus_takes_what_a_gpu_needs_beside_it():
+    agent = pod(phase="Running", spec={"nodeName": "t4-0", "containers": [wants("250m", "2Gi")]})
+    assert record_foreign_pod(agent, now=at(1)) == {"t4-0"}
+    assert record_foreign_pod(agent, now=at(2)) == set()
+    found = ForeignPod.objects.get()
+    assert (found.requests, found.cpu_millicores, found.memory_bytes) == ({}, 250, 2 * GIB)
+    assert record_foreign_pod(agent, now=at(3), gone=True) == {"t4-0"}
+    assert not ForeignPod.objects.exists()
 
 
 def other(phase="Running", node="a100-0", units=2):

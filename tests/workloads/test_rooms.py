@@ -97,6 +97,35 @@ def test_rooms_are_what_nodes_offer_less_what_pods_hold(cluster):
     assert [room.foreign for room in rooms.rooms] == [0, 4, 0, 0]
 
 
+GIB = 1024**3
+
+
+def test_cpu_memory_and_pods_of_a_node_are_counted_less_what_every_pod_on_it_takes(cluster):
+    """Without GPUs too: a daemon of others, and a pod of a run that has none."""
+    t4 = row(sets.T4)
+    offers = {
+        "cpu": "3920m",
+        "memory": "16Gi",
+        "ephemeral-storage": "100G",
+        "pods": "110",
+        "hugepages-2Mi": "0",
+    }
+    for name in ("t4-0", "t4-1"):
+        cluster[name].others = offers
+        cluster[name].save()
+    beside = {"cpu_millicores": 500, "memory_bytes": GIB, "storage_bytes": 10**9}
+    ForeignPod.objects.create(uid="d", namespace="x", name="d", node_name="t4-0", seen_at=NOW, **beside)
+    make_pod(make_workload(flavor=t4), units=1, node_name="t4-0", **beside)
+    make_pod(make_workload(), units=0, node_name="t4-0", **beside)
+    make_pod(make_workload(), units=0, node_name="t4-0", finished_at=NOW, **beside)
+    rooms = {room.node: room for room in rooms_of(t4, "on-demand").rooms}
+    assert rooms["t4-0"].whole == (3420, 15 * GIB, 99 * 10**9, 109)
+    assert rooms["t4-0"].left == (2420, 13 * GIB, 97 * 10**9, 107)
+    assert rooms["t4-1"].left == rooms["t4-1"].whole == (3920, 16 * GIB, 100 * 10**9, 110)
+    assert rooms["t4-2"].left == (None,) * 4, "nobody knows what that node has"
+    assert rooms_of(t4, "on-demand").hosts == ((1, (3920, 16 * GIB, 10**11, 110)), (1, (None,) * 4))
+
+
 def test_what_another_flavor_holds_of_the_same_name_on_a_node_is_held_there(cluster):
     """Two flavors that overlap count the same units."""
     any_gpu, a100 = row(sets.ANY_GPU), row(sets.A100_40GB)

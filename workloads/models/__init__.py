@@ -11,6 +11,7 @@ from workloads.models.observed import (
     NodeRecord,
     ObjectRecord,
     PodRecord,
+    StrayObject,
     WatchCursor,
 )
 from workloads.models.reported import Checkpoint, ProgressReport
@@ -28,6 +29,7 @@ __all__ = [
     "PodRecord",
     "ProgressReport",
     "ResourceFlavor",
+    "StrayObject",
     "WatchCursor",
     "Workload",
     "WorkloadEvent",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q
 from typing_extensions import override
 
 from foundation.ids import new_public_id, short_id
@@ -79,6 +81,12 @@ class Workload(models.Model):
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="workloads")
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="workloads")
     name = models.CharField(max_length=40)
+    words = models.GeneratedField(
+        expression=Func(F("name"), function="workloads_beginnings_of"),
+        output_field=SearchVectorField(),
+        db_persist=True,
+    )
+    """The beginnings of the words of the name, which a search finds it by: of `ab-3` they are `a`, `ab` and `3`."""
     priority = models.CharField(max_length=8, choices=_choices(*Priority), default=Priority.NORMAL.value)
     flavor = models.ForeignKey(ResourceFlavor, null=True, on_delete=models.PROTECT, related_name="workloads")
     capacity_type = models.CharField(
@@ -93,6 +101,11 @@ class Workload(models.Model):
     )
     units = models.PositiveIntegerField(help_text="Units of the flavor that are claimed, over all pods.")
     units_each = models.PositiveIntegerField(default=0, help_text="Units in one pod.")
+    cpu_each = models.BigIntegerField(default=0, help_text="Millicores of CPU that one pod asks for.")
+    memory_each = models.BigIntegerField(default=0, help_text="Bytes of memory that one pod asks for.")
+    storage_each = models.BigIntegerField(
+        default=0, help_text="Bytes of ephemeral storage that one pod asks for."
+    )
     pod_count = models.PositiveIntegerField(default=1, help_text="Pods that need a place for it to start.")
     preemptible = models.BooleanField(
         default=False, help_text="Whether it may have to leave so that others start."
@@ -118,6 +131,7 @@ class Workload(models.Model):
     attempt_number = models.PositiveIntegerField(default=0)
     retries_used = models.PositiveIntegerField(default=0)
     interruptions = models.PositiveIntegerField(default=0)
+    """In a row, with no new checkpoint and little running time between them."""
     used_seconds = models.PositiveIntegerField(
         default=0, help_text="Seconds of Starting and Running over the attempts that have ended."
     )
@@ -132,6 +146,9 @@ class Workload(models.Model):
     )
 
     next_reconcile_at = models.DateTimeField(null=True)
+    rests_until = models.DateTimeField(
+        null=True, help_text="Before then no pass admits it, whoever wakes it: no node took it the last time."
+    )
     failures = models.PositiveIntegerField(default=0, help_text="Reconciles that failed in a row.")
     lock_token = models.UUIDField(null=True)
     lock_expires_at = models.DateTimeField(null=True)
@@ -172,6 +189,42 @@ class Workload(models.Model):
             ),
             models.Index(fields=["kind", "-created_at", "-id"], name="workload_kind_newest"),
             models.Index(fields=["team", "kind", "-created_at", "-id"], name="workload_team_newest"),
+            # One for each filter of the lists, in the order in which they are shown: no list is read past its page.
+            models.Index(fields=["owner", "kind", "-created_at", "-id"], name="workload_owner_newest"),
+            models.Index(fields=["flavor", "kind", "-created_at", "-id"], name="workload_flavor_newest"),
+            models.Index(fields=["kind", "phase", "-created_at", "-id"], name="workload_phase_newest"),
+            models.Index(fields=["kind", "reason", "-created_at", "-id"], name="workload_reason_newest"),
+            models.Index(fields=["kind", "name", "-created_at", "-id"], name="workload_name_newest"),
+            # What nearly all have needs no index, what few have only a small one.
+            models.Index(
+                fields=["kind", "priority", "-created_at", "-id"],
+                condition=~Q(priority=Priority.NORMAL.value),
+                name="workload_priority_newest",
+            ),
+            models.Index(
+                fields=["kind", "capacity_type", "-created_at", "-id"],
+                condition=~Q(capacity_type=CapacityType.ON_DEMAND.value),
+                name="workload_capacity_newest",
+            ),
+            models.Index(
+                F("kind"),
+                F("finished_at").desc(nulls_last=True),
+                F("id").desc(),
+                name="workload_kind_last_ended",
+            ),
+            # However long the past is, few are live, and few have failed lately.
+            models.Index(
+                fields=["kind", "-created_at", "-id"],
+                condition=~Q(phase__in=sorted(FINAL)),
+                name="workload_live_newest",
+            ),
+            models.Index(
+                fields=["team", "-finished_at"],
+                condition=Q(phase=Phase.FAILED.value),
+                name="workload_failed_lately",
+            ),
+            GinIndex(fields=["words"], fastupdate=False, name="workload_words"),
+            GinIndex(fields=["labels"], fastupdate=False, name="workload_labels"),
         ]
 
     @override
@@ -181,6 +234,11 @@ class Workload(models.Model):
     @property
     def short_id(self) -> str:
         return short_id(self.public_id)
+
+    @property
+    def beside(self) -> tuple[int, int, int]:
+        """What each of its pods with units asks for besides."""
+        return self.cpu_each, self.memory_each, self.storage_each
 
     @property
     def is_final(self) -> bool:

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from workloads.models.kernel import Workload
 from workloads.placement import NodeFacts
+from workloads.podrequests import Others, others_offered
 
 
 class PodRecord(models.Model):
@@ -30,6 +31,9 @@ class PodRecord(models.Model):
     message = models.TextField(default="", blank=True)
     node_name = models.CharField(max_length=253, default="", blank=True)
     units = models.PositiveIntegerField(default=0)
+    cpu_millicores = models.BigIntegerField(default=0, help_text="What it takes of its node besides GPUs.")
+    memory_bytes = models.BigIntegerField(default=0)
+    storage_bytes = models.BigIntegerField(default=0)
     image_id = models.CharField(
         max_length=1024,
         default="",
@@ -55,6 +59,10 @@ class PodRecord(models.Model):
         indexes = [
             models.Index(fields=["workload", "attempt"], name="pod_of_attempt"),
             models.Index(fields=["created_at"], condition=Q(gone_at__isnull=True), name="pod_still_there"),
+            models.Index(fields=["workload"], condition=Q(gone_at__isnull=True), name="pod_there_of"),
+            models.Index(fields=["workload", "-created_at", "-id"], name="pod_newest_of"),
+            models.Index(fields=["workload", "id"], name="pod_in_order_of"),
+            models.Index(fields=["gone_at"], condition=Q(gone_at__isnull=False), name="pod_gone"),
         ]
 
     @override
@@ -92,7 +100,11 @@ class ObjectRecord(models.Model):
     gone_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["workload", "kind"], name="object_of_workload")]
+        indexes = [
+            models.Index(fields=["workload", "kind"], name="object_of_workload"),
+            models.Index(fields=["kind"], condition=Q(gone_at__isnull=True), name="object_still_there"),
+            models.Index(fields=["gone_at"], condition=Q(gone_at__isnull=False), name="object_gone"),
+        ]
 
     @override
     def __str__(self) -> str:
@@ -117,7 +129,11 @@ class NodeRecord(models.Model):
 
     class Meta:
         ordering = ["name"]
-        indexes = [models.Index(fields=["name"], name="node_name")]
+        indexes = [
+            models.Index(fields=["name"], name="node_name"),
+            models.Index(fields=["name"], condition=Q(gone_at__isnull=True), name="node_still_there"),
+            models.Index(fields=["gone_at"], condition=Q(gone_at__isnull=False), name="node_gone"),
+        ]
 
     @override
     def __str__(self) -> str:
@@ -135,9 +151,14 @@ class NodeRecord(models.Model):
             taints=self.taints,
         )
 
+    @property
+    def offers(self) -> Others:
+        """What it has for pods besides GPUs."""
+        return others_offered(self.others)
+
 
 class ForeignPod(models.Model):
-    """A pod that the portal did not make and that holds extended resources of a node."""
+    """A pod on a node that the portal did not make: what it takes is not there for others."""
 
     cluster = models.CharField(max_length=63, default="default")
     uid = models.CharField(max_length=64, unique=True)
@@ -145,6 +166,9 @@ class ForeignPod(models.Model):
     name = models.CharField(max_length=253)
     node_name = models.CharField(max_length=253)
     requests = models.JSONField(default=dict, help_text="Whole units of extended resources.")
+    cpu_millicores = models.BigIntegerField(default=0, help_text="What it takes of its node besides GPUs.")
+    memory_bytes = models.BigIntegerField(default=0)
+    storage_bytes = models.BigIntegerField(default=0)
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -153,6 +177,32 @@ class ForeignPod(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+class StrayObject(models.Model):
+    """An object that bears the portal's mark and is of no workload that there is: after a restore from a backup that
+    is older than the cluster. It is there, may hold GPUs, and nobody pays for it.
+    """
+
+    cluster = models.CharField(max_length=63, default="default")
+    uid = models.CharField(max_length=64, unique=True)
+    api_version = models.CharField(max_length=63)
+    kind = models.CharField(max_length=63)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    owned = models.BooleanField(help_text="Another object owns it and takes it along.")
+    said_workload = models.CharField(max_length=63, help_text="The id in its label.")
+    units = models.PositiveIntegerField(default=0, help_text="GPUs of a pod that is on a node.")
+    created_at = models.DateTimeField()
+    found_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True, help_text="When somebody asked for it to go.")
+
+    class Meta:
+        indexes = [models.Index(fields=["api_version", "kind"], name="stray_of_kind")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 class NodePoolRecord(models.Model):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from typing_extensions import override
 
@@ -16,6 +17,6 @@ class Command(BaseCommand):
     @override
     def handle(self, *_args: Any, **_options: Any) -> None:
         try:
-            watch.run()
+            watch.run(metrics_bind=settings.ENVIRONMENT.metrics_bind)
         except watch.NoWatcherError as problem:
             raise CommandError(str(problem)) from problem

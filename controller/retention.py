@@ -1,0 +1,67 @@
+"""Rows of what has long gone from the cluster: forgotten in batches, once nothing needs them.
+
+Usage and ledger stay for ever and hold what a bill is made of: pod, node, times, units, price. A pod's row stays as long
+as its bill is not settled or its log is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from controller.log_store import NO_CONTAINER
+from costs.models import UsageInterval
+from foundation.models import PlatformSettings
+from quotas.models import StartEstimate
+from workloads.models import LogChunk, NodeRecord, ObjectRecord, PodRecord
+
+BATCH: Final = 500
+BATCHES_MAX: Final = 20
+"""Of each kind of row in one call; the next one goes on."""
+
+
+def forget(*, now: datetime) -> dict[str, int]:
+    """Delete what is older than the platform's settings keep; how many rows of each kind went."""
+    settings = PlatformSettings.current()
+    gone = now - timedelta(days=settings.record_retention_days)
+    guessed = now - timedelta(days=settings.estimate_retention_days)
+    return {
+        "pods": _delete(_pods(gone), also=_forget_marks),
+        "objects": _delete(ObjectRecord.objects.filter(gone_at__lt=gone).order_by("gone_at")),
+        "nodes": _delete(NodeRecord.objects.filter(gone_at__lt=gone).order_by("gone_at")),
+        "estimates": _delete(
+            StartEstimate.objects.filter(made_at__lt=guessed, hit__isnull=False).order_by("made_at")
+        ),
+    }
+
+
+def _pods(before: datetime) -> QuerySet[PodRecord]:
+    unbilled = UsageInterval.objects.filter(UsageInterval.unsettled(), pod_uid=OuterRef("uid"))
+    written = LogChunk.objects.filter(pod_uid=OuterRef("uid")).exclude(container=NO_CONTAINER)
+    rows = PodRecord.objects.filter(~Exists(unbilled), ~Exists(written), gone_at__lt=before)
+    return rows.order_by("gone_at")
+
+
+def _forget_marks(keys: list[int]) -> None:
+    """That the log of a pod is whole needs saying only while the pod is known."""
+    uids = PodRecord.objects.filter(pk__in=keys).values_list("uid", flat=True)
+    LogChunk.objects.filter(pod_uid__in=list(uids), container=NO_CONTAINER).delete()
+
+
+def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], None] | None = None) -> int:
+    """In transactions of their own, none of which holds many rows."""
+    deleted = 0
+    for _ in range(BATCHES_MAX):
+        keys = list(rows.values_list("pk", flat=True)[:BATCH])
+        if also is not None:
+            also(keys)
+        # As they are now: a pod that was seen again is there.
+        deleted += rows.model.objects.filter(
+            pk__in=rows.filter(pk__in=keys).order_by().values("pk")
+        ).delete()[0]
+        if len(keys) < BATCH:
+            break
+    return deleted

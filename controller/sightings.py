@@ -1,0 +1,63 @@
+"""Pods as they are seen or missed, and what that means for money, in one transaction: for watcher and reconciles alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from cluster.client import ClusterClient
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
+from costs.services import record_usages
+from foundation.crashpoints import crash_point
+from workloads.models import PodRecord
+from workloads.observations import PodSeen, mark_pods_missing, record_pods
+
+
+def see_pods(
+    seen: Sequence[PodSeen], *, now: datetime, gone: bool = False, as_of: str = ""
+) -> list[PodRecord]:
+    """Bring rows and usage of these pods up to date; the rows that changed. `as_of` is the version of their list."""
+    if not seen:
+        return []
+    with transaction.atomic():
+        rows = record_pods(seen, now=now, gone=gone, as_of=as_of)
+        crash_point("watch-recorded")
+        record_usages(rows, now=now)
+    return rows
+
+
+def absent_pods(client: ClusterClient, lacking: Iterable[PodRecord]) -> list[PodRecord]:
+    """Those of the rows that a list lacks whose pods a read by name does not find either: a list may be partial, or
+    older than the row, and proves nothing alone.
+    """
+    return [row for row in lacking if not still_there(client, _ref(row), row.uid)]
+
+
+def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
+    """Mark the absent ones gone, unless somebody has seen them since; `as_of` is the version of the list that lacked
+    them. The rows that are gone now.
+    """
+    if not absent:
+        return []
+    with transaction.atomic():
+        rows = mark_pods_missing(absent, as_of=as_of, now=now)
+        record_usages(rows, now=now)
+    return rows
+
+
+def still_there(
+    client: ClusterClient, ref: ObjectRef, uid: str, *, lacking: frozenset[str] = frozenset()
+) -> bool:
+    """Whether the object exists, in none of the `lacking` phases."""
+    try:
+        found = client.get(ref)
+    except ObjectNotFound:
+        return False
+    return found["metadata"]["uid"] == uid and (found.get("status") or {}).get("phase") not in lacking
+
+
+def _ref(row: PodRecord) -> ObjectRef:
+    return ObjectRef("v1", "Pod", row.namespace, row.name)

@@ -1,0 +1,79 @@
+"""Deleting objects of no workload: what a restore from a backup that is older than the cluster has left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from cluster.client import ClusterClient
+from cluster.errors import ClusterError
+from cluster.kinds import ObjectRef
+from cluster.labels import MANAGED_BY, MANAGER, WORKLOAD_ID
+from foundation.errors import Conflict, NotFound
+from teams.actors import Actor
+from teams.audit import record_audit
+from workloads.models import StrayObject
+from workloads.observations import workload_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`deleted` are on their way out; of `kept` the cluster did not let go, or did not answer."""
+
+    deleted: int
+    kept: int
+
+
+def delete_strays(
+    client: ClusterClient, *, uids: Collection[str], reason: str, actor: Actor, now: datetime
+) -> Outcome:
+    """Delete these objects, and what they own with them. The caller has asked for the role of a platform admin.
+
+    Raises NotFound where one is not known, and Conflict where one has found its workload again.
+    """
+    rows = list(StrayObject.objects.filter(uid__in=uids, owned=False).order_by("pk"))
+    if len(rows) != len(set(uids)):
+        raise NotFound("Not all of these are objects of no workload any more. Look again.")
+    for row in rows:
+        if _is_somebodys(row):
+            raise Conflict(f"{row} is of a workload that is there again. Look again.", code="not_stray")
+    deleted = sum(_delete(client, row, reason, actor, now) for row in rows)
+    return Outcome(deleted=deleted, kept=len(rows) - deleted)
+
+
+def _is_somebodys(row: StrayObject) -> bool:
+    labels = {MANAGED_BY: MANAGER, WORKLOAD_ID: row.said_workload}
+    return workload_of({"metadata": {"labels": labels, "namespace": row.namespace}}) is not None
+
+
+def _delete(client: ClusterClient, row: StrayObject, reason: str, actor: Actor, now: datetime) -> bool:
+    with transaction.atomic():
+        StrayObject.objects.filter(pk=row.pk).update(deleted_at=now)
+        record_audit(
+            actor=actor,
+            action="stray-object.delete",
+            target_kind="stray-object",
+            target_id=row.uid,
+            before={
+                "kind": row.kind,
+                "namespace": row.namespace,
+                "name": row.name,
+                "workload": row.said_workload,
+                "created_at": row.created_at,
+            },
+            reason=reason,
+            now=now,
+        )
+    try:
+        client.delete(ObjectRef(row.api_version, row.kind, row.namespace, row.name), uid=row.uid)
+    except ClusterError:
+        logger.warning("stray.kept", exc_info=True, extra={"object": str(row), "uid": row.uid})
+        StrayObject.objects.filter(pk=row.pk).update(deleted_at=None)
+        return False
+    return True

@@ -1,0 +1,22 @@
+"""Telling a database that is away from a statement that went wrong."""
+
+from __future__ import annotations
+
+import django.db
+import psycopg
+
+RETRY_SECONDS = 5
+"""Who is told that it is away asks again after that time."""
+# It is shutting down, has crashed, is starting up, or takes no more connections.
+_LEAVING = frozenset({"57P01", "57P02", "57P03", "53300"})
+
+
+def is_away(error: BaseException | None) -> bool:
+    """Whether an exception means that PostgreSQL cannot be reached: no answer of it says so, but its absence."""
+    if isinstance(error, django.db.InterfaceError | psycopg.InterfaceError):
+        return True
+    cause = error.__cause__ if isinstance(error, django.db.OperationalError) else error
+    if not isinstance(cause, psycopg.OperationalError):
+        return False
+    state = cause.sqlstate
+    return state is None or state.startswith("08") or state in _LEAVING

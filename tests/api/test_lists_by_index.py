@@ -1,0 +1,209 @@
+"""Lists: each filter reads its page and not the past, rows are short, and a search finds by words and labels."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from foundation import clock
+from tests.api.bench import ENDPOINTS, RUNS, problem
+from tests.factories.catalogue import make_flavor
+from tests.factories.teams import api_client, make_team, make_user
+from tests.factories.workloads import make_workload
+from tests.plans import rows_read
+from workloads.models import Workload
+from workloads.states import Phase
+
+SOURCE = {"files": {"train.py": "print('epoch')\n" * 400}}
+LIST_BYTES_MAX = 60_000
+ROWS_MAX = 60
+"""Read for a page of ten, with the rows that its own rows refer to."""
+
+
+def names(response) -> list[str]:
+    assert response.status_code == 200, response.content
+    return [row["name"] for row in response.json()["results"]]
+
+
+def grow(model: Workload, count: int, **values) -> list[Workload]:
+    """That many runs which ended, older the higher their number."""
+    now = clock.now()
+    fields = {
+        field.attname: getattr(model, field.attname)
+        for field in Workload._meta.concrete_fields
+        if field.attname not in {"id", "public_id", "words"}
+    }
+    made = []
+    for number in range(count):
+        at = now - timedelta(minutes=10 + number)
+        own = {"name": f"past-{number}", "created_at": at, "finished_at": at, "phase": Phase.SUCCEEDED.value}
+        made.append(
+            Workload(**{**fields, **own, **{k: v(number) if callable(v) else v for k, v in values.items()}})
+        )
+    return Workload.objects.bulk_create(made)
+
+
+@pytest.fixture
+def past(bench):
+    """Fifteen hundred runs, and before them all a few that are unlike them."""
+    model = make_workload(team=bench.team, owner=bench.user, flavor=bench.flavor)
+    Workload.objects.filter(pk=model.pk).update(created_at=clock.now() - timedelta(days=9))
+    grow(model, 1500, labels=lambda number: {"project": f"p{number}"})
+    rare = Workload.objects.order_by("created_at").first()
+    Workload.objects.filter(pk=rare.pk).update(
+        name="rare-bert-2", owner=make_user("olga"), flavor=make_flavor("t4"), reason="OOMKilled", priority="high",
+        capacity_type="spot", phase="Failed", finished_at=rare.created_at, labels={"project": "rare", "step": "1"},
+    )  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    return bench
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"phase": "Failed"},
+        {"name": "rare-bert-2"},
+        {"owner": "olga"},
+        {"flavor": "t4"},
+        {"reason": "OOMKilled"},
+        {"priority": "high"},
+        {"capacity": "spot"},
+        {"search": "rare be"},
+        {"label": "project=rare"},
+        {"label": "step"},
+    ],
+    ids="&".join,
+)
+def test_a_filter_reads_what_it_shows_and_not_the_past(past, query):
+    assert names(past.client.get(RUNS, query)) == ["rare-bert-2"]
+    assert rows_read(lambda: past.client.get(RUNS, {**query, "limit": 10})) <= ROWS_MAX
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"team": "vision"}, {"phase": "Succeeded"}, {"ordering": "-finished_at"}, {"ordering": "name"}],
+)
+def test_a_page_of_many_reads_a_page(past, query):
+    admin = make_user("root", platform_admin=True)
+    for client in (past.client, api_client(admin)):
+        assert len(names(client.get(RUNS, {**query, "limit": 10}))) == 10
+        assert rows_read(lambda client=client: client.get(RUNS, {**query, "limit": 10})) <= 2 * ROWS_MAX
+
+
+def test_a_search_finds_beginnings_of_words_and_whole_ids(bench):
+    made = {name: bench.run(name=name) for name in ("resnet50-lr-3", "unet-lr-30", "lr--9")}
+    bench.endpoint(name="lr-served")
+    for search, expected in {
+        "lr": ["lr--9", "unet-lr-30", "resnet50-lr-3"],
+        "LR 3": ["unet-lr-30", "resnet50-lr-3"],
+        "3 lr": ["unet-lr-30", "resnet50-lr-3"],
+        "res-lr": ["resnet50-lr-3"],
+        "net": [],
+        made["unet-lr-30"]["id"]: ["unet-lr-30"],
+    }.items():
+        assert names(bench.client.get(RUNS, {"search": search})) == expected, search
+    assert names(bench.client.get(ENDPOINTS, {"search": "serv"})) == ["lr-served"]
+    stranger = api_client(make_user("eve"))
+    assert names(stranger.get(RUNS, {"search": "lr"})) == []
+
+
+def test_labels_that_are_asked_for_have_all_to_be_there(bench):
+    bench.run(name="one", labels={"project": "x", "step": "1"})
+    bench.run(name="two", labels={"project": "x", "step": "2"})
+    bench.run(name="none")
+    for query, expected in (
+        ("label=project=x", ["two", "one"]),
+        ("label=project", ["two", "one"]),
+        ("label=project=x,step=1", ["one"]),
+        ("label=project=x&label=step=2", ["two"]),
+        ("label=project=", []),
+        ("label=project=X", []),
+    ):
+        assert names(bench.client.get(f"{RUNS}?{query}")) == expected, query
+
+
+@pytest.mark.parametrize("url", [RUNS, ENDPOINTS])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("search", ""),
+        ("search", "%"),
+        ("search", "a_b"),
+        ("search", "a' | 'b"),
+        ("search", "é"),
+        ("search", "a" * 101),
+        ("search", " ".join("abcdefghi")),
+        ("label", ""),
+        ("label", "=x"),
+        ("label", "k" * 401),
+        ("expand", "everything"),
+        ("expand", ""),
+    ],
+)
+def test_what_cannot_be_searched_for_is_refused_by_name(bench, url, name, value):
+    problem(bench.client.get(url, {name: value}), 400, name)
+
+
+def test_fifty_runs_with_source_files_are_a_short_answer(bench):
+    for number in range(50):
+        bench.run(name=f"run-{number}", source=SOURCE, labels={"project": "x"})
+    Workload.objects.update(message="Team vision uses 30 of 32 a100-40gb and may borrow 0. " * 20)
+    response = bench.client.get(RUNS)
+    rows = response.json()["results"]
+    assert len(rows) == 50
+    assert len(response.content) <= LIST_BYTES_MAX
+    for row in rows:
+        assert row["spec"]["image"]
+        assert "source" not in row["spec"]
+        assert len(row["message"]) <= 160
+        assert list(row["links"]) == ["self"]
+    whole = bench.client.get(RUNS, {"expand": "spec,attempts,links"}).json()["results"]
+    one = bench.client.get(rows[0]["links"]["self"]).json()
+    assert {**one, "message": whole[0]["message"]} == whole[0]
+    assert whole[0]["spec"]["source"]["files"] == SOURCE["files"]
+
+
+def _few_of_each(bench) -> dict[str, str]:
+    run, endpoint = bench.run(), bench.endpoint()
+    for _ in range(3):
+        bench.run()
+        bench.endpoint()
+        make_team()
+    return {"run": f"{RUNS}{run['id']}/", "endpoint": f"{ENDPOINTS}{endpoint['id']}/"}
+
+
+LISTS = (
+    *(RUNS, ENDPOINTS, "/api/v1/teams/", "/api/v1/teams/vision/members/", "/api/v1/teams/vision/quotas/"),
+    *(
+        "/api/v1/teams/vision/secrets/",
+        "/api/v1/flavors/",
+        "/api/v1/templates/",
+        "/api/v1/cohorts/",
+        "/api/v1/prices/",
+    ),
+    *(
+        "/api/v1/teams/vision/usage/",
+        "/api/v1/quota-changes/",
+        "/api/v1/quota-requests/",
+        "/api/v1/cluster/nodes/",
+    ),
+    *("/api/v1/ledger/", "/api/v1/tokens/", "/api/v1/audit/"),
+    *("{run}events/", "{run}pods/", "{run}decisions/", "{run}checkpoints/"),
+    *("{endpoint}events/", "{endpoint}pods/", "{endpoint}decisions/", "{endpoint}revisions/"),
+)
+QUERIES_MAX = 6
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_asks_six_queries_at_most(bench, path, django_assert_max_num_queries):
+    url = path.format(**_few_of_each(bench))
+    assert bench.client.get(url).status_code == 200
+    for query in ({}, {"limit": 2}):
+        with django_assert_max_num_queries(QUERIES_MAX):
+            answer = bench.client.get(url, query).json()
+    if answer.get("next"):
+        with django_assert_max_num_queries(QUERIES_MAX):
+            bench.client.get(answer["next"])

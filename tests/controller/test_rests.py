@@ -1,0 +1,93 @@
+"""A run that no node took rests before it asks again, whoever wakes it meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from controller import admission, waiting
+from controller.reconcile import reconcile
+from foundation import clock
+from foundation.models import PlatformSettings
+from quotas.models import Claim, Pool
+from quotas.verdicts import Outcome
+from workloads import services
+from workloads.models import Workload
+from workloads.states import Phase, Reason
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.parametrize("client", ["devcluster"], indirect=True),
+]
+
+
+def gives_up(bench, run):
+    """Admitted, and taken down because no node came for it."""
+    locked = services.lock(public_id=run.public_id, now=clock.now())
+    assert admission.admit(locked, now=clock.now()).admitted
+    services.unlock(locked, next_at=None, failed=False)
+    run.refresh_from_db()
+    services.transition(
+        run,
+        to=Phase.STOPPING,
+        reason=Reason.BACKOFF_WAITING,
+        message="No node took it.",
+        actor="test",
+        now=clock.now(),
+        stopping_to=Phase.QUEUED,
+    )
+    bench.turn(run)
+    assert (run.phase, run.reason) == ("Queued", "BackoffWaiting")
+    assert not Claim.objects.exclude(state="released").exists()
+    return run
+
+
+def pass_over():
+    Pool.objects.update(due_at=clock.now())
+    return admission.pass_over(Pool.objects.get(), now=clock.now())
+
+
+def test_a_wake_up_and_a_pass_do_not_end_a_rest(bench):
+    run = gives_up(bench, bench.submit())
+    services.wake(workload_ids=[run.pk], now=clock.now())
+    assert pass_over() == 0
+    run.refresh_from_db()
+    assert (run.phase, run.reason) == ("Queued", "BackoffWaiting")
+    bench.turn(run)
+    assert (run.phase, run.reason) == ("Queued", "BackoffWaiting")
+    assert run.next_reconcile_at > clock.now() + timedelta(seconds=500)
+
+
+def test_a_pass_while_somebody_looks_at_it_does_not_end_a_rest(bench):
+    run = gives_up(bench, bench.submit())
+    services.wake(workload_ids=[run.pk], now=clock.now())
+    assert services.lock(public_id=run.public_id, now=clock.now()) is not None
+    assert pass_over() == 0
+
+
+def test_when_the_rest_is_over_it_asks_again(bench):
+    PlatformSettings.objects.update_or_create(pk=1, defaults={"schedule_deadline_seconds": 600})
+    run = gives_up(bench, bench.submit())
+    over = run.next_reconcile_at
+    reconcile(public_id=run.public_id, client=bench.client, now=over)
+    run.refresh_from_db()
+    assert run.phase != "Queued"
+
+
+def test_a_person_who_resumes_it_does_not_wait_for_the_end_of_a_rest(bench):
+    run = gives_up(bench, bench.submit())
+    for wish in ("suspend", "run"):
+        Workload.objects.filter(pk=run.pk).update(desired=wish)
+        bench.turn(run)
+    assert run.phase not in {"Queued", "Suspended"}
+
+
+def test_the_card_of_one_that_rests_does_not_say_that_it_starts_now(bench):
+    run = gives_up(bench, bench.submit())
+    card = waiting.card_of(run, named=frozenset(), now=clock.now())
+    until = int(run.rests_until.timestamp())
+    assert (card.verdict.outcome, card.verdict.reason) == (Outcome.WAIT, Reason.BACKOFF_WAITING)
+    assert (card.estimate.p50, card.estimate.p90, card.estimate.basis) == (until, until, waiting.RESTS)
+    over = waiting.card_of(run, named=frozenset(), now=run.rests_until)
+    assert over.verdict.admitted

@@ -1,0 +1,67 @@
+"""What a search finds: words of names, labels, an id. Every condition here has an index of its own behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib.postgres.search import SearchQueryField
+from django.db.models import BooleanField, F, Func, Q, Value
+from django.db.models.functions import Cast
+
+WORDS_MAX: Final = 8
+SEARCH_LENGTH_MAX: Final = 100
+LABEL_LENGTH_MAX: Final = 400
+_SEARCH: Final = re.compile(r"[a-z0-9]+(?:[ -]+[a-z0-9]+)*")
+_WORD: Final = re.compile(r"[a-z0-9]+")
+SEARCH_WORDS: Final = "Beginnings of words of the name, which dashes part, in any order; or a whole id."
+LABEL_WORDS: Final = "`key=value`, or `key` whatever its value; several have all to be there."
+
+
+def parse_search(raw: str) -> tuple[str, ...] | UUID:
+    """What is searched for. Raises ValueError with the sentence for people."""
+    text = raw.strip().lower()
+    if len(text) > SEARCH_LENGTH_MAX:
+        raise ValueError(f"has at most {SEARCH_LENGTH_MAX} characters.")
+    try:
+        return UUID(text)
+    except ValueError:
+        pass
+    if _SEARCH.fullmatch(text.strip(" -")) is None:
+        raise ValueError("takes letters, digits, spaces and dashes, as names have them.")
+    words = tuple(dict.fromkeys(_WORD.findall(text)))
+    if len(words) > WORDS_MAX:
+        raise ValueError(f"has at most {WORDS_MAX} words.")
+    return words
+
+
+def matching(wanted: tuple[str, ...] | UUID) -> Q:
+    """Workloads in whose name each of the words begins a word, or the one with that id."""
+    if isinstance(wanted, UUID):
+        return Q(public_id=wanted)
+    # Words are letters and digits alone: nothing in them is an operator.
+    query = Cast(Value(" & ".join(f"'{word}'" for word in wanted)), SearchQueryField())
+    found: Any = Func(
+        F("words"), query, template="(%(expressions)s)", arg_joiner=" @@ ", output_field=BooleanField()
+    )
+    return Q(found)
+
+
+def parse_label(raw: str) -> tuple[str, str | None]:
+    """Key and value of a label that is asked for, None for any value. Raises ValueError."""
+    key, said, value = raw.strip().partition("=")
+    if not key:
+        raise ValueError("must be key=value, or key alone.")
+    if len(raw) > LABEL_LENGTH_MAX:
+        raise ValueError(f"has at most {LABEL_LENGTH_MAX} characters.")
+    return key, value if said else None
+
+
+def labelled(labels: Sequence[tuple[str, str | None]]) -> Q:
+    """Workloads that have all of these labels."""
+    wanted = Q()
+    for key, value in labels:
+        wanted &= Q(labels__has_key=key) if value is None else Q(labels__contains={key: value})
+    return wanted

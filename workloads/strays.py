@@ -1,0 +1,86 @@
+"""Objects that bear the portal's mark and are of no workload: found, kept in sight, forgotten when they are gone.
+
+They are left by a restore from a backup that is older than the cluster. Nobody is charged for what they hold, as it
+is nobody's: they stand here until a platform admin has them deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Count, Q, Sum
+
+from cluster import labels as label_names
+from workloads.models import ObjectRecord, PodRecord, StrayObject
+from workloads.pod_facts import ENDED, created_at
+from workloads.podrequests import gpus_of_pod
+
+SHOWN_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Strays:
+    """How many there are, without those that go with their owner, and how many GPUs all of them hold."""
+
+    count: int
+    units: int
+
+
+def record_stray(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> None:
+    """Keep a row of an object whose workload is not known, as long as it is there."""
+    metadata = manifest["metadata"]
+    labels = metadata.get("labels") or {}
+    rows = StrayObject.objects.filter(uid=metadata["uid"])
+    if gone:
+        rows.delete()
+        return
+    if labels.get(label_names.MANAGED_BY) != label_names.MANAGER or label_names.WORKLOAD_ID not in labels:
+        return
+    facts = {"owned": bool(metadata.get("ownerReferences")), "units": _units(manifest)}
+    if rows.filter(**facts).exists():
+        return
+    identity = {name: manifest[key] for name, key in (("api_version", "apiVersion"), ("kind", "kind"))}
+    identity |= {
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "said_workload": labels[label_names.WORKLOAD_ID],
+        "created_at": created_at(metadata),
+        "found_at": now,
+    }
+    StrayObject.objects.update_or_create(
+        uid=metadata["uid"], defaults=facts, create_defaults=identity | facts
+    )
+
+
+def forget_strays(*, api_version: str, kind: str, present: Collection[str]) -> None:
+    """After a whole list of a kind: drop the rows of what is gone, and of what has found its workload again."""
+    rows = StrayObject.objects.filter(api_version=api_version, kind=kind)
+    known = set(rows.values_list("uid", flat=True))
+    if not known:
+        return
+    gone = known.difference(present)
+    for records in (ObjectRecord, PodRecord):
+        gone.update(records.objects.filter(uid__in=known).values_list("uid", flat=True))
+    rows.filter(uid__in=gone).delete()
+
+
+def _units(manifest: Mapping[str, Any]) -> int:
+    """What a pod on a node holds; 0 of anything else."""
+    spec, phase = manifest.get("spec") or {}, (manifest.get("status") or {}).get("phase")
+    if manifest["kind"] != "Pod" or not spec.get("nodeName") or phase in ENDED:
+        return 0
+    return sum(gpus_of_pod(spec).values())
+
+
+def strays() -> Strays:
+    """What there is now, in one query."""
+    found = StrayObject.objects.aggregate(count=Count("pk", filter=Q(owned=False)), units=Sum("units"))
+    return Strays(count=found["count"], units=found["units"] or 0)
+
+
+def stray_objects() -> list[StrayObject]:
+    """Those that nothing else takes along, the oldest first."""
+    return list(StrayObject.objects.filter(owned=False).order_by("created_at", "pk")[:SHOWN_MAX])
