@@ -1,4 +1,7 @@
-"""What the watcher keeps of nodes, of what may bring some, and of the pods of others that hold a part of them."""
+"""What the watcher keeps of nodes, of what may bring some, and of the pods of others that hold a part of them.
+
+A row and what it tells admission are one step: a list passes over what rows know, so that nobody would tell it later.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
 from typing_extensions import override
 
 from cluster.client import ClusterClient
@@ -32,6 +36,7 @@ class ForeignPodSink(OneByOne):
     """Pods that the portal did not make: what they hold of nodes is not there for anybody else."""
 
     @override
+    @transaction.atomic
     def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
         foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
 
@@ -43,19 +48,19 @@ class ForeignPodSink(OneByOne):
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        nodes = set()
         for record in lacking(ForeignPod.objects.all(), present):
             ref = ObjectRef("v1", "Pod", record.namespace, record.name)
             # One that has ended is still there, and holds nothing.
             if not still_there(client, ref, record.uid, lacking=ENDED):
-                nodes.add(record.node_name)
-                record.delete()
-        foreign_use_changed(nodes, now=now)
+                with transaction.atomic():
+                    record.delete()
+                    foreign_use_changed({record.node_name}, now=now)
 
 
 @dataclass(frozen=True)
 class NodeSink(OneByOne):
     @override
+    @transaction.atomic
     def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
         known = NodeRecord.objects.filter(uid=manifest["metadata"]["uid"], gone_at__isnull=True).first()
         before = [(known.facts, known.offers)] if known else []
@@ -73,12 +78,11 @@ class NodeSink(OneByOne):
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        lost = []
         for record in lacking(NodeRecord.objects.filter(gone_at__isnull=True), present):
             if not still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
-                NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
-                lost.append(record.facts)
-        nodes_changed(lost, now=now)
+                with transaction.atomic():
+                    NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
+                    nodes_changed([record.facts], now=now)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class NodePoolSink(OneByOne):
     """Karpenter's NodePools; few, and listed whole, so that one which a list lacks is gone."""
 
     @override
+    @transaction.atomic
     def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
         known = NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).first()
         before = [pool_facts(known)] if known else []
@@ -100,8 +105,9 @@ class NodePoolSink(OneByOne):
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
         lost = list(NodePoolRecord.objects.exclude(uid__in=present))
-        NodePoolRecord.objects.filter(pk__in=[record.pk for record in lost]).delete()
-        look_again(pools_fed_by(pool_facts(record) for record in lost), now=now)
+        with transaction.atomic():
+            NodePoolRecord.objects.filter(pk__in=[record.pk for record in lost]).delete()
+            look_again(pools_fed_by(pool_facts(record) for record in lost), now=now)
 
 
 def foreign_use_changed(node_names: set[str], *, now: datetime) -> None:

@@ -12,6 +12,9 @@ from kubernetes.client.exceptions import ApiException
 
 from .kube import MERGE, TOLERATE_ALL, Kube, deployment, until
 
+# What passes by KEDA's or the autoscaler's own rounds, in seconds.
+SLOW = 90
+
 NAME, HPA = "web", "keda-hpa-web"
 AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
@@ -119,10 +122,15 @@ class Scaled:
     def hpa_word(self, type_: str) -> tuple[str, str]:
         return _word(self.hpa() or {}, type_)
 
-    def events(self, kind: str) -> dict[str, str]:
-        """Messages by reason."""
-        found = self.kube.core.list_namespaced_event(self.ns).items
-        return {event.reason: event.message for event in found if event.involved_object.kind == kind}
+    def event(self, reason: str, kind: str = "ScaledObject") -> str:
+        """The message of an event of that reason, once there is one: what it tells is seen before it."""
+
+        def found() -> str | None:
+            items = self.kube.core.list_namespaced_event(self.ns).items
+            of_kind = [each for each in items if each.involved_object.kind == kind]
+            return next((each.message for each in of_kind if each.reason == reason), None)
+
+        return until(found, seconds=SLOW) or ""
 
 
 def _word(obj: dict[str, Any], type_: str) -> tuple[str, str]:

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from .kube import gone, until, until_equal
-from .scaledobjects import AT_ONCE, HPA, NAME
+from .scaledobjects import AT_ONCE, HPA, NAME, SLOW
 
 BROKEN = RuntimeError("the metric source is down")
-SLOW = 90
 
 
 def test_it_makes_an_autoscaler_and_says_how_it_is(scaled):
@@ -15,9 +14,9 @@ def test_it_makes_an_autoscaler_and_says_how_it_is(scaled):
     until_equal(lambda: scaled.word("Ready"), ("True", "ScaledObjectReady"))
     until_equal(lambda: scaled.word("HPAActive"), ("True", "HPAActive"), seconds=SLOW)
     seen = scaled.read()
-    assert scaled.word("Active") == ("False", "ScalerNotActive")
-    assert scaled.word("Fallback") == ("False", "NoFallbackFound")
-    assert scaled.word("Paused") == ("False", "")
+    until_equal(lambda: scaled.word("Active"), ("False", "ScalerNotActive"), seconds=SLOW)
+    until_equal(lambda: scaled.word("Fallback"), ("False", "NoFallbackFound"), seconds=SLOW)
+    until_equal(lambda: scaled.word("Paused"), ("False", ""), seconds=SLOW)
     assert not any("lastTransitionTime" in each for each in seen["status"]["conditions"])
     assert seen["metadata"]["finalizers"] == ["finalizer.keda.sh"]
     assert seen["metadata"]["labels"] == {"team": "vision", "scaledobject.keda.sh/name": NAME}
@@ -37,7 +36,8 @@ def test_it_makes_an_autoscaler_and_says_how_it_is(scaled):
         "triggersActivity": {"s0-prometheus": {"isActive": False}},
         "triggersTypes": "prometheus",
     }
-    assert scaled.events("ScaledObject").keys() >= {"KEDAScalersStarted", "ScaledObjectReady"}
+    assert scaled.event("KEDAScalersStarted")
+    assert scaled.event("ScaledObjectReady")
 
 
 def test_the_autoscaler_is_owned_and_has_the_bounds_the_metric_and_the_behavior(scaled):
@@ -85,15 +85,15 @@ def test_load_scales_up_and_its_end_scales_down(scaled):
     until_equal(lambda: (scaled.hpa() or {})["status"]["currentReplicas"], 3, seconds=SLOW)
     status = scaled.hpa()["status"]
     assert status["currentMetrics"][0]["external"]["current"] == {"averageValue": "1667m"}
-    assert scaled.hpa_word("AbleToScale") == ("True", "ReadyForNewScale")
-    assert scaled.hpa_word("ScalingActive") == ("True", "ValidMetricFound")
-    assert scaled.hpa_word("ScalingLimited") == ("False", "DesiredWithinRange")
-    assert scaled.word("Active") == ("True", "ScalerActive")
+    until_equal(lambda: scaled.hpa_word("AbleToScale"), ("True", "ReadyForNewScale"), seconds=SLOW)
+    until_equal(lambda: scaled.hpa_word("ScalingActive"), ("True", "ValidMetricFound"), seconds=SLOW)
+    until_equal(lambda: scaled.hpa_word("ScalingLimited"), ("False", "DesiredWithinRange"), seconds=SLOW)
+    until_equal(lambda: scaled.word("Active"), ("True", "ScalerActive"), seconds=SLOW)
     assert "lastActiveTime" in scaled.read()["status"]
     until_equal(lambda: scaled.deployment().status.ready_replicas, 3)
     scaled.meter.value = 0.0
     until_equal(scaled.replicas, 1, seconds=SLOW)
-    text = scaled.events("HorizontalPodAutoscaler")["SuccessfulRescale"]
+    text = scaled.event("SuccessfulRescale", "HorizontalPodAutoscaler")
     assert text.startswith("New size: ")
     until_equal(lambda: scaled.hpa_word("ScalingLimited"), ("True", "TooFewReplicas"), seconds=SLOW)
 
@@ -132,13 +132,13 @@ def test_idle_goes_to_zero_and_load_wakes_it(scaled):
     until_equal(scaled.replicas, 0, seconds=SLOW)
     until_equal(lambda: scaled.hpa_word("ScalingActive"), ("False", "ScalingDisabled"), seconds=SLOW)
     until_equal(lambda: scaled.word("HPAActive"), ("True", "ScalingDisabled"), seconds=SLOW)
-    assert scaled.word("Ready") == ("True", "ScaledObjectReady")
-    assert scaled.word("Active") == ("False", "ScalerNotActive")
-    text = scaled.events("ScaledObject")["KEDAScaleTargetDeactivated"]
+    until_equal(lambda: scaled.word("Ready"), ("True", "ScaledObjectReady"), seconds=SLOW)
+    until_equal(lambda: scaled.word("Active"), ("False", "ScalerNotActive"), seconds=SLOW)
+    text = scaled.event("KEDAScaleTargetDeactivated")
     assert text == f"Deactivated apps/v1.Deployment {scaled.ns}/{NAME} from 1 to 0"
     scaled.meter.value = 0.5
     until_equal(scaled.replicas, 1, seconds=SLOW)
-    text = scaled.events("ScaledObject")["KEDAScaleTargetActivated"]
+    text = scaled.event("KEDAScaleTargetActivated")
     assert text == f"Scaled apps/v1.Deployment {scaled.ns}/{NAME} from 0 to 1, triggered by s0-prometheus"
     until_equal(lambda: scaled.word("HPAActive"), ("True", "HPAActive"), seconds=SLOW)
     scaled.meter.value = 0.0
@@ -163,8 +163,8 @@ def test_activation_can_be_forced(scaled):
     until_equal(lambda: scaled.word("Active"), ("False", "ScalerNotActive"))
     scaled.annotate(force_activation="true")
     until_equal(scaled.replicas, 1, seconds=SLOW)
-    assert scaled.word("Active") == ("True", "ScalerActive")
-    text = scaled.events("ScaledObject")["KEDAScaleTargetActivated"]
+    until_equal(lambda: scaled.word("Active"), ("True", "ScalerActive"), seconds=SLOW)
+    text = scaled.event("KEDAScaleTargetActivated")
     assert text.endswith("from 0 to 1, caused by forced activation annotation")
     scaled.annotate(force_activation=None)
     until_equal(scaled.replicas, 0, seconds=SLOW)
@@ -179,10 +179,7 @@ def test_without_its_metric_it_holds_still_and_says_so(scaled):
     until_equal(lambda: scaled.word("HPAActive"), ("False", "FailedGetExternalMetric"), seconds=SLOW)
     assert scaled.replicas() == 2
     assert scaled.hpa()["status"]["currentMetrics"] == [{"type": ""}]
-    assert (
-        scaled.events("ScaledObject")["KEDAScalerFailed"]
-        == "prometheus query api returned error. status: 500"
-    )
+    assert scaled.event("KEDAScalerFailed") == "prometheus query api returned error. status: 500"
     scaled.meter.value = 4.0
     until_equal(lambda: scaled.word("Ready"), ("True", "ScaledObjectReady"), seconds=SLOW)
     until_equal(lambda: scaled.word("HPAActive"), ("True", "HPAActive"), seconds=SLOW)
@@ -285,7 +282,7 @@ def test_a_trigger_that_cannot_be_built_is_said(scaled, trigger, said):
     scaled.deploy()
     scaled.create(triggers=[trigger])
     until_equal(lambda: scaled.word("Ready"), ("False", "ScaledObjectCheckFailed"))
-    assert scaled.word("Active") == ("Unknown", "UnknownState")
+    until_equal(lambda: scaled.word("Active"), ("Unknown", "UnknownState"), seconds=SLOW)
     (ready,) = (c for c in scaled.read()["status"]["conditions"] if c["type"] == "Ready")
     assert ready["message"].startswith("failed to ensure HPA is correctly created for ScaledObject: ")
     assert said in ready["message"]
@@ -350,7 +347,7 @@ def test_one_way_pauses_keep_the_autoscaler(scaled):
     assert scaled.replicas() == 2
     scaled.annotate(paused_scale_in=None)
     until_equal(scaled.replicas, 1, seconds=SLOW)
-    assert scaled.word("Paused") == ("False", "ScaledObjectUnpaused")
+    until_equal(lambda: scaled.word("Paused"), ("False", "ScaledObjectUnpaused"), seconds=SLOW)
 
 
 def test_of_two_triggers_the_one_that_asks_for_more_decides(scaled):
