@@ -17,7 +17,7 @@ from controller.adapters import adapter_for
 from controller.answers import EXPANSIONS, describe, describe_cost, describe_rows, describe_waiting
 from controller.output import SPEC_OF_A_ROW
 from controller.placements import placement_of
-from costs.queries import cost_lines, cost_of
+from costs.queries import cost_lines, cost_of, spans_by_card
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.etag import check_version, expected_versions, with_etag
@@ -286,7 +286,8 @@ def manifests_of(workload: Workload) -> list[dict[str, Any]]:
 
 def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:
     """The totals, and a line a pod."""
-    found = cost_lines(workload, now=now)
+    price_book = spans_by_card()
+    found = cost_lines(workload, now=now, price_book=price_book)
     lines = [
         {
             "pod_uid": line.pod_uid,
@@ -300,5 +301,5 @@ def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:
         }
         for line in found.lines
     ]
-    cost = describe_cost(cost_of(workload, now=now))
+    cost = describe_cost(cost_of(workload, now=now, price_book=price_book))
     return {**cost, "lines": lines, "lines_complete": found.complete}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from django.db.models import Q, QuerySet
 
 from controller import log_lines
-from controller.log_cursor import Cursor, Position, stream_key
+from controller.log_cursor import Cursor, stream_key
 from controller.log_store import NO_CONTAINER, read_chunk
 from foundation.errors import NotFound
 from foundation.http.query import refuse
@@ -56,6 +56,17 @@ class LogPage:
     complete: bool
     expires_at: datetime | None
     pods: int
+    pod_names: tuple[str, ...] = ()
+    """Of all pods of the attempt, whichever was asked for; the oldest first."""
+
+
+class _Part(NamedTuple):
+    """What was found; `whole` are the uids of pods whose log is stored to its end."""
+
+    items: Sequence[_Item] = ()
+    more: bool = False
+    expires_at: datetime | None = None
+    whole: frozenset[str] = frozenset()
 
 
 class _Item(NamedTuple):
@@ -78,34 +89,39 @@ def read_lines(
     since: datetime | None = None,
     cursor: str | None = None,
     limit: int = LINES_DEFAULT,
+    attempts: Sequence[Attempt] | None = None,
 ) -> LogPage:
     """Stored lines of one attempt (the newest unless told), of all its pods or of the one named, by time.
 
     With `cursor` those after it: neither a line twice nor one left out, in whatever order pods are stored. Who began
     before there was an attempt reads the first one from its beginning. With `tail` the last ones. A page ends after
-    `limit` lines (at most 10,000) or 2 MiB. Raises NotFound for an attempt or pod that there is not, Malformed for a
-    cursor of something else.
+    `limit` lines (at most 10,000) or 2 MiB. `attempts` are all of the workload's, of who has just read both. Raises
+    NotFound for an attempt or pod that there is not, Malformed for a cursor of something else.
     """
     place = _place(workload, attempt=attempt, since=since, cursor=cursor)
+    begun = _attempt(workload, place.attempt, attempts)
     # Before the lines: what is complete now is all in what is read next.
-    pods, complete = _pods(workload, place.attempt, pod)
-    chunks = LogChunk.objects.filter(workload=workload, attempt=place.attempt).exclude(container=NO_CONTAINER)
-    if pod is not None:
-        chunks = chunks.filter(pod_name=pod)
-    limit = max(1, min(limit, LINES_MAX))
-    if tail is not None and cursor is None:
-        items, more = _last(chunks, place, count=min(tail, LINES_MAX)), False
+    pods = _pods(workload, place.attempt)
+    read = pods if pod is None else {uid: name for uid, name in pods.items() if name == pod}
+    if pod is not None and not read:
+        raise NotFound(f"Attempt {place.attempt} of {workload.name} has no pod {pod}.")
+    ended = _has_ended(workload, fresh=attempts is not None) if begun is None else begun.ended_at is not None
+    if place.attempt == NO_ATTEMPT:
+        part = _Part()
+    elif tail is not None and cursor is None:
+        part = _last(_chunks(workload, place, pod), place, count=min(tail, LINES_MAX))
     else:
-        items, more = _next(chunks, place, limit=limit)
-    oldest = chunks.order_by("first_at").values_list("expires_at", flat=True).first()
+        limit = max(1, min(limit, LINES_MAX))
+        part = _next(_chunks(workload, place, pod), place, limit=limit, ended=ended)
     return LogPage(
         attempt=place.attempt,
-        lines=[_shown(item) for item in items],
+        lines=[_shown(item) for item in part.items],
         cursor=place.encode(),
-        more=more,
-        complete=complete,
-        expires_at=oldest,
-        pods=pods,
+        more=part.more,
+        complete=ended and (begun is None or read.keys() <= part.whole),
+        expires_at=part.expires_at,
+        pods=len(read),
+        pod_names=tuple(pods.values()),
     )
 
 
@@ -128,23 +144,32 @@ def _first_attempt(workload: Workload) -> int:
     return begun.first() or NO_ATTEMPT
 
 
-def _pods(workload: Workload, number: int, pod: str | None) -> tuple[int, bool]:
-    """How many pods there are to read, and whether all of what they wrote is stored."""
-    attempt = Attempt.objects.filter(workload=workload, number=number).first()
-    if attempt is None and number != workload.attempt_number:
+def _attempt(workload: Workload, number: int, known: Sequence[Attempt] | None) -> Attempt | None:
+    """None only for the newest, where there has not been any; NotFound for another that there is not."""
+    of_it = Attempt.objects.filter(workload=workload, number=number) if known is None else known
+    found = next((each for each in of_it if each.number == number), None)
+    if found is None and number != workload.attempt_number:
         raise NotFound(f"There is no attempt {number} of {workload.name}.")
-    records = PodRecord.objects.filter(workload=workload, attempt=number)
-    if pod is not None:
-        records = records.filter(name=pod)
-    uids = set(records.values_list("uid", flat=True))
-    if pod is not None and not uids:
-        raise NotFound(f"Attempt {number} of {workload.name} has no pod {pod}.")
-    if attempt is None:
-        return len(uids), Workload.objects.filter(pk=workload.pk, phase__in=Workload.FINAL_PHASES).exists()
-    if attempt.ended_at is None:
-        return len(uids), False
-    whole = LogChunk.objects.filter(workload=workload, attempt=number, container=NO_CONTAINER)
-    return len(uids), uids <= set(whole.values_list("pod_uid", flat=True))
+    return found
+
+
+def _has_ended(workload: Workload, *, fresh: bool) -> bool:
+    if fresh:
+        return workload.is_final
+    return Workload.objects.filter(pk=workload.pk, phase__in=Workload.FINAL_PHASES).exists()
+
+
+def _pods(workload: Workload, number: int) -> dict[str, str]:
+    """Names by uid, the oldest first; none before there is an attempt."""
+    if number == NO_ATTEMPT:
+        return {}
+    return dict(PodRecord.objects.filter(workload=workload, attempt=number).values_list("uid", "name"))
+
+
+def _chunks(workload: Workload, place: Cursor, pod: str | None) -> QuerySet[LogChunk]:
+    """The index rows of one pod or all, those included that only say that a pod's log is stored as a whole."""
+    chunks = LogChunk.objects.filter(workload=workload, attempt=place.attempt)
+    return chunks if pod is None else chunks.filter(pod_name=pod)
 
 
 def _shown(item: _Item) -> LogLine:
@@ -160,8 +185,17 @@ def _shown(item: _Item) -> LogLine:
 # -- onwards ------------------------------------------------------------------------------------------------------
 
 
-def _next(chunks: QuerySet[LogChunk], place: Cursor, *, limit: int) -> tuple[list[_Item], bool]:
-    """The next lines after `place`, which is moved behind them, and whether more are stored."""
+def _next(stored: QuerySet[LogChunk], place: Cursor, *, limit: int, ended: bool) -> _Part:
+    """The next lines after `place`, which is moved behind them; whose log is whole only of an attempt that has ended."""
+    marks = stored.filter(container=NO_CONTAINER) if ended else stored.none()
+    whole = frozenset(marks.values_list("pod_uid", flat=True))
+    chunks = stored.exclude(container=NO_CONTAINER)
+    items, more = _onwards(chunks, place, limit=limit)
+    oldest = chunks.order_by("first_at").values_list("expires_at", flat=True).first()
+    return _Part(items, more, oldest, whole)
+
+
+def _onwards(chunks: QuerySet[LogChunk], place: Cursor, *, limit: int) -> tuple[list[_Item], bool]:
     rows = _rows_after(chunks, place)
     # Lines of chunks that are not looked at yet are not older than where the first of them begins.
     horizon = log_lines.stamp_of(rows[ROWS_MAX].first_at) if len(rows) > ROWS_MAX else _END
@@ -228,15 +262,33 @@ def log_lines_of(row: LogChunk, *, start: int, stop: int | None = None) -> list[
 # -- from the end -------------------------------------------------------------------------------------------------
 
 
-def _last(chunks: QuerySet[LogChunk], place: Cursor, *, count: int) -> list[_Item]:
+def _last(stored: QuerySet[LogChunk], place: Cursor, *, count: int) -> _Part:
     """The last `count` lines; `place` is moved to the end of everything stored."""
-    ends: dict[bytes, Position] = {
-        stream_key(pod_uid, container): (sequence, size)
-        for pod_uid, container, sequence, size in _ends(chunks)
-    }
-    place.positions = ends
-    rows = chunks.filter(last_at__gte=place.since) if place.since else chunks
-    newest = list(rows.order_by("-last_at", "-sequence")[:TAIL_ROWS_MAX]) if count else []
+    rows = list(_rows_of_end(stored, place.since))
+    whole = frozenset(row.pod_uid for row in rows if row.container == NO_CONTAINER)
+    chunks = [row for row in rows if row.container != NO_CONTAINER]
+    for row in sorted(chunks, key=lambda row: row.sequence):
+        place.positions[stream_key(row.pod_uid, row.container)] = (row.sequence, row.size_bytes)
+    oldest = min(chunks, key=lambda row: row.first_at, default=None)
+    items = _tail(chunks, place, count=count) if count else []
+    return _Part(items, False, oldest.expires_at if oldest else None, whole)
+
+
+def _rows_of_end(stored: QuerySet[LogChunk], since: datetime | None) -> QuerySet[LogChunk]:
+    """In one statement, of one moment: the newest rows, the last one of each container, the oldest one of all, and
+    those that say whose log is whole.
+    """
+    chunks = stored.exclude(container=NO_CONTAINER)
+    newest = (chunks.filter(last_at__gte=since) if since else chunks).order_by("-last_at", "-sequence")
+    ends = chunks.order_by("pod_uid", "container", "-sequence").distinct("pod_uid", "container")
+    oldest = chunks.order_by("first_at")[:1]
+    return newest[:TAIL_ROWS_MAX].union(ends, oldest, stored.filter(container=NO_CONTAINER))
+
+
+def _tail(chunks: Sequence[LogChunk], place: Cursor, *, count: int) -> list[_Item]:
+    ends = place.positions
+    rows = [row for row in chunks if place.since is None or row.last_at >= place.since]
+    newest = sorted(rows, key=lambda row: (row.last_at, row.sequence), reverse=True)[:TAIL_ROWS_MAX]
     found: list[_Item] = []
     size = 0
     for index, row in enumerate(newest):
@@ -250,8 +302,7 @@ def _last(chunks: QuerySet[LogChunk], place: Cursor, *, count: int) -> list[_Ite
         if size > TAIL_BYTES_MAX or _count_after(found, border, enough=count) >= count:
             break
     oldest = log_lines.stamp_of(place.since) if place.since else b""
-    found = sorted(item for item in found if item.stamp >= oldest)
-    return found[-count:] if count else []
+    return sorted(item for item in found if item.stamp >= oldest)[-count:]
 
 
 def _count_after(items: list[_Item], border: bytes, *, enough: int) -> int:

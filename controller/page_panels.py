@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import yaml
@@ -14,24 +12,15 @@ from controller.ansi import ansi_to_html
 from controller.detail_api import manifests_of
 from controller.log_cursor import Cursor
 from controller.logs import NO_ATTEMPT, read_lines
-from costs.queries import cost_lines, cost_of
+from controller.page_reading import Asked
+from costs.queries import cost_lines
 from foundation.http.query import refuse
 from foundation.models import PlatformSettings
-from workloads.models import Workload
 
 LOG_TAIL_LINES: Final = 500
 LOG_FOLLOW_LINES_MAX: Final = 2_000
 EVENTS_MAX: Final = 300
 PODS_MAX: Final = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a panel may look at."""
-
-    request: HttpRequest
-    workload: Workload
-    now: datetime
 
 
 Panel = Callable[[Asked], dict[str, Any]]
@@ -54,14 +43,14 @@ def logs(asked: Asked) -> dict[str, Any]:
         cursor=cursor,
         tail=None if cursor else LOG_TAIL_LINES,
         limit=LOG_FOLLOW_LINES_MAX,
+        attempts=asked.attempts,
     )
     began = Cursor.decode(cursor).attempt if cursor and attempt is None else newest
     # Before an attempt there was nothing to read to its end, nor anything to choose from above the lines.
     moves = began < newest and (began == NO_ATTEMPT or not page.more)
     if moves:
-        pod, page = None, read_lines(asked.workload, tail=LOG_TAIL_LINES)
+        pod, page = None, read_lines(asked.workload, tail=LOG_TAIL_LINES, attempts=asked.attempts)
     chosen = page.attempt if page.attempt < newest else None
-    pods = asked.workload.pods.filter(attempt=page.attempt).values_list("name", flat=True)[:PODS_MAX]
     return {
         "log": page,
         "log_lines": [
@@ -69,14 +58,14 @@ def logs(asked: Asked) -> dict[str, Any]:
             for line in page.lines
         ],
         "log_attempts": list(range(1, newest + 1)),
-        "log_pods": list(pods),
+        "log_pods": page.pod_names[:PODS_MAX],
         "log_pod": pod or "",
         "log_attempt": chosen or "",
         "log_moves": moves,
         "log_follows": page.more or not page.complete,
         "log_waits": page.complete and chosen is None and not asked.workload.is_final,
         "log_tail": LOG_TAIL_LINES,
-        "retention_days": PlatformSettings.current().log_retention_days,
+        "retention_days": None if page.expires_at else PlatformSettings.current().log_retention_days,
     }
 
 
@@ -92,11 +81,11 @@ def pods(asked: Asked) -> dict[str, Any]:
 
 def cost(asked: Asked) -> dict[str, Any]:
     """A line a pod, and the totals."""
-    found = cost_lines(asked.workload, now=asked.now)
+    found = cost_lines(asked.workload, now=asked.now, price_book=asked.price_book)
     return {
         "cost_lines": found.lines,
         "cost_lines_complete": found.complete,
-        "cost_total": cost_of(asked.workload, now=asked.now),
+        "cost_total": asked.cost,
     }
 
 

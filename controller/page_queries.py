@@ -19,34 +19,55 @@ from costs.queries import PriceBook, spans_by_card
 from foundation.errors import NotFound
 from quotas.models import Claim, ClaimState, Quota
 from teams.models import Membership, Team
-from teams.permissions import has_global_role, of_visible_teams, visible_teams
+from teams.permissions import (
+    has_global_role,
+    membership_role,
+    of_visible_teams,
+    role_in,
+    role_with,
+    visible_teams,
+)
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import ON_DEMAND, SPOT, NodeFacts, matches
 from workloads.queries import Host, hosts_of, nodes
 
 TEAMS_MAX = 200
+BESIDE = ("team", "owner", "flavor")
+"""What is read with every workload that is shown."""
 
 
 def visible_workloads(user: Any, *, kind: str) -> QuerySet[Workload]:
     """The workloads of a kind that the user may know of, with what a row shows."""
     rows = Workload.objects.filter(of_visible_teams(user), kind=kind)
-    return rows.select_related("team", "owner", "flavor")
+    return rows.select_related(*BESIDE)
 
 
-def find_workload(user: Any, public_id: UUID, *, kind: str, noun: str) -> Workload:
-    """The workload, or NotFound, which is also what a stranger is told."""
-    workload = visible_workloads(user, kind=kind).filter(public_id=public_id).first()
+def find_workload(
+    user: Any, public_id: UUID, *, kind: str, noun: str, beside: Sequence[str] = ()
+) -> Workload:
+    """The workload with the `my_role` that the user has in its team, and with the relations `beside` it; or NotFound,
+    which is also what a stranger is told.
+    """
+    rows = visible_workloads(user, kind=kind).select_related(*BESIDE, *beside)
+    workload = rows.annotate(my_role=membership_role(user, "team")).filter(public_id=public_id).first()
     if workload is None:
         raise NotFound(f"There is no such {noun}, or it is not yours.")
     return workload
+
+
+def role_on(workload: Workload, user: Any) -> str | None:
+    """The role that the user acts with in its team; no query where `find_workload` has found it for them."""
+    if not hasattr(workload, "my_role"):
+        return role_in(user, workload.team)
+    return role_with(workload.my_role, user, workload.team)
 
 
 def teams_of(request: HttpRequest) -> list[Team]:
     """The teams that the user may see, each with the `my_role` it has them in; asked once a request."""
     known: list[Team] | None = getattr(request, "portal_teams", None)
     if known is None:
-        mine = Membership.objects.filter(team=OuterRef("pk"), user_id=request.user.pk or 0).values("role")[:1]
-        known = list(visible_teams(request.user).annotate(my_role=Subquery(mine))[:TEAMS_MAX])
+        rows = visible_teams(request.user).annotate(my_role=membership_role(request.user, "pk"))
+        known = list(rows[:TEAMS_MAX])
         request.portal_teams = known  # type: ignore[attr-defined]
     return known
 

@@ -20,16 +20,16 @@ from controller import page_panels
 from controller.answers import RESOURCE_PATH, describe_waiting
 from controller.logs import LINES_MAX
 from controller.page_card import CardLook, Page, current_of, look_at
-from controller.page_panels import Asked, Panel
-from controller.page_queries import find_workload
+from controller.page_panels import Panel
+from controller.page_queries import find_workload, role_on
+from controller.page_reading import Asked
 from controller.page_words import NEXT_STEP
 from controller.timeline import timeline
-from costs.queries import Cost, cost_of
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
 from teams.actors import Actor, actor_of
 from teams.models import Membership, User
-from teams.permissions import check_can_submit, role_in
+from teams.permissions import check_can_submit
 from workloads.models import Attempt, Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 
@@ -98,10 +98,12 @@ class WorkloadPage(LoginRequiredMixin, View):
     kind: ClassVar[str]
     noun: ClassVar[str]
     app: ClassVar[str]
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Relations of a workload of this kind that are read with it."""
 
     def find(self, request: HttpRequest, public_id: UUID) -> Workload:
         """The workload, or NotFound, which is also what a stranger is told."""
-        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
+        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun, beside=self.beside)
 
     def url(self, name: str, workload: Workload) -> str:
         return reverse(f"{self.app}:{name}", args=[workload.public_id])
@@ -126,16 +128,16 @@ class WorkloadDetailPage(WorkloadPage):
         self, request: HttpRequest, workload: Workload, *, status: int = 200, **extra: Any
     ) -> HttpResponse:
         """The page or the fragment that is asked for."""
-        now = clock.now()
+        asked = Asked(request, workload, clock.now())
         target = request.headers.get("HX-Target", "")
         fragment = target if target in self.fragments else ""
-        context = self._common(request, workload, now)
+        context = self._common(asked)
         if fragment in {"", "live"}:
-            context |= self._head(request, workload, now, may=context["may_steer"])
+            context |= self._head(asked, may=context["may_steer"])
         if fragment != "live":
             panel = self.panels.get(context["tab"]) or page_panels.panel_of(self.kind, context["tab"])
-            context |= panel(Asked(request, workload, now))
-        context |= self.facts(request, workload, now) | extra
+            context |= panel(asked)
+        context |= self.facts(asked) | extra
         if fragment == "log-more" and context["log_moves"]:
             response = render(request, f"{self.template}#panel", context, status=status)
             response["HX-Retarget"], response["HX-Reswap"] = "#panel", "outerHTML"
@@ -143,27 +145,28 @@ class WorkloadDetailPage(WorkloadPage):
         name = f"{self.template}#{fragment}" if fragment else self.template
         return render(request, name, context, status=status)
 
-    def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    def facts(self, asked: Asked) -> dict[str, Any]:
         """What only this kind shows: `spec` at least."""
         raise NotImplementedError
 
-    def commands(self, workload: Workload, *, may: bool) -> list[Command]:
+    def commands(self, asked: Asked, *, may: bool) -> list[Command]:
         """The buttons of this kind."""
         raise NotImplementedError
 
-    def _common(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    def _common(self, asked: Asked) -> dict[str, Any]:
+        request, workload = asked.request, asked.workload
         chosen = self.tab or request.GET.get("tab") or self.tabs[0].name
         if chosen not in {each.name for each in self.tabs}:
             raise NotFound("There is no such tab.")
         # A viewer sees the same facts and no buttons.
-        may = role_in(request.user, workload.team) not in {None, Membership.Role.VIEWER}
+        may = role_on(workload, request.user) not in {None, Membership.Role.VIEWER}
         return {
             "workload": workload,
             "noun": self.noun,
             "tab": chosen,
             "tabs": self.tabs,
             "may_steer": may,
-            "commands": [each.typed(request.GET) for each in self.commands(workload, may=may)] if may else [],
+            "commands": [each.typed(request.GET) for each in self.commands(asked, may=may)] if may else [],
             "asks_again": asks_again(workload, every=poll_seconds(workload)),
             "panel_asks_again": asks_again(workload, every=TAB_SECONDS[chosen])
             if chosen in TAB_SECONDS
@@ -172,29 +175,28 @@ class WorkloadDetailPage(WorkloadPage):
             "api_logs": f"/api/v1/{RESOURCE_PATH[self.kind]}/{workload.public_id}/logs/?tail={LINES_MAX}",
         }
 
-    def _head(self, request: HttpRequest, workload: Workload, now: datetime, *, may: bool) -> dict[str, Any]:
-        cost = cost_of(workload, now=now)
+    def _head(self, asked: Asked, *, may: bool) -> dict[str, Any]:
+        workload, now, attempts = asked.workload, asked.now, asked.attempts
         moves = workload.events.exclude(source__startswith="revision ").order_by("-id")
         events = list(moves[:LIVE_EVENTS_MAX])[::-1]
-        attempts = list(workload.attempts.order_by("number"))
         return {
-            "cost": cost,
+            "cost": asked.cost,
             "burns": workload.phase in HOLDS_CLAIM,
             "next_step": NEXT_STEP.get(workload.reason, ""),
             "timeline": timeline(events, now=now),
             "attempts": attempts,
             "lost_seconds": sum(each.lost_seconds for each in attempts),
             "lossy_attempts": sum(each.lost_seconds > 0 for each in attempts),
-            "waiting": self._waiting(request, workload, cost, now, may=may),
+            "waiting": self._waiting(asked, may=may),
             **_ran(attempts, now),
         }
 
-    def _waiting(
-        self, request: HttpRequest, workload: Workload, cost: Cost, now: datetime, *, may: bool
-    ) -> CardLook | None:
+    def _waiting(self, asked: Asked, *, may: bool) -> CardLook | None:
+        workload = asked.workload
         if workload.phase != Phase.QUEUED:
             return None
-        card = describe_waiting(workload, cost=cost, reader=cast("User", request.user), now=now)
+        reader = cast("User", asked.request.user)
+        card = describe_waiting(workload, cost=asked.cost, reader=reader, now=asked.now)
         return look_at(card, page=self._card_page(workload, may=may), submitted=True)
 
     def _card_page(self, workload: Workload, *, may: bool) -> Page:

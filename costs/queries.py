@@ -125,9 +125,9 @@ def rate_now(
     return rate_per_hour(units * flavor.gpu_fraction, span.micro_usd_per_card_hour) if span else None
 
 
-def cost_of(workload: Workload, *, now: datetime) -> Cost:
+def cost_of(workload: Workload, *, now: datetime, price_book: PriceBook | None = None) -> Cost:
     """What the workload has cost so far, to the second, and would cost at its time limit."""
-    return costs_of([workload], now=now)[workload.pk]
+    return costs_of([workload], now=now, price_book=price_book)[workload.pk]
 
 
 # One statement sees one moment: what is settled meanwhile is neither missed nor counted twice. The condition is the
@@ -170,13 +170,15 @@ def costs_of(
     }
 
 
-def cost_lines(workload: Workload, *, now: datetime, limit: int = LINES_MAX) -> CostLines:
+def cost_lines(
+    workload: Workload, *, now: datetime, price_book: PriceBook | None = None, limit: int = LINES_MAX
+) -> CostLines:
     """What the ledger holds of each pod and what has come up since, of the newest pods."""
-    price_book = spans_by_card()
+    prices = spans_by_card() if price_book is None else price_book
     usages = list(UsageInterval.objects.filter(workload=workload).order_by("-started_at", "-id")[: limit + 1])
     shown = usages[:limit][::-1]
     posted = _posted([usage.pod_uid for usage in shown])
-    lines = [_line(usage, posted.get(usage.pod_uid, 0), price_book, now) for usage in shown]
+    lines = [_line(usage, posted.get(usage.pod_uid, 0), prices, now) for usage in shown]
     return CostLines(lines, complete=len(usages) <= limit)
 
 

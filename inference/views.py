@@ -15,6 +15,7 @@ from typing_extensions import override
 from controller import page_panels, services
 from controller.page_forms import ContainerForm
 from controller.page_lists import WorkloadListPage
+from controller.page_reading import Asked
 from controller.page_submit import SubmitPage
 from controller.page_views import (
     Command,
@@ -51,7 +52,6 @@ from inference.specs import EndpointSpec
 from teams.actors import actor_of
 from teams.models import Team, User
 from teams.permissions import check_can_submit
-from workloads.models import Workload
 
 TABS = (
     Tab("overview", "Overview"),
@@ -81,7 +81,7 @@ EXAMPLE: Mapping[str, str] = {
 }
 
 
-def _revisions(asked: page_panels.Asked) -> dict[str, Any]:
+def _revisions(asked: Asked) -> dict[str, Any]:
     return {"revisions": looks_of(Endpoint.objects.get(workload=asked.workload))}
 
 
@@ -143,7 +143,8 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
     panels = {**page_panels.SHARED_PANELS, "revisions": _revisions}
 
     @override
-    def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
+    def facts(self, asked: Asked) -> dict[str, Any]:
+        workload = asked.workload
         endpoint = Endpoint.objects.get(workload=workload)
         used = endpoint.in_use()
         spec = used[endpoint.revision].spec
@@ -165,7 +166,8 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
         }
 
     @override
-    def commands(self, workload: Workload, *, may: bool) -> list[Command]:
+    def commands(self, asked: Asked, *, may: bool) -> list[Command]:
+        workload = asked.workload
         held = f" and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
         return [
             Command(

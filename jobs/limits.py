@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Final
 from controller.decide import seconds_with
 from controller.services import longest_time_limit
 from jobs.serializers import TIME_LIMIT_SECONDS_MAX
-from workloads.models import Workload
+from workloads.models import Attempt, Workload
 from workloads.states import Phase
 
 WARNED_FROM: Final = Fraction(4, 5)
@@ -27,12 +28,12 @@ class RunningOut:
     longer: int | None
 
 
-def running_out(workload: Workload, *, now: datetime) -> RunningOut | None:
-    """None while less than four fifths of its time limit are used, and of what does not run."""
+def running_out(workload: Workload, attempts: Sequence[Attempt], *, now: datetime) -> RunningOut | None:
+    """None while less than four fifths of its time limit are used, and of what does not run; `attempts` are its."""
     limit = workload.time_limit_seconds
     if limit is None or workload.phase != Phase.RUNNING.value:
         return None
-    started = workload.attempts.filter(ended_at__isnull=True).values_list("started_at", flat=True).first()
+    started = next((each.started_at for each in attempts if each.ended_at is None), None)
     if started is None:
         return None
     used = seconds_with(workload.used_seconds, started, now)

@@ -14,6 +14,7 @@ from typing_extensions import override
 from controller import services
 from controller.page_forms import ContainerForm, unix, whole
 from controller.page_lists import WorkloadListPage
+from controller.page_reading import Asked
 from controller.page_submit import SubmitPage, teams_to_submit
 from controller.page_views import (
     Command,
@@ -66,6 +67,7 @@ class OfRuns(WorkloadPage):
     kind = KIND
     noun = NOUN
     app = "jobs"
+    beside = ("training_run__origin",)
 
 
 class RunListPage(WorkloadListPage):
@@ -179,18 +181,20 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
     limit_name = "run-time-limit"
 
     @override
-    def facts(self, request: HttpRequest, workload: Workload, now: datetime) -> dict[str, Any]:
-        run = TrainingRun.objects.select_related("origin").get(workload=workload)
+    def facts(self, asked: Asked) -> dict[str, Any]:
+        workload = asked.workload
+        run: TrainingRun = workload.training_run
         return {
             "spec": run.spec,
             "origin": run.origin if run.origin and run.origin.team_id == workload.team_id else None,
             "continues": workload.checkpoints.filter(attempt=0).first() if run.origin else None,
-            "running_out": running_out(workload, now=now),
+            "running_out": running_out(workload, asked.attempts, now=asked.now),
             "limit_url": self.url(self.limit_name, workload),
         }
 
     @override
-    def commands(self, workload: Workload, *, may: bool) -> list[Command]:
+    def commands(self, asked: Asked, *, may: bool) -> list[Command]:
+        workload = asked.workload
         held = f", and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
         return [
             Command(
@@ -232,8 +236,9 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
         ]
 
     def _continue(self, workload: Workload) -> list[Command]:
-        """Offered where it has saved something."""
-        saved = workload.checkpoints.first()
+        """Offered where it has saved something: in an attempt, if it has not brought that along."""
+        may_have = workload.attempt_number or workload.training_run.origin_id
+        saved = workload.checkpoints.first() if may_have else None
         if saved is None:
             return []
         return [

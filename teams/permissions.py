@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from foundation.errors import FieldProblem, NotAllowed, NotFound, NotSignedIn
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
@@ -89,12 +89,24 @@ def role_in(user: Any, team: Team) -> str | None:
 
     A platform admin acts as a lead everywhere, a quota manager at least as a viewer.
     """
+    asks = isinstance(user, User) and not has_global_role(user, "platform-admin")
+    mine = Membership.objects.filter(user=user, team=team) if asks else Membership.objects.none()
+    return role_with(mine.values_list("role", flat=True).first(), user, team)
+
+
+def role_with(mine: str | None, user: Any, team: Team) -> str | None:
+    """The same for who has the role of the user's membership already; None where there is no membership."""
     if not isinstance(user, User) or not user.is_active or user.bound_team_id not in (None, team.pk):
         return None
     if has_global_role(user, "platform-admin"):
         return Membership.Role.LEAD
-    role = Membership.objects.filter(user=user, team=team).values_list("role", flat=True).first()
-    return role or (Membership.Role.VIEWER if has_global_role(user, "quota-manager") else None)
+    return mine or (Membership.Role.VIEWER if has_global_role(user, "quota-manager") else None)
+
+
+def membership_role(user: Any, team: str) -> Subquery:
+    """The role of the user's membership in the team that a row has as `team`, to be read with the row."""
+    mine = Membership.objects.filter(team=OuterRef(team), user_id=user.pk or 0)
+    return Subquery(mine.values("role")[:1])
 
 
 def team_for(user: Any, slug: str, *, field: str = "") -> Team:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
-from controller.page_panels import Asked
+from controller.page_reading import Asked
 from gateway.series import Series as Calls
 from gateway.series import Summary, request_series
 from inference.models import ScaleSample

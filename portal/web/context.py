@@ -9,7 +9,6 @@ from django.conf import settings
 from django.db.models import Min
 from django.http import HttpRequest
 
-from controller.page_queries import teams_of
 from foundation import clock
 from foundation.http.context import request_id_of
 from workloads.models import WatchCursor
@@ -20,7 +19,7 @@ FRESH_WITHIN: Final = timedelta(seconds=90)
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor. Asks two queries at most, and none for a fragment or without a session."""
+    """Context processor. Asks one query at most, and none for a fragment or without a session."""
     theme = request.COOKIES.get(THEME_COOKIE, "auto")
     facts: dict[str, Any] = {
         "theme": theme if theme in THEMES else "auto",
@@ -31,7 +30,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     if "HX-Target" in request.headers or not getattr(request, "user", None):
         return facts
     if request.user.is_authenticated:
-        facts |= {"nav_teams": teams_of(request), "freshness": _freshness()}
+        facts["freshness"] = _freshness()
     return facts
 
 

@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 
-from controller.page_panels import Asked
+from controller.page_reading import Asked
 from controller.page_views import see_other
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound

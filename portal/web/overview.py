@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from controller.page_panels import Asked
+from controller.page_reading import Asked
 from inference.models import Endpoint
 from inference.queries import scale_samples
 from inference.scaler_state import scaling_of

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from controller.page_panels import Asked
+from controller.page_reading import Asked
 from controller.routes import gateway_url
 from foundation.digits import whole_number
 from foundation.errors import Invalid, NotFound, PortalError

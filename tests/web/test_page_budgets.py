@@ -21,8 +21,10 @@ QUERIES_MAX = {
     "/teams/vision/runs/": 8,
     "/teams/vision/endpoints/": 10,
     "/teams/vision/": 24,
-    "/runs/{resnet50}/": 20,
-    "/runs/{unet-3d}/": 20,
+    # It runs, has ended, waits.
+    "/runs/{resnet50}/": 11,
+    "/runs/{unet-3d}/": 12,
+    "/runs/{bert-large}/": 35,
     "/endpoints/{digits}/": 27,
 }
 

@@ -1,0 +1,35 @@
+"""What a page of one workload reads: every fact once, and only if a part of the page needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from django.http import HttpRequest
+
+from costs.queries import Cost, PriceBook, cost_of, spans_by_card
+from workloads.models import Attempt, Workload
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a part of the page may look at. Its parts share one: what the first of them read, the others have."""
+
+    request: HttpRequest
+    workload: Workload
+    now: datetime
+
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        """All of them, the oldest first; no query for what has not had any."""
+        return list(self.workload.attempts.order_by("number")) if self.workload.attempt_number else []
+
+    @cached_property
+    def price_book(self) -> PriceBook:
+        return spans_by_card()
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What it has cost so far, and would cost."""
+        return cost_of(self.workload, now=self.now, price_book=self.price_book)
