@@ -31,9 +31,9 @@ from quotas.requests import return_due
 from quotas.services import Wanted
 from quotas.supply import Supply, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
+from workloads.locks import hold, reread
 from workloads.models import ResourceFlavor, Workload
 from workloads.moves import Move, lock_queued, move_queued
-from workloads.services import hold, reread
 from workloads.states import Phase, Reason
 
 ADMISSION = "admission"

@@ -16,7 +16,7 @@ from quotas.policy import judge
 from quotas.supply import NEW
 from quotas.verdicts import Outcome
 from quotas.waiters import waiter_of
-from workloads import services
+from workloads import locks, services
 from workloads.models import ResourceFlavor, Workload
 from workloads.states import OUT_OF_REACH, Phase, Reason
 
@@ -46,7 +46,7 @@ def fall_back(workload: Workload, *, now: datetime) -> bool:
     if not _in_reach(workload, flavor, other, now):
         return False
     with transaction.atomic():
-        services.hold(workload)
+        locks.hold(workload)
         Workload.objects.filter(pk=workload.pk).update(capacity_type=other, fallback_capacity="")
         workload.capacity_type, workload.fallback_capacity = other, ""
         services.transition(

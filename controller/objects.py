@@ -20,9 +20,8 @@ from controller.placements import placement_of
 from controller.podspec import ManifestSet, owned_by
 from controller.prerequisites import refuse_missing_config_maps
 from controller.run_tokens import digest, run_token
-from foundation import clock
 from foundation.crashpoints import crash_point
-from workloads import services
+from workloads import locks, services
 from workloads.models import Attempt, Workload
 from workloads.observations import record_object
 from workloads.placement import Placement
@@ -56,7 +55,7 @@ def belongs_to(found: Mapping[str, Any], workload: Workload) -> bool:
 def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
     """The next attempt's row, written before anything is made, so that a crash leaves a name to look for."""
     with transaction.atomic():
-        services.hold(workload)
+        locks.hold(workload)
         attempt = open_attempt_of_held(workload, adapter, now=now)
     crash_point("attempt-opened")
     return attempt
@@ -117,7 +116,7 @@ def _make(
     # First: of two scalers KEDA refuses the second one.
     _retire(client, manifests, workload)
     for manifest in dependants:
-        services.renew(workload, now=clock.now())
+        locks.renew(workload)
         made.append(client.apply(owned_by(manifest, primary)))
         crash_point("dependant-created")
     if manifests.suspend_path is not None:
@@ -125,7 +124,7 @@ def _make(
         primary = made[0] = client.patch_merge(primary_ref(workload, adapter, attempt), go)
         crash_point("primary-let-go")
     with transaction.atomic():
-        services.hold(workload)
+        locks.hold(workload)
         for found in made:
             record_object(found, workload=workload, now=now)
         attempt.object_uid = primary["metadata"]["uid"]

@@ -23,13 +23,12 @@ from controller.decide import RESYNC_SECONDS, Action, AttemptFacts, Leave, Limit
 from controller.fallback import fall_back, falls_back_at
 from controller.looking import look_at
 from controller.observation import Observation
-from foundation import clock
 from foundation.crashpoints import crash_point
 from foundation.models import PlatformSettings
 from quotas import services as quota_services
 from quotas.errors import QuotaExceeded
 from quotas.verdicts import PreemptionCause
-from workloads import services
+from workloads import locks, services
 from workloads.errors import StaleWorkload
 from workloads.models import Attempt, Workload
 from workloads.reports import has_saved
@@ -65,7 +64,7 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
 
     A pass that asks for another look without waiting (an admission, the next attempt) gets it here.
     """
-    workload = services.lock(public_id=public_id, now=now)
+    workload = locks.lock(public_id=public_id, now=now)
     if workload is None:
         return False
     client = cast("ClusterClient", _Held(client, workload))
@@ -82,18 +81,18 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
         wait = _unavailable(workload, error, now)
     finally:
         next_at = None if wait is None else now + timedelta(seconds=wait)
-        again = services.unlock(workload, next_at=next_at, failed=failed)
+        again = locks.unlock(workload, next_at=next_at, failed=failed)
     return again
 
 
 def _passes(workload: Workload, client: ClusterClient, now: datetime) -> float | None:
     wait: float | None = 0
     for _ in range(PASSES_MAX):
-        services.renew(workload, now=clock.now())
+        locks.renew(workload)
         wait = _pass(workload, client, now)
         if wait is None or wait > 0:
             break
-        services.reread(workload)
+        locks.reread(workload)
     return wait
 
 
@@ -110,7 +109,7 @@ class _Held:
     def __getattr__(self, name: str) -> Any:
         if time.monotonic() >= self._ends_at:
             raise ClusterUnavailable(f"it is too slow: this look has taken {BUDGET_SECONDS} seconds")
-        services.renew(self._workload, now=clock.now())
+        locks.renew(self._workload)
         return getattr(self._client, name)
 
 
@@ -132,7 +131,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
         # The row is as this process has just left it, under its lock: on at once.
         look = look_at(workload, adapter, attempt, client, now)
         plan = decide(_snapshot(workload, adapter, attempt), look.observation, now)
-    services.renew(workload, now=clock.now())
+    locks.renew(workload)
     patience = _schedule_deadline(workload, PlatformSettings.current())
     plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now, patience))
     crash_point("acted")
@@ -186,7 +185,7 @@ def _look_again(workload: Workload, now: datetime) -> float:
     except (QuotaExceeded, OperationalError):
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
         return ADMISSION_RETRY_SECONDS
-    services.reread(workload)
+    locks.reread(workload)
     return RESYNC_SECONDS if workload.phase == Phase.QUEUED.value else 0
 
 
@@ -262,7 +261,7 @@ def _record(
     """
     observation = look.observation if look else None
     with transaction.atomic():
-        services.hold(workload)
+        locks.hold(workload)
         attempt = workload.attempts.filter(ended_at__isnull=True).first()
         ended_at = _record_attempt(attempt, plan, observation, now)
         message = plan.message

@@ -21,7 +21,7 @@ from foundation.tasks import task
 from quotas import decisions, evictions
 from quotas.errors import QuotaExceeded
 from quotas.models import Pool
-from workloads.models import Workload
+from workloads import locks
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +51,9 @@ def sweep_due_workloads(**_future: Any) -> None:
 
 def _sweep(now: datetime) -> None:
     if hints_waiting(RECONCILE_TASK) <= SWEEP_BACKLOG_MAX:
-        due = Workload.objects.filter(next_reconcile_at__lte=now - SWEEP_GRACE).order_by("next_reconcile_at")
-        for public_id in due.values_list("public_id", flat=True)[:SWEEP_BATCH_MAX]:
+        for public_id in locks.due(by=now - SWEEP_GRACE).values_list("public_id", flat=True)[
+            :SWEEP_BATCH_MAX
+        ]:
             send(public_id, swept=True)
     if hints_waiting(PASS_TASK) <= SWEEP_BACKLOG_MAX:
         # What makes a pool due sends a message too, but not the time that a pass has named for the next one.

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import F, Q
 
 from teams.models import Team, User
 from workloads.errors import InvalidTransition, NameTaken, StaleWorkload
@@ -19,9 +19,6 @@ from workloads.states import FINAL, REASONS, Desired, Phase, Priority, Reason, c
 
 logger = logging.getLogger(__name__)
 
-# How long a row rests when its holder has died. A holder that lives renews its lock between its steps.
-LOCK_SECONDS = 10
-RENEW_SECONDS = LOCK_SECONDS / 3
 BACKOFF_SECONDS_MAX = 300
 NOTIFY_CHANNEL = "portal_events"
 # Of many who call a sleeping workload at once, one write does.
@@ -249,7 +246,7 @@ def wake(*, workload_ids: list[int], now: datetime) -> None:
     """Make rows due. Final ones stay asleep."""
     rows = Workload.objects.filter(pk__in=workload_ids).exclude(phase__in=Workload.FINAL_PHASES)
     asleep = Q(next_reconcile_at__isnull=True) | Q(next_reconcile_at__gt=now)
-    # A look that outlasts its lock leaves that time in the row, which `unlock` takes for "not woken".
+    # A look that outlasts its lock leaves that time in the row, which `locks.unlock` takes for "not woken".
     locked = Q(next_reconcile_at=F("lock_expires_at"))
     due = rows.filter(asleep | locked)
     if len(workload_ids) == 1:
@@ -259,93 +256,6 @@ def wake(*, workload_ids: list[int], now: datetime) -> None:
         # In the order of their keys, as passes take them: two who took them in turns would wait for each other.
         found = due.order_by("pk").select_for_update(no_key=True).values("pk")
         Workload.objects.filter(pk__in=found).update(next_reconcile_at=now)
-
-
-# A lock that a crash of PostgreSQL forgets is one that expired early, so nobody waits for the disk here.
-_LOCK = """
-WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true))
-UPDATE workloads_workload
-SET lock_token = %(token)s, lock_expires_at = %(expires)s, next_reconcile_at = %(expires)s
-FROM relaxed
-WHERE public_id = %(public_id)s AND next_reconcile_at <= %(now)s
-  AND (lock_token IS NULL OR lock_expires_at <= %(now)s)
-"""
-
-
-def lock(*, public_id: UUID, now: datetime) -> Workload | None:
-    """The workload with a fresh lock token, or None if it is gone, not due or somebody else looks at it.
-
-    Its next look is set to the end of the lock: if the holder dies the row is due again then, and a wake-up that
-    comes meanwhile shows as an earlier time, so that `unlock` does not lose it.
-    """
-    token = uuid4()
-    values: dict[str, UUID | datetime] = {
-        "token": token,
-        "expires": now + timedelta(seconds=LOCK_SECONDS),
-        "public_id": public_id,
-        "now": now,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_LOCK, values)
-        if not cursor.rowcount:
-            return None
-    return Workload.objects.select_related("team", "owner", "flavor").get(public_id=public_id)
-
-
-def reread(workload: Workload, *, hold: bool = False) -> None:
-    """Read the row anew under the same lock; StaleWorkload if that was taken over meanwhile.
-
-    With `hold` the row stays locked until the transaction ends, as `hold` alone does it.
-    """
-    token = workload.lock_token
-    never_change = {name: getattr(workload, name) for name in ("team", "owner", "flavor")}
-    rows = Workload.objects.select_for_update(no_key=True) if hold else None
-    workload.refresh_from_db(from_queryset=rows)
-    for name, related in never_change.items():
-        setattr(workload, name, related)
-    if workload.lock_token != token:
-        # Not the new holder's: with its token this one would pass for it.
-        workload.lock_token = token
-        raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
-
-
-def renew(workload: Workload, *, now: datetime) -> None:
-    """Keep the lock for another while; StaleWorkload if it was taken over meanwhile.
-
-    Free of cost while the lock is fresh, so that it may stand before every step. A wake-up that came meanwhile stays.
-    """
-    expires = now + timedelta(seconds=LOCK_SECONDS)
-    if (
-        workload.lock_expires_at is None
-        or (expires - workload.lock_expires_at).total_seconds() < RENEW_SECONDS
-    ):
-        return
-    not_woken = When(next_reconcile_at=F("lock_expires_at"), then=Value(expires))
-    held = Workload.objects.filter(pk=workload.pk, lock_token=workload.lock_token)
-    if not held.update(
-        lock_expires_at=expires, next_reconcile_at=Case(not_woken, default=F("next_reconcile_at"))
-    ):
-        raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
-    workload.lock_expires_at = expires
-
-
-def hold(workload: Workload) -> None:
-    """Row-lock the workload for the record step; StaleWorkload if its lock was taken over meanwhile."""
-    fresh = Workload.objects.select_for_update(no_key=True).filter(
-        pk=workload.pk, lock_token=workload.lock_token
-    )
-    if not fresh.exists():
-        raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
-
-
-def unlock(workload: Workload, *, next_at: datetime | None, failed: bool) -> bool:
-    """Give the row back, due again at `next_at`; True if a wake-up came meanwhile and it is due now."""
-    rows = Workload.objects.filter(pk=workload.pk, lock_token=workload.lock_token)
-    failures = F("failures") + 1 if failed else 0
-    freed = {"lock_token": None, "lock_expires_at": None, "failures": failures}
-    if rows.filter(next_reconcile_at=F("lock_expires_at")).update(**freed, next_reconcile_at=next_at):
-        return False
-    return bool(rows.update(**freed))
 
 
 def backoff_seconds(failures: int) -> int:

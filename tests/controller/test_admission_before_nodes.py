@@ -10,7 +10,7 @@ from foundation.errors import Invalid
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team
-from workloads import services
+from workloads import locks
 from workloads.models import WatchCursor, Workload
 from workloads.queries import NODE_CURSOR
 from workloads.states import Phase, Reason
@@ -37,9 +37,9 @@ def nodes_are_listed():
 
 def looked_at(run):
     Workload.objects.filter(pk=run.pk).update(next_reconcile_at=clock.now())
-    locked = services.lock(public_id=run.public_id, now=clock.now())
+    locked = locks.lock(public_id=run.public_id, now=clock.now())
     admission.admit(locked, now=clock.now())
-    services.unlock(locked, next_at=None, failed=False)
+    locks.unlock(locked, next_at=None, failed=False)
     run.refresh_from_db()
     return run
 

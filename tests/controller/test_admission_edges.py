@@ -24,7 +24,7 @@ from quotas.verdicts import PreemptionCause, Victim
 from teams.actors import Actor
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
 from tests.factories.teams import make_member, make_team
-from workloads import services
+from workloads import locks, services
 from workloads.models import NodeRecord, Workload
 from workloads.states import Phase, Priority, Reason
 
@@ -73,9 +73,9 @@ def submit(team, user, flavor, name, **values):
 
 
 def look(row):
-    locked = services.lock(public_id=row.public_id, now=clock.now())
+    locked = locks.lock(public_id=row.public_id, now=clock.now())
     verdict = admission.admit(locked, now=clock.now())
-    services.unlock(locked, next_at=None, failed=False)
+    locks.unlock(locked, next_at=None, failed=False)
     row.refresh_from_db()
     return verdict
 

@@ -17,7 +17,7 @@ from quotas.queries import hit_rate
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
 from tests.factories.teams import make_team, make_user
 from tests.factories.workloads import make_workload, put_in
-from workloads import services
+from workloads import locks
 from workloads.models import Workload
 from workloads.states import Phase
 
@@ -51,9 +51,9 @@ def full(now):
 
 
 def look(row: Workload):
-    locked = services.lock(public_id=row.public_id, now=clock.now())
+    locked = locks.lock(public_id=row.public_id, now=clock.now())
     verdict = admission.admit(locked, now=clock.now())
-    services.unlock(locked, next_at=None, failed=False)
+    locks.unlock(locked, next_at=None, failed=False)
     return verdict
 
 

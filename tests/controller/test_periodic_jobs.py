@@ -22,7 +22,8 @@ from quotas import decisions
 from quotas.models import Decision, Fence
 from tests.controller.clusters import until
 from tests.controller.test_reconcile_faults import job_manifest, own
-from tests.factories.workloads import make_workload, put_in
+from tests.factories.workloads import age_lock, make_workload, put_in
+from workloads.locks import LOCK_SECONDS, lock
 from workloads.models import ObjectRecord, Workload
 from workloads.observations import record_object
 from workloads.states import Phase
@@ -110,15 +111,15 @@ def test_a_submission_does_not_wait_behind_what_the_sweep_found(broker):
 
 
 def test_a_row_that_somebody_looks_at_is_not_swept_until_its_lock_runs_out(broker):
-    from workloads.services import LOCK_SECONDS, lock
-
     start = clock.now()
     run = make_workload(now=start)
     lock(public_id=run.public_id, now=start)
-    with clock.freeze(start + timedelta(seconds=LOCK_SECONDS - 1)):
+    age_lock(run, seconds=LOCK_SECONDS - 1)
+    with clock.freeze(start + timedelta(minutes=10)):
         tasks.sweep_due_workloads()
     assert broker() == []
-    with clock.freeze(start + timedelta(seconds=LOCK_SECONDS + 5)):
+    age_lock(run, seconds=1)
+    with clock.freeze(start - timedelta(minutes=10)):
         tasks.sweep_due_workloads()
     assert [found for _, found in broker()] == [str(run.public_id)]
 

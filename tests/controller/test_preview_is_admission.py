@@ -27,7 +27,7 @@ from quotas.waiters import new_waiter
 from teams.actors import Actor
 from tests.factories.catalogue import SETUP, make_flavor, make_node
 from tests.factories.teams import make_member, make_team
-from workloads import services
+from workloads import locks, services
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase, Priority, Reason
 
@@ -115,9 +115,9 @@ class Hall:
         return card_for(asked, named=frozenset(), now=self.now, with_levers=False)
 
     def admit(self, workload):
-        locked = services.lock(public_id=workload.public_id, now=self.now)
+        locked = locks.lock(public_id=workload.public_id, now=self.now)
         verdict = admission.admit(locked, now=self.now)
-        services.unlock(locked, next_at=None, failed=False)
+        locks.unlock(locked, next_at=None, failed=False)
         return verdict
 
     def end_somebody(self):
@@ -215,7 +215,7 @@ def test_of_two_hundred_at_once_exactly_one_gets_the_last_unit():
                     spec=replace(spec, name=f"run-{number}"), team=team, actor=Actor.of_user(user), now=now
                 )
                 # A pass of somebody else may have its row in hand, which a reconcile would meet at its next turn.
-                while (locked := services.lock(public_id=run.workload.public_id, now=clock.now())) is None:
+                while (locked := locks.lock(public_id=run.workload.public_id, now=clock.now())) is None:
                     pass
                 admission.admit(locked, now=now)
         finally:

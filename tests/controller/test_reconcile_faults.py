@@ -27,6 +27,7 @@ from quotas.models import Claim, Quota
 from teams.actors import Actor
 from tests.controller.clusters import Relay, until
 from tests.factories.catalogue import make_quota
+from tests.factories.workloads import age_lock
 from workloads.models import NodeRecord, WatchCursor, Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -495,7 +496,7 @@ def test_ten_deliveries_of_the_same_message_make_one_object(bench):
 def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_over(bench):
     """A slow holder's lock has run out; whoever took over must not be disturbed by its late results."""
     from controller import reconcile as module
-    from workloads.services import lock
+    from workloads.locks import LOCK_SECONDS, lock
 
     run = bench.submit()
     takeover = []
@@ -509,9 +510,7 @@ def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_ove
 
         def version(self):
             if not takeover:
-                Workload.objects.filter(pk=run.pk).update(
-                    lock_expires_at=clock.now(), next_reconcile_at=clock.now()
-                )
+                age_lock(run, seconds=LOCK_SECONDS)
                 takeover.append(lock(public_id=run.public_id, now=clock.now()))
             return bench.client.version()
 

@@ -12,7 +12,7 @@ from foundation import clock
 from foundation.models import PlatformSettings
 from quotas.models import Claim, Pool
 from quotas.verdicts import Outcome
-from workloads import services
+from workloads import locks, services
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
@@ -24,9 +24,9 @@ pytestmark = [
 
 def gives_up(bench, run):
     """Admitted, and taken down because no node came for it."""
-    locked = services.lock(public_id=run.public_id, now=clock.now())
+    locked = locks.lock(public_id=run.public_id, now=clock.now())
     assert admission.admit(locked, now=clock.now()).admitted
-    services.unlock(locked, next_at=None, failed=False)
+    locks.unlock(locked, next_at=None, failed=False)
     run.refresh_from_db()
     services.transition(
         run,
@@ -62,7 +62,7 @@ def test_a_wake_up_and_a_pass_do_not_end_a_rest(bench):
 def test_a_pass_while_somebody_looks_at_it_does_not_end_a_rest(bench):
     run = gives_up(bench, bench.submit())
     services.wake(workload_ids=[run.pk], now=clock.now())
-    assert services.lock(public_id=run.public_id, now=clock.now()) is not None
+    assert locks.lock(public_id=run.public_id, now=clock.now()) is not None
     assert pass_over() == 0
 
 

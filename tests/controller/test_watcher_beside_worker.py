@@ -12,7 +12,7 @@ from cluster.labels import workload_labels
 from controller.watched_objects import ObjectSink
 from foundation import clock
 from tests.factories.workloads import make_workload
-from workloads import services
+from workloads import locks, services
 from workloads.models import ObjectRecord, Workload
 from workloads.observations import record_object
 
@@ -49,7 +49,7 @@ def until_it_waits(watcher):
 
 def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_deadlock():
     workload = make_workload(now=clock.now())
-    held = services.lock(public_id=workload.public_id, now=clock.now())
+    held = locks.lock(public_id=workload.public_id, now=clock.now())
     job = job_of(workload)
 
     def watch():
@@ -60,7 +60,7 @@ def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_
 
     with ThreadPoolExecutor(1) as threads:
         with transaction.atomic():
-            services.hold(held)
+            locks.hold(held)
             watcher = threads.submit(watch)
             until_it_waits(watcher)
             record_object(job, workload=held, now=clock.now())

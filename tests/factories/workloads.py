@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import count
 from typing import Any
+
+from django.db.models import Case, F, When
 
 from foundation import clock
 from tests.factories.teams import make_team, make_user
@@ -50,3 +53,16 @@ def put_in(workload: Workload, phase: Phase, **values: Any) -> Workload:
         values.setdefault("stopping_to", Phase.CANCELLED.value)
     Workload.objects.filter(pk=workload.pk).update(phase=phase.value, **values)
     return Workload.objects.select_related("team", "owner", "flavor").get(pk=workload.pk)
+
+
+def age_lock(workload: Workload, *, seconds: float) -> None:
+    """Let that much of a lock's time pass. The database's clock cannot be moved, so what it is compared with is: the
+    row, and what its holder counts, if `workload` is the holder's.
+    """
+    passed = timedelta(seconds=seconds)
+    unwoken = When(next_reconcile_at=F("lock_expires_at"), then=F("next_reconcile_at") - passed)
+    Workload.objects.filter(pk=workload.pk).update(
+        lock_expires_at=F("lock_expires_at") - passed,
+        next_reconcile_at=Case(unwoken, default=F("next_reconcile_at")),
+    )
+    workload.lock_renewed_at -= seconds

@@ -85,7 +85,7 @@ def admit(part, dice):
     from quotas.errors import QuotaExceeded
     from quotas.models import Claim, ClaimState, Pool
     from teams.models import Team, User
-    from workloads import services
+    from workloads import locks, services
     from workloads.models import ResourceFlavor, Workload
     from workloads.states import Phase, Priority, Reason
 
@@ -116,14 +116,14 @@ def admit(part, dice):
             now=clock.now(),
         )
         seen["submitted"] += 1
-        locked = services.lock(public_id=row.public_id, now=clock.now())
+        locked = locks.lock(public_id=row.public_id, now=clock.now())
         if locked is None:
             return
         try:
             verdict = admission.admit(locked, now=clock.now())
             seen["admitted"] += verdict is None or verdict.admitted
         finally:
-            services.unlock(locked, next_at=None, failed=False)
+            locks.unlock(locked, next_at=None, failed=False)
 
     def end():
         with transaction.atomic():

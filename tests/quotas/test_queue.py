@@ -15,8 +15,8 @@ from quotas.policy import plan
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.teams import make_member
 from tests.factories.workloads import make_workload, put_in
+from workloads.locks import lock
 from workloads.models import Workload
-from workloads.services import lock
 from workloads.states import Desired, Phase, Priority, Reason
 
 pytestmark = pytest.mark.django_db

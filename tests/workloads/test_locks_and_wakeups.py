@@ -7,23 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation import clock
-from tests.factories.workloads import make_workload, put_in
+from tests.factories.workloads import age_lock, make_workload, put_in
 from workloads.errors import StaleWorkload
+from workloads.locks import LOCK_SECONDS, RENEW_SECONDS, due, hold, lock, renew, reread, unlock
 from workloads.models import Workload
 from workloads.services import (
     BACKOFF_SECONDS_MAX,
-    LOCK_SECONDS,
     backoff_seconds,
     change_generation,
     clear_up,
-    hold,
-    lock,
     note_call,
-    renew,
-    reread,
     set_desired,
     transition,
-    unlock,
     wake,
 )
 from workloads.states import Desired, Phase, Reason
@@ -36,7 +31,7 @@ def now():
     return clock.now()
 
 
-def due(workload):
+def due_at(workload):
     return Workload.objects.get(pk=workload.pk).next_reconcile_at
 
 
@@ -62,7 +57,7 @@ def test_a_row_that_is_not_due_is_not_looked_at(now):
 def test_given_back_it_is_due_when_its_holder_says(now):
     workload = make_workload(now=now)
     assert not unlock(locked(workload, now), next_at=now + timedelta(seconds=42), failed=False)
-    assert due(workload) == now + timedelta(seconds=42)
+    assert due_at(workload) == now + timedelta(seconds=42)
     fresh = Workload.objects.get()
     assert (fresh.lock_token, fresh.lock_expires_at) == (None, None)
 
@@ -97,7 +92,7 @@ def test_a_wake_up_during_a_look_is_never_lost(now, how):
         change_generation(workload, now=at)
     assert lock(public_id=workload.public_id, now=at) is None, "one looker at a time"
     assert unlock(mine, next_at=None, failed=False), "the holder is told to look again"
-    assert due(workload) == at
+    assert due_at(workload) == at
     assert lock(public_id=workload.public_id, now=at) is not None
 
 
@@ -111,29 +106,30 @@ def test_what_woke_it_before_its_end_does_not_wake_it_after_that(now):
         mine, to=Phase.SUCCEEDED, reason=Reason.COMPLETED, message="Completed.", actor="reconciler", now=now
     )
     assert not unlock(mine, next_at=None, failed=False)
-    assert due(workload) is None
+    assert due_at(workload) is None
     clear_up(workload, now=now)
-    assert due(workload) == now
+    assert due_at(workload) == now
 
 
 def test_a_second_wake_up_does_not_push_the_first_one_back(now):
     workload = make_workload(now=now)
     wake(workload_ids=[workload.pk], now=now + timedelta(hours=1))
-    assert due(workload) == now
+    assert due_at(workload) == now
 
 
 def test_what_has_ended_is_not_woken(now):
     workload = put_in(make_workload(), Phase.FAILED, next_reconcile_at=None)
     wake(workload_ids=[workload.pk], now=now)
-    assert due(workload) is None
+    assert due_at(workload) is None
 
 
 def test_the_row_of_a_dead_holder_is_due_again_and_its_old_holder_stale(now):
     workload = make_workload(now=now)
     old = locked(workload, now)
-    assert lock(public_id=workload.public_id, now=now + timedelta(seconds=LOCK_SECONDS - 1)) is None
-    later = now + timedelta(seconds=LOCK_SECONDS)
-    new = locked(workload, later)
+    age_lock(old, seconds=LOCK_SECONDS - 1)
+    assert lock(public_id=workload.public_id, now=now) is None
+    age_lock(old, seconds=1)
+    new = locked(workload, now)
     with pytest.raises(StaleWorkload):
         hold(old)
     hold(new)
@@ -146,17 +142,43 @@ def test_the_row_of_a_dead_holder_is_due_again_and_its_old_holder_stale(now):
     assert Workload.objects.get().lock_token == new.lock_token
 
 
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_process_whose_clock_is_wrong_neither_takes_a_lock_that_is_held_nor_keeps_one(now, minutes):
+    workload = make_workload(now=now - timedelta(hours=1))
+    wrong = now + timedelta(minutes=minutes)
+    locked(workload, now)
+    age_lock(workload, seconds=LOCK_SECONDS - 1)
+    assert lock(public_id=workload.public_id, now=wrong) is None
+    assert not due(by=wrong).exists()
+    age_lock(workload, seconds=1)
+    locked(workload, wrong)
+    assert lock(public_id=workload.public_id, now=now) is None
+    age_lock(workload, seconds=LOCK_SECONDS)
+    locked(workload, now)
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_process_whose_clock_is_wrong_finds_the_row_of_a_dead_holder_when_the_others_do(now, minutes):
+    workload = make_workload(now=now - timedelta(hours=1))
+    wrong = now + timedelta(minutes=minutes)
+    locked(workload, now)
+    age_lock(workload, seconds=LOCK_SECONDS)
+    assert [*due(by=wrong)] == [*due(by=now)] == [workload]
+
+
 @pytest.mark.parametrize("woken", [False, True])
 def test_a_renewed_lock_keeps_others_away_and_no_wake_up_from_its_holder(now, woken):
     workload = make_workload(now=now)
     mine = locked(workload, now)
+    at = now + timedelta(seconds=LOCK_SECONDS / 2)
     if woken:
-        wake(workload_ids=[workload.pk], now=now + timedelta(seconds=LOCK_SECONDS / 2))
-    later = now + timedelta(seconds=LOCK_SECONDS - 1)
-    renew(mine, now=later)
-    assert lock(public_id=workload.public_id, now=now + timedelta(seconds=LOCK_SECONDS * 1.5)) is None
+        wake(workload_ids=[workload.pk], now=at)
+    age_lock(mine, seconds=LOCK_SECONDS - 1)
+    renew(mine)
+    age_lock(mine, seconds=LOCK_SECONDS / 2)
+    assert lock(public_id=workload.public_id, now=now + timedelta(hours=1)) is None
     assert unlock(mine, next_at=now + timedelta(days=1), failed=False) == woken
-    assert due(workload) == (now + timedelta(seconds=LOCK_SECONDS / 2) if woken else now + timedelta(days=1))
+    assert due_at(workload) == (at if woken else now + timedelta(days=1))
 
 
 def test_failures_in_a_row_are_counted_and_forgotten_by_a_success(now):
@@ -183,30 +205,30 @@ def test_whatever_comes_during_a_look_the_row_is_due_no_later_than_its_first_wak
     again = unlock(mine, next_at=None if rest is None else now + timedelta(seconds=rest), failed=False)
     assert again == bool(offsets)
     if offsets:
-        assert due(workload) == now + timedelta(seconds=min(offsets))
+        assert due_at(workload) == now + timedelta(seconds=min(offsets))
 
 
-def test_a_holder_that_lives_keeps_its_lock_by_renewing_it(now):
-    workload = make_workload(now=now)
-    mine = locked(workload, now)
-    half = now + timedelta(seconds=LOCK_SECONDS / 2)
-    renew(mine, now=half)
-    assert lock(public_id=workload.public_id, now=now + timedelta(seconds=LOCK_SECONDS)) is None
-    assert not unlock(mine, next_at=None, failed=False), "a renewal is no wake-up"
+def test_a_fresh_lock_is_renewed_without_a_statement(now, django_assert_num_queries):
+    mine = locked(make_workload(now=now), now)
+    with django_assert_num_queries(0):
+        renew(mine)
+    age_lock(mine, seconds=RENEW_SECONDS)
+    with django_assert_num_queries(1):
+        renew(mine)
+        renew(mine)
 
 
-def test_a_renewal_keeps_the_wake_up_that_came_before_it(now):
-    workload = make_workload(now=now)
-    mine = locked(workload, now)
-    wake(workload_ids=[workload.pk], now=now + timedelta(seconds=1))
-    renew(mine, now=now + timedelta(seconds=LOCK_SECONDS / 2))
-    assert unlock(mine, next_at=None, failed=False)
+def test_a_renewal_is_no_wake_up(now):
+    mine = locked(make_workload(now=now), now)
+    age_lock(mine, seconds=LOCK_SECONDS / 2)
+    renew(mine)
+    assert not unlock(mine, next_at=None, failed=False)
 
 
 def test_a_lock_that_was_taken_over_cannot_be_renewed(now):
     workload = make_workload(now=now)
     old = locked(workload, now)
-    later = now + timedelta(seconds=LOCK_SECONDS)
-    locked(workload, later)
+    age_lock(old, seconds=LOCK_SECONDS)
+    locked(workload, now)
     with pytest.raises(StaleWorkload):
-        renew(old, now=later)
+        renew(old)

@@ -152,6 +152,8 @@ class Workload(models.Model):
     failures = models.PositiveIntegerField(default=0, help_text="Reconciles that failed in a row.")
     lock_token = models.UUIDField(null=True)
     lock_expires_at = models.DateTimeField(null=True)
+    lock_renewed_at: float = 0
+    """When this process took the lock or renewed it, by `time.monotonic`: no column, and nobody else's."""
     simulated = models.BooleanField(default=False)
 
     FINAL_PHASES: ClassVar[list[str]] = sorted(FINAL)
