@@ -50,6 +50,7 @@ _NUMBER = re.compile(r"[0-9]+")
 ROUNDS_MAX = 50
 
 NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no-gpu")
+"""Whatever room nodes have: its pods are made, so that what brings nodes sees them."""
 
 
 def explain(workload: Workload, *, now: datetime) -> Verdict:

@@ -9,12 +9,12 @@ from typing import Any
 
 from django.conf import settings
 
-from controller.waiting import Card, LeverOffer, card_of
+from controller.waiting import Card, LeverOffer, card_of, lacks_a_node
 from costs.queries import Cost, costs_of
 from foundation.money import as_json
 from quotas.models import Decision
 from quotas.queries import nameable_teams
-from quotas.verdicts import Evidence
+from quotas.verdicts import Evidence, Outcome
 from teams.models import User
 from workloads.models import Attempt, WatchCursor, Workload
 from workloads.queries import NODE_CURSOR
@@ -135,14 +135,19 @@ def describe_cost(cost: Cost) -> dict[str, Any]:
 
 
 def describe_waiting(workload: Workload, *, cost: Cost, reader: User, now: datetime) -> dict[str, Any]:
-    """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing.
+    """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing, and what it lacks
+    of which node where that keeps it from starting.
 
     The reader sees other teams by name where their policy shows it, and the levers that a request of the own has.
     """
-    if workload.phase != Phase.QUEUED.value:
+    unplaced = lacks_a_node(workload)
+    if workload.phase != Phase.QUEUED.value and not unplaced:
         return _not_waiting(workload, cost, now)
     named = nameable_teams(reader)
     card = describe_card(card_of(workload, named=named, now=now, reader_id=reader.pk))
+    if unplaced and card["verdict"] == Outcome.ADMIT.value:
+        # As far as anybody knows there is room; the scheduler has its own reasons.
+        return _not_waiting(workload, cost, now)
     decision = Decision.objects.filter(workload=workload).order_by("-id").first()
     return card | {
         "decision": decision.public_id if decision else None,

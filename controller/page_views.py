@@ -25,8 +25,10 @@ from controller.page_queries import find_workload, role_on
 from controller.page_reading import Asked
 from controller.page_words import NEXT_STEP
 from controller.timeline import timeline
+from controller.waiting import lacks_a_node
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
+from quotas.verdicts import Outcome
 from teams.actors import Actor, actor_of
 from teams.models import Membership, User
 from teams.permissions import check_can_submit
@@ -193,10 +195,13 @@ class WorkloadDetailPage(WorkloadPage):
 
     def _waiting(self, asked: Asked, *, may: bool) -> CardLook | None:
         workload = asked.workload
-        if workload.phase != Phase.QUEUED:
+        unplaced = lacks_a_node(workload)
+        if workload.phase != Phase.QUEUED and not unplaced:
             return None
         reader = cast("User", asked.request.user)
         card = describe_waiting(workload, cost=asked.cost, reader=reader, now=asked.now)
+        if unplaced and card["verdict"] == Outcome.ADMIT.value:
+            return None
         return look_at(card, page=self._card_page(workload, may=may), submitted=True)
 
     def _card_page(self, workload: Workload, *, may: bool) -> Page:

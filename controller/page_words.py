@@ -41,7 +41,7 @@ NEXT_STEP: Mapping[str, str] = MappingProxyType(
         "it waits until they come back.",
         Reason.BACKOFF_WAITING.value: "The last try failed; the next one follows after a pause.",
         Reason.CLUSTER_UNAVAILABLE.value: "The cluster does not answer. Nothing is lost; the portal goes on trying.",
-        Reason.UNSCHEDULABLE.value: "The quota is claimed, but no node has room now. Nodes may still be coming up.",
+        Reason.UNSCHEDULABLE.value: "It is admitted, but no node has room now. Nodes may still be coming up.",
         Reason.OOM_KILLED.value: "The container used more memory than its limit. Ask for more memory, "
         "or make the batch smaller.",
         Reason.IMAGE_PULL_FAILED.value: "Check the image's name and tag, and whether the cluster may pull it.",

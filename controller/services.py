@@ -357,6 +357,7 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         waiter=waiter,
         time_limit_seconds=submission.time_limit_seconds,
         container=submission.container,
+        groups=() if units else submission.container.pod_groups(submission.pods),
         replaces=_replaced(submission, team),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from foundation.errors import FieldProblem, Invalid
 from workloads.placement import ON_DEMAND, SPOT
-from workloads.podrequests import beside_of
+from workloads.podrequests import PodGroup, beside_of
 
 Json = Mapping[str, Any]
 
@@ -241,6 +241,10 @@ class ContainerSpec:
         """What the scheduler sets aside for each of its pods with GPUs besides those."""
         storage = self.ephemeral_storage
         return beside_of(self.cpu.request, self.memory.request, storage.request if storage else "0")
+
+    def pod_groups(self, pods: int) -> tuple[PodGroup, ...]:
+        """Its pods by what they ask for besides GPUs, where so many of them have to start."""
+        return (PodGroup(pods, self.beside),)
 
     @property
     def resumes(self) -> bool:

@@ -6,7 +6,7 @@ Preview and waiting card are the same reading of the same Supply by the same pol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from controller.hints import Hint
 from controller.sizing import beside_with
 from controller.specs import ContainerSpec
 from costs.queries import PriceBook, rate_now, spans_by_card
-from quotas import policy, snapshots
+from quotas import plain, policy, snapshots
 from quotas.estimates import Estimate, estimate
 from quotas.levers import Alternative, Lever, levers
 from quotas.models import Quota
@@ -26,7 +26,8 @@ from quotas.verdicts import Outcome, PassPlan, Verdict
 from quotas.waiters import waiter_of
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
-from workloads.states import Reason
+from workloads.podrequests import PodGroup
+from workloads.states import Phase, Reason
 
 ALTERNATIVES_MAX = 4
 AHEAD_MAX = 20
@@ -109,6 +110,8 @@ class Asked:
     time_limit_seconds: int | None
     container: ContainerSpec | None = None
     """The request itself; None where a change of its GPUs changes nothing else."""
+    groups: tuple[PodGroup, ...] = ()
+    """Its pods, where it asks for no GPU."""
     replaces: Workload | None = None
     """A waiting one in whose place this would come."""
     reader_id: int | None = None
@@ -122,7 +125,7 @@ def card_of(
     reader_id: int | None = None,
     with_levers: bool = True,
 ) -> Card:
-    """The card of a queued workload. `named` are the slugs of teams that the reader may see by name.
+    """The card of a queued workload, or of one without GPUs whose pods no node has taken yet. `named` are the slugs of teams that the reader may see by name.
 
     `reader_id` is whose limits a new request in its place would meet; None for its owner's.
     """
@@ -133,9 +136,27 @@ def card_of(
         waiter=waiter_of(workload),
         time_limit_seconds=workload.time_limit_seconds,
         container=adapter_for(workload.kind).asked(workload) if with_levers and workload.units else None,
+        groups=() if workload.units else _groups(workload),
         reader_id=reader_id,
     )
     return _card(asked, focus=workload, named=named, now=now, with_levers=with_levers)
+
+
+def _groups(workload: Workload) -> tuple[PodGroup, ...]:
+    """Its pods that have no node; which of them have one already is not known where not all are alike."""
+    groups = adapter_for(workload.kind).asked(workload).pod_groups(workload.pod_count)
+    placed = (
+        workload.pods.filter(gone_at__isnull=True, finished_at__isnull=True).exclude(node_name="").count()
+    )
+    if len(groups) == 1:
+        return (replace(groups[0], pods=max(1, groups[0].pods - placed)),)
+    return tuple(replace(each, pods=1) for each in groups) if placed else groups
+
+
+def lacks_a_node(workload: Workload) -> bool:
+    """Whether it asks for no GPU and is told in the cluster that no node has room: it has a card without a queue."""
+    unplaced = workload.phase == Phase.ADMITTED.value and workload.reason == Reason.UNSCHEDULABLE.value
+    return unplaced and not workload.units
 
 
 def card_for(asked: Asked, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
@@ -146,12 +167,13 @@ def card_for(asked: Asked, *, named: frozenset[str], now: datetime, with_levers:
 def judge_new(asked: Asked, *, now: datetime) -> Verdict:
     """What admission would answer to it now."""
     if asked.flavor is None:
-        return _without_gpu(asked.waiter)
+        return _without_gpu(asked, now).verdict
     return policy.judge(_supply(asked, asked.flavor, None, now), asked.waiter.id)
 
 
-def _without_gpu(waiter: Waiter) -> Verdict:
-    return Verdict(Outcome.ADMIT, Reason.CREATING, f"This {waiter.noun} asks for no GPU.", rule="no-gpu")
+def _without_gpu(asked: Asked, now: datetime, *, with_levers: bool = False) -> plain.PlainAnswer:
+    groups = asked.groups or (PodGroup(asked.waiter.pods, asked.waiter.beside),)
+    return plain.answer(asked.waiter, groups, now=now, with_levers=with_levers)
 
 
 def _supply(asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: datetime) -> Supply:
@@ -169,28 +191,13 @@ def _supply(asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: d
 def _card(
     asked: Asked, *, focus: Workload | None, named: frozenset[str], now: datetime, with_levers: bool
 ) -> Card:
+    if asked.flavor is None:
+        return _plain_card(asked, focus, now, with_levers=with_levers)
     waiter = asked.waiter
     price_book = spans_by_card()
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
-    if asked.flavor is None:
-        return Card(
-            verdict=_without_gpu(waiter),
-            noun=waiter.noun,
-            units=0,
-            now=now,
-            revision=0,
-            position=None,
-            ahead_count=0,
-            ahead=(),
-            estimate=Estimate(int(now.timestamp()), int(now.timestamp()), "free now"),
-            past_hit_rate=None,
-            rate_per_hour=rate,
-            at_time_limit=at_limit,
-            account=None,
-            team=None,
-        )
     supply = _supply(asked, asked.flavor, focus, now)
     plan = policy.plan(supply, told=lambda each, _: each.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
@@ -222,6 +229,33 @@ def _card(
         team=facts,
         offers=offers,
         offers_complete=complete,
+    )
+
+
+def _plain_card(asked: Asked, focus: Workload | None, now: datetime, *, with_levers: bool) -> Card:
+    """Of what has neither quota nor place in a queue, and costs nothing."""
+    found = _without_gpu(asked, now, with_levers=with_levers)
+    moment = int(now.timestamp())
+    start = Estimate(moment, moment, "free now") if found.verdict.admitted else plain.UNKNOWN_START
+    verdict, start = _rested(focus, found.verdict, start, now)
+    at_limit = None if asked.time_limit_seconds is None else 0
+    return Card(
+        verdict=verdict,
+        noun=asked.waiter.noun,
+        units=0,
+        now=now,
+        revision=0,
+        position=None,
+        ahead_count=0,
+        ahead=(),
+        estimate=start,
+        past_hit_rate=None,
+        rate_per_hour=0,
+        at_time_limit=at_limit,
+        account=None,
+        team=None,
+        offers=tuple(LeverOffer(lever, 0, at_limit) for lever in found.found),
+        offers_complete=found.complete,
     )
 
 

@@ -12,7 +12,7 @@ from controller import specs as shared
 from controller.grammar import is_inside
 from controller.specs import Amount, ClaimUse, ContainerSpec, Json, Volume, value_of
 from jobs.kinds import JOB, KINDS, MPI_JOB
-from workloads.podrequests import beside_of
+from workloads.podrequests import PodGroup, beside_of
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
@@ -194,6 +194,19 @@ class TrainingRunSpec(ContainerSpec):
         storage = self.ephemeral_storage.request if self.ephemeral_storage else "0"
         asked = [beside_of(each.cpu.request, each.memory.request, storage) for each in (self, *with_gpus)]
         return max(each[0] for each in asked), max(each[1] for each in asked), asked[0][2]
+
+    @override
+    def pod_groups(self, pods: int) -> tuple[PodGroup, ...]:
+        """Those of the run itself, and of each role."""
+        of_roles = (
+            PodGroup(
+                role.replicas,
+                self.of_role(role).beside,
+                f"roles.{self.roles.index(role)}." if role in self.roles else "",
+            )
+            for role in self.all_roles
+        )
+        return (PodGroup(self.replicas, self.beside), *of_roles)
 
     @property
     @override

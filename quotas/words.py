@@ -41,12 +41,14 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 class Words:
     """Makes verdicts of one pool; the numbers are those of the moment in which each was judged."""
 
-    __slots__ = ("_bare", "_evidence", "_flavor", "_pool", "_what")
+    __slots__ = ("_bare", "_evidence", "_flavor", "_plain", "_pool", "_what")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._flavor = pool.supply.flavor.name
         self._what = f"{self._flavor} ({pool.supply.capacity_type})"
+        self._plain = pool.supply.flavor.resource == PODS
+        """Whether it is about pods that ask for no GPU: then units are nothing that people count."""
         self._evidence: dict[tuple[str, int], Evidence] = {}
         self._bare: dict[tuple[str, bool], Verdict] = {}
 
@@ -85,6 +87,8 @@ class Words:
 
     def _numbers(self, line: Line, waiter: Waiter, finding: Finding, ahead: int) -> tuple[Evidence, ...]:
         room, flavor = self._pool.room, self._flavor
+        if self._plain:
+            return tuple(self._beside(waiter, finding))
         numbers = [self._number("requested", waiter.units, flavor)]
         if line.place >= 0:
             tree, place = room.tree, line.place
@@ -156,8 +160,9 @@ class Words:
         number = TOO_LARGE.index(finding.rule)
         most = self._pool.reach.most(waiter.units_each, waiter.beside, number)
         asked = quantity_of(OTHERS[number], waiter.beside[number])
+        beside = "without GPUs" if self._plain else f"beside {waiter.units_each} {self._what}"
         return (
-            f"No node can hold {asked} of {_CALLED[number]} beside {waiter.units_each} {self._what} in one pod; "
+            f"No node can hold {asked} of {_CALLED[number]} {beside} in one pod; "
             f"the most is {told_of(OTHERS[number], most)}."
         )
 
@@ -225,6 +230,8 @@ class Words:
             short = blocks.short(waiter.units_each, waiter.pods, waiter.beside)
             if short is not None:
                 return self._short_beside(blocks, waiter, *short)
+        if self._plain:
+            return f"This {waiter.noun} asks for no GPU, and no node takes such pods now."
         shape = "on one node" if waiter.pods == 1 else f"in {waiter.pods} pods of {waiter.units_each} at once"
         needs = f"This {waiter.noun} needs {waiter.units_each * waiter.pods} {self._what} {shape}"
         more = f"; new nodes can bring {blocks.provisionable}" if blocks.unopened else ""
@@ -235,7 +242,7 @@ class Words:
         name = OTHERS[number]
         asked = wants(waiter.beside)[number]
         what = "a place for a pod" if name == PODS else f"{quantity_of(name, asked)} of {_CALLED[number]}"
-        beside = f"on a node with {waiter.units_each} {self._what} free"
+        beside = "on one node" if self._plain else f"on a node with {waiter.units_each} {self._what} free"
         if waiter.pods == 1 or left < asked:
             has = f"{node} has {told_of(name, left)} left" if node else "no such node has any left"
             return f"This {waiter.noun} needs {what} {beside}; {has}."

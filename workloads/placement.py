@@ -27,6 +27,16 @@ SPOT = "spot"
 SPOT_TAINTS = ("kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot")
 """Taints of nodes that the cloud may take back: AKS sets the first by itself, the other is GKE's recommendation."""
 
+PASSING_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "node.cilium.io/",
+    "karpenter.sh/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+)
+"""How the keys of taints begin that say in which state a node is, and not for whom it is meant."""
+
 
 class Sharing(StrEnum):
     NONE = "none"
@@ -177,6 +187,19 @@ def takes_pods(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool
     if not node.ready or node.unschedulable:
         return False
     return all(tolerated(taint, flavor.tolerates(capacity_type)) for taint in node.taints)
+
+
+def takes_plain_pods(node: NodeFacts) -> bool:
+    """Whether the node takes new pods that ask for no GPU, which tolerate nothing: any node may, GPUs or not."""
+    return node.ready and not node.unschedulable and all(tolerated(taint, ()) for taint in node.taints)
+
+
+def stays_away(taints: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a node with these taints never takes pods that tolerate nothing, in whatever state it is."""
+    return any(
+        not tolerated(taint, ()) and not str(taint.get("key", "")).startswith(PASSING_TAINTS)
+        for taint in taints
+    )
 
 
 def usable(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:

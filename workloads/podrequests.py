@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +18,18 @@ _BINARY = ("", "Ki", "Mi", "Gi")
 
 Others = tuple[int | None, ...]
 """So much of each of OTHERS; None for what is not known. Empty where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """So many pods that are alike, and what each asks for of the first three of OTHERS.
+
+    `within` is how the names of its fields begin in the request: `roles.0.`, or nothing for the request itself.
+    """
+
+    pods: int
+    beside: tuple[int, ...]
+    within: str = ""
 
 
 @lru_cache(maxsize=8192)

@@ -17,7 +17,7 @@ from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 from tests.web.conftest import signed_in
 from tests.web.queue_world import make_queue
 from tests.web.test_browser import findings
-from workloads.models import Workload
+from workloads.models import NodeRecord, Workload
 from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db
@@ -348,3 +348,17 @@ def test_a_run_that_is_admitted_any_moment_says_so(ana, queue, world):
     said = text_of(ana, run)
     assert rest(ana, run)["verdict"] == "admit"
     assert "Starts any moment" in said
+
+
+def test_a_run_without_gpus_that_no_node_has_taken_says_what_lacks_where(ana, world):
+    NodeRecord.objects.update(others={"cpu": "4", "memory": "14Gi"})
+    run = world.run("plain", flavor=None, gpus_per_replica=0, memory="8Gi", cpu="1")
+    world.move(run, Phase.ADMITTED, Reason.UNSCHEDULABLE, "0/2 nodes are available.", at=world.now)
+    assert "Why it waits" not in html_of(ana, run), "there is room as far as anybody knows"
+    NodeRecord.objects.update(others={"cpu": "4", "memory": "5Gi"})
+    said = text_of(ana, run)
+    assert "Cannot start as things are" in said
+    assert "No node can hold 8Gi of memory without GPUs in one pod; the most is 5Gi." in said
+    assert "5Gi of memory instead of 8Gi" in said
+    assert "Without a node since" in said
+    assert "more quota" not in said
