@@ -23,10 +23,10 @@ EVENTS_MAX: Final = 300
 PODS_MAX: Final = 300
 
 
-Panel = Callable[[Asked], dict[str, Any]]
+Panel = Callable[[Asked[Any]], dict[str, Any]]
 
 
-def logs(asked: Asked) -> dict[str, Any]:
+def logs(asked: Asked[Any]) -> dict[str, Any]:
     """The last lines of one attempt, or what came after `cursor`. Raises Malformed, NotFound as `read_lines`.
 
     Who reads the newest attempt goes on with the one after it: `log_moves` says that the panel is of that one now. Who
@@ -69,17 +69,17 @@ def logs(asked: Asked) -> dict[str, Any]:
     }
 
 
-def events(asked: Asked) -> dict[str, Any]:
+def events(asked: Asked[Any]) -> dict[str, Any]:
     """The newest moves of the phase and changes of its reason."""
     return {"events": list(asked.workload.events.order_by("-id")[:EVENTS_MAX])}
 
 
-def pods(asked: Asked) -> dict[str, Any]:
+def pods(asked: Asked[Any]) -> dict[str, Any]:
     """Every pod there was, newest first."""
     return {"pods": list(asked.workload.pods.order_by("-created_at", "-id")[:PODS_MAX])}
 
 
-def cost(asked: Asked) -> dict[str, Any]:
+def cost(asked: Asked[Any]) -> dict[str, Any]:
     """A line a pod, and the totals."""
     found = cost_lines(asked.workload, now=asked.now, price_book=asked.price_book)
     return {
@@ -89,7 +89,7 @@ def cost(asked: Asked) -> dict[str, Any]:
     }
 
 
-def manifests(asked: Asked) -> dict[str, Any]:
+def manifests(asked: Asked[Any]) -> dict[str, Any]:
     """The objects of the current attempt, as YAML, or as JSON where `format=json` asks for it."""
     found = manifests_of(asked.workload)
     wants_json = asked.request.GET.get("format") == "json"
@@ -106,7 +106,7 @@ def manifests(asked: Asked) -> dict[str, Any]:
     }
 
 
-def no_facts(_asked: Asked) -> dict[str, Any]:
+def no_facts(_asked: Asked[Any]) -> dict[str, Any]:
     """For a tab whose facts are on every page anyway."""
     return {}
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from django.http import HttpRequest
 
 from costs.queries import Cost, PriceBook, cost_of, spans_by_card
 from workloads.models import Attempt, Workload
 
+Own = TypeVar("Own")
+"""What only one kind of workload has."""
+
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[Own]):
     """What a part of the page may look at. Its parts share one: what the first of them read, the others have."""
 
     request: HttpRequest
     workload: Workload
     now: datetime
+    read: Callable[[Workload], Own]
+
+    @cached_property
+    def own(self) -> Own:
+        """What only its kind has."""
+        return self.read(self.workload)
 
     @cached_property
     def attempts(self) -> list[Attempt]:

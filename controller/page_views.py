@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from controller.logs import LINES_MAX
 from controller.page_card import CardLook, Page, current_of, look_at
 from controller.page_panels import Panel
 from controller.page_queries import find_workload, role_on
-from controller.page_reading import Asked
+from controller.page_reading import Asked, Own
 from controller.page_words import NEXT_STEP
 from controller.timeline import timeline
 from controller.waiting import lacks_a_node
@@ -111,7 +111,7 @@ class WorkloadPage(LoginRequiredMixin, View):
         return reverse(f"{self.app}:{name}", args=[workload.public_id])
 
 
-class WorkloadDetailPage(WorkloadPage):
+class WorkloadDetailPage(WorkloadPage, Generic[Own]):
     """GET is the page; with `HX-Target` one of its fragments: `live`, `tabs`, `panel` or `log-more`."""
 
     template: ClassVar[str]
@@ -130,7 +130,7 @@ class WorkloadDetailPage(WorkloadPage):
         self, request: HttpRequest, workload: Workload, *, status: int = 200, **extra: Any
     ) -> HttpResponse:
         """The page or the fragment that is asked for."""
-        asked = Asked(request, workload, clock.now())
+        asked = Asked(request, workload, clock.now(), self.read)
         target = request.headers.get("HX-Target", "")
         fragment = target if target in self.fragments else ""
         context = self._common(asked)
@@ -147,15 +147,19 @@ class WorkloadDetailPage(WorkloadPage):
         name = f"{self.template}#{fragment}" if fragment else self.template
         return render(request, name, context, status=status)
 
-    def facts(self, asked: Asked) -> dict[str, Any]:
+    def read(self, workload: Workload) -> Own:
+        """What only this kind has and several parts of its page show."""
+        raise NotImplementedError
+
+    def facts(self, asked: Asked[Own]) -> dict[str, Any]:
         """What only this kind shows: `spec` at least."""
         raise NotImplementedError
 
-    def commands(self, asked: Asked, *, may: bool) -> list[Command]:
+    def commands(self, asked: Asked[Own], *, may: bool) -> list[Command]:
         """The buttons of this kind."""
         raise NotImplementedError
 
-    def _common(self, asked: Asked) -> dict[str, Any]:
+    def _common(self, asked: Asked[Own]) -> dict[str, Any]:
         request, workload = asked.request, asked.workload
         chosen = self.tab or request.GET.get("tab") or self.tabs[0].name
         if chosen not in {each.name for each in self.tabs}:
@@ -177,7 +181,7 @@ class WorkloadDetailPage(WorkloadPage):
             "api_logs": f"/api/v1/{RESOURCE_PATH[self.kind]}/{workload.public_id}/logs/?tail={LINES_MAX}",
         }
 
-    def _head(self, asked: Asked, *, may: bool) -> dict[str, Any]:
+    def _head(self, asked: Asked[Own], *, may: bool) -> dict[str, Any]:
         workload, now, attempts = asked.workload, asked.now, asked.attempts
         moves = workload.events.exclude(source__startswith="revision ").order_by("-id")
         events = list(moves[:LIVE_EVENTS_MAX])[::-1]
@@ -193,7 +197,7 @@ class WorkloadDetailPage(WorkloadPage):
             **_ran(attempts, now),
         }
 
-    def _waiting(self, asked: Asked, *, may: bool) -> CardLook | None:
+    def _waiting(self, asked: Asked[Own], *, may: bool) -> CardLook | None:
         workload = asked.workload
         unplaced = lacks_a_node(workload)
         if workload.phase != Phase.QUEUED and not unplaced:

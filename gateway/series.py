@@ -70,15 +70,32 @@ def step_for(begin: datetime, end: datetime) -> timedelta:
     return timedelta(seconds=next(fits, STEPS[-1]))
 
 
-def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> Series:
-    """What ended from `begin` (its minute included) to `end`, in steps that begin at multiples of `step` in UTC."""
-    values: dict[str, Any] = {
+def _asked(endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> dict[str, Any]:
+    """What the statements are told: from the minute of `begin` on, in steps that begin at multiples of `step` in UTC."""
+    return {
         "endpoint": endpoint.pk,
         "begin": begin.replace(second=0, microsecond=0),
         "end": end,
         "step": step.total_seconds(),
         "origin": datetime.fromisoformat("2000-01-01T00:00:00+00:00"),
     }
+
+
+def classes_by_step(
+    *, endpoint: Workload, begin: datetime, end: datetime, step: timedelta
+) -> dict[datetime, dict[int, int]]:
+    """Requests by class of status in each step of `request_series`, of all revisions together; in one query."""
+    found: defaultdict[datetime, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTS, _asked(endpoint, begin, end, step))
+        for at, _, status_class, count in cursor.fetchall():
+            found[at][status_class] += int(count)
+    return dict(found)
+
+
+def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> Series:
+    """What ended from `begin` (its minute included) to `end`, in steps that begin at multiples of `step` in UTC."""
+    values = _asked(endpoint, begin, end, step)
     classes: defaultdict[tuple[datetime, int], dict[int, int]] = defaultdict(dict)
     histograms: defaultdict[tuple[datetime, int], list[int]] = defaultdict(list)
     with connection.cursor() as cursor:

@@ -20,7 +20,7 @@ from inference.hints import hints_of
 from inference.models import Endpoint
 from inference.revision_api import OfEndpoints
 from inference.scaler_output import ScalingStateSerializer, described
-from inference.scaler_state import scaling_of
+from inference.scaler_state import scaling_of, slept
 from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.scaling_checks import scaling_hints
 from inference.serializers import EndpointSerializer, PauseSerializer, ScaleSerializer, changed_request
@@ -176,7 +176,11 @@ class EndpointScalingView(OfEndpoints):
     @extend_schema(responses=ScalingStateSerializer)
     def get(self, request: Any, public_id: UUID) -> Response:
         workload = self.find(request.user, public_id)
-        return Response(ScalingStateSerializer(described(scaling_of(workload, now=clock.now()))).data)
+        endpoint = Endpoint.objects.get(workload=workload)
+        spec = endpoint.parsed
+        scaling = scaling_of(endpoint, spec, newest=endpoint.samples.first())
+        told = described(scaling, slept(workload, spec, now=clock.now()))
+        return Response(ScalingStateSerializer(told).data)
 
 
 class EndpointEventsView(OfEndpoints, detail_api.WorkloadEventsView):

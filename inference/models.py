@@ -85,11 +85,6 @@ class Endpoint(models.Model):
         """The revision whose pods answer: the last that was fully ready, or, where none was, what the cluster was told."""
         return self.stable_revision or self.target
 
-    def in_use(self) -> dict[int, EndpointRevision]:
-        """The revision that serves, the one that the cluster was told and the one that is wanted, by number."""
-        numbers = {self.serving, self.target, self.revision}
-        return {each.number: each for each in self.revisions.filter(number__in=numbers)}
-
     @property
     def to_tell(self) -> EndpointRevision:
         """The revision that the cluster is to be told: the one that is wanted, unless that is held back."""

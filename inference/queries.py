@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from django.db.models import F, Q
+from django.db.models import F, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from controller.routes import Route
 from inference.changes import with_size_of
@@ -57,7 +58,6 @@ def _route(workload: Workload, service: str, told: EndpointRevision, wanted: End
 
 def scale_samples(workload: Workload, *, begin: datetime, end: datetime) -> list[ScaleSample]:
     """What was noted of its replicas from `begin` to `end`, oldest first, and the last that was noted before."""
-    samples = ScaleSample.objects.filter(endpoint__workload=workload, at__lt=end)
-    before = samples.filter(at__lt=begin).order_by("-at", "-id").first()
-    within = samples.filter(at__gte=begin).order_by("at", "id")
-    return [*([before] if before else []), *within]
+    samples = ScaleSample.objects.filter(endpoint=workload.pk, at__lt=end)
+    before = samples.filter(at__lt=begin).order_by("-at").values("at")[:1]
+    return list(samples.filter(at__gte=Coalesce(Subquery(before), begin)).order_by("at", "id"))

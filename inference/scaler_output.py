@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from controller.output import MoneySerializer
 from foundation.money import as_json
-from inference.scaler_state import ScalingState
+from inference.scaler_state import Scaling, Slept
 
 
 class ScaleSampleSerializer(serializers.Serializer[Any]):
@@ -42,8 +42,8 @@ class ScalingStateSerializer(serializers.Serializer[Any]):
     )
 
 
-def described(state: ScalingState) -> dict[str, Any]:
-    """The state as `ScalingStateSerializer` shows it."""
+def described(state: Scaling, slept: Slept) -> dict[str, Any]:
+    """Both as `ScalingStateSerializer` shows them."""
     return {
         "engine": state.engine,
         "trigger": state.trigger,
@@ -52,8 +52,8 @@ def described(state: ScalingState) -> dict[str, Any]:
         "paused": state.paused,
         "paused_replicas": state.paused_replicas,
         "newest": state.newest,
-        "wakes": state.wakes,
-        "cold_start_seconds": state.cold_start_seconds,
-        "asleep_seconds": state.asleep_seconds,
-        "saved": as_json(state.saved_micro_usd),
+        "wakes": slept.wakes,
+        "cold_start_seconds": slept.cold_start_seconds,
+        "asleep_seconds": slept.asleep_seconds,
+        "saved": as_json(slept.saved_micro_usd),
     }

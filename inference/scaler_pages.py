@@ -11,6 +11,7 @@ from controller.page_views import Command, CommandInput, CommandPage, WorkloadPa
 from foundation.errors import Invalid
 from inference.adapter import KIND, NOUN
 from inference.models import Endpoint
+from inference.now import EndpointNow
 from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.scalers import scales
 from inference.serializers import REPLICAS_MAX
@@ -24,10 +25,9 @@ class OfEndpoints(WorkloadPage):
     app = "inference"
 
 
-def scaler_commands(page: OfEndpoints, workload: Workload) -> list[Command]:
+def scaler_commands(page: OfEndpoints, workload: Workload, now: EndpointNow) -> list[Command]:
     """Its buttons about how many replicas it has."""
-    endpoint = Endpoint.objects.get(workload=workload)
-    spec = endpoint.parsed
+    spec, endpoint = now.spec, now.endpoint
     each = f", {spec.gpus_per_replica} {spec.flavor} each," if spec.gpus_per_replica else ""
     bounds = (
         CommandInput("min_replicas", "Replicas at least", str(spec.min_replicas)),
@@ -44,7 +44,6 @@ def scaler_commands(page: OfEndpoints, workload: Workload) -> list[Command]:
     )
     if not scales(spec):
         return [scale]
-    now = workload.pods.filter(attempt=workload.attempt_number, gone_at=None).count()
     pause = Command(
         name="pause-scaler",
         label="Pause the scaler",
@@ -52,7 +51,9 @@ def scaler_commands(page: OfEndpoints, workload: Workload) -> list[Command]:
         url=page.url("endpoint-pause-scaler", workload),
         effect="The number of replicas stays, whatever the load is, and a request wakes none, until it is resumed.",
         refused=refusal(workload) or ("It is paused already." if endpoint.scaler_paused else ""),
-        inputs=(CommandInput("replicas", "Replicas (empty: as now)", str(now or ""), required=False),),
+        inputs=(
+            CommandInput("replicas", "Replicas (empty: as now)", str(now.replicas or ""), required=False),
+        ),
     )
     resume = Command(
         name="resume-scaler",

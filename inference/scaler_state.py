@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
-from costs.queries import rate_now, spans_by_card
+from costs.queries import PriceBook, rate_now, spans_by_card
 from inference.models import Endpoint, ScaleSample
 from inference.platform import engine
 from inference.scalers import scales
+from inference.specs import EndpointSpec
 from workloads.models import Workload, WorkloadEvent
 from workloads.states import Phase, Reason
 
@@ -27,7 +28,9 @@ class Wake:
 
 
 @dataclass(frozen=True)
-class ScalingState:
+class Scaling:
+    """How many replicas there may be, and what chooses."""
+
     engine: str | None
     """`keda` or `hpa`; None where the number of replicas is fixed."""
     trigger: str | None
@@ -36,7 +39,14 @@ class ScalingState:
     paused: bool
     paused_replicas: int | None
     newest: ScaleSample | None
+
+
+@dataclass(frozen=True)
+class Slept:
+    """What sleeping at zero replicas cost those who called, and saved."""
+
     wakes: tuple[Wake, ...]
+    """The newest first."""
     asleep_seconds: int
     """Over its whole life, the present sleep included."""
     saved_micro_usd: int | None
@@ -48,22 +58,30 @@ class ScalingState:
         return self.wakes[0].seconds if self.wakes else None
 
 
-def scaling_of(workload: Workload, *, now: datetime) -> ScalingState:
-    """The facts of one endpoint."""
-    endpoint = Endpoint.objects.get(workload=workload)
-    spec = endpoint.parsed
-    asleep, wakes = _sleeps(workload, now)
-    return ScalingState(
+def scaling_of(endpoint: Endpoint, spec: EndpointSpec, *, newest: ScaleSample | None) -> Scaling:
+    """By the spec that is wanted and the newest sample; asks the database only where something scales it."""
+    return Scaling(
         engine=engine() if scales(spec) else None,
         trigger=spec.scaling.trigger if spec.scaling and scales(spec) else None,
         minimum=0 if spec.scale_to_zero else spec.min_replicas,
         maximum=spec.max_replicas,
         paused=endpoint.scaler_paused,
         paused_replicas=endpoint.paused_replicas,
-        newest=endpoint.samples.first(),
+        newest=newest,
+    )
+
+
+def slept(
+    workload: Workload, spec: EndpointSpec, *, now: datetime, price_book: PriceBook | None = None
+) -> Slept:
+    """By all moves that were written down, in one query; in two where the caller has no `spans_by_card` yet."""
+    asleep, wakes = _sleeps(workload, now)
+    prices = spans_by_card() if price_book is None else price_book
+    rate = _rate(workload, spec.min_replicas * spec.gpus_per_replica, prices, now)
+    return Slept(
         wakes=tuple(wakes[:WAKES_SHOWN]),
         asleep_seconds=asleep,
-        saved_micro_usd=_saved(workload, spec.min_replicas * spec.gpus_per_replica, asleep, now),
+        saved_micro_usd=None if rate is None else round(Fraction(rate * asleep, SECONDS_PER_HOUR)),
     )
 
 
@@ -94,13 +112,8 @@ def _sleeps(workload: Workload, now: datetime) -> tuple[int, list[Wake]]:
     return round(asleep), wakes[::-1]
 
 
-def _saved(workload: Workload, units: int, seconds: int, now: datetime) -> int | None:
-    rate = rate_of(workload, units, now)
-    return None if rate is None else round(Fraction(rate * seconds, SECONDS_PER_HOUR))
-
-
-def rate_of(workload: Workload, units: int, now: datetime) -> int | None:
+def _rate(workload: Workload, units: int, price_book: PriceBook, now: datetime) -> int | None:
     """Micro-USD an hour of so many units of its flavor; None where it has none, or that has no price."""
     if workload.flavor is None or not units:
         return None
-    return rate_now(workload.flavor, workload.capacity_type, units, spans_by_card(), now)
+    return rate_now(workload.flavor, workload.capacity_type, units, price_book, now)

@@ -37,6 +37,7 @@ from inference.changes import changes_between
 from inference.errors import RevisionMoved, RolloutBlocked
 from inference.forms import EndpointForm, take_over, values_of
 from inference.models import Endpoint, EndpointRevision
+from inference.now import EndpointNow, endpoint_now
 from inference.revision_looks import change_look, chosen_rollout, looks_of, moved_look
 from inference.scaler_pages import OfEndpoints, scaler_commands
 from inference.serializers import EndpointSerializer
@@ -52,6 +53,7 @@ from inference.specs import EndpointSpec
 from teams.actors import actor_of
 from teams.models import Team, User
 from teams.permissions import check_can_submit
+from workloads.models import Workload
 
 TABS = (
     Tab("overview", "Overview"),
@@ -81,8 +83,15 @@ EXAMPLE: Mapping[str, str] = {
 }
 
 
-def _revisions(asked: Asked) -> dict[str, Any]:
-    return {"revisions": looks_of(Endpoint.objects.get(workload=asked.workload))}
+def _revisions(asked: Asked[EndpointNow]) -> dict[str, Any]:
+    return {"revisions": looks_of(asked.own.endpoint)}
+
+
+def _settings(asked: Asked[EndpointNow]) -> dict[str, Any]:
+    """The form of a change, as it is wanted now."""
+    workload, wanted = asked.workload, asked.own.wanted
+    given = {**values_of(wanted.spec), "team": workload.team.slug, "name": workload.name}
+    return {"form": EndpointForm(initial=given, teams=[workload.team]), "made_from": wanted.number}
 
 
 class EndpointListPage(WorkloadListPage):
@@ -135,38 +144,33 @@ def _spec(form: ContainerForm) -> EndpointSpec:
     return cast("EndpointSerializer", form.serializer).to_spec()
 
 
-class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
+class EndpointDetailPage(OfEndpoints, WorkloadDetailPage[EndpointNow]):
     """One endpoint: whether it answers, where, with which revision, at what cost."""
 
     template = "inference/endpoint_detail.html"
     tabs = TABS
-    panels = {**page_panels.SHARED_PANELS, "revisions": _revisions}
+    panels = {**page_panels.SHARED_PANELS, "revisions": _revisions, "update": _settings}
 
     @override
-    def facts(self, asked: Asked) -> dict[str, Any]:
-        workload = asked.workload
-        endpoint = Endpoint.objects.get(workload=workload)
-        used = endpoint.in_use()
-        spec = used[endpoint.revision].spec
-        parsed = EndpointSpec.from_json(spec)
-        given = {**values_of(spec), "team": workload.team.slug, "name": workload.name}
+    def read(self, workload: Workload) -> EndpointNow:
+        return endpoint_now(workload)
+
+    @override
+    def facts(self, asked: Asked[EndpointNow]) -> dict[str, Any]:
+        now, spec = asked.own, asked.own.spec
         return {
-            "endpoint": endpoint,
-            "serving": used[endpoint.serving],
-            "coming": [each for each in used.values() if each.number != endpoint.serving],
-            "bounds": (0 if parsed.scale_to_zero else parsed.min_replicas, parsed.max_replicas),
+            "endpoint": now.endpoint,
+            "serving": now.serving,
+            "coming": now.coming,
+            "bounds": (0 if spec.scale_to_zero else spec.min_replicas, spec.max_replicas),
             "methods": TRY_METHODS,
-            "spec": spec,
-            "endpoint_url": gateway_url(workload),
-            "pods_ready": workload.pods.filter(
-                attempt=workload.attempt_number, ready=True, gone_at=None
-            ).count(),
-            "form": EndpointForm(initial=given, teams=[workload.team]),
-            "made_from": endpoint.revision,
+            "spec": now.wanted.spec,
+            "endpoint_url": gateway_url(asked.workload),
+            "pods_ready": now.ready,
         }
 
     @override
-    def commands(self, asked: Asked, *, may: bool) -> list[Command]:
+    def commands(self, asked: Asked[EndpointNow], *, may: bool) -> list[Command]:
         workload = asked.workload
         held = f" and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
         return [
@@ -186,7 +190,7 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage):
                 effect="Puts it into the queue; it answers when its pods are ready.",
                 refused=resume_refusal(workload),
             ),
-            *scaler_commands(self, workload),
+            *scaler_commands(self, workload, asked.own),
             Command(
                 name="delete",
                 label="Delete",

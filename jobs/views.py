@@ -173,7 +173,7 @@ def _spec(form: ContainerForm) -> TrainingRunSpec:
     return cast("TrainingRunSerializer", form.serializer).to_spec()
 
 
-class RunDetailPage(OfRuns, WorkloadDetailPage):
+class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
     """One run: what it does, why, what it costs, its logs."""
 
     template = "jobs/run_detail.html"
@@ -181,9 +181,12 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
     limit_name = "run-time-limit"
 
     @override
-    def facts(self, asked: Asked) -> dict[str, Any]:
-        workload = asked.workload
-        run: TrainingRun = workload.training_run
+    def read(self, workload: Workload) -> TrainingRun:
+        return workload.training_run
+
+    @override
+    def facts(self, asked: Asked[TrainingRun]) -> dict[str, Any]:
+        workload, run = asked.workload, asked.own
         return {
             "spec": run.spec,
             "origin": run.origin if run.origin and run.origin.team_id == workload.team_id else None,
@@ -193,7 +196,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage):
         }
 
     @override
-    def commands(self, asked: Asked, *, may: bool) -> list[Command]:
+    def commands(self, asked: Asked[TrainingRun], *, may: bool) -> list[Command]:
         workload = asked.workload
         held = f", and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
         return [

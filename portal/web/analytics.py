@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from controller.page_reading import Asked
-from gateway.series import Series as Calls
-from gateway.series import Summary, request_series
+from gateway.series import Summary, classes_by_step, request_series
 from inference.models import ScaleSample
 from inference.queries import scale_samples
 from portal.charts import Chart, Mark, Series, draw, number_words
@@ -24,6 +23,7 @@ CLASSES: Final = (
     (4, "4xx", "series-c"),
     (5, "5xx", "series-d"),
 )
+Of = TypeVar("Of")
 QUANTILES: Final = (("p50", "series-b"), ("p95", "series-a"), ("p99", "series-c"))
 STALE: Final = timedelta(minutes=6)
 """A sample holds until the next one, but no longer than this: what has a scaler is noted every minute."""
@@ -55,20 +55,21 @@ class RevisionRow:
     p99: str
 
 
-def analytics_panel(asked: Asked) -> dict[str, Any]:
+def analytics_panel(asked: Asked[Any]) -> dict[str, Any]:
     """Charts, and the same in tables. Raises Malformed for a range that is none."""
     shown = read_range(asked.request.GET, now=asked.now)
-    calls = _calls(asked.workload, shown)
+    calls = request_series(endpoint=asked.workload, begin=shown.begin, end=shown.end, step=shown.step)
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
     decisions = decisions_of(samples)
-    by_step = _steps(calls, shown, asked.now)
+    by_step = _steps(calls.by_step, shown, asked.now)
+    classes = [None if each is None else each.classes for each in by_step]
     return {
         "shown": shown,
         "ranges": list(RANGES),
         "charts": [
             replicas_chart(samples, decisions, shown, now=asked.now),
             metric_chart(samples, decisions, shown, now=asked.now),
-            calls_chart(by_step, shown),
+            calls_chart(classes, shown),
             latency_chart(by_step, shown),
         ],
         "decisions": decisions[::-1][:DECISIONS_MAX],
@@ -83,16 +84,13 @@ def analytics_panel(asked: Asked) -> dict[str, Any]:
 
 def calls_of_range(workload: Workload, shown: TimeRange, *, now: datetime) -> Chart:
     """Requests a second in that time."""
-    return calls_chart(_steps(_calls(workload, shown), shown, now), shown)
+    calls = classes_by_step(endpoint=workload, begin=shown.begin, end=shown.end, step=shown.step)
+    return calls_chart(_steps(calls, shown, now), shown)
 
 
-def _calls(workload: Workload, shown: TimeRange) -> Calls:
-    return request_series(endpoint=workload, begin=shown.begin, end=shown.end, step=shown.step)
-
-
-def _steps(calls: Calls, shown: TimeRange, now: datetime) -> list[Summary | None]:
+def _steps(by_step: Mapping[datetime, Of], shown: TimeRange, now: datetime) -> list[Of | None]:
     """Of each step that has ended: one that has not would look like a fall."""
-    return [calls.by_step.get(moment) for moment in shown.moments if moment + shown.step <= now]
+    return [by_step.get(moment) for moment in shown.moments if moment + shown.step <= now]
 
 
 def decisions_of(samples: Sequence[ScaleSample]) -> list[ScaleDecision]:
@@ -165,10 +163,10 @@ def metric_chart(
     )
 
 
-def calls_chart(by_step: Sequence[Summary | None], shown: TimeRange) -> Chart:
+def calls_chart(by_step: Sequence[Mapping[int, int] | None], shown: TimeRange) -> Chart:
     """Requests a second by class of status; a step without a request is 0."""
     seconds = shown.step.total_seconds()
-    found = {number for each in by_step if each for number in each.classes}
+    found = {number for each in by_step if each for number in each}
     return draw(
         "Requests per second",
         begin=shown.begin,
@@ -178,7 +176,7 @@ def calls_chart(by_step: Sequence[Summary | None], shown: TimeRange) -> Chart:
             Series(
                 name=name,
                 look=look,
-                values=[each.classes.get(number, 0) / seconds if each else 0.0 for each in by_step],
+                values=[each.get(number, 0) / seconds if each else 0.0 for each in by_step],
             )
             for number, name, look in CLASSES
             if number in found

@@ -36,7 +36,7 @@ class EndpointTokenForm(forms.Form):
     )
 
 
-def access_panel(asked: Asked) -> dict[str, Any]:
+def access_panel(asked: Asked[Any]) -> dict[str, Any]:
     """The endpoint's tokens, all that live before those that have ended; their text is never among them."""
     live_first = (F("revoked_at").desc(nulls_first=True), "-expires_at", "-id")
     return {

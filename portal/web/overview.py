@@ -5,29 +5,39 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller.page_reading import Asked
-from inference.models import Endpoint
+from inference.models import ScaleSample
+from inference.now import EndpointNow
 from inference.queries import scale_samples
-from inference.scaler_state import scaling_of
+from inference.scaler_state import scaling_of, slept
 from portal.web.analytics import calls_of_range, decisions_of, replicas_chart
 from portal.web.time_ranges import read_range
 
 PODS_MAX: Final = 50
+ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
-def overview_panel(asked: Asked) -> dict[str, Any]:
+def overview_panel(asked: Asked[EndpointNow]) -> dict[str, Any]:
     """The revision that answers, the pods that are there, its scaler, and the last hour in two drawings."""
-    endpoint = Endpoint.objects.get(workload=asked.workload)
-    ports = endpoint.revisions.get(number=endpoint.serving).spec.get("ports") or {}
-    pods = asked.workload.pods.filter(gone_at__isnull=True).exclude(phase__in=("Succeeded", "Failed"))
+    now = asked.own
+    ports = now.serving.spec.get("ports") or {}
+    live = [pod for pod in now.pods if pod.phase not in ENDED]
     shown = read_range({}, now=asked.now)
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
-    scaling = scaling_of(asked.workload, now=asked.now)
     return {
-        "scaling": scaling,
+        **_scaler(asked, samples[-1] if samples else None),
         "charts": [
             replicas_chart(samples, decisions_of(samples), shown, now=asked.now),
             calls_of_range(asked.workload, shown, now=asked.now),
         ],
         "ports": [(name, port) for name, port in ports.items() if port],
-        "live_pods": list(pods.order_by("-created_at", "-id")[:PODS_MAX]),
+        "live_pods": live[:PODS_MAX],
     }
+
+
+def _scaler(asked: Asked[EndpointNow], newest: ScaleSample | None) -> dict[str, Any]:
+    """How it scales, and of what sleeps how it slept."""
+    scaling = scaling_of(asked.own.endpoint, asked.own.spec, newest=newest)
+    if scaling.trigger is None or scaling.minimum:
+        return {"scaling": scaling}
+    past = slept(asked.workload, asked.own.spec, now=asked.now, price_book=asked.price_book)
+    return {"scaling": scaling, "slept": past}

@@ -17,6 +17,7 @@ from foundation.digits import whole_number
 from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import RETRY_SECONDS, WAKING, Call, try_endpoint
 from inference.models import Endpoint
+from inference.now import EndpointNow
 from inference.runtimes import VLLM
 from inference.views import TRY_METHODS, EndpointDetailPage
 from portal.web import try_forms
@@ -74,7 +75,8 @@ class TryItPage(EndpointDetailPage):
         user = cast("User", request.user)
         typed = {key: str(value).replace("\r\n", "\n") for key, value in request.POST.items()}
         typed.setdefault("mode", RAW)
-        sent, status = _example(workload), 200
+        wanted = Endpoint.objects.get(workload=workload).current.spec
+        sent, status = _example(workload, wanted), 200
         told: dict[str, Any] = {}
         try:
             if typed.get("action") == "describe":
@@ -90,27 +92,26 @@ class TryItPage(EndpointDetailPage):
                         told["again"] = {"seconds": RETRY_SECONDS, "tries": tries + 1, "sent": _resent(typed)}
         except Invalid as error:
             status, told["answer"] = 422, Answer(status=422, problem=_said(error))
-        facts = try_facts(workload, typed, sent)
+        facts = try_facts(workload, wanted, typed, sent)
         return self.page(request, workload, status=status, **told, **facts)
 
 
-def try_panel(asked: Asked) -> dict[str, Any]:
+def try_panel(asked: Asked[EndpointNow]) -> dict[str, Any]:
     """The console before anything was sent."""
-    example = _example(asked.workload)
+    workload, spec = asked.workload, asked.own.wanted.spec
+    example = _example(workload, spec)
     raw = {"method": example.method, "path": example.path, "body": example.body}
-    typed = {"model": _model(asked.workload), **raw, **asked.request.GET.dict()}
-    return try_facts(asked.workload, typed, example)
+    typed = {"model": _model(workload, spec), **raw, **asked.request.GET.dict()}
+    return try_facts(workload, spec, typed, example)
 
 
-def _example(workload: Workload) -> Request:
+def _example(workload: Workload, spec: Mapping[str, Any]) -> Request:
     """What the forms and the snippets begin with."""
-    runtime = Endpoint.objects.get(workload=workload).current.spec.get("runtime", "")
-    return try_forms.example_of(runtime, _model(workload)) or EXAMPLE
+    return try_forms.example_of(spec.get("runtime", ""), _model(workload, spec)) or EXAMPLE
 
 
-def _model(workload: Workload) -> str:
+def _model(workload: Workload, spec: Mapping[str, Any]) -> str:
     """What its server calls the model, as far as the request says."""
-    spec = Endpoint.objects.get(workload=workload).current.spec
     options, brought = spec.get("runtime_options") or {}, spec.get("model") or {}
     named = (options.get("models") or [""])[0].partition("=")[0]
     if spec.get("runtime") == VLLM and (brought.get("claim") or brought.get("uri")):
@@ -119,10 +120,11 @@ def _model(workload: Workload) -> str:
     return str(options.get("served_model_name") or named or workload.name)
 
 
-def try_facts(workload: Workload, typed: Mapping[str, str], sent: Request) -> dict[str, Any]:
+def try_facts(
+    workload: Workload, spec: Mapping[str, Any], typed: Mapping[str, str], sent: Request
+) -> dict[str, Any]:
     """What the console shows: its forms, what stands in them, and the same request for other programs."""
-    runtime = Endpoint.objects.get(workload=workload).current.spec.get("runtime", "")
-    modes = try_forms.modes_of(runtime)
+    modes = try_forms.modes_of(spec.get("runtime", ""))
     chosen = typed.get("mode", "")
     url = gateway_url(workload)
     return {

@@ -11,7 +11,6 @@ from cluster.kinds import ObjectRef
 from foundation import clock
 from foundation.errors import Conflict, Invalid
 from inference.models import Endpoint
-from inference.scaler_state import scaling_of
 from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.services import update_endpoint
 from quotas.models import Claim, Quota
@@ -51,7 +50,7 @@ def test_a_claim_grows_at_once_and_shrinks_as_pods_go(bench):
     bench.until(workload, lambda _: Claim.objects.get(workload=workload).units == 1)
     assert Quota.objects.get().used == 1
     assert endpoint.revisions.filter(cause="scale").count() == 2
-    assert scaling_of(workload, now=clock.now()).maximum == 1
+    assert Endpoint.objects.get(workload=workload).parsed.max_replicas == 1
 
 
 def test_a_change_of_the_request_takes_other_bounds_along(bench):

@@ -14,7 +14,7 @@ from foundation.errors import Invalid
 from inference.adapter import EndpointAdapter
 from inference.models import Endpoint, EndpointRevision
 from inference.revisions import effects_of, spec_of_return
-from inference.scaler_state import scaling_of
+from inference.scaler_state import slept
 from inference.scaling import ScalingSpec
 from inference.services import preview_rollback, roll_back, update_endpoint
 from inference.settling import settle, way_back
@@ -292,5 +292,5 @@ def test_a_step_of_a_rollout_ends_neither_a_sleep_nor_a_wake(endpoint):
     goes_on(100, Reason.WAKING)
     is_noted(110)
     goes_on(130, Reason.READY)
-    found = scaling_of(workload, now=start + timedelta(seconds=200))
+    found = slept(workload, endpoint.parsed, now=start + timedelta(seconds=200))
     assert (found.asleep_seconds, found.cold_start_seconds) == (100, 30)

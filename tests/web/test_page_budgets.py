@@ -6,10 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from cluster import kinds
 from foundation import clock
 from tests.api.test_lists_by_index import grow
 from tests.plans import rows_read
 from tests.web.conftest import signed_in
+from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db
 
@@ -25,16 +27,32 @@ QUERIES_MAX = {
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
     "/runs/{bert-large}/": 35,
-    "/endpoints/{digits}/": 27,
+    "/endpoints/{digits}/": 12,
+    "/endpoints/{sleepy}/": 15,
+    "/endpoints/{digits}/?tab=try": 10,
+    "/endpoints/{digits}/?tab=analytics": 13,
+    "/endpoints/{digits}/?tab=update": 10,
+    "/endpoints/{digits}/?tab=cost": 12,
 }
 
 
+@pytest.fixture
+def shown(world, made, settings):
+    """The world's workloads by name, and an endpoint that may sleep."""
+    settings.PROMETHEUS_URL = "http://prometheus.invalid"
+    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
+    scaling = {"trigger": "in-flight", "threshold": 4}
+    sleepy = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    world.start(sleepy)
+    return {**made, "sleepy": sleepy}
+
+
 @pytest.mark.parametrize("path", QUERIES_MAX)
-def test_a_page_asks_a_bounded_number_of_queries(ana, made, world, path, django_assert_max_num_queries):
+def test_a_page_asks_a_bounded_number_of_queries(ana, shown, world, path, django_assert_max_num_queries):
     for number in range(4):
         world.run(f"more-{number}")
         world.endpoint(f"served-{number}")
-    address = path.format(**{name: each.public_id for name, each in made.items()})
+    address = path.format(**{name: each.public_id for name, each in shown.items()})
     assert ana.get(address).status_code == 200
     with django_assert_max_num_queries(QUERIES_MAX[path]):
         ana.get(address)
@@ -51,4 +69,5 @@ def test_the_first_page_is_as_short_after_a_long_past(made, world):
         since=old,
     )
     after = [rows_read(lambda who=who: signed_in(who).get("/")) for who in (world.ana, world.manager)]
-    assert all(later <= earlier + 5 for earlier, later in zip(before, after, strict=True))
+    # Of 400 rows; the plan itself may take some more or less of those that live.
+    assert all(later <= earlier + 20 for earlier, later in zip(before, after, strict=True))

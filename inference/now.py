@@ -1,0 +1,75 @@
+"""An endpoint as it is now, read once for all that is shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import F, Q
+
+from inference.models import Endpoint, EndpointRevision
+from inference.specs import EndpointSpec
+from workloads.models import PodRecord, Workload
+
+SHOWN_OF_PODS = (
+    *("workload", "name", "attempt", "phase", "ready", "restarts", "reason"),
+    *("node_name", "created_at", "started_at", "deletion_at"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointNow:
+    """`revisions` in use, by number: the one that serves, the one that the cluster was told and the one that is wanted.
+    `pods` that are there, newest first.
+    """
+
+    endpoint: Endpoint
+    revisions: Mapping[int, EndpointRevision]
+    pods: Sequence[PodRecord]
+    attempt: int
+
+    @property
+    def serving(self) -> EndpointRevision:
+        return self.revisions[self.endpoint.serving]
+
+    @property
+    def coming(self) -> list[EndpointRevision]:
+        """What is not served yet, newest first."""
+        others = (each for each in self.revisions.values() if each.number != self.endpoint.serving)
+        return sorted(others, key=lambda each: each.number, reverse=True)
+
+    @property
+    def wanted(self) -> EndpointRevision:
+        return self.revisions[self.endpoint.revision]
+
+    @property
+    def spec(self) -> EndpointSpec:
+        """As it is wanted."""
+        return self.wanted.parsed
+
+    @property
+    def replicas(self) -> int:
+        """Pods of the newest attempt."""
+        return sum(pod.attempt == self.attempt for pod in self.pods)
+
+    @property
+    def ready(self) -> int:
+        """Those of them that answer."""
+        return sum(pod.ready and pod.attempt == self.attempt for pod in self.pods)
+
+
+def endpoint_now(workload: Workload) -> EndpointNow:
+    """The endpoint of the workload, in two queries."""
+    told = Q(number=F("endpoint__stable_revision")) | Q(number=F("endpoint__target"))
+    in_use = told | Q(number=F("endpoint__revision"))
+    found = EndpointRevision.objects.filter(in_use, endpoint=workload.pk)
+    revisions = {each.number: each for each in found.select_related("endpoint")}
+    endpoint = next(iter(revisions.values())).endpoint
+    endpoint.workload = workload
+    pods = workload.pods.filter(gone_at__isnull=True).order_by("-created_at", "-id")
+    return EndpointNow(
+        endpoint=endpoint,
+        revisions=revisions,
+        pods=list(pods.only(*SHOWN_OF_PODS)),
+        attempt=workload.attempt_number,
+    )
