@@ -247,3 +247,27 @@ def with_hosts(facts, others, **left):
         blocks.append(replace(block, whole=others, left=own))
     hosts = tuple(sorted({(block.size, others) for block in blocks}))
     return replace(facts, blocks=tuple(blocks), hosts=hosts)
+
+
+SIZES = (1000, 4 * GIB, 10**9)
+
+
+def random_hosts(seed, *, scarce, **shape):
+    """A generated pool on nodes with CPU and memory; with `scarce` of them units are often not what is short."""
+    random = stdlib_random.Random(seed)
+    facts = random_supply(seed, **({"nodes": 5, "holders": 12, "waiters": 14} | shape))
+
+    def beside(units):
+        # Else by units alone: who asks for less besides is not taken for denied with one who was, but judged anew.
+        times = [random.choice([1, 1, 2, 3]) * random.choice([0, 1, 1]) if scarce else 1 for _ in SIZES]
+        return tuple(units * part * size for part, size in zip(times, SIZES, strict=True))
+
+    holders = []
+    for each in facts.holders:
+        taken = tuple((*beside(units), 1) for _, units in each.placed)
+        holders.append(replace(each, taken=taken, beside=beside(each.units_each)))
+    waiters = tuple(replace(each, beside=beside(each.units_each)) for each in facts.waiters)
+    factor = 1.2 if scarce else 1
+    node = tuple(int(8 * size * factor) for size in SIZES)
+    facts = replace(facts, holders=tuple(holders), waiters=waiters)
+    return with_hosts(facts, (*node, random.choice([3, 8, 110]) if scarce else 110))

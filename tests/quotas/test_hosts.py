@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random as stdlib_random
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from quotas.policy import judge, plan
 from quotas.room import Pool
 from quotas.supply import Block, Provisionable
 from quotas.supply_json import dump, load
-from tests.quotas.pure_world import GIB, HOUR, NOW, holder, random_supply, supply, waiter, with_hosts
+from tests.quotas.pure_world import GIB, HOUR, NOW, holder, random_hosts, supply, waiter, with_hosts
 
 T4 = (3920, 14 * GIB, 90 * 10**9, 110)
 SMALL, LARGE = (1000, 4 * GIB, 0), (2000, 12 * GIB, 0)
@@ -172,30 +171,6 @@ def counting_all():
         yield
     finally:
         hosts.may_run_out = known
-
-
-SIZES = (1000, 4 * GIB, 10**9)
-
-
-def random_hosts(seed, *, scarce):
-    """A generated pool on nodes with CPU and memory; with `scarce` of them units are often not what is short."""
-    random = stdlib_random.Random(seed)
-    facts = random_supply(seed, nodes=5, holders=12, waiters=14)
-
-    def beside(units):
-        # Else by units alone: who asks for less besides is not taken for denied with one who was, but judged anew.
-        times = [random.choice([1, 1, 2, 3]) * random.choice([0, 1, 1]) if scarce else 1 for _ in SIZES]
-        return tuple(units * part * size for part, size in zip(times, SIZES, strict=True))
-
-    holders = []
-    for each in facts.holders:
-        taken = tuple((*beside(units), 1) for _, units in each.placed)
-        holders.append(replace(each, taken=taken, beside=beside(each.units_each)))
-    waiters = tuple(replace(each, beside=beside(each.units_each)) for each in facts.waiters)
-    factor = 1.2 if scarce else 1
-    node = tuple(int(8 * size * factor) for size in SIZES)
-    facts = replace(facts, holders=tuple(holders), waiters=waiters)
-    return with_hosts(facts, (*node, random.choice([3, 8, 110]) if scarce else 110))
 
 
 def decided(facts):

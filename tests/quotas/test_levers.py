@@ -10,7 +10,21 @@ from quotas.estimates import estimate
 from quotas.levers import MOST, Alternative, Levers, levers, with_quota
 from quotas.policy import judge, plan
 from quotas.supply import TeamFacts
-from tests.quotas.pure_world import HOUR, NOW, cohort, flavor, holder, random_supply, supply, team, waiter
+from quotas.words import BESIDE
+from tests.quotas.pure_world import (
+    HOUR,
+    NOW,
+    SIZES,
+    cohort,
+    flavor,
+    holder,
+    random_hosts,
+    random_supply,
+    supply,
+    team,
+    waiter,
+)
+from workloads.podrequests import OTHERS, units_of
 
 
 def offered(facts, *alternatives, name="w", **changes):
@@ -148,7 +162,7 @@ def test_a_stopped_queue_has_no_lever_but_another_pool():
     assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, supply())]).found) == 1
 
 
-def taken(facts, alternatives, name, change, *, whole, owner):
+def taken(facts, alternatives, name, change, *, whole, owner, share=None):
     """The Supply when the waiter has really done what the lever says, and its id then; written anew.
 
     A new request has the `whole` time limit of which the waiter has used a part, and is its maker's.
@@ -160,16 +174,22 @@ def taken(facts, alternatives, name, change, *, whole, owner):
         left = fields["time_limit_seconds"] - (whole - waiting.seconds)
         shorter = replace(waiting, seconds=left, expected_seconds=min(left, waiting.expected_seconds))
         return replace(facts, waiters=(*others, shorter)), name
-    where = facts
+    where, beside = facts, list(waiting.beside)
     if "flavor" in fields or "capacity" in fields:
-        where = next(each.supply for each in alternatives if each.change == fields)
-        others = where.waiters
+        there = next(each for each in alternatives if each.change == fields)
+        where, others = there.supply, there.supply.waiters
+        beside = waiting.beside if there.beside is None else there.beside
+    if "gpus_per_replica" in fields and share is not None:
+        beside = share(fields["gpus_per_replica"])
+    for number, field in enumerate(BESIDE):
+        if field in fields:
+            beside[number] = units_of(OTHERS[number], fields[field])
     each = fields.get("gpus_per_replica", waiting.units_each)
     replicas = fields.get("replicas", waiting.pods)
     again = replace(
         waiting, id="again", units=each * replicas, units_each=each, pods=replicas, queued_at=facts.now,
         sequence=next(SEQUENCES), seconds=whole, owner=owner,
-        expected_seconds=waiting.expected_seconds * whole // waiting.seconds,
+        expected_seconds=waiting.expected_seconds * whole // waiting.seconds, beside=tuple(beside),
     )  # fmt: skip
     return replace(where, waiters=(*others, again)), "again"
 
@@ -177,18 +197,47 @@ def taken(facts, alternatives, name, change, *, whole, owner):
 SEQUENCES = count(10**6)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0, 600, 20 * HOUR]), st.sampled_from([None, "somebody"]))
+USED_UP, MAKERS = st.sampled_from([0, 600, 20 * HOUR]), st.sampled_from([None, "somebody"])
+SEEDS = st.integers(0, 10**6)
+
+
+@given(SEEDS, USED_UP, MAKERS)
 @settings(derandomize=True, max_examples=200, deadline=None)
 def test_each_lever_gives_what_it_promised(seed, used_up, maker):
     facts = random_supply(seed, teams=4, nodes=5, holders=14, waiters=8)
     other = random_supply(seed + 1, teams=4, nodes=5, holders=8, waiters=3)
+    keeps_its_promises(facts, other, seed, used_up, maker)
+
+
+def share_of(units):
+    """What a request that leaves it to the portal gets beside so many units."""
+    return tuple(units * size for size in SIZES)
+
+
+@given(SEEDS, USED_UP, MAKERS, st.booleans(), st.booleans())
+@settings(derandomize=True, max_examples=200, deadline=None)
+def test_each_lever_gives_what_it_promised_where_memory_runs_out_first(
+    seed, used_up, maker, left_out, greedy
+):
+    facts = random_hosts(seed, scarce=True, teams=4, holders=14, waiters=8)
+    other = random_hosts(seed + 1, scarce=True, teams=4, holders=8, waiters=3)
+    if greedy:
+        # More than any node has, of what the first of them asks for.
+        first, *rest = facts.waiters
+        most = tuple(30 * each for each in first.beside)
+        facts = replace(facts, waiters=(replace(first, beside=most), *rest))
+    keeps_its_promises(facts, other, seed, used_up, maker, share=share_of if left_out else None)
+
+
+def keeps_its_promises(facts, other, seed, used_up, maker, *, share=None):
     other = replace(other, waiters=tuple(replace(each, id=f"other-{each.id}") for each in other.waiters))
-    alternatives = [Alternative({"flavor": "other"}, other)]
     name = facts.waiters[seed % len(facts.waiters)].id
     asker = next(each for each in facts.waiters if each.id == name)
+    there = None if share is None else share(asker.units_each)
+    alternatives = [Alternative({"flavor": "other"}, other, there)]
     whole, owner = asker.seconds + used_up, maker or asker.owner
     base = estimate(facts, name)
-    asked = {"time_limit_seconds": whole, "owner": maker}
+    asked = {"time_limit_seconds": whole, "owner": maker, "share": share}
     given_all = levers(facts, name, alternatives, **asked, given=plan(facts), base=base)
     assert levers(facts, name, alternatives, **asked) == given_all
     found = given_all.found
@@ -203,7 +252,8 @@ def test_each_lever_gives_what_it_promised(seed, used_up, maker):
                 richer = with_quota(moved, last, lever.change["ask_for_quota"], lend=lend)
                 assert judge(richer, name).admitted
             continue
-        moved, identity = taken(facts, alternatives, name, lever.change, whole=whole, owner=owner)
+        change = lever.change
+        moved, identity = taken(facts, alternatives, name, change, whole=whole, owner=owner, share=share)
         verdict, start = judge(moved, identity), estimate(moved, identity)
         assert (verdict.outcome, verdict.rule, start.p90) == (
             lever.verdict.outcome,
