@@ -104,8 +104,10 @@ def _score_those_who_left(now: datetime) -> None:
     stays = Workload.objects.filter(pk=OuterRef("workload"), queued_at=OuterRef("queued_at"))
     waits = stays.filter(phase=Phase.QUEUED.value)
     left = StartEstimate.objects.filter(~Exists(waits), started_at__isnull=True, hit__isnull=True)
-    left.filter(p90__lte=now).update(hit=False)
-    left.exclude(p90__lte=now).delete()
+    with transaction.atomic():
+        leases.check()
+        left.filter(p90__lte=now).update(hit=False)
+        left.exclude(p90__lte=now).delete()
 
 
 def _row(workload: Workload, guess: Estimate, now: datetime) -> StartEstimate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import F, QuerySet
 
 from cluster.client import ClusterClient
@@ -12,6 +13,7 @@ from cluster.errors import ClusterError, ObjectNotFound
 from cluster.kinds import ObjectRef
 from controller import logs
 from controller.adapters import adapters
+from foundation import leases
 from workloads.models import ObjectRecord
 from workloads.observations import record_object
 
@@ -44,6 +46,7 @@ def _primaries() -> QuerySet[ObjectRecord]:
 
 def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:
     ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
+    leases.check()
     try:
         logs.fetch_last(client, record.workload, attempt=record.attempt, now=now)
         found = client.get(ref)
@@ -57,11 +60,16 @@ def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:
     except ClusterError:
         logger.warning("garbage.kept", exc_info=True, extra={"workload_id": str(record.workload.public_id)})
         return False
-    record_object(found, workload=record.workload, now=now)
+    with transaction.atomic():
+        leases.check()
+        record_object(found, workload=record.workload, now=now)
     return True
 
 
 def _mark_gone(record: ObjectRecord, now: datetime) -> None:
-    ObjectRecord.objects.filter(
+    there = ObjectRecord.objects.filter(
         workload=record.workload_id, attempt=record.attempt, gone_at__isnull=True
-    ).update(gone_at=now)
+    )
+    with transaction.atomic():
+        leases.check()
+        there.update(gone_at=now)

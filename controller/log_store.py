@@ -20,6 +20,7 @@ from django.core.files.storage import Storage, storages
 from django.db import IntegrityError, connection, models, transaction
 
 from controller import log_lines
+from foundation import leases
 from foundation.crashpoints import crash_point
 from foundation.models import PlatformSettings
 from workloads.models import LogChunk, PodRecord
@@ -321,11 +322,14 @@ def expire(*, now: datetime) -> int:
             .order_by("expires_at")
             .values_list("pk", "storage_key")[:EXPIRE_BATCH]
         )
+        leases.check()
         for _pk, key in rows:
             _delete_file(key)
         # One that has grown meanwhile has a new file and a new expiry.
         old = LogChunk.objects.filter(pk__in=[pk for pk, _key in rows], expires_at__lte=now)
-        deleted += old.delete()[0]
+        with transaction.atomic():
+            leases.check()
+            deleted += old.delete()[0]
         if len(rows) < EXPIRE_BATCH:
             _sweep_days(now)
             break
@@ -344,6 +348,7 @@ def _sweep_days(now: datetime) -> None:
             continue
         # A day more, for a writer that is between its file and its row.
         if ends + timedelta(days=1) < now:
+            leases.check()
             _sweep_day(day)
 
 

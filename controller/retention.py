@@ -10,10 +10,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from controller.log_store import NO_CONTAINER
 from costs.models import UsageInterval
+from foundation import leases
 from foundation.models import PlatformSettings
 from quotas.models import StartEstimate
 from workloads.models import LogChunk, NodeRecord, ObjectRecord, PodRecord
@@ -56,12 +58,13 @@ def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], None] | None = N
     deleted = 0
     for _ in range(BATCHES_MAX):
         keys = list(rows.values_list("pk", flat=True)[:BATCH])
-        if also is not None:
-            also(keys)
-        # As they are now: a pod that was seen again is there.
-        deleted += rows.model.objects.filter(
-            pk__in=rows.filter(pk__in=keys).order_by().values("pk")
-        ).delete()[0]
+        with transaction.atomic():
+            leases.check()
+            if also is not None:
+                also(keys)
+            # As they are now: a pod that was seen again is there.
+            still = rows.filter(pk__in=keys).order_by().values("pk")
+            deleted += rows.model.objects.filter(pk__in=still).delete()[0]
         if len(keys) < BATCH:
             break
     return deleted

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
 from cluster.client import get_client
 from cluster.errors import ClusterRejected, ClusterUnavailable
 from controller import admission, fences, forecasts, garbage, logs, preemption, retention
 from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
-from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_now
+from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workload
 from costs.services import settle_due
 from foundation import clock, leases
 from foundation.models import PlatformSettings
@@ -50,6 +50,12 @@ def sweep_due_workloads(**_future: Any) -> None:
 
 
 def _sweep(now: datetime) -> None:
+    # First what is written, as long as the lease is young: hints may be sent twice.
+    evictions.end_stale(now=now)
+    for workload in preemption.unmet():
+        with transaction.atomic():
+            leases.check()
+            wake_workload(workload, now=now)
     if hints_waiting(RECONCILE_TASK) <= SWEEP_BACKLOG_MAX:
         for public_id in locks.due(by=now - SWEEP_GRACE).values_list("public_id", flat=True)[
             :SWEEP_BATCH_MAX
@@ -59,9 +65,6 @@ def _sweep(now: datetime) -> None:
         # What makes a pool due sends a message too, but not the time that a pass has named for the next one.
         for pool in Pool.objects.filter(due_at__lte=now):
             send_pool(flavor_id=pool.flavor_id, capacity_type=pool.capacity_type, swept=True)
-    evictions.end_stale(now=now)
-    for workload in preemption.unmet():
-        wake_now(workload, now=now)
 
 
 @task(name=PASS_TASK)
@@ -109,7 +112,8 @@ def collect_garbage(**_future: Any) -> None:
     with leases.periodic("garbage", seconds=30) as ours:
         if ours:
             now = clock.now()
-            garbage.delete_ended(get_client(), now=now)
             logs.expire(now=now)
             retention.forget(now=now)
             decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))
+            # Last: a slow cluster may take the whole of the lease.
+            garbage.delete_ended(get_client(), now=now)

@@ -282,6 +282,7 @@ def close_ended(*, now: datetime) -> int:
     over = PodRecord.objects.filter(Q(finished_at__isnull=False) | Q(gone_at__isnull=False))
     left = UsageInterval.objects.filter(Exists(over.filter(uid=OuterRef("pod_uid"))), ended_at__isnull=True)
     with transaction.atomic():
+        leases.check()
         uids = list(left.order_by("pk").values_list("pod_uid", flat=True)[:SETTLE_BATCH_MAX])
         rows = over.filter(uid__in=uids).select_for_update(no_key=True, of=("self",)).order_by("uid")
         return len(record_usages(list(rows.select_related("workload__flavor")), now=now))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,15 @@ _RELEASE = """
 UPDATE foundation_lease SET expires_at = clock_timestamp()
 WHERE name = %(name)s AND holder = %(holder)s AND fencing = %(fencing)s AND expires_at > clock_timestamp()
 """
+_START = secrets.token_hex(4)
 _term: ContextVar[tuple[str, int] | None] = ContextVar("term", default=None)
+
+
+def this_process() -> str:
+    """What this process holds leases as: host:pid:start. A container that starts anew has the name and the number of
+    the one before it, whose lease may still run; the third part is drawn at every start.
+    """
+    return f"{socket.gethostname()}:{os.getpid()}:{_START}"
 
 
 class LeaseLostError(Exception):
@@ -54,7 +63,7 @@ def periodic(name: str, *, seconds: float) -> Iterator[bool]:
 
     One that has been overtaken ends at its next `check`, which is nobody's fault.
     """
-    name, holder = f"periodic:{name}", f"{socket.gethostname()}:{os.getpid()}"
+    name, holder = f"periodic:{name}", this_process()
     fencing = acquire(name=name, holder=holder, ttl_seconds=seconds)
     if fencing is None:
         yield False
@@ -63,7 +72,7 @@ def periodic(name: str, *, seconds: float) -> Iterator[bool]:
     try:
         yield True
     except LeaseLostError:
-        log.warning("lease.lost", extra={"lease": name, "fencing": fencing})
+        log.warning("lease.lost", extra={"lease": name, "holder": holder, "fencing": fencing})
     finally:
         _term.reset(token)
 
@@ -71,6 +80,9 @@ def periodic(name: str, *, seconds: float) -> Iterator[bool]:
 def check() -> None:
     """First thing in every transaction in which a periodic job writes. LeaseLostError if somebody has taken the job
     over; until the transaction ends nobody can. Says nothing where no job runs.
+
+    Asked outside of one, before what no transaction holds (a file, an object of the cluster), it says how it was just
+    now.
     """
     held = _term.get()
     if held is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from django.db import transaction
 from django.db.models import QuerySet
 
+from foundation import leases
 from quotas.models import Claim, ClaimState, Preemption
 from quotas.verdicts import Victim
 from workloads.models import Workload
@@ -54,7 +56,9 @@ def open_requests() -> QuerySet[Preemption]:
 def end_stale(*, now: datetime) -> int:
     """End those that came too late: their claim was given back before they were written; how many that were."""
     late = Preemption.objects.filter(ended_at__isnull=True, claim__state=ClaimState.RELEASED)
-    return late.update(ended_at=now)
+    with transaction.atomic():
+        leases.check()
+        return late.update(ended_at=now)
 
 
 def workload_of(victim: Victim) -> str:

@@ -18,6 +18,5 @@ LEASE_SECONDS = 30
 def return_requests(**_future: Any) -> None:
     """Take back quota that was given until a time that has come."""
     with leases.periodic("return-requests", seconds=LEASE_SECONDS) as ours:
-        returned = return_due(now=clock.now()) if ours else 0
-    if returned:
-        logger.info("quotas.returned", extra={"requests": returned})
+        if ours and (returned := return_due(now=clock.now())):
+            logger.info("quotas.returned", extra={"requests": returned})

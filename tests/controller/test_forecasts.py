@@ -15,6 +15,7 @@ from quotas.limits import start_queue, stop_queue
 from quotas.models import Pool, StartEstimate
 from quotas.queries import hit_rate
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
+from tests.factories.leases import overtaken
 from tests.factories.teams import make_team, make_user
 from tests.factories.workloads import make_workload, put_in
 from workloads import locks
@@ -249,6 +250,15 @@ def test_who_gives_up_after_its_p90_was_promised_too_much(full, now):
     (row,) = StartEstimate.objects.all()
     assert (row.workload_id, row.hit, row.started_at) == (late.pk, False, None)
     assert hit_rate(now=now + timedelta(minutes=150)) == 0.0
+
+
+def test_a_job_that_was_overtaken_judges_nobody(full, now):
+    (late,) = wait(full, 1)
+    forecasts.estimate_starts(now=now)
+    put_in(late, Phase.CANCELLED)
+    with overtaken("estimates"):
+        forecasts.estimate_starts(now=now + timedelta(days=1))
+    assert StartEstimate.objects.get().hit is None
 
 
 def test_without_the_cache_each_card_does_its_own_work(full, now, monkeypatch, settings):

@@ -16,12 +16,12 @@ from cluster.kinds import ObjectRef
 from controller import fences, garbage, tasks
 from costs.models import LedgerEntry
 from foundation import clock, leases
-from foundation.models import Lease
 from portal.settings import queues
 from quotas import decisions
 from quotas.models import Decision, Fence
 from tests.controller.clusters import until
 from tests.controller.test_reconcile_faults import job_manifest, own
+from tests.factories.leases import take_over
 from tests.factories.workloads import age_lock, make_workload, put_in
 from workloads.locks import LOCK_SECONDS, lock
 from workloads.models import ObjectRecord, Workload
@@ -140,8 +140,7 @@ def test_a_job_that_was_overtaken_writes_nothing_any_more(bench, job, write):
     before = Decision.objects.count()
     with leases.periodic(job, seconds=30) as ours:
         assert ours
-        Lease.objects.update(expires_at=clock.now() - timedelta(seconds=1))
-        assert leases.acquire(name=f"periodic:{job}", holder="elsewhere", ttl_seconds=30) == 2
+        take_over(job)
         write(bench)
         pytest.fail("it went on")
     assert (LedgerEntry.objects.count(), Fence.objects.count(), Decision.objects.count()) == (0, 0, before)
@@ -246,6 +245,22 @@ def test_one_object_that_cannot_be_deleted_does_not_keep_the_others(bench):
     assert garbage.delete_ended(Refusing(), now=clock.now() + LATER) == 1
     until(lambda: not own(bench, second, kinds.JOB))
     assert len(own(bench, first, kinds.JOB)) == 1
+
+
+def test_who_is_overtaken_between_two_objects_deletes_no_more(bench):
+    runs = [ended(bench, name=f"train-{number}") for number in range(2)]
+
+    class Slow:
+        def __getattr__(self, name):
+            return getattr(bench.client, name)
+
+        def delete(self, ref, **values):
+            bench.client.delete(ref, **values)
+            take_over("garbage")
+
+    with leases.periodic("garbage", seconds=30):
+        garbage.delete_ended(Slow(), now=clock.now() + LATER)
+    until(lambda: sum(len(own(bench, run, kinds.JOB)) for run in runs) == 1)
 
 
 def test_many_that_cannot_be_deleted_do_not_starve_the_others(bench, monkeypatch):

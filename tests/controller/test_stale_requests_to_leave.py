@@ -14,6 +14,7 @@ from quotas.models import Claim, Preemption
 from quotas.verdicts import PreemptionCause, Victim
 from tests.controller.test_admission_edges import flavor, look, move, submit, team, user  # noqa: F401
 from tests.factories.catalogue import make_quota
+from tests.factories.leases import overtaken
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
@@ -98,6 +99,13 @@ def test_it_is_ended_by_the_sweep(victim):
     now = clock.now()
     evictions.end_stale(now=now)
     assert Preemption.objects.get().ended_at == now
+
+
+def test_a_sweep_that_was_overtaken_does_not_end_it(victim):
+    ask_while(victim, leaves)
+    with overtaken("sweep"):
+        evictions.end_stale(now=clock.now())
+    assert Preemption.objects.get().ended_at is None
 
 
 def test_a_request_in_time_ends_with_the_claim_that_it_is_about(victim):

@@ -25,6 +25,7 @@ from costs.services import (
 )
 from foundation.errors import Conflict, Invalid
 from tests.factories.catalogue import SETUP, make_flavor, make_price
+from tests.factories.leases import overtaken
 from tests.factories.workloads import make_workload
 from workloads.models import PodRecord
 
@@ -257,6 +258,15 @@ def test_settling_closes_what_is_still_open_of_a_pod_that_has_ended(house):
     assert house.charged() == 2 * 300 * USD
     usage = UsageInterval.objects.get()
     assert (usage.ended_at, usage.settled_until) == (at(300), at(300))
+
+
+def test_a_settling_that_was_overtaken_closes_nothing_any_more(house):
+    pod = house.pod()
+    record_usage(pod, now=at(0))
+    PodRecord.objects.filter(pk=pod.pk).update(gone_at=at(300))
+    with overtaken("settle"):
+        settle_due(now=at(3000))
+    assert (UsageInterval.objects.get().ended_at, house.charged()) == (None, 0)
 
 
 def test_settling_takes_back_what_was_charged_of_a_pod_that_had_ended_long_before(house):

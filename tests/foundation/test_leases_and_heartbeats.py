@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -128,6 +132,23 @@ def test_nobody_takes_a_job_over_while_it_writes():
             other.start()
             other.join()
     assert took == ["waits"]
+
+
+@pytest.mark.django_db
+def test_a_process_that_starts_anew_under_the_same_host_and_number_is_another_holder():
+    """As a container does: its name stays, and its number is 1 each time."""
+    program = "from foundation import leases; print(leases.this_process())"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    host, number, start = leases.this_process().rsplit(":", 2)
+    assert (host, int(number)) == (socket.gethostname(), os.getpid())
+    before = f"{host}:{number}:{other.strip().rsplit(':', 1)[1]}"
+    leases.acquire(name="periodic:sweep", holder=before, ttl_seconds=30)
+    with leases.periodic("sweep", seconds=30) as ours:
+        assert not ours
+    let_pass(31)
+    with leases.periodic("sweep", seconds=30) as ours:
+        assert ours
+    assert Lease.objects.get().holder == f"{host}:{number}:{start}"
 
 
 @pytest.mark.django_db

@@ -16,6 +16,7 @@ from quotas.requests import approve_request, deny_request, request_quota, return
 from quotas.tasks import return_requests
 from teams.actors import Actor
 from teams.models import AuditEvent
+from tests.factories.leases import taken_over
 from tests.factories.teams import make_member, make_user
 from tests.quotas.hall import ON_DEMAND, Hall
 
@@ -255,6 +256,15 @@ def test_the_periodic_job_returns_what_is_due_and_two_of_it_do_it_once(desk):
         return_requests.run()
     assert desk.nominal == 8
     assert QuotaChange.objects.filter(actor="system:quota-requests").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_periodic_job_that_is_overtaken_returns_no_more_and_fails_nobody(desk):
+    for _ in range(3):
+        desk.approve(desk.ask(4))
+    with clock.freeze(UNTIL), taken_over("return-requests", after='UPDATE "quotas_quotarequest"'):
+        return_requests.run()
+    assert desk.nominal == 8 + 2 * 4
 
 
 @pytest.mark.parametrize(
