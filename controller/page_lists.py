@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -63,11 +63,19 @@ class PageOfRows(CursorPage):
 
 def rows_of(workloads: list[Workload], *, now: datetime, price_book: PriceBook | None = None) -> list[Row]:
     """The lines of the workloads, in two queries and what their kinds ask besides."""
-    costs = costs_of(workloads, now=now, price_book=price_book)
     more: dict[int, Mapping[str, Any]] = {}
     for kind in {each.kind for each in workloads} & _row_facts.keys():
         more.update(_row_facts[kind]([each for each in workloads if each.kind == kind], now))
-    return [Row(each, costs[each.pk], _took(each, now), more.get(each.pk, {})) for each in workloads]
+    rows = plain_rows(workloads, now=now, price_book=price_book)
+    return [replace(row, more=more.get(row.workload.pk, {})) for row in rows]
+
+
+def plain_rows(
+    workloads: Sequence[Workload], *, now: datetime, price_book: PriceBook | None = None
+) -> list[Row]:
+    """The same without what only their kinds have, in two queries; in one for who has `spans_by_card` already."""
+    costs = costs_of(workloads, now=now, price_book=price_book)
+    return [Row(each, costs[each.pk], _took(each, now)) for each in workloads]
 
 
 def _took(workload: Workload, now: datetime) -> timedelta | None:

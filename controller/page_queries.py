@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from cluster import quantities
@@ -17,7 +16,8 @@ from controller.specs import SPOT_FIRST
 from costs.pricing import rate_per_hour
 from costs.queries import PriceBook, spans_by_card
 from foundation.errors import NotFound
-from quotas.models import Claim, ClaimState, Quota
+from quotas.models import Quota
+from quotas.queries import claimed_of
 from teams.models import Membership, Team
 from teams.permissions import (
     has_global_role,
@@ -124,13 +124,9 @@ def flavor_cards(
         for quota in (Quota.objects.filter(team=team) if team else Quota.objects.none())
     }
     observed = nodes()
-    claims = Claim.objects.exclude(state=ClaimState.RELEASED).filter(quota__flavor=OuterRef("pk"))
-    claimed = claims.order_by().values("quota__flavor").annotate(total=Sum("units")).values("total")
     cards = []
-    for flavor in ResourceFlavor.objects.filter(enabled=True).annotate(
-        claimed=Coalesce(Subquery(claimed), 0)
-    ):
-        units = _units(flavor, observed)
+    for flavor in ResourceFlavor.objects.filter(enabled=True).annotate(claimed=claimed_of("pk")):
+        units = ready_units(flavor, observed)
         cards.append(
             FlavorCard(
                 flavor=flavor,
@@ -174,7 +170,8 @@ def _has(host: Host, beside: Mapping[str, str]) -> bool:
     )
 
 
-def _units(flavor: ResourceFlavor, observed: Sequence[NodeFacts]) -> int:
+def ready_units(flavor: ResourceFlavor, observed: Sequence[NodeFacts]) -> int:
+    """What nodes that take pods have of the flavor."""
     facts = flavor.facts
     usable = [node for node in observed if node.ready and not node.unschedulable]
     return sum(

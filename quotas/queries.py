@@ -8,7 +8,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Avg, Case, Exists, FloatField, OuterRef, Sum, Value, When
+from django.db.models import (
+    Avg,
+    Case,
+    Exists,
+    F,
+    FloatField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce
 
 from quotas.arithmetic import Tree
@@ -50,7 +63,8 @@ class QuotaFigures:
     """A quota and what follows from its cohort, in units of the flavor.
 
     `available` is what one claim may still take, borrowing included; negative after a cut below use. `over_use` is
-    what is used above the ceiling. `pending` is what the team's queue waits for.
+    what is used above the ceiling. `pending` is what the team's queue waits for, `claimed` what anybody holds of the
+    flavor.
     """
 
     quota: Quota
@@ -61,18 +75,19 @@ class QuotaFigures:
     ceiling: int
     available: int
     over_use: int
+    claimed: int
 
 
 def team_quotas(team: Team) -> list[QuotaFigures]:
-    """Every quota of the team, with its figures.
+    """Every quota of the team, with its figures; in one query, in two for a team in a cohort.
 
     `lent` shares out what is borrowed: of all that teams of the tree use above their nominal quotas, each that lends
     carries a part in proportion to what it lends and leaves unused.
     """
-    mine = list(Quota.objects.filter(team=team).select_related("team", "flavor"))
-    pending = _pending(team)
+    seen = list(_seen_by(team))
+    mine = [quota for quota in seen if quota.team_id == team.pk]
     found = []
-    quotas, usages = _members(mine)
+    quotas, usages = _members(seen), _usages(mine)
     for quota in mine:
         pool = (quota.flavor_id, quota.capacity_type)
         members = {each.pk: each for each in (*quotas.get(pool, []), quota)}
@@ -85,35 +100,60 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
                 cohort=quota.team.cohort_name,
                 borrowed=tree.borrowed(name),
                 lent=_lent(tree, name),
-                pending=pending.get(pool, 0),
+                pending=quota.pending,
                 ceiling=quota.ceiling,
                 available=tree.available(name),
                 over_use=max(0, quota.used - quota.ceiling),
+                claimed=quota.claimed,
             )
         )
     return found
 
 
-def _pending(team: Team) -> dict[tuple[int, str], int]:
-    waiting = Workload.objects.filter(
-        team=team, phase=Phase.QUEUED.value, desired=Desired.RUN.value, flavor__isnull=False
+def claimed_of(flavor: str) -> Coalesce:
+    """Units that anybody holds of the flavor that a row has as `flavor`, by the counters; to be read with the row."""
+    held = Quota.objects.filter(flavor=OuterRef(flavor)).order_by().values("flavor")
+    total = held.annotate(total=Sum(F("used") + F("lent_headroom"))).values("total")
+    return Coalesce(Subquery(total), 0)
+
+
+def _seen_by(team: Team) -> QuerySet[Any]:
+    """The team's quotas, with what its queue waits for and what is claimed; and of the same flavors those of all teams
+    that are in a cohort, if the team is in one.
+    """
+    mine = Quota.objects.filter(team=team)
+    flavors = mine.exclude(team__cohort_name="").values("flavor")
+    beside = Q(flavor__in=flavors) & ~Q(team__cohort_name="")
+    queue = Workload.objects.filter(
+        team=team, phase=Phase.QUEUED.value, desired=Desired.RUN.value, flavor=OuterRef("flavor")
     )
-    rows = waiting.values_list("flavor_id", "capacity_type").annotate(units=Sum("units"))
-    return {(flavor_id, capacity_type): units for flavor_id, capacity_type, units in rows.order_by()}
+    waiting = queue.filter(capacity_type=OuterRef("capacity_type")).order_by().values("team")
+    units = Subquery(waiting.annotate(units=Sum("units")).values("units"))
+
+    def of_mine(value: Any) -> Case:
+        return Case(When(team=team, then=value), default=Value(0))
+
+    rows = Quota.objects.filter(Q(team=team) | beside).select_related("team", "flavor")
+    return rows.annotate(pending=of_mine(Coalesce(units, 0)), claimed=of_mine(claimed_of("flavor")))
 
 
-def _members(mine: Sequence[Quota]) -> tuple[dict[Any, list[Quota]], dict[Any, list[CohortUsage]]]:
-    """By pool: quotas of teams in cohorts, and what cohorts count; nothing for a team that is in no cohort."""
-    quotas: dict[Any, list[Quota]] = {}
-    usages: dict[Any, list[CohortUsage]] = {}
+def _members(quotas: Sequence[Quota]) -> dict[Any, list[Quota]]:
+    """By pool, those of teams in cohorts."""
+    found: dict[Any, list[Quota]] = {}
+    for quota in quotas:
+        if quota.team.cohort_name:
+            found.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
+    return found
+
+
+def _usages(mine: Sequence[Quota]) -> dict[Any, list[CohortUsage]]:
+    """By pool, what cohorts count; nothing for a team that is in no cohort."""
+    found: dict[Any, list[CohortUsage]] = {}
     if mine and mine[0].team.cohort_name:
         flavors = {each.flavor_id for each in mine}
-        others = Quota.objects.filter(flavor__in=flavors).exclude(team__cohort_name="")
-        for quota in others.select_related("team"):
-            quotas.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
         for usage in CohortUsage.objects.filter(flavor__in=flavors).select_related("cohort"):
-            usages.setdefault((usage.flavor_id, usage.capacity_type), []).append(usage)
-    return quotas, usages
+            found.setdefault((usage.flavor_id, usage.capacity_type), []).append(usage)
+    return found
 
 
 def _accounts(quotas: Any, usages: Sequence[CohortUsage]) -> list[Account]:

@@ -9,20 +9,20 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views import View
 
-from controller.page_lists import Row, rows_of
-from controller.page_queries import submit_teams, teams_of
+from controller.page_lists import Row, plain_rows
+from controller.page_queries import teams_of
+from costs.queries import spans_by_card
 from foundation import clock
-from foundation.models import PlatformSettings
 from portal.web.quota_changes import Changed, differences_of
-from portal.web.team_quota import pools_context, team_of
+from portal.web.team_pools import TeamSeen, pool_lines, team_seen
 from quotas.models import QuotaChange
-from teams.models import Membership, Team
-from teams.permissions import role_in
+from teams.models import Membership
 from teams.queries import members_of, secrets_of
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM
 
 HOLDERS_MAX: Final = 50
+MEMBERS_MAX: Final = 200
 CHANGES_MAX: Final = 20
 
 
@@ -40,33 +40,40 @@ class TeamDetailPage(LoginRequiredMixin, View):
     """GET is the page; with `HX-Target: usage` the part that refreshes."""
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
-        team = team_of(request, slug)
-        fragment = "#usage" if request.headers.get("HX-Target") == "usage" else ""
-        with PlatformSettings.held():
-            return render(request, f"portal/team_detail.html{fragment}", self._facts(request, team))
+        seen = team_seen(request, slug)
+        if request.headers.get("HX-Target") == "usage":
+            return render(request, "portal/team_detail.html#usage", _usage(seen))
+        return render(request, "portal/team_detail.html", _usage(seen) | _beside(seen))
 
-    def _facts(self, request: HttpRequest, team: Team) -> dict[str, Any]:
-        now = clock.now()
-        holding = Workload.objects.filter(team=team, phase__in=HOLDS_CLAIM)
-        rows = rows_of(
-            list(holding.select_related("team", "owner", "flavor").order_by("-units", "-id")[:HOLDERS_MAX]),
-            now=now,
-        )
-        members = list(members_of(team).order_by("user__username")[:200])
-        mine = next((each.role for each in members if each.user_id == request.user.pk), "")
-        changes = QuotaChange.objects.filter(team_slug=team.slug).select_related("change_set")[:CHANGES_MAX]
-        return {
-            **pools_context(request, team, now=now),
-            "holders": rows,
-            "rate": _rate(rows),
-            "members": members,
-            "my_role": mine,
-            "may_manage": role_in(request.user, team) == Membership.Role.LEAD,
-            "roles": Membership.Role.choices,
-            "changes": [Changed(change, differences_of(change)) for change in changes],
-            "secrets": list(secrets_of(team)),
-            "may_submit": team in submit_teams(request),
-        }
+
+def _usage(seen: TeamSeen) -> dict[str, Any]:
+    """What the team may use, and who uses it."""
+    now, price_book = clock.now(), spans_by_card()
+    holding = Workload.objects.filter(team=seen.team, phase__in=HOLDS_CLAIM).select_related("owner", "flavor")
+    holders = list(holding.order_by("-units", "-id")[:HOLDERS_MAX])
+    rows = plain_rows(holders, now=now, price_book=price_book)
+    return {
+        "team": seen.team,
+        "policy": seen.policy,
+        "lines": pool_lines(seen.team, price_book=price_book, now=now),
+        "holders": rows,
+        "rate": _rate(rows),
+        "may_set_quota": seen.may_set_quota,
+    }
+
+
+def _beside(seen: TeamSeen) -> dict[str, Any]:
+    """Who is in the team, what it has, and what became of its quota."""
+    changes = QuotaChange.objects.filter(team_slug=seen.team.slug).select_related("change_set")[:CHANGES_MAX]
+    return {
+        "members": list(members_of(seen.team).order_by("user__username")[:MEMBERS_MAX]),
+        "my_role": seen.mine,
+        "may_manage": seen.may_manage,
+        "roles": Membership.Role.choices,
+        "changes": [Changed(change, differences_of(change)) for change in changes],
+        "secrets": list(secrets_of(seen.team)),
+        "may_submit": seen.may_submit,
+    }
 
 
 def _rate(rows: list[Row]) -> int | None:

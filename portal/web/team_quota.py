@@ -15,24 +15,23 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
-from controller.page_queries import Offer, flavor_cards, teams_of
 from controller.page_views import see_other
 from controller.page_words import limit_words
+from costs.queries import spans_by_card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from foundation.models import PlatformSettings
-from portal.web.quota_bars import Bar, Facts
 from portal.web.quota_changes import Changed, differences_of
 from portal.web.quota_cohorts import by_field
 from portal.web.quota_draft import WHOLE_WANTED
+from portal.web.team_pools import TeamSeen, pool_lines, team_seen
 from quotas.decay import decayed, integral
 from quotas.limits import start_queue, stop_queue
-from quotas.models import Claim, ClaimState, Fence, Quota, QuotaChange, QuotaRequest
-from quotas.queries import QuotaFigures, policy_of, team_quotas
+from quotas.models import Claim, ClaimState, Fence, Quota, QuotaChange, QuotaRequest, TeamPolicy
 from quotas.requests import request_quota, withdraw_request
 from teams.actors import actor_of
-from teams.models import Membership, Team
-from teams.permissions import check_can_manage, check_can_submit, has_global_role, role_in
+from teams.models import Team
+from teams.permissions import check_can_manage, check_can_submit, has_global_role
 from workloads.models import ResourceFlavor
 
 CHANGES_MAX: Final = 20
@@ -42,70 +41,28 @@ FILLED_LENGTH_MAX: Final = 100
 HOUR: Final = 3600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolLine:
-    """One quota as its team sees it. `free` units are nobody's; `use` is decayed, in GPU-equivalent hours, and
-    `weighted` what fair share compares.
-    """
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What fair share knows of one quota: `use` is decayed, in GPU-equivalent hours, `weighted` what is compared."""
 
-    figures: QuotaFigures
-    bar: Bar
-    offer: Offer | None
-    free: int | None
+    quota: Quota
     use: float
     weighted: float
 
-    @property
-    def over(self) -> int:
-        return self.bar.over
 
-
-def pool_lines(team: Team, *, weight: int, now: datetime) -> list[PoolLine]:
-    """The team's quotas with all their numbers; a constant number of queries."""
-    found = team_quotas(team)
-    cards = {card.flavor.pk: card for card in flavor_cards(team=team, now=now)}
-    held = _held(team, [figures.quota for figures in found], now=now)
-    lines = []
-    for figures in found:
-        quota = figures.quota
-        card = cards.get(quota.flavor_id)
-        offers = {offer.capacity_type: offer for offer in card.offers} if card else {}
-        facts = Facts(
-            nominal=quota.nominal,
-            used=quota.used,
-            ceiling=figures.ceiling,
-            available=figures.available,
-            headroom=quota.headroom,
-            lent_headroom=quota.lent_headroom,
-            lent=figures.lent,
-            pending=figures.pending,
-        )
-        lines.append(
-            PoolLine(
-                figures=figures,
-                bar=Bar(facts, what=f"{quota.flavor.name} {quota.capacity_type}"),
-                offer=offers.get(quota.capacity_type),
-                free=card.free if card else None,
-                use=held.get(quota.pk, 0.0),
-                weighted=held.get(quota.pk, 0.0) / weight,
-            )
-        )
-    return lines
-
-
-def _held(team: Team, quotas: Sequence[Quota], *, now: datetime) -> dict[int, float]:
-    """What fair share counts of each quota, as admission does: past use and what is held now, both decayed."""
-    half_life = PlatformSettings.current().fair_share_half_life_hours * HOUR
+def shares_of(policy: TeamPolicy, quotas: Sequence[Quota], *, half_life: int, now: datetime) -> list[Share]:
+    """What fair share counts of each quota, as admission does: past use and what is held now, both decayed by half in
+    so many seconds.
+    """
     use: dict[int, float] = {}
-    flavors: dict[int, Any] = {}
     for quota in quotas:
-        flavors[quota.pk] = quota.flavor.gpu_fraction
         seconds = max(0.0, (now - quota.decayed_at).total_seconds()) if quota.decayed_at else 0.0
         use[quota.pk] = decayed(quota.decayed_use, seconds, half_life)
-    claims = Claim.objects.filter(quota__team=team).exclude(state=ClaimState.RELEASED)
+    claims = Claim.objects.filter(quota__in=list(use)).exclude(state=ClaimState.RELEASED)
     for quota_id, units, reserved_at in claims.values_list("quota_id", "units", "reserved_at"):
         use[quota_id] += integral(units, max(0.0, (now - reserved_at).total_seconds()), half_life)
-    return {pk: value * float(flavors[pk]) / HOUR for pk, value in use.items()}
+    hours = {quota.pk: use[quota.pk] * float(quota.flavor.gpu_fraction) / HOUR for quota in quotas}
+    return [Share(quota, hours[quota.pk], hours[quota.pk] / policy.weight) for quota in quotas]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +84,11 @@ class TeamQuotaPage(LoginRequiredMixin, View):
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         # A waiting card that advises to ask for more says of what and how many.
         asked = {name: request.GET.get(name, "")[:FILLED_LENGTH_MAX] for name in ("pool", "units")}
-        return self._page(request, team_of(request, slug), typed=asked)
+        return self._page(request, team_seen(request, slug), typed=asked)
 
     def post(self, request: HttpRequest, slug: str) -> HttpResponse:
-        team = team_of(request, slug)
+        seen = team_seen(request, slug)
+        team = seen.team
         check_can_submit(request.user, team)
         names = ("pool", "units", "until", "reason")
         typed = {name: request.POST.get(name, "").strip().replace("\x00", "") for name in names}
@@ -138,46 +96,48 @@ class TeamQuotaPage(LoginRequiredMixin, View):
             _ask(request, team, typed)
         except (Invalid, Conflict, NotFound) as error:
             errors = {_FIELDS.get(name, name): said for name, said in by_field(error).items()}
-            return self._page(request, team, typed=typed, errors=errors, status=422)
+            return self._page(request, seen, typed=typed, errors=errors, status=422)
         messages.success(request, "Asked. A quota manager decides; the list below shows what became of it.")
         return see_other(reverse("portal:team-quota", args=[team.slug]))
 
-    def _page(self, request: HttpRequest, team: Team, *, status: int = 200, **extra: Any) -> HttpResponse:
+    def _page(self, request: HttpRequest, seen: TeamSeen, *, status: int = 200, **extra: Any) -> HttpResponse:
         now = clock.now()
-        context = {**pools_context(request, team, now=now), "now": now, **extra}
+        context = {**_pools(seen, now), "now": now, **extra}
         if request.headers.get("HX-Target") == "pools":
             return render(request, "portal/team_quota.html#pools", context)
-        context |= self._beside(request, team, now)
+        context |= self._beside(seen, now)
         return render(request, "portal/team_quota.html", context, status=status)
 
-    def _beside(self, request: HttpRequest, team: Team, now: datetime) -> dict[str, Any]:
-        asked = QuotaRequest.objects.filter(team=team).select_related("flavor", "requested_by", "decided_by")
-        changes = QuotaChange.objects.filter(team_slug=team.slug).select_related("change_set")[:CHANGES_MAX]
-        role = role_in(request.user, team)
+    def _beside(self, seen: TeamSeen, now: datetime) -> dict[str, Any]:
+        asked = QuotaRequest.objects.filter(team=seen.team)
+        asked = asked.select_related("flavor", "requested_by", "decided_by")
+        changes = QuotaChange.objects.filter(team_slug=seen.team.slug)
+        changes = changes.select_related("change_set")[:CHANGES_MAX]
         return {
             "requests": list(asked[:REQUESTS_MAX]),
             "changes": [Changed(change, differences_of(change)) for change in changes],
-            "may_ask": role in {Membership.Role.MEMBER, Membership.Role.LEAD},
+            "may_ask": seen.may_submit,
             "choices": _choices(),
             "earliest": (now + timedelta(days=1)).date(),
         }
 
 
-def pools_context(request: HttpRequest, team: Team, *, now: datetime) -> dict[str, Any]:
-    """What the part with the bars shows, here and on the team's page."""
-    policy = policy_of(team)
-    lines = pool_lines(team, weight=policy.weight, now=now)
-    fence = Fence.objects.filter(team=team).first()
-    manager = has_global_role(request.user, "quota-manager")
+def _pools(seen: TeamSeen, now: datetime) -> dict[str, Any]:
+    """The part with the bars."""
+    lines = pool_lines(seen.team, price_book=spans_by_card(), now=now)
+    half_life = PlatformSettings.current().fair_share_half_life_hours * HOUR
+    fence = Fence.objects.filter(team=seen.team).first()
+    quotas = [line.figures.quota for line in lines]
     return {
-        "team": team,
+        "team": seen.team,
         "lines": lines,
-        "policy": policy,
-        "half_life": limit_words(PlatformSettings.current().fair_share_half_life_hours * HOUR),
+        "shares": shares_of(seen.policy, quotas, half_life=half_life, now=now),
+        "policy": seen.policy,
+        "half_life": limit_words(half_life),
         "fence": fence,
         "fence_lines": _fence_lines(fence),
-        "may_set_quota": manager,
-        "may_steer_queue": manager or role_in(request.user, team) == Membership.Role.LEAD,
+        "may_set_quota": seen.may_set_quota,
+        "may_steer_queue": seen.may_steer_queue,
     }
 
 
@@ -185,7 +145,7 @@ class WithdrawPage(LoginRequiredMixin, View):
     """POST takes back what one has asked for."""
 
     def post(self, request: HttpRequest, slug: str, public_id: UUID) -> HttpResponse:
-        team = team_of(request, slug)
+        team = team_seen(request, slug).team
         check_can_submit(request.user, team)
         asked = QuotaRequest.objects.filter(team=team, public_id=public_id).first()
         if asked is None:
@@ -202,7 +162,7 @@ class QueuePage(LoginRequiredMixin, View):
     """POST stops or starts the team's queue; for its leads and quota managers."""
 
     def post(self, request: HttpRequest, slug: str) -> HttpResponse:
-        team = team_of(request, slug)
+        team = team_seen(request, slug).team
         if not has_global_role(request.user, "quota-manager"):
             check_can_manage(request.user, team)
         reason = request.POST.get("reason", "").strip()[:REASON_LENGTH_MAX].replace("\x00", "")
@@ -216,14 +176,6 @@ class QueuePage(LoginRequiredMixin, View):
         except (Invalid, Conflict) as error:
             messages.error(request, error.message)
         return see_other(reverse("portal:team-quota", args=[team.slug]))
-
-
-def team_of(request: HttpRequest, slug: str) -> Team:
-    """The team, or NotFound, which is also what a stranger is told."""
-    team = next((each for each in teams_of(request) if each.slug == slug), None)
-    if team is None:
-        raise NotFound("There is no such team, or you are not a member of it.")
-    return team
 
 
 _FIELDS: Final[Mapping[str, str]] = {"flavor": "pool", "capacity": "pool", "capacity_type": "pool"}

@@ -22,7 +22,12 @@ QUERIES_MAX = {
     "/endpoints/": 10,
     "/teams/vision/runs/": 8,
     "/teams/vision/endpoints/": 10,
-    "/teams/vision/": 24,
+    "/teams/vision/": 12,
+    "/teams/vision/quota/": 13,
+    "/profile/": 6,
+    "/what-fits/": 4,
+    "/runs/import/": 4,
+    "/endpoints/new/": 9,
     # It runs, has ended, waits.
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,

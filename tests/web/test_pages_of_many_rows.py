@@ -12,6 +12,13 @@ from cluster import kinds
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
 from inference.models import Endpoint
+from quotas.cohorts import create_cohort
+from teams.actors import Actor
+from teams.models import SecretName
+from teams.services import update_team
+from tests.api.test_lists_by_index import grow
+from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
+from tests.factories.teams import make_member, make_team
 from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db
@@ -66,4 +73,33 @@ def test_the_page_of_an_endpoint_asks_as_often_after_a_long_life(ana, made, slee
     queries(ana, address)
     before = queries(ana, address)
     live_long(workload)
+    assert queries(ana, address) == before
+
+
+def flourish(world, made) -> None:
+    """More people, flavors, secrets and changes, and more of what holds GPUs; and other teams."""
+    for number in range(6):
+        make_member(team=world.team)
+        flavor = make_flavor(f"card-{number}", resource=f"example.org/card-{number}")
+        make_price(f"card-{number}")
+        make_node(f"node-{number}")
+        for team in (world.team, world.other, make_team(cohort_name=world.team.cohort_name)):
+            make_quota(team, flavor)
+        SecretName.objects.create(team=world.team, name=f"secret-{number}", keys=["token"])
+    grow(made["resnet50"], 5, phase="Running", name=lambda number: f"more-{number}")
+
+
+@pytest.mark.parametrize("page", ["", "quota/"])
+@pytest.mark.parametrize("cohort", ["", "research"])
+def test_the_page_of_a_team_asks_as_often_when_the_team_has_grown(ana, world, made, cohort, page):
+    if cohort:
+        manager = Actor.of_user(world.manager)
+        create_cohort(name=cohort, parent=None, actor=manager, now=world.now)
+        for team in (world.team, world.other):
+            update_team(team=team, changes={"cohort_name": cohort}, actor=manager, now=world.now)
+        world.team.refresh_from_db()
+    address = f"/teams/vision/{page}"
+    queries(ana, address)
+    before = queries(ana, address)
+    flourish(world, made)
     assert queries(ana, address) == before
