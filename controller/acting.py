@@ -14,7 +14,7 @@ from cluster.errors import ClusterConflict, ClusterError, ClusterRejected, Forei
 from cluster.kinds import ObjectRef
 from controller import admission, logs, objects
 from controller.adapters import WorkloadAdapter
-from controller.decide import Action, Plan
+from controller.decide import Action, Plan, rest, stop
 from controller.observation import Observation
 from controller.tenancy import ensure_namespace, forget_namespace
 from workloads.models import Attempt, Workload
@@ -84,7 +84,12 @@ def _no_longer_served(hand: Hand) -> Plan:
     """It gives its claim back, and asks again now and then: who was taken away may come back."""
     kind = hand.adapter.primary_of(hand.workload)
     message = f"The cluster serves no {kind.kind} of {kind.api_version} now; it waits until it does again."
-    return Plan(Phase.STOPPING, Reason.BACKOFF_WAITING, message, stopping_to=Phase.QUEUED, next_in_seconds=0)
+    return _at_once(rest(message))
+
+
+def _at_once(stopped: Plan) -> Plan:
+    """What a refusal has made of another plan: the next look does it, without waiting."""
+    return replace(stopped, actions=(), next_in_seconds=0)
 
 
 def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
@@ -201,7 +206,7 @@ def _refused(plan: Plan, look: Look | None, hand: Hand, error: ClusterError) -> 
     made = exists or _was_made(hand)
     message = f"The cluster refused it: {why}"
     if made:
-        return Plan(Phase.STOPPING, Reason.INVALID_SPEC, message, stopping_to=Phase.FAILED, next_in_seconds=0)
+        return _at_once(stop(Reason.INVALID_SPEC, message, to=Phase.FAILED))
     ending = (Action.END_ATTEMPT, Action.RELEASE)
     return Plan(Phase.FAILED, Reason.INVALID_SPEC, message, ending, next_in_seconds=None)
 
@@ -214,9 +219,7 @@ def _refused_for_now(hand: Hand, why: str) -> Plan:
         message = (
             f"The cluster did not take it within {hand.patience:.0f} seconds; it tries again later. {why}"
         )
-        return Plan(
-            Phase.STOPPING, Reason.BACKOFF_WAITING, message, stopping_to=Phase.QUEUED, next_in_seconds=0
-        )
+        return _at_once(rest(message))
     message = f"The cluster does not take it now, so it is tried again: {why}"
     wait = min(max(REFUSED_RETRY_SECONDS_MIN, age), REFUSED_RETRY_SECONDS)
     return _unchanged(hand.workload, next_in_seconds=wait, message=message)

@@ -138,9 +138,9 @@ def decide(snapshot: Snapshot, observed: Observation | None, now: datetime) -> P
     if snapshot.desired is not Desired.RUN:
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         word = "suspend" if target is Phase.SUSPENDED else "cancel"
-        return _stop(Reason.USER_REQUESTED, f"Asked to {word} this {snapshot.noun}.", to=target)
+        return stop(Reason.USER_REQUESTED, f"Asked to {word} this {snapshot.noun}.", to=target)
     if snapshot.leave is not None and not observed.final:
-        return _stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
+        return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
     if snapshot.attempt is None or not snapshot.attempt.confirmed:
         message = snapshot.message or f"Making the objects of this {snapshot.noun}."
         reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
@@ -159,9 +159,9 @@ def _outside(snapshot: Snapshot, now: datetime) -> Plan:
         return Plan(Phase.SUSPENDED, snapshot.reason, snapshot.message, next_in_seconds=None)
     if snapshot.desired is Desired.SUSPEND:
         return Plan(Phase.SUSPENDED, Reason.USER_REQUESTED, "Suspended while queued.", next_in_seconds=None)
-    rest = _rest(snapshot, now)
-    if rest > 0:
-        return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, next_in_seconds=rest)
+    left = _rest_left(snapshot, now)
+    if left > 0:
+        return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, next_in_seconds=left)
     return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, (Action.ADMIT,))
 
 
@@ -169,15 +169,21 @@ def _schedule_rest(snapshot: Snapshot) -> int:
     return snapshot.limits.schedule_backoff or snapshot.limits.schedule_deadline
 
 
-def _rest(snapshot: Snapshot, now: datetime) -> float:
+def _rest_left(snapshot: Snapshot, now: datetime) -> float:
     """Seconds of its back-off that are left."""
     return 0 if snapshot.rests_until is None else (snapshot.rests_until - now).total_seconds()
 
 
-def _stop(reason: Reason, message: str, *, to: Phase) -> Plan:
+def stop(reason: Reason, message: str, *, to: Phase) -> Plan:
+    """Take it down; it goes on to `to` when nothing of it is left."""
     return Plan(
         Phase.STOPPING, reason, message, (Action.DELETE,), stopping_to=to, next_in_seconds=SOON_SECONDS
     )
+
+
+def rest(message: str) -> Plan:
+    """It gives its claim back and waits for its back-off: others get what it holds meanwhile."""
+    return stop(Reason.BACKOFF_WAITING, message, to=Phase.QUEUED)
 
 
 def _stopping(snapshot: Snapshot, observed: Observation, now: datetime) -> Plan:
@@ -284,9 +290,9 @@ def _leave(snapshot: Snapshot, observed: Observation) -> Plan:
     """
     cause = _cause(observed)
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
-        return _stop(Reason.NODE_LOST, _in_vain(snapshot, observed), to=Phase.FAILED)
+        return stop(Reason.NODE_LOST, _in_vain(snapshot, observed), to=Phase.FAILED)
     target = Phase.QUEUED if cause in RELEASING_INTERRUPTIONS else Phase.ADMITTED
-    return replace(_stop(cause, observed.message, to=target), interruption=snapshot.interruptions + 1)
+    return replace(stop(cause, observed.message, to=target), interruption=snapshot.interruptions + 1)
 
 
 def _cause(observed: Observation) -> Reason:
@@ -313,7 +319,7 @@ def _overtime(snapshot: Snapshot, now: datetime) -> Plan | None:
     if not snapshot.ends or limit is None or used_seconds(snapshot, now) < limit:
         return None
     message = f"It used its time limit of {limit} seconds."
-    return _stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
+    return stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
 
 
 def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan | None:
@@ -326,7 +332,7 @@ def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, n
         and not snapshot.returns
         and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline)
     ):
-        return _stop(observed.reason, observed.message, to=Phase.FAILED)
+        return stop(observed.reason, observed.message, to=Phase.FAILED)
     # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
     nobody = snapshot.ends or observed.ready_replicas == 0
     waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and nobody
@@ -336,7 +342,7 @@ def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, n
             message = (
                 f"No node took it within {snapshot.limits.schedule_deadline} seconds. {observed.message}"
             )
-            return _stop(Reason.BACKOFF_WAITING, message, to=Phase.QUEUED)
+            return rest(message)
     return None
 
 
