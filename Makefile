@@ -64,7 +64,7 @@ crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubl
 	@PORTAL_TEST_CRASHES=$(N) $(PYTHON) -m pytest -m crash $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the generated tests with large counts
-	@PORTAL_TEST_SOAK=1 $(PYTHON) -m pytest -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
+	@PORTAL_TEST_SOAK=1 $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
 
 docs: $(STAMP) ## Write the parts of docs/reference that come from the code
 	@exec $(PYTHON) manage.py write_reference docs/reference

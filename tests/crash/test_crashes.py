@@ -21,9 +21,9 @@ from tests.crash.oracle import CounterSampler, Seen
 from tests.crash.raw_cluster import RawCluster
 from tests.crash.storm import Storm, plan
 
-pytestmark = pytest.mark.crash
-
 KILLS = int(os.environ.get("PORTAL_TEST_CRASHES", "12"))  # noqa: TID251
+# What takes longer hangs: a kill takes two seconds at most, on a busy machine five times as long.
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(400 + 10 * KILLS)]
 SEED = int(os.environ.get("PORTAL_TEST_SEED", "0")) or secrets.randbelow(10**9) + 1  # noqa: TID251
 REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
 SETTLE_SECONDS = 180.0
