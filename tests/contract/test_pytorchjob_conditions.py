@@ -125,7 +125,7 @@ def test_a_limit_of_no_retries_takes_all_pods(jobs, restart):
     assert jobs.conditions()[-1] == ("Failed", "True", "PyTorchJobFailed", text)
     assert seen["status"]["completionTime"]
     until_equal(jobs.pods, {})
-    assert jobs.objects("services") == {}
+    until_equal(lambda: jobs.objects("services"), {})
 
 
 def test_a_passed_deadline_counts_at_the_next_change(jobs):
@@ -166,7 +166,7 @@ def test_suspending_a_running_job_takes_its_pods_and_services(jobs):
     jobs.until("Created", "Running", "Suspended")
     assert jobs.conditions()[1] == ("Running", "False", "PyTorchJobSuspended", "PyTorchJob run is suspended.")
     until_equal(jobs.pods, {})
-    assert jobs.objects("services") == {}
+    until_equal(lambda: jobs.objects("services"), {})
     until_equal(jobs.replicas, {"Master": {}, "Worker": {}})
     jobs.suspend(False)
     jobs.until("Created", "Suspended", "Running")
