@@ -10,9 +10,12 @@ from typing import Generic, TypeVar
 
 from django.http import HttpRequest
 
+from controller.timeline import Timeline, timeline
 from costs.queries import Cost, PriceBook, cost_of, spans_by_card
 from workloads.models import Attempt, Workload
 
+LIVE_EVENTS_MAX = 500
+"""Moves that the timeline is drawn from."""
 Own = TypeVar("Own")
 """What only one kind of workload has."""
 
@@ -35,6 +38,12 @@ class Asked(Generic[Own]):
     def attempts(self) -> list[Attempt]:
         """All of them, the oldest first; no query for what has not had any."""
         return list(self.workload.attempts.order_by("number")) if self.workload.attempt_number else []
+
+    @cached_property
+    def timeline(self) -> Timeline | None:
+        """What happened when, without the steps of rollouts; None before anything has."""
+        moves = self.workload.events.exclude(source__startswith="revision ").order_by("-id")
+        return timeline(list(moves[:LIVE_EVENTS_MAX])[::-1], now=self.now)
 
     @cached_property
     def price_book(self) -> PriceBook:

@@ -35,7 +35,7 @@ from controller.page_views import see_other
 from controller.waiting import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalError
-from foundation.models import IdempotencyKey
+from foundation.models import IdempotencyKey, PlatformSettings
 from teams.models import Team
 from workloads.models import Workload
 from workloads.placement import ON_DEMAND
@@ -57,6 +57,8 @@ class SubmitPage(LoginRequiredMixin, View):
     api_path: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ("flavors",)
     """Ids of what of the form is drawn anew while it is filled in."""
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Relations of a workload that are read with the one that the form is filled in from."""
     body_bytes_max = BODY_BYTES_MAX
     earlier: Workload | None = None
     """What the form was filled in from."""
@@ -67,11 +69,12 @@ class SubmitPage(LoginRequiredMixin, View):
             raise NotFound("There is no such team, or you are not a member of it.")
         teams = teams_to_submit(request, self.noun)
         chosen = next((team for team in teams if team.slug == wanted), teams[0])
-        initial = {"team": chosen.slug, **self.initial(request), **_prefilled(request.GET)}
-        chosen = next((team for team in teams if team.slug == initial["team"]), chosen)
-        cards = flavor_cards(team=chosen, now=clock.now())
-        form = self.form_class(initial=_with_flavor(initial, cards), teams=teams)
-        return self._page(request, form, chosen, cards=cards)
+        with PlatformSettings.held():
+            initial = {"team": chosen.slug, **self.initial(request), **_prefilled(request.GET)}
+            chosen = next((team for team in teams if team.slug == initial["team"]), chosen)
+            cards = flavor_cards(team=chosen, now=clock.now())
+            form = self.form_class(initial=_with_flavor(initial, cards), teams=teams)
+            return self._page(request, form, chosen, cards=cards)
 
     def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams = submit_teams(request)
@@ -113,7 +116,7 @@ class SubmitPage(LoginRequiredMixin, View):
             public_id = UUID(given)
         except ValueError as error:
             raise NotFound(f"There is no such {self.noun}, or it is not yours.") from error
-        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun)
+        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun, beside=self.beside)
 
     def _offered(self, given: str | None, request: HttpRequest) -> Workload | None:
         """The choice once more; that it is none any more is said where the request is judged."""

@@ -24,7 +24,6 @@ from controller.page_panels import Panel
 from controller.page_queries import find_workload, role_on
 from controller.page_reading import Asked, Own
 from controller.page_words import NEXT_STEP
-from controller.timeline import timeline
 from controller.waiting import lacks_a_node
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
@@ -35,8 +34,6 @@ from teams.permissions import check_can_submit
 from workloads.models import Attempt, Workload
 from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 
-LIVE_EVENTS_MAX = 500
-"""Moves that the timeline is drawn from."""
 TYPED_LENGTH_MAX = 40
 TYPED_MAX = 8
 """What of a dialog that was refused goes back to it by the address."""
@@ -168,6 +165,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
         may = role_on(workload, request.user) not in {None, Membership.Role.VIEWER}
         return {
             "workload": workload,
+            "asked": asked,
             "noun": self.noun,
             "tab": chosen,
             "tabs": self.tabs,
@@ -183,13 +181,10 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
 
     def _head(self, asked: Asked[Own], *, may: bool) -> dict[str, Any]:
         workload, now, attempts = asked.workload, asked.now, asked.attempts
-        moves = workload.events.exclude(source__startswith="revision ").order_by("-id")
-        events = list(moves[:LIVE_EVENTS_MAX])[::-1]
         return {
             "cost": asked.cost,
             "burns": workload.phase in HOLDS_CLAIM,
             "next_step": NEXT_STEP.get(workload.reason, ""),
-            "timeline": timeline(events, now=now),
             "attempts": attempts,
             "lost_seconds": sum(each.lost_seconds for each in attempts),
             "lossy_attempts": sum(each.lost_seconds > 0 for each in attempts),

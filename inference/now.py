@@ -58,6 +58,11 @@ class EndpointNow:
         return sum(pod.ready and pod.attempt == self.attempt for pod in self.pods)
 
 
+def wanted_of(workload: Workload) -> EndpointRevision:
+    """The revision that is wanted of the endpoint."""
+    return EndpointRevision.objects.get(endpoint=workload.pk, number=F("endpoint__revision"))
+
+
 def endpoint_now(workload: Workload) -> EndpointNow:
     """The endpoint of the workload, in two queries."""
     told = Q(number=F("endpoint__stable_revision")) | Q(number=F("endpoint__target"))

@@ -37,7 +37,7 @@ from inference.changes import changes_between
 from inference.errors import RevisionMoved, RolloutBlocked
 from inference.forms import EndpointForm, take_over, values_of
 from inference.models import Endpoint, EndpointRevision
-from inference.now import EndpointNow, endpoint_now
+from inference.now import EndpointNow, endpoint_now, wanted_of
 from inference.revision_looks import change_look, chosen_rollout, looks_of, moved_look
 from inference.scaler_pages import OfEndpoints, scaler_commands
 from inference.serializers import EndpointSerializer
@@ -115,7 +115,7 @@ class EndpointNewPage(SubmitPage):
     def initial(self, request: HttpRequest) -> dict[str, Any]:
         if (workload := self.filled_from(request)) is None:
             return dict(EXAMPLE)
-        spec = Endpoint.objects.get(workload=workload).current.spec
+        spec = wanted_of(workload).spec
         return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": workload.name}
 
     @override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from django import forms
@@ -66,13 +67,14 @@ class TrainingRunForm(FurtherForm):
         super().__init__(*args, **kwargs)
         self.rules = Rules()
         self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
-        self.fields["kind"].choices = self._kinds  # type: ignore[attr-defined]
+        self.fields["kind"].choices = lambda: self._kinds  # type: ignore[attr-defined]
         given = (self.data if self.is_bound else self.initial).get("template")
         if given and (template := template_named(str(given))):
             self.rules = rules_of(template, self.PATHS, values_of(template.defaults))
             self.rules.apply(self)
         self.point_to_more()
 
+    @cached_property
     def _kinds(self) -> list[tuple[str, str]]:
         """The kinds that are offered, and the one that was chosen elsewhere."""
         chosen = str((self.data if self.is_bound else self.initial).get("kind") or JOB)

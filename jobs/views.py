@@ -46,6 +46,8 @@ from teams.actors import Actor, actor_of
 from teams.models import Team, User
 from workloads.models import Workload
 
+BESIDE = ("training_run__origin",)
+"""What is read with a run."""
 TABS = (
     Tab("logs", "Logs"),
     Tab("events", "Events"),
@@ -67,7 +69,7 @@ class OfRuns(WorkloadPage):
     kind = KIND
     noun = NOUN
     app = "jobs"
-    beside = ("training_run__origin",)
+    beside = BESIDE
 
 
 class RunListPage(WorkloadListPage):
@@ -82,6 +84,7 @@ class RunNewPage(SubmitPage):
 
     kind = KIND
     noun = NOUN
+    beside = BESIDE
     form_class = TrainingRunForm
     template = "jobs/run_new.html"
     api_path = "/api/v1/training-runs/"
@@ -92,7 +95,7 @@ class RunNewPage(SubmitPage):
         given: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
         if (workload := self.filled_from(request)) is None:
             return {**given, **self._of_template(request)}
-        spec = TrainingRun.objects.get(workload=workload).spec
+        spec = workload.training_run.spec
         name = free_name(workload.name, workload.team)
         return {**given, **values_of(spec), "team": workload.team.slug, "name": name}
 

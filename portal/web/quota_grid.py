@@ -108,6 +108,8 @@ class Grid:
     more: bool
     teams: int
     left_out: int
+    flavors: list[str]
+    """Names of all that can be asked for."""
 
     @property
     def previous(self) -> int:
@@ -155,7 +157,7 @@ def grid_of(filters: Filters, rows: Iterable[Row]) -> Grid:
 
     A constant number of queries, however large it is.
     """
-    flavors = ResourceFlavor.objects.filter(enabled=True)
+    flavors = list(ResourceFlavor.objects.filter(enabled=True))
     every = [
         (flavor, kind)
         for flavor in flavors
@@ -182,6 +184,7 @@ def grid_of(filters: Filters, rows: Iterable[Row]) -> Grid:
         more=len(teams) > size,
         teams=found.count(),
         left_out=len(every) - len(pools),
+        flavors=[flavor.name for flavor in flavors],
     )
 
 

@@ -23,7 +23,6 @@ from quotas.changes import ChangePreview, LimitChange, apply_changes, preview_ch
 from quotas.models import QuotaRequest
 from teams.actors import actor_of
 from teams.permissions import check_global_role
-from workloads.models import ResourceFlavor
 
 REASON_LENGTH_MAX: Final = 1000
 SHOWN_MAX: Final = 50
@@ -70,11 +69,12 @@ class ConsolePage(ManagersOnly):
 
     def _grid(self, request: HttpRequest, filters: Filters, draft: Draft) -> HttpResponse:
         edits = _edits(draft)
+        grid = grid_of(filters, edits["rows"])
         context = {
-            "grid": grid_of(filters, edits["rows"]),
+            "grid": grid,
             "filters": filters,
             "cohorts": cohort_names(),
-            "flavors": list(ResourceFlavor.objects.filter(enabled=True).values_list("name", flat=True)),
+            "flavors": grid.flavors,
             **edits,
         }
         return self.page(request, "portal/quota_console.html", context)

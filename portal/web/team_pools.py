@@ -43,9 +43,12 @@ class TeamSeen:
         return self.may_set_quota or self.may_manage
 
 
-def team_seen(request: HttpRequest, slug: str) -> TeamSeen:
-    """The team with its rules and the person's role, in one query. Raises NotFound, also for a stranger."""
-    rows = visible_teams(request.user).select_related("policy__queue_stopped_by")
+def team_seen(request: HttpRequest, slug: str, *beside: str) -> TeamSeen:
+    """The team with its rules, the person's role and the relations `beside` it, in one query.
+
+    Raises NotFound, also for a stranger.
+    """
+    rows = visible_teams(request.user).select_related("policy__queue_stopped_by", *beside)
     team = rows.annotate(mine=membership_role(request.user, "pk")).filter(slug=slug).first()
     if team is None:
         raise NotFound("There is no such team, or you are not a member of it.")

@@ -84,10 +84,10 @@ class TeamQuotaPage(LoginRequiredMixin, View):
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         # A waiting card that advises to ask for more says of what and how many.
         asked = {name: request.GET.get(name, "")[:FILLED_LENGTH_MAX] for name in ("pool", "units")}
-        return self._page(request, team_seen(request, slug), typed=asked)
+        return self._page(request, team_seen(request, slug, "fence"), typed=asked)
 
     def post(self, request: HttpRequest, slug: str) -> HttpResponse:
-        seen = team_seen(request, slug)
+        seen = team_seen(request, slug, "fence")
         team = seen.team
         check_can_submit(request.user, team)
         names = ("pool", "units", "until", "reason")
@@ -126,7 +126,7 @@ def _pools(seen: TeamSeen, now: datetime) -> dict[str, Any]:
     """The part with the bars."""
     lines = pool_lines(seen.team, price_book=spans_by_card(), now=now)
     half_life = PlatformSettings.current().fair_share_half_life_hours * HOUR
-    fence = Fence.objects.filter(team=seen.team).first()
+    fence: Fence | None = getattr(seen.team, "fence", None)
     quotas = [line.figures.quota for line in lines]
     return {
         "team": seen.team,

@@ -16,8 +16,7 @@ from controller.routes import gateway_url
 from foundation.digits import whole_number
 from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import RETRY_SECONDS, WAKING, Call, try_endpoint
-from inference.models import Endpoint
-from inference.now import EndpointNow
+from inference.now import EndpointNow, wanted_of
 from inference.runtimes import VLLM
 from inference.views import TRY_METHODS, EndpointDetailPage
 from portal.web import try_forms
@@ -75,7 +74,7 @@ class TryItPage(EndpointDetailPage):
         user = cast("User", request.user)
         typed = {key: str(value).replace("\r\n", "\n") for key, value in request.POST.items()}
         typed.setdefault("mode", RAW)
-        wanted = Endpoint.objects.get(workload=workload).current.spec
+        wanted = wanted_of(workload).spec
         sent, status = _example(workload, wanted), 200
         told: dict[str, Any] = {}
         try:

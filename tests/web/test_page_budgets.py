@@ -23,21 +23,40 @@ QUERIES_MAX = {
     "/teams/vision/runs/": 8,
     "/teams/vision/endpoints/": 10,
     "/teams/vision/": 12,
-    "/teams/vision/quota/": 13,
+    "/teams/vision/quota/": 12,
     "/profile/": 6,
     "/what-fits/": 4,
     "/runs/import/": 4,
+    "/runs/new/": 11,
+    "/runs/new/?from={resnet50}": 13,
     "/endpoints/new/": 9,
+    "/endpoints/new/?from={digits}": 10,
     # It runs, has ended, waits.
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
     "/runs/{bert-large}/": 35,
     "/endpoints/{digits}/": 12,
     "/endpoints/{sleepy}/": 15,
-    "/endpoints/{digits}/?tab=try": 10,
-    "/endpoints/{digits}/?tab=analytics": 13,
-    "/endpoints/{digits}/?tab=update": 10,
-    "/endpoints/{digits}/?tab=cost": 12,
+    "/endpoints/{digits}/?tab=try": 9,
+    "/endpoints/{digits}/?tab=analytics": 12,
+    "/endpoints/{digits}/?tab=logs": 12,
+    "/endpoints/{digits}/?tab=revisions": 11,
+    "/endpoints/{digits}/?tab=update": 9,
+    "/endpoints/{digits}/?tab=cost": 11,
+}
+OF_A_MANAGER = {
+    "/": 13,
+    "/teams/vision/": 12,
+    "/quotas/": 12,
+    "/quotas/draft/": 12,
+    "/quotas/changes/": 5,
+    "/quotas/requests/": 5,
+    "/quotas/cohorts/": 6,
+    "/quotas/teams/": 5,
+    "/quotas/teams/vision/": 7,
+    "/admin/": 6,
+    "/admin/quotas/quota/": 9,
+    "/admin/costs/price/": 9,
 }
 
 
@@ -61,6 +80,14 @@ def test_a_page_asks_a_bounded_number_of_queries(ana, shown, world, path, django
     assert ana.get(address).status_code == 200
     with django_assert_max_num_queries(QUERIES_MAX[path]):
         ana.get(address)
+
+
+@pytest.mark.parametrize("path", OF_A_MANAGER)
+def test_a_page_of_who_manages_quotas_asks_a_bounded_number(made, world, path, django_assert_max_num_queries):
+    manager = signed_in(world.manager)
+    assert manager.get(path).status_code == 200
+    with django_assert_max_num_queries(OF_A_MANAGER[path]):
+        manager.get(path)
 
 
 def test_the_first_page_is_as_short_after_a_long_past(made, world):
