@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from controller.demand import Demand
 from controller.fitting import CARDS_MAX, Fit, Isolation, Offered, Pool, fits_of, said_of
 from controller.memory_sum import MemorySum, memory_sum
+from controller.sizing import least_share
 from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas.models import Quota
 from teams.models import Team
 from workloads.placement import matching_nodes
+from workloads.podrequests import others_left
 from workloads.queries import Observed, observe, rooms_of
 
 
@@ -61,12 +64,16 @@ def _pool(quota: Quota, known: Observed, book: PriceBook, now: datetime) -> Pool
     flavor, capacity_type = quota.flavor, quota.capacity_type
     facts = flavor.facts
     rooms = rooms_of(flavor, capacity_type, known=known)
-    there = [node.allocatable[facts.resource] for node in matching_nodes(facts, capacity_type, known.nodes)]
+    there = matching_nodes(facts, capacity_type, known.nodes)
     block = rooms.provisionable_block
     to_come = min(rooms.provisionable_units // block, CARDS_MAX) if block else 0
+    hosts = [(node, known.offered.get(node.name, ())) for node in there]
+    left = [others_left(others, known.taken.get((node.name, True))) for node, others in hosts]
     return Pool(
         capacity_type=capacity_type,
-        blocks=(*there, *[block] * to_come),
+        blocks=(*(node.allocatable[facts.resource] for node in there), *[block] * to_come),
         quota=quota.ceiling,
         rate_per_hour=rate_now(flavor, capacity_type, 1, book, now),
+        others=(*left, *[rooms.provisionable_others] * to_come),
+        share=partial(least_share, hosts, facts),
     )

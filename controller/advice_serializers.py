@@ -27,6 +27,7 @@ from controller.model_text import (
 from controller.output import MoneySerializer
 from foundation.http.serializers import StrictSerializer
 from foundation.money import as_json
+from workloads.podrequests import CPU, MEMORY, quantity_of
 
 LAYERS_MAX = 10_000
 HIDDEN_MAX = 1_000_000
@@ -147,6 +148,13 @@ class OfferSerializer(serializers.Serializer[Any]):
     )
     within_quota = serializers.BooleanField()
     refused = serializers.CharField(help_text="Why it cannot be had; empty where it can.")
+    cpu = serializers.CharField(
+        allow_null=True, help_text="What each pod gets where that is left out; null where no node tells."
+    )
+    memory = serializers.CharField(allow_null=True, help_text="The same of memory.")
+    lacks = serializers.CharField(
+        help_text="What nodes have too little of for such pods beside those of others; empty where they have enough."
+    )
 
 
 class FitSerializer(serializers.Serializer[Any]):
@@ -242,6 +250,9 @@ def _offer(place: Place) -> dict[str, Any]:
         "quota": place.quota,
         "within_quota": place.within_quota,
         "refused": place.refused,
+        "cpu": quantity_of(CPU, place.share[0]) if place.share else None,
+        "memory": quantity_of(MEMORY, place.share[1]) if place.share else None,
+        "lacks": place.lacks,
     }
 
 

@@ -11,6 +11,7 @@ from controller.memory_sum import GIB, memory_sum
 from controller.model_text import Sharding
 from workloads.placement import FlavorFacts
 from workloads.placement import Sharing as Cut
+from workloads.podrequests import CPU, MEMORY, Others, quantity_of, told_of
 
 USABLE_PERCENT = 90
 """Of a unit's memory: the rest goes to fragmentation and to what the driver keeps. vLLM's default is the same."""
@@ -42,6 +43,10 @@ class Pool:
     blocks: tuple[int, ...]
     quota: int
     rate_per_hour: int | None
+    others: tuple[Others, ...] = ()
+    """What each of these nodes has besides units for pods of the portal; empty where nobody knows."""
+    share: Callable[[int], tuple[int, int] | None] | None = None
+    """Millicores and bytes that a pod of so many units gets where the request leaves them out."""
 
     @property
     def largest(self) -> int:
@@ -73,6 +78,10 @@ class Place:
     rate_per_hour: int | None = None
     quota: int = 0
     refused: str = ""
+    share: tuple[int, int] | None = None
+    """Millicores and bytes that each pod gets where the request leaves them out; None where no node tells."""
+    lacks: str = ""
+    """What nodes have too little of for such pods, whoever of the portal uses it; empty where they have enough."""
 
     @property
     def units(self) -> int:
@@ -222,6 +231,7 @@ def _place(demand: Demand, count: int, pool: Pool, *, exactly: bool = False) -> 
         return Place(capacity_type=pool.capacity_type, refused=message)
     nodes = next(index for index in range(1, len(pods) + 1) if sum(pods[:index]) >= replicas)
     rate = None if pool.rate_per_hour is None else pool.rate_per_hour * each * replicas
+    share = pool.share(each) if pool.share else None
     return Place(
         capacity_type=pool.capacity_type,
         units_each=each,
@@ -229,7 +239,41 @@ def _place(demand: Demand, count: int, pool: Pool, *, exactly: bool = False) -> 
         nodes=nodes,
         rate_per_hour=rate,
         quota=pool.quota,
+        share=share,
+        lacks="" if share is None else lacking(pool, each, replicas, share),
     )
+
+
+def lacking(pool: Pool, each: int, replicas: int, share: tuple[int, int]) -> str:
+    """What keeps nodes from holding so many pods with that share, beside what others hold of them; empty for nothing."""
+    nodes = [
+        (size // each, others)
+        for size, others in zip(pool.blocks, pool.others or [()] * len(pool.blocks), strict=True)
+        if size >= each
+    ]
+    if _pods(nodes, share) >= replicas:
+        return ""
+    cpu, memory = _pods(nodes, (share[0], 0)), _pods(nodes, (0, share[1]))
+    if min(cpu, memory) >= replicas:
+        both = f"{quantity_of(CPU, share[0])} of CPU and {quantity_of(MEMORY, share[1])} of memory"
+        return f"Each pod gets {both} where that is left out, and beside pods of others too few nodes have both: ask for less."
+    number, name, called = (1, MEMORY, "memory") if memory <= cpu else (0, CPU, "CPU")
+    begin = f"Each pod gets {quantity_of(name, share[number])} of {called} where that is left out"
+    if replicas > 1:
+        room = min(cpu, memory)
+        return f"{begin}, and beside pods of others nodes have that for {room} of {replicas}: ask for less."
+    most = max(max(0, others[number] or 0) for _, others in nodes)
+    return f"{begin}, and beside pods of others no node has more than {told_of(name, most)}: ask for less."
+
+
+def _pods(nodes: Sequence[tuple[int, Others]], share: tuple[int, int]) -> int:
+    """How many pods with that share they hold, each of them as many as its units are enough for at most."""
+    return sum(
+        min(
+            [units, *(max(0, have) // asked for have, asked in zip(others, share, strict=False) if have is not None and asked)]
+        )
+        for units, others in nodes
+    )  # fmt: skip
 
 
 def said_of(demand: Demand, fits: Sequence[Fit], *, cards: int | None = None) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from typing import TypeVar
 
-from cluster import quantities
 from controller.specs import (
     CAPACITY_TYPES,
     DEFAULT_CPU,
@@ -16,8 +16,9 @@ from controller.specs import (
     ContainerSpec,
 )
 from workloads.models import ResourceFlavor
-from workloads.placement import FlavorFacts, matching_nodes
-from workloads.queries import Host, cards_on, hosts_of, nodes
+from workloads.placement import FlavorFacts, NodeFacts, matching_nodes
+from workloads.podrequests import CPU, MEMORY, Others, others_offered, quantity_of
+from workloads.queries import cards_on, hosts_of, nodes
 
 Spec = TypeVar("Spec", bound=ContainerSpec)
 
@@ -69,16 +70,25 @@ def share_of(spec: ContainerSpec) -> dict[str, str]:
     flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
     if flavor is None:
         return {}
-    facts = flavor.facts
     hosts = [host for capacity_type in _may_be_on(spec) for host in hosts_of(flavor, capacity_type)]
-    shares = [share for host in hosts if (share := _of(host, facts, spec.gpus_per_replica)) is not None]
+    known = [(host.node, others_offered(host.others)) for host in hosts]
+    share = least_share(known, flavor.facts, spec.gpus_per_replica)
+    return (
+        {} if share is None else {"cpu": quantity_of(CPU, share[0]), "memory": quantity_of(MEMORY, share[1])}
+    )
+
+
+def least_share(
+    hosts: Iterable[tuple[NodeFacts, Others]], flavor: FlavorFacts, units: int
+) -> tuple[int, int] | None:
+    """(millicores, bytes) that a pod of so many units of the flavor gets, of the node that has least for a card; None
+    where none of these holds it and says what else it has.
+    """
+    found = (_of(node, others, flavor, units) for node, others in hosts)
+    shares = [share for share in found if share is not None]
     if not shares:
-        return {}
-    millicores, size = min(share[0] for share in shares), min(share[1] for share in shares)
-    return {
-        "cpu": _cores(millicores),
-        "memory": f"{size // 1024**2}Mi" if size % GIB else f"{size // GIB}Gi",
-    }
+        return None
+    return min(share[0] for share in shares), min(share[1] for share in shares)
 
 
 def _may_be_on(spec: ContainerSpec) -> tuple[str, ...]:
@@ -86,13 +96,14 @@ def _may_be_on(spec: ContainerSpec) -> tuple[str, ...]:
     return CAPACITY_TYPES if spec.capacity == SPOT_FIRST else (spec.capacity,)
 
 
-def _of(host: Host, facts: FlavorFacts, units: int) -> tuple[int, int] | None:
+def _of(node: NodeFacts, others: Others, facts: FlavorFacts, units: int) -> tuple[int, int] | None:
     """(millicores, bytes) for that many units on the node; None where it cannot hold them or says too little."""
-    if not {"cpu", "memory"} <= host.others.keys() or host.node.allocatable[facts.resource] < units:
+    cpu, memory = others[:2] or (None, None)
+    if cpu is None or memory is None or node.allocatable[facts.resource] < units:
         return None
-    part = (1 - KEPT_BACK) * units * facts.gpu_fraction / cards_on(facts, host.node)
-    millicores = int(quantities.parse(host.others["cpu"]) * 1000 * part.numerator // part.denominator)
-    size = int(quantities.parse(host.others["memory"]) * part.numerator // part.denominator)
+    part = (1 - KEPT_BACK) * units * facts.gpu_fraction / cards_on(facts, node)
+    millicores = int(cpu * part.numerator // part.denominator)
+    size = int(memory * part.numerator // part.denominator)
     return max(MILLICORES_STEP, _down(millicores, MILLICORES_STEP)), max(
         SMALL_STEP, _down(size, GIB if size >= 4 * GIB else SMALL_STEP)
     )
@@ -100,7 +111,3 @@ def _of(host: Host, facts: FlavorFacts, units: int) -> tuple[int, int] | None:
 
 def _down(value: int, step: int) -> int:
     return value // step * step
-
-
-def _cores(millicores: int) -> str:
-    return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)

@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import pytest
 
+from foundation import clock
 from quotas.models import Quota
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.teams import api_client, make_team, make_user
-from workloads.models import NodeRecord, ResourceFlavor
+from workloads.models import ForeignPod, NodeRecord, ResourceFlavor
 
 ADVICE = "/api/v1/advice/"
 
@@ -94,7 +95,7 @@ def test_the_smallest_flavors_come_first_with_count_pods_and_price(bench, slices
     assert offer == {
         "capacity": "on-demand", "gpus_per_replica": 1, "replicas": 1, "units": 1, "nodes": 1,
         "rate_per_hour": {"amount_micro_usd": 1_000_000, "usd": "1.000000"},
-        "quota": 2, "within_quota": True, "refused": "",
+        "quota": 2, "within_quota": True, "refused": "", "cpu": None, "memory": None, "lacks": "",
     }  # fmt: skip
     assert answer["flavors"][1]["offers"][0]["rate_per_hour"] is None
 
@@ -137,6 +138,48 @@ def test_nodes_that_may_come_count(bench):
     ResourceFlavor.objects.update(capacity={"on-demand": {"provisionable": {"block": 4, "units": 8}}})
     offer = advice(bench, text="7B bf16 training adam fsdp")["flavors"][0]["offers"][0]
     assert (offer["gpus_per_replica"], offer["replicas"], offer["nodes"]) == (3, 2, 2)
+
+
+def node_has(cpu, memory):
+    NodeRecord.objects.update(others={"cpu": cpu, "memory": memory})
+
+
+def test_what_a_pod_gets_besides_is_told_and_that_nodes_have_it(bench):
+    node_has("96", "1000Gi")
+    offer = advice(bench, text="70B fp16")["flavors"][0]["offers"][0]
+    assert (offer["gpus_per_replica"], offer["cpu"], offer["memory"]) == (4, "43200m", "450Gi")
+    assert (offer["refused"], offer["lacks"]) == ("", "")
+    spec = bench.run(flavor="a100-40gb", gpus_per_replica=4)["spec"]
+    assert (spec["cpu"], spec["memory"]) == (offer["cpu"], offer["memory"])
+
+
+def test_what_pods_of_others_leave_too_little_of_is_said(bench):
+    node_has("96", "1000Gi")
+    daemon = {"uid": "d", "namespace": "x", "name": "d", "node_name": "a100-0", "seen_at": clock.now()}
+    pod = ForeignPod.objects.create(memory_bytes=600 * 2**30, **daemon)
+    offer = advice(bench, text="70B fp16")["flavors"][0]["offers"][0]
+    assert offer["refused"] == ""
+    assert offer["lacks"] == (
+        "Each pod gets 450Gi of memory where that is left out, and beside pods of others no node has more than "
+        "400Gi: ask for less."
+    )
+    ForeignPod.objects.filter(pk=pod.pk).update(memory_bytes=2**30, cpu_millicores=60_000)
+    offer = advice(bench, text="70B fp16")["flavors"][0]["offers"][0]
+    assert "43200m of CPU" in offer["lacks"]
+    assert "more than 36: ask for less" in offer["lacks"]
+
+
+def test_nodes_that_may_come_are_told_apart_from_those_that_are_there(bench):
+    node_has("96", "1000Gi")
+    NodeRecord.objects.update(allocatable={"nvidia.com/gpu": 4})
+    declared = {"block": 4, "units": 8, "memory": "300Gi"}
+    ResourceFlavor.objects.update(capacity={"on-demand": {"provisionable": declared}})
+    offer = advice(bench, text="7B bf16 training adam fsdp")["flavors"][0]["offers"][0]
+    assert (offer["gpus_per_replica"], offer["replicas"], offer["memory"]) == (3, 2, "675Gi")
+    assert offer["lacks"] == (
+        "Each pod gets 675Gi of memory where that is left out, and beside pods of others nodes have that for "
+        "1 of 2: ask for less."
+    )
 
 
 def test_more_than_the_quota_is_told_as_such(bench):

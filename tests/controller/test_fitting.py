@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -223,3 +224,27 @@ def test_the_advised_count_holds_and_no_smaller_one_does(question):
 def test_the_order_of_flavors_changes_nothing(question, order):
     demand, _ = question
     assert fits_of(demand, order, isolation=Isolation.NONE) == fits_of(demand, ALL, isolation=Isolation.NONE)
+
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([(32_000, 100 * GIB)], ""),
+        ([(None, None)], ""),
+        ([()], ""),
+        ([(32_000, 99 * GIB)], "100Gi of memory where that is left out, and beside pods of others no node has more than 99Gi"),
+        ([(31_000, 100 * GIB)], "32 of CPU where that is left out, and beside pods of others no node has more than 31"),
+        ([(31_000, 100 * GIB), (32_000, 99 * GIB)], "32 of CPU and 100Gi of memory where that is left out, and beside pods of others too few nodes have both"),
+    ],
+)  # fmt: skip
+def test_what_nodes_lack_beside_their_cards_is_said(others, said):
+    (pool,) = offered(blocks=(8,) * len(others)).pools
+    pool = replace(pool, others=tuple(others), share=lambda units: (16_000 * units, 50 * GIB * units))
+    fit = one("70B fp16", replace(A100, pools=(pool,)))
+    assert fit.holds
+    assert fit.places[0].share == (32_000, 100 * GIB)
+    assert said in fit.places[0].lacks
+    assert bool(said) == bool(fit.places[0].lacks)
