@@ -163,7 +163,7 @@ matches_expression = _expression
 
 
 def pod_requests(spec: Obj) -> dict[str, Fraction]:
-    """What the scheduler counts for a pod: the containers' sum, at least the largest init container."""
+    """What the scheduler counts for a pod: the containers' sum, at least the largest init container, and its overhead."""
     total: dict[str, Fraction] = {}
     for container in spec.get("containers", ()):
         for key, value in ((container.get("resources") or {}).get("requests") or {}).items():
@@ -171,6 +171,8 @@ def pod_requests(spec: Obj) -> dict[str, Fraction]:
     for container in spec.get("initContainers") or ():
         for key, value in ((container.get("resources") or {}).get("requests") or {}).items():
             total[key] = max(total.get(key, Fraction(0)), quantity(value))
+    for key, value in (spec.get("overhead") or {}).items():
+        total[key] = total.get(key, Fraction(0)) + quantity(value)
     return total
 
 
