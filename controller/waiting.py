@@ -173,7 +173,7 @@ def judge_new(asked: Asked, *, now: datetime) -> Verdict:
 
 def _without_gpu(asked: Asked, now: datetime, *, with_levers: bool = False) -> plain.PlainAnswer:
     groups = asked.groups or (PodGroup(asked.waiter.pods, asked.waiter.beside),)
-    return plain.answer(asked.waiter, groups, now=now, with_levers=with_levers)
+    return plain.answer(asked.waiter.noun, groups, now=now, with_levers=with_levers)
 
 
 def _supply(asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: datetime) -> Supply:

@@ -34,6 +34,7 @@ from inference.revisions import (
 from inference.scaling_checks import check_scaling, scaling_hints
 from inference.sizes import claim_size
 from inference.specs import RESERVED, EndpointSpec
+from quotas import plain
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team, User
@@ -78,7 +79,9 @@ def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: d
     """
     check_can_submit(user, endpoint.workload.team)
     check_scaling(spec, known=endpoint.parsed)
-    planned = plan_revision(endpoint, _sized(spec, endpoint), user=user, now=now)
+    sized = _sized(spec, endpoint)
+    _check_held(sized, endpoint, now)
+    planned = plan_revision(endpoint, sized, user=user, now=now)
     _check(planned, user, now)
     return planned
 
@@ -108,7 +111,9 @@ def update_endpoint(
                 f"revision {made_from}. Nothing was changed: look at it again and repeat the change."
             )
             raise RevisionMoved(message)
-        planned = plan_revision(endpoint, _sized(spec, endpoint), user=actor.user, now=now)
+        sized = _sized(spec, endpoint)
+        _check_held(sized, endpoint, now)
+        planned = plan_revision(endpoint, sized, user=actor.user, now=now)
         if planned.changes:
             _change(planned, actor, "updated", now)
     return endpoint
@@ -237,6 +242,16 @@ def _change(
 
 def _sized(spec: EndpointSpec, endpoint: Endpoint) -> EndpointSpec:
     return with_host_share(spec, before=endpoint.parsed)
+
+
+def _check_held(spec: EndpointSpec, endpoint: Endpoint, now: datetime) -> None:
+    """Invalid, naming the field, where it asks for no GPU and for more than any node has; what it asked for before it
+    may ask for again, whatever nodes have gone.
+    """
+    before = endpoint.parsed
+    grown = (before.gpus_per_replica, before.beside) != (0, spec.beside)
+    if not spec.gpus_per_replica and grown:
+        plain.check_held(NOUN, spec.pod_groups(1), now=now)
 
 
 def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:

@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
+from foundation.errors import Invalid
 from quotas.estimates import Estimate
 from quotas.levers import Lever, levers
 from quotas.policy import judge
 from quotas.supply import NEW, Account, Block, Provisionable, Supply, TeamFacts, Waiter
 from quotas.verdicts import Outcome, Verdict
+from quotas.waiters import new_waiter
 from quotas.words import BESIDE
 from workloads.placement import ON_DEMAND, FlavorFacts, Sharing
 from workloads.plain import PlainRooms, kinds_of_the_past, plain_rooms
 from workloads.podrequests import PODS, Others, PodGroup
-from workloads.states import Reason
+from workloads.states import Priority, Reason
 
 ENOUGH = 1_000_000
 """Units of a node, which are to be the last thing that it runs out of."""
@@ -40,21 +42,19 @@ class PlainAnswer:
     complete: bool = True
 
 
-def answer(
-    waiter: Waiter, groups: Sequence[PodGroup], *, now: datetime, with_levers: bool = False
-) -> PlainAnswer:
-    """What is to be said of it now: NEVER names the field, WAIT says what lacks where, though its pods are made."""
+def answer(noun: str, groups: Sequence[PodGroup], *, now: datetime, with_levers: bool = False) -> PlainAnswer:
+    """What is to be said of those pods now: NEVER names the field, WAIT says what lacks where, though its pods are made."""
     rooms = plain_rooms()
     if not rooms.seen:
-        return PlainAnswer(admitted(waiter.noun))
-    judged = [(group, *_judged(waiter, group, rooms, now)) for group in groups]
+        return PlainAnswer(admitted(noun))
+    judged = [(group, *_judged(noun, group, rooms, now)) for group in groups]
     for outcome in (Outcome.NEVER, Outcome.WAIT):
         for group, supply, verdict in judged:
             if verdict.outcome is outcome:
                 # A change of one group says nothing of the others.
                 helps = with_levers and len(groups) == 1
                 return _short(group, supply, verdict, with_levers=helps)
-    return PlainAnswer(admitted(waiter.noun))
+    return PlainAnswer(admitted(noun))
 
 
 def admitted(noun: str) -> Verdict:
@@ -62,8 +62,27 @@ def admitted(noun: str) -> Verdict:
     return Verdict(Outcome.ADMIT, Reason.CREATING, f"This {noun} asks for no GPU.", rule="no-gpu")
 
 
-def _judged(waiter: Waiter, group: PodGroup, rooms: PlainRooms, now: datetime) -> tuple[Supply, Verdict]:
-    one = replace(waiter, id=NEW, units=group.pods, units_each=1, pods=group.pods, beside=group.beside)
+def check_held(noun: str, groups: Sequence[PodGroup], *, now: datetime) -> None:
+    """Invalid, naming the field, for what no node could ever hold."""
+    verdict = answer(noun, groups, now=now).verdict
+    if verdict.outcome is Outcome.NEVER:
+        raise Invalid.of_field(verdict.field, verdict.message, code="never_fits")
+
+
+def _judged(noun: str, group: PodGroup, rooms: PlainRooms, now: datetime) -> tuple[Supply, Verdict]:
+    one = new_waiter(
+        team="",
+        owner_id=0,
+        noun=noun,
+        units=group.pods,
+        units_each=1,
+        pods=group.pods,
+        beside=group.beside,
+        priority=Priority.NORMAL,
+        seconds=None,
+        preemptible=False,
+        now=now,
+    )
     supply = supply_of(one, rooms, now=now)
     verdict = judge(supply, NEW)
     if verdict.outcome is Outcome.NEVER:

@@ -13,9 +13,11 @@ from django.db.models import Count, QuerySet, Sum
 from django.db.models.fields.json import KT
 
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, PodRecord, ResourceFlavor
-from workloads.placement import stays_away, takes_plain_pods
+from workloads.placement import NodeFacts, stays_away, takes_plain_pods
 from workloads.podrequests import OTHERS, Others, others_left, others_offered
 from workloads.queries import nodes_listed
+
+_OFFERED = [KT(f"others__{name}") for name in OTHERS]
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,16 @@ class PlainRooms:
 
 def plain_rooms() -> PlainRooms:
     """Every node that such pods may land on, as it is now; five short queries."""
-    there = list(NodeRecord.objects.filter(gone_at__isnull=True))
+    there = _nodes()
     bound = PodRecord.objects.filter(gone_at__isnull=True, finished_at__isnull=True).exclude(node_name="")
     foreign, own = _taken(ForeignPod.objects.all()), _taken(bound)
     rooms = []
-    for record in there:
-        if takes_plain_pods(record.facts):
-            whole = others_left(record.offers, foreign.get(record.name))
-            rooms.append(PlainRoom(record.name, whole, others_left(whole, own.get(record.name))))
+    for node, offers in there:
+        if takes_plain_pods(node):
+            whole = others_left(offers, foreign.get(node.name))
+            rooms.append(PlainRoom(node.name, whole, others_left(whole, own.get(node.name))))
     declared = _declared()
-    kinds = [record.offers for record in there if not stays_away(record.taints)]
+    kinds = [offers for node, offers in there if not stays_away(node.taints)]
     return PlainRooms(
         rooms=tuple(rooms),
         kinds=_sorted([*kinds, *declared]),
@@ -61,15 +63,20 @@ def plain_rooms() -> PlainRooms:
     )
 
 
+def _nodes() -> list[tuple[NodeFacts, Others]]:
+    """Those that exist, without their labels, which no such pod asks for; and what each offers."""
+    rows = NodeRecord.objects.filter(gone_at__isnull=True).order_by()
+    found = rows.values_list("name", "ready", "unschedulable", "taints", *_OFFERED)
+    return [
+        (NodeFacts(name, {}, {}, ready, cordoned, taints), _others(amounts))
+        for name, ready, cordoned, taints, *amounts in found
+    ]
+
+
 def kinds_of_the_past() -> tuple[Others, ...]:
     """What nodes offered that have gone: where they come and go with the load, such a one may come again."""
-    offered = [KT(f"others__{name}") for name in OTHERS]
-    gone = NodeRecord.objects.filter(gone_at__isnull=False).order_by().values_list("taints", *offered)
-    return _sorted(
-        others_offered(dict(zip(OTHERS, amounts, strict=True)))
-        for taints, *amounts in gone.distinct()
-        if not stays_away(taints)
-    )
+    gone = NodeRecord.objects.filter(gone_at__isnull=False).order_by().values_list("taints", *_OFFERED)
+    return _sorted(_others(amounts) for taints, *amounts in gone.distinct() if not stays_away(taints))
 
 
 def _pools_bring_some() -> bool:
@@ -92,6 +99,10 @@ def _taken(pods: QuerySet[Any]) -> dict[str, tuple[int, ...]]:
     sums = pods.order_by().values_list("node_name")
     sums = sums.annotate(Sum("cpu_millicores"), Sum("memory_bytes"), Sum("storage_bytes"), Count("pk"))
     return {node: tuple(map(int, amounts)) for node, *amounts in sums}
+
+
+def _others(amounts: Iterable[str | None]) -> Others:
+    return others_offered(dict(zip(OTHERS, amounts, strict=True)))
 
 
 def _sorted(kinds: Iterable[Others]) -> tuple[Others, ...]:

@@ -176,3 +176,13 @@ def test_pods_that_have_a_node_are_not_counted_as_lacking_one(bench, nodes):
     put_in(workload, Phase.ADMITTED, reason="Unschedulable", message="no")
     card = bench.client.get(f"{RUNS}{workload.public_id}/waiting/").json()
     assert "needs 8Gi of memory on one node; cpu-0 has 6Gi left" in card["message"]
+
+
+def test_a_change_of_an_endpoint_is_refused_where_no_node_could_ever_hold_its_pods(bench, nodes):
+    path = f"{ENDPOINTS}{bench.endpoint(memory='8Gi')['id']}/"
+    answer = bench.client.patch(path, {"memory": "64Gi"})
+    problem(answer, 422, "memory", code="never_fits")
+    NodeRecord.objects.filter(name="cpu-0").update(others=SMALL | {"memory": "4Gi"})
+    assert bench.client.patch(path, {"labels": {"a": "b"}}).status_code == 200, (
+        "it asks for no more than before"
+    )
