@@ -127,6 +127,12 @@ class Fleet:
             host=str(self.folders.postgres_sockets), user="portal", dbname="portal", autocommit=True
         )
 
+    def standings(self) -> dict[str, int]:
+        """How many runs are at which phase and reason."""
+        query = "SELECT phase || ' (' || reason || ')', count(*) FROM workloads_workload GROUP BY 1 ORDER BY 2 DESC"
+        with self.database() as database:
+            return dict(database.execute(query).fetchall())
+
     def wipe_broker(self) -> None:
         with redis.Redis(unix_socket_path=str(self.folders.valkey_socket)) as client:
             client.flushall()

@@ -103,7 +103,8 @@ class Storm:
     def _is_over(self, slot: _Slot, kill: Kill) -> bool:
         if kill.point:
             died = self.fleet.has_died(slot.kind)
-            assert died or time.monotonic() - slot.began < REACHED_SECONDS, f"{kill} was not reached"
+            in_time = died or time.monotonic() - slot.began < REACHED_SECONDS
+            assert in_time, f"{kill} was not reached; runs stand at {self.fleet.standings()}"
             return died
         assert not self.fleet.has_died(slot.kind), f"{slot.kind} ended by itself"
         return time.monotonic() >= slot.due
