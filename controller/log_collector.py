@@ -27,6 +27,7 @@ from controller.log_fetch import ENDED_PHASES, Fetched, fetch_pod
 from controller.log_store import NO_CONTAINER, ContainerLog
 from controller.log_streams import Stream
 from foundation import clock
+from foundation.database import is_missed
 from workloads.models import LogChunk, PodRecord
 
 logger = logging.getLogger(__name__)
@@ -141,8 +142,9 @@ class LogCollector:
         """A database or store that is away costs time, not lines: buffers stay, and streams wait when full."""
         try:
             step()
-        except (Error, OSError):
-            logger.warning("logs.store_unavailable", exc_info=True)
+        except (Error, OSError) as error:
+            if not is_missed(error):
+                logger.warning("logs.store_unavailable", exc_info=True)
             connection.close()
             self._stopping.wait(1.0)
 
@@ -286,7 +288,8 @@ class LogCollector:
             for log in logs:
                 log.load()
         except (ClusterError, Error, OSError) as error:
-            logger.warning("logs.not_fetched", extra={"pod": record.name, "error": str(error)})
+            if not is_missed(error):
+                logger.warning("logs.not_fetched", extra={"pod": record.name, "error": str(error)})
             return _Done(record.uid, None)
         return _Done(record.uid, fetched, logs)
 

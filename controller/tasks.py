@@ -16,6 +16,7 @@ from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workload
 from costs.services import settle_due
 from foundation import clock, leases
+from foundation.database import is_away
 from foundation.models import PlatformSettings
 from foundation.tasks import task
 from quotas import decisions, evictions
@@ -78,8 +79,10 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
         if not client.answered_within(ANSWER_FRESH_SECONDS):
             client.version()
         admission.pass_over(pool, now=clock.now())
-    except (ClusterUnavailable, ClusterRejected, QuotaExceeded, OperationalError):
-        logger.info("pass.put_off", exc_info=True, extra={"pool": str(pool)})
+    except (ClusterUnavailable, ClusterRejected, QuotaExceeded, OperationalError) as error:
+        if is_away(error):
+            raise
+        logger.info("pass.put_off", extra={"pool": str(pool), "error": str(error)})
 
 
 @task(name="controller.estimate_starts")

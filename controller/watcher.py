@@ -31,7 +31,8 @@ from controller.watched_capacity import ForeignPodSink, NodePoolSink, NodeSink
 from controller.watched_claims import ClaimSink
 from controller.watched_objects import CompanionSink, ObjectSink
 from controller.watched_pods import PodSink
-from foundation import clock, heartbeats
+from foundation import clock, heartbeats, outages
+from foundation.database import is_missed
 from workloads.models import WatchCursor
 
 logger = logging.getLogger(__name__)
@@ -213,7 +214,10 @@ class KindWatcher(threading.Thread):
     def _rest(self, error: Exception) -> None:
         wait = min(BACKOFF_SECONDS_MAX, 0.5 * 2**self.failures) * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
         self.failures = min(self.failures + 1, 8)
-        logger.warning("watch.broken", extra={"kind": self.cursor, "error": str(error), "wait_seconds": wait})
+        if not is_missed(error):
+            logger.warning(
+                "watch.broken", extra={"kind": self.cursor, "error": str(error), "wait_seconds": wait}
+            )
         self.stopping.wait(wait)
 
 
@@ -265,7 +269,10 @@ def _beat() -> None:
     try:
         heartbeats.beat(process="watcher", now=clock.now())
     except Error as error:
-        logger.warning("watch.heartbeat_failed", extra={"error": str(error)})
+        if not is_missed(error):
+            logger.warning("watch.heartbeat_failed", extra={"error": str(error)})
+    else:
+        outages.database.answered()
 
 
 def run_forever() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import django.db
 import psycopg
 
+from foundation import outages
+
 RETRY_SECONDS = 5
 """Who is told that it is away asks again after that time."""
 # It is shutting down, has crashed, is starting up, or takes no more connections.
@@ -20,3 +22,13 @@ def is_away(error: BaseException | None) -> bool:
         return False
     state = cause.sqlstate
     return state is None or state.startswith("08") or state in _LEAVING
+
+
+def is_missed(error: BaseException) -> bool:
+    """`is_away`, for who goes on and asks again: this process says so at the first of such errors, and no more until the
+    database has answered (`outages.database`).
+    """
+    away = is_away(error)
+    if away:
+        outages.database.missed(error)
+    return away

@@ -16,10 +16,11 @@ from typing import Any
 from uuid import UUID
 
 from celery import Task, shared_task  # noqa: TID251 - this module is what the ban points to
+from celery.exceptions import Ignore
 from django.db import close_old_connections
 from typing_extensions import override
 
-from foundation import logs
+from foundation import database, logs, outages
 
 _WITHOUT_EFFECT = frozenset({"soft_time_limit", "time_limit"})
 _REQUEST_ID_HEADER = "portal_request_id"
@@ -27,7 +28,9 @@ _SCALARS = (str, int, type(None))
 
 
 class PortalTask(Task[..., Any]):
-    """Binds the log context, refuses arguments that are no ids, hands the request id on."""
+    """Binds the log context, refuses arguments that are no ids, hands the request id on; of a database that is away
+    it tells in one line for all tasks together.
+    """
 
     abstract = True
 
@@ -39,7 +42,15 @@ class PortalTask(Task[..., Any]):
         # Closes a connection that broke or is old, and has it looked at before its next use.
         close_old_connections()
         with logs.bind(**fields):
-            return super().__call__(*args, **kwargs)
+            try:
+                result = super().__call__(*args, **kwargs)
+            except Exception as error:
+                if database.is_missed(error):
+                    # Nothing is lost: what it was to do stands in the rows, and the sweep finds it.
+                    raise Ignore from None
+                raise
+        outages.database.answered()
+        return result
 
     @override
     def apply_async(self, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any) -> Any:

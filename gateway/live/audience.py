@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 
+from foundation.database import is_missed
 from foundation.errors import NotSignedIn, RateLimited, Unavailable
 from gateway.queries import Principal
 
@@ -83,9 +84,10 @@ class Audience:
                 continue
             try:
                 await self._look(list(self._views))
-            except Exception:
-                # The database is away: streams see nothing until it is back, see STALE_SECONDS.
-                log.warning("audience.unchecked", exc_info=True)
+            except Exception as error:
+                # While the database is away streams see nothing, see STALE_SECONDS.
+                if not is_missed(error):
+                    log.warning("audience.unchecked", exc_info=True)
 
     async def _look(self, principals: Collection[Principal]) -> None:
         asked_at = _monotonic()

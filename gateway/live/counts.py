@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 
 from controller.routes import Route
+from foundation.database import is_missed
 from gateway import latency
 from gateway.services import Bucket, Tally
 
@@ -53,8 +54,9 @@ class Counts:
             return
         try:
             await self._write(taken)
-        except Exception:
-            log.warning("request_counts.unwritten", exc_info=True, extra={"buckets": len(taken)})
+        except Exception as error:
+            if not is_missed(error):
+                log.warning("request_counts.unwritten", exc_info=True, extra={"buckets": len(taken)})
             for bucket, tally in taken.items():
                 if bucket not in self._tallies and len(self._tallies) >= BUCKETS_MAX:
                     continue

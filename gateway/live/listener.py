@@ -13,6 +13,9 @@ import psycopg
 from django.db import connection as django_connection
 from psycopg import sql
 
+from foundation import outages
+from foundation.database import is_missed
+
 log = logging.getLogger(__name__)
 
 # A broken connection may look like a silent one, so silence is asked about.
@@ -48,7 +51,8 @@ class Listener:
                     wait = RETRY_SECONDS_MIN
                     await self._read(connection)
             except (psycopg.Error, OSError) as error:
-                log.warning("listen.broken", extra={"error": type(error).__name__, "retry_seconds": wait})
+                if not is_missed(error):
+                    log.warning("listen.broken", extra={"error": type(error).__name__, "retry_seconds": wait})
             finally:
                 self.connected.clear()
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, hides nothing
@@ -58,6 +62,7 @@ class Listener:
         for channel in self._handlers:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         self.connected.set()
+        outages.database.answered()
         self._on_gap()
 
     async def _read(self, connection: psycopg.AsyncConnection[Any]) -> None:

@@ -13,6 +13,7 @@ from cluster.proxy import ServiceProxy
 from controller.logs import NOTIFY_CHANNEL as LOGS_CHANNEL
 from controller.services import call_for
 from foundation import clock
+from foundation.database import is_missed
 from gateway import queries, services
 from gateway.live.audience import Audience
 from gateway.live.callers import Callers
@@ -132,5 +133,6 @@ class Live:
                 known = self.metrics.endpoints()
                 live = await self.rows.ask(queries.live_endpoints, among=known)
                 self.gateway.forget(known - live)
-            except Exception:
-                log.warning("gateway.untidied", exc_info=True)
+            except Exception as error:
+                if not is_missed(error):
+                    log.warning("gateway.untidied", exc_info=True)

@@ -11,6 +11,8 @@ from typing import Final, Generic, TypeVar
 
 import django.db
 
+from foundation import outages
+from foundation.database import is_missed
 from gateway.errors import DatabaseAway
 
 log = logging.getLogger(__name__)
@@ -129,8 +131,9 @@ class Table(Generic[K, V]):
                 wanted |= self._used()
             try:
                 await self._refresh(wanted)
-            except DatabaseAway:
-                log.warning("table.unrefreshed", extra={"rows": len(self._rows)})
+            except DatabaseAway as error:
+                if not is_missed(error.__cause__ or error):
+                    log.warning("table.unrefreshed", extra={"rows": len(self._rows)})
             except Exception:
                 log.exception("table.unrefreshed")
 
@@ -171,6 +174,7 @@ class Table(Generic[K, V]):
             self._away = True
             raise DatabaseAway("The portal cannot ask its database now.") from error
         self._away = False
+        outages.database.answered()
         return answers
 
     # -- ages ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from controller.routes import Route
+from foundation.database import is_missed
 from gateway.live.directory import Directory, Key
 from gateway.live.metrics import Metrics
 
@@ -94,6 +95,7 @@ class Waking:
     async def _called(self, endpoint: UUID) -> None:
         try:
             await self._call(endpoint)
-        except Exception:
+        except Exception as error:
             # The next call comes in three seconds, and who waits is told when its time is over.
-            log.warning("waking.uncalled", exc_info=True, extra={"workload_id": str(endpoint)})
+            if not is_missed(error):
+                log.warning("waking.uncalled", exc_info=True, extra={"workload_id": str(endpoint)})

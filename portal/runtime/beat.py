@@ -16,7 +16,7 @@ import psycopg
 from celery import Celery, beat
 from typing_extensions import override
 
-from foundation import clock
+from foundation import clock, outages
 from foundation.vitals import vitals
 from portal import settings
 from portal.runtime import metrics, rows
@@ -43,6 +43,9 @@ class Scheduler(beat.Scheduler):
             try:
                 rows.beat(settings.DATABASES["default"], process=HEARTBEAT, now=now)
                 self._beaten = now.timestamp()
+                outages.database.answered()
+            except psycopg.OperationalError as error:
+                outages.database.missed(error)
             except psycopg.Error:
                 logger.warning("beat.heartbeat_failed", exc_info=True)
         return min(float(super().tick(*args, **kwargs)), HEARTBEAT_SECONDS)
