@@ -24,6 +24,7 @@ from foundation.http.etag import check_version, expected_versions, with_etag
 from foundation.http.filters import Filter, choice, reference, text, uuid
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
+from foundation.models import PlatformSettings
 from foundation.money import as_json
 from quotas.output import DecisionSerializer
 from quotas.queries import nameable_teams
@@ -281,7 +282,8 @@ def manifests_of(workload: Workload) -> list[dict[str, Any]]:
     adapter = adapter_for(workload.kind)
     number = max(workload.attempt_number, 1)
     name = adapter.object_name(workload, attempt=number)
-    return adapter.manifests(workload, placement_of(workload, object_name=name, attempt=number)).all()
+    with PlatformSettings.held():
+        return adapter.manifests(workload, placement_of(workload, object_name=name, attempt=number)).all()
 
 
 def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:

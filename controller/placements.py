@@ -18,6 +18,7 @@ TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
 def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Placement:
     """Where the pods of this attempt may land, and under which names."""
     facts = workload.flavor.facts if workload.flavor and workload.units else None
+    given = PlatformSettings.current()
     public_id = str(workload.public_id)
     return Placement(
         namespace=workload.team.namespace_name,
@@ -39,27 +40,24 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         resume_from=_resume_point(workload, before=attempt),
         capacity_type=workload.capacity_type,
         sharing=facts.sharing if facts else Sharing.NONE,
-        gang_scheduler=_gang_scheduler(),
-        pod_monitors=_pod_monitors(),
-        grace_seconds=PlatformSettings.current().grace_seconds,
-        git_image=PlatformSettings.current().git_image,
-        storage_image=PlatformSettings.current().storage_image,
+        gang_scheduler=_gang_scheduler(given),
+        pod_monitors=_pod_monitors(given),
+        grace_seconds=given.grace_seconds,
+        git_image=given.git_image,
+        storage_image=given.storage_image,
         mlflow_uri=workload.team.mlflow_tracking_uri,
     )
 
 
-def _gang_scheduler() -> str:
+def _gang_scheduler(given: PlatformSettings) -> str:
     """The one that the settings name, where the cluster serves its groups."""
-    named = PlatformSettings.current().gang_scheduler
+    named = given.gang_scheduler
     return named if named and kinds.POD_GROUPS[named].address in followed_kinds() else ""
 
 
-def _pod_monitors() -> bool:
+def _pod_monitors(given: PlatformSettings) -> bool:
     """Whether the settings name them and the cluster serves them."""
-    return (
-        "podmonitor" in PlatformSettings.current().optional_kinds
-        and kinds.POD_MONITOR.address in followed_kinds()
-    )
+    return "podmonitor" in given.optional_kinds and kinds.POD_MONITOR.address in followed_kinds()
 
 
 def _resume_point(workload: Workload, *, before: int) -> str | None:

@@ -17,8 +17,12 @@ def engine() -> str:
 
     What the API serves is what the watcher found when it last asked.
     """
+    return _engine(followed_kinds())
+
+
+def _engine(followed: frozenset[str]) -> str:
     named = KEDA in PlatformSettings.current().optional_kinds
-    return KEDA if named and kinds.SCALED_OBJECT.address in followed_kinds() else AUTOSCALER
+    return KEDA if named and kinds.SCALED_OBJECT.address in followed else AUTOSCALER
 
 
 def prometheus_url() -> str:
@@ -30,10 +34,10 @@ def scaler_platform(endpoint: Endpoint, spec: EndpointSpec) -> ScalerPlatform:
     """How an endpoint of this spec is scaled now. KEDA is told to pause; an autoscaler cannot be, and is taken away
     meanwhile.
     """
-    found, is_held, held_at = engine(), endpoint.is_held(spec), endpoint.held_at(spec)
+    followed = followed_kinds()
+    found, is_held, held_at = _engine(followed), endpoint.is_held(spec), endpoint.held_at(spec)
     away = is_held and found == AUTOSCALER
     steered = steering(paused=is_held, paused_replicas=held_at, wakes=False)
-    followed = followed_kinds()
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(
         served=frozenset(each.kind for each in kinds_of_scalers if each.address in followed),

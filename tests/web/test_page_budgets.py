@@ -43,6 +43,8 @@ QUERIES_MAX = {
     "/endpoints/{digits}/?tab=revisions": 11,
     "/endpoints/{digits}/?tab=update": 9,
     "/endpoints/{digits}/?tab=cost": 11,
+    "/endpoints/{digits}/?tab=manifests": 16,
+    "/runs/{resnet50}/?tab=manifests": 13,
 }
 OF_A_MANAGER = {
     "/": 13,
