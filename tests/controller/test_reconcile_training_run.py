@@ -8,11 +8,13 @@ import pytest
 from cluster import kinds
 from cluster.labels import selector
 from controller import services
+from controller.waiting import card_of
 from foundation import clock
 from jobs.services import update_training_run
 from quotas.models import Claim, Quota
 from teams.actors import Actor
 from workloads.models import NodeRecord, WorkloadEvent
+from workloads.placement import takes_plain_pods
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -131,6 +133,21 @@ def test_a_run_that_no_schedulable_node_can_take_waits_with_the_schedulers_own_w
     finally:
         for ref in refs:
             bench.client.patch_merge(ref, {"spec": {"unschedulable": None}})
+
+
+def test_a_run_without_gpus_that_no_node_has_room_for_says_which_node_has_how_much(bench):
+    """One fills each node that takes such pods, which have sixteen cores; the last has its pod made and waits."""
+    plain = {"flavor": None, "gpus_per_replica": 0, "cpu": "10"}
+    for node in NodeRecord.objects.all():
+        if takes_plain_pods(node.facts):
+            bench.until(bench.submit(name=f"on-{node.name}", **plain), lambda run: run.phase == "Running")
+    run = bench.submit(name="last", **plain)
+    bench.until(run, lambda run: run.reason == "Unschedulable")
+    assert run.phase == "Admitted"
+    card = card_of(run, named=frozenset(), now=clock.now())
+    assert (card.verdict.outcome, card.verdict.rule) == ("wait", "blocks")
+    assert "This run needs 10 of CPU on one node; cpu-" in card.verdict.message
+    assert [dict(offer.lever.change) for offer in card.offers] == [{"cpu": "6"}]
 
 
 def test_a_run_whose_job_is_deleted_by_somebody_else_fails_and_says_so(bench):
