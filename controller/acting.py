@@ -12,7 +12,7 @@ from cluster import kinds
 from cluster.client import ClusterClient
 from cluster.errors import ClusterConflict, ClusterError, ClusterRejected, ForeignObject, ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller import admission, logs, objects
+from controller import admission, logs, objects, orphans
 from controller.adapters import WorkloadAdapter
 from controller.decide import Action, Plan, rest, stop
 from controller.observation import Observation
@@ -40,6 +40,8 @@ class Look:
     companions: Sequence[dict[str, Any]] = ()
     pods: Sequence[dict[str, Any]] = ()
     """Of all attempts, as they were listed."""
+    makers: Sequence[dict[str, Any]] = ()
+    """What makes pods and was left behind without the primary."""
 
 
 @dataclass
@@ -114,23 +116,32 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
             _steer(waiting, look, hand)
             return waiting
         ensure_namespace(client, workload.team)
-        objects.update_live(client, workload, adapter, hand.attempt, now=now)
+        size = orphans.size(look.makers) if look is not None else None
+        objects.update_live(client, workload, adapter, hand.attempt, now=now, replicas=size)
     if Action.DELETE in plan.actions and look is not None and look.primary is not None:
         if not look.observation.deleting:
             _fetch_logs(hand)
         objects.delete(client, look.primary)
-    if Action.DELETE in plan.actions and look is not None and look.primary is None and adapter.ends:
+    if Action.DELETE in plan.actions and look is not None and look.primary is None:
         _delete_left_behind(look, hand)
     _steer(plan, look, hand)
     return plan
 
 
 def _delete_left_behind(look: Look, hand: Hand) -> None:
-    """Its pods, where their object is gone and nobody else deletes them (`kubectl delete --cascade=orphan`)."""
-    staying = [pod for pod in look.pods if not pod["metadata"].get("deletionTimestamp")]
-    if staying:
+    """Its pods and what makes them, where their object is gone and nobody else deletes them
+    (`kubectl delete --cascade=orphan`).
+    """
+    makers = [each for each in look.makers if not each["metadata"].get("deletionTimestamp")]
+    pods = [pod for pod in look.pods if not pod["metadata"].get("deletionTimestamp")]
+    if hand.adapter.makers:
+        # Who has another controller goes with that one, or is made anew by it.
+        pods = [pod for pod in pods if orphans.controller_of(pod) is None]
+    if makers or pods:
         _fetch_logs(hand)
-    for pod in staying:
+    for maker in makers:
+        objects.delete(hand.client, maker)
+    for pod in pods:
         metadata = pod["metadata"]
         hand.client.delete(
             ObjectRef("v1", "Pod", metadata["namespace"], metadata["name"]), uid=metadata["uid"]
@@ -157,9 +168,10 @@ def _fetch_logs(hand: Hand) -> None:
 
 def _wait_for_surge(plan: Plan, look: Look | None, hand: Hand) -> Plan | None:
     """A plan that waits, if the change needs units on top that the quota does not have; None if it may go on."""
-    if look is None or look.primary is None:
+    stands = [] if look is None else [look.primary] if look.primary is not None else look.makers
+    if not stands:
         return None
-    units = hand.adapter.surge_units(hand.workload, look.primary)
+    units = max(hand.adapter.surge_units(hand.workload, each) for each in stands)
     judgement = admission.admit_surge(hand.workload, units=units, now=hand.now)
     if judgement.admitted:
         return None

@@ -26,6 +26,9 @@ class WorkloadAdapter(Protocol):
     """Kinds that the one object which owns all others may be of; those of no core group only where they are served."""
     companions: tuple[ResourceKind, ...]
     """Kinds of objects beside the primary that say how it fares, such as a scaler; none is to be served everywhere."""
+    makers: tuple[ResourceKind, ...]
+    """Kinds of objects between the primary and its pods, which make these also where the primary has gone; a primary
+    that is made again adopts them."""
     ends: bool
     """Whether it finishes by itself; what does not is made anew when somebody deletes its object."""
 

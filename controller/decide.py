@@ -189,7 +189,7 @@ def rest(message: str) -> Plan:
 def _stopping(snapshot: Snapshot, observed: Observation, now: datetime) -> Plan:
     if observed.stage == Stage.SUCCEEDED and observed.pods_alive == 0 and snapshot.ends:
         return _finished(Phase.SUCCEEDED, Reason.COMPLETED, "It finished before the stop reached it.")
-    if observed.exists or observed.pods_alive:
+    if observed.exists or observed.pods_alive or observed.left_behind:
         message = snapshot.message
         return Plan(Phase.STOPPING, snapshot.reason, message, (Action.DELETE,), next_in_seconds=SOON_SECONDS)
     target = snapshot.stopping_to or Phase.CANCELLED
@@ -229,7 +229,7 @@ def _live(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now:
 
 
 def _absent(snapshot: Snapshot, observed: Observation, now: datetime) -> Plan:
-    if observed.pods_alive:
+    if observed.pods_alive and not observed.adoptable:
         # Left behind without their object they may run for ever: what limits them limits them still.
         overtime = _overtime(snapshot, now)
         if overtime is not None:
@@ -239,7 +239,9 @@ def _absent(snapshot: Snapshot, observed: Observation, now: datetime) -> Plan:
         message = "Somebody else deleted its object in the cluster."
         return _finished(Phase.FAILED, Reason.DELETED_EXTERNALLY, message)
     message = "Its object was deleted in the cluster; making it again."
-    return Plan(Phase.ADMITTED, Reason.CREATING, message, (Action.APPLY,), next_in_seconds=SOON_SECONDS)
+    # Pods that are to be taken over serve all the while.
+    at = (snapshot.phase, snapshot.reason) if observed.pods_alive else (Phase.ADMITTED, Reason.CREATING)
+    return Plan(*at, message, (Action.APPLY,), next_in_seconds=SOON_SECONDS)
 
 
 def _ended(snapshot: Snapshot, observed: Observation) -> Plan:
@@ -318,8 +320,7 @@ def _overtime(snapshot: Snapshot, now: datetime) -> Plan | None:
     limit = snapshot.time_limit_seconds
     if not snapshot.ends or limit is None or used_seconds(snapshot, now) < limit:
         return None
-    message = f"It used its time limit of {limit} seconds."
-    return stop(Reason.DEADLINE_EXCEEDED, message, to=Phase.FAILED)
+    return stop(Reason.DEADLINE_EXCEEDED, f"It used its time limit of {limit} seconds.", to=Phase.FAILED)
 
 
 def _overdue(snapshot: Snapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan | None:

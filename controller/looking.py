@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from cluster import kinds
 from cluster.client import ClusterClient, Listing
 from cluster.labels import selector
-from controller import objects
+from controller import objects, orphans
 from controller.acting import Look, get_own
 from controller.adapters import WorkloadAdapter
 from controller.observation import Observation
@@ -60,7 +60,11 @@ def look_at(
         observation = _short_of_a_pod(workload, int(number), observation)
     if number is not None and observation.interruption:
         observation = _taken_away(workload, int(number), observation)
-    return Look(observation, primary, companions, listing.items)
+    makers = orphans.left_behind(client, workload, adapter) if primary is None else []
+    if primary is None and adapter.makers:
+        adoptable = orphans.all_adoptable(makers, own)
+        observation = replace(observation, left_behind=bool(makers), adoptable=adoptable)
+    return Look(observation, primary, companions, listing.items, makers)
 
 
 def _companions(

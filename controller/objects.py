@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -71,15 +72,25 @@ def open_attempt_of_held(workload: Workload, adapter: WorkloadAdapter, *, now: d
 
 
 def create_or_update(
-    client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    *,
+    now: datetime,
+    replicas: int | None = None,
 ) -> None:
     """All objects of the attempt, the primary first because it owns the others. Repeating it changes nothing.
+    `replicas`: of a primary whose size is its scaler's, those that stand where it is made anew.
 
     A primary that can wait is made suspended and let go when the others are there: a pod that starts before its
     Secret exists rests in an error, and the kubelet looks again only after a while.
     """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
-    _make(client, workload, adapter, attempt, placement, adapter.manifests(workload, placement), now=now)
+    manifests = adapter.manifests(workload, placement)
+    if replicas is not None and manifests.replicas_at_first is not None:
+        manifests = replace(manifests, replicas_at_first=replicas)
+    _make(client, workload, adapter, attempt, placement, manifests, now=now)
 
 
 def update_meanwhile(
@@ -139,12 +150,18 @@ def _with(manifest: Mapping[str, Any], path: Sequence[str], *, value: object) ->
 
 
 def update_live(
-    client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    *,
+    now: datetime,
+    replicas: int | None = None,
 ) -> None:
-    """Bring the objects of a running attempt up to date with what people want now."""
+    """Bring the objects of a running attempt up to date with what people want now; `replicas` as above."""
     patch = adapter.live_patch(workload)
     if patch is None:
-        create_or_update(client, workload, adapter, attempt, now=now)
+        create_or_update(client, workload, adapter, attempt, now=now, replicas=replicas)
     elif patch:
         client.patch_merge(primary_ref(workload, adapter, attempt), patch)
 

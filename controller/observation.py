@@ -134,6 +134,10 @@ class Observation:
     """Whether the primary object is there, perhaps being deleted."""
     deleting: bool = False
     """Whether the primary object has a deletion time."""
+    left_behind: bool = False
+    """Whether what makes its pods is there without the primary, and nobody else's."""
+    adoptable: bool = False
+    """Whether a primary that is made again takes over all pods that are there."""
     interruption: bool = False
     """The attempt has ended, or is ending, through no fault of the user: no retry is used up. It may be set
     before the stage is `failed`: a pod on a lost node never gets there."""

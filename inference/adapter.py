@@ -39,6 +39,7 @@ class EndpointAdapter:
     noun = NOUN
     primaries: tuple[ResourceKind, ...] = (kinds.DEPLOYMENT,)
     companions: tuple[ResourceKind, ...] = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
+    makers: tuple[ResourceKind, ...] = (kinds.REPLICA_SET,)
     ends = False
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:

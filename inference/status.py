@@ -70,6 +70,9 @@ def observe_endpoint(
             pods=facts,
         )
     counts = _Counts.of(deployment)
+    if not (deployment.get("status") or {}).get("observedGeneration"):
+        # Its controller has not spoken yet, and pods that it takes over answer meanwhile.
+        counts = replace(counts, ready=sum(pod.ready for pod in facts))
     waiting = [_of_endpoint(pod, verdict) for pod, verdict in judged if _still_comes(pod, verdict)]
     scaler = scaler_of(deployment, companions)
     if scaler is not None and _is_asleep(counts, facts):

@@ -29,6 +29,7 @@ class TrainingRunAdapter:
     noun = NOUN
     primaries = kinds.OBJECTS
     companions: tuple[ResourceKind, ...] = ()
+    makers: tuple[ResourceKind, ...] = ()
     ends = True
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:

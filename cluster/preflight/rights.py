@@ -42,7 +42,7 @@ REQUIRED: Final = _rights({
     ("", "serviceaccounts"): ("get", "list", "create", "patch"),
     ("batch", "jobs"): _OWN,
     ("apps", "deployments"): _OWN,
-    ("apps", "replicasets"): _READ,
+    ("apps", "replicasets"): (*_READ, "delete"),
     ("policy", "poddisruptionbudgets"): _OWN,
     ("autoscaling", "horizontalpodautoscalers"): _OWN,
     ("networking.k8s.io", "networkpolicies"): ("get", "list", "create", "patch", "delete"),

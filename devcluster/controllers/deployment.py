@@ -31,11 +31,14 @@ from devcluster.objects import (
 )
 from devcluster.store import Change
 
+from .adoption import claimed, concerned
 from .disruption import scaled
 from .loop import Controller
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MOST = "deployment.kubernetes.io/max-replicas"
 
 
 def _owned_by(obj: Obj, uid: str) -> bool:
@@ -51,17 +54,15 @@ class ReplicaSets(Controller):
         if change.kind is REPLICA_SET:
             yield namespace_of(change.obj), name_of(change.obj)
         elif change.kind is POD:
-            owner = controller_of(change.obj)
-            if owner is not None and owner["kind"] == "ReplicaSet":
-                yield namespace_of(change.obj), owner["name"]
+            yield from concerned(self.store, REPLICA_SET, change)
 
     @override
     def reconcile(self, key: Any) -> float | None:
         found = self.store.get(REPLICA_SET, *key)
         if found is None:
             return None
-        pods = [p for p in self.store.list(POD, key[0]) if _owned_by(p, uid_of(found)) and not finished(p)]
-        active = [p for p in pods if not deleting(p)]
+        pods = claimed(self.cluster, POD, REPLICA_SET, found)
+        active = [p for p in pods if not finished(p) and not deleting(p)]
         error = "" if deleting(found) else self._scale(found, active)
         return self._status(found, error)
 
@@ -137,9 +138,7 @@ class Deployments(Controller):
         if change.kind is DEPLOYMENT:
             yield namespace_of(change.obj), name_of(change.obj)
         elif change.kind is REPLICA_SET:
-            owner = controller_of(change.obj)
-            if owner is not None and owner["kind"] == "Deployment":
-                yield namespace_of(change.obj), owner["name"]
+            yield from concerned(self.store, DEPLOYMENT, change)
         elif change.kind is POD and change.type == "DELETED":
             # Recreate waits for the last old pod.
             for found in self.store.list(DEPLOYMENT, namespace_of(change.obj)):
@@ -150,11 +149,10 @@ class Deployments(Controller):
         found = self.store.get(DEPLOYMENT, *key)
         if found is None or deleting(found):
             return None
-        sets = [
-            s for s in self.store.list(REPLICA_SET, key[0]) if _owned_by(s, uid_of(found)) and not deleting(s)
-        ]
+        sets = [s for s in claimed(self.cluster, REPLICA_SET, DEPLOYMENT, found) if not deleting(s)]
         digest = template_hash(found["spec"]["template"])
-        newest = next((s for s in sets if s["metadata"]["labels"][HASH] == digest), None)
+        same = [s for s in sets if template_hash(s["spec"]["template"]) == digest]
+        newest = min(same, key=lambda s: s["metadata"]["creationTimestamp"], default=None)
         old = [s for s in sets if s is not newest]
         if not found["spec"].get("paused"):
             recreate = found["spec"]["strategy"]["type"] == "Recreate"
@@ -213,26 +211,26 @@ class Deployments(Controller):
 
     def _current(self, owner: Obj, newest: Obj | None, old: list[Obj]) -> Obj:
         """The replica set of the template; going back to an old one makes it the newest revision."""
-        revision = 1 + max((int(s["metadata"]["annotations"][REVISION]) for s in old), default=0)
+        revision = 1 + max(map(_revision, old), default=0)
         if newest is None:
             return self._add(owner, revision)
-        if int(newest["metadata"]["annotations"][REVISION]) >= revision:
+        if _revision(newest) >= revision:
             return newest
         change = {REVISION: str(revision)}
-        return (
-            self.cluster.modify(
-                REPLICA_SET, newest, lambda new: new["metadata"]["annotations"].update(change)
-            )
-            or newest
-        )
+        return self.cluster.modify(REPLICA_SET, newest, lambda new: _note(new, change)) or newest
 
     def _add(self, owner: Obj, revision: int) -> Obj:
-        template, digest = owner["spec"]["template"], template_hash(owner["spec"]["template"])
+        template, collisions = owner["spec"]["template"], owner["status"].get("collisionCount", 0)
+        digest = template_hash(template, collisions)
         labels = ((template.get("metadata") or {}).get("labels") or {}) | {HASH: digest}
         selector = owner["spec"]["selector"]
+        if self.store.get(REPLICA_SET, namespace_of(owner), f"{name_of(owner)}-{digest}") is not None:
+            # Somebody else's: another name is tried when the status has changed.
+            self.cluster.set_status(DEPLOYMENT, owner, owner["status"] | {"collisionCount": collisions + 1})
         return self.cluster.create(REPLICA_SET, namespace_of(owner), {
             "metadata": {
-                "name": f"{name_of(owner)}-{digest}", "labels": labels, "annotations": {REVISION: str(revision)},
+                "name": f"{name_of(owner)}-{digest}", "labels": labels,
+                "annotations": {REVISION: str(revision), **_sizes(owner)},
                 "ownerReferences": [owner_reference(DEPLOYMENT, owner)],
             },
             "spec": {
@@ -249,11 +247,16 @@ class Deployments(Controller):
         way = "up" if size > before else "down"
         text = f"Scaled {way} replica set {name_of(one)} from {before} to {size}"
         self.cluster.event(DEPLOYMENT, owner, "ScalingReplicaSet", text, source="deployment-controller")
-        return self.cluster.modify(REPLICA_SET, one, lambda new: new["spec"].update(replicas=size)) or one
+
+        def change(new: Obj) -> None:
+            new["spec"].update(replicas=size)
+            _note(new, _sizes(owner))
+
+        return self.cluster.modify(REPLICA_SET, one, change) or one
 
     def _forget(self, owner: Obj, old: list[Obj]) -> None:
         idle = [s for s in old if not s["spec"]["replicas"] and not s["status"].get("replicas")]
-        idle.sort(key=lambda s: int(s["metadata"]["annotations"][REVISION]))
+        idle.sort(key=_revision)
         for one in idle[: max(0, len(idle) - owner["spec"]["revisionHistoryLimit"])]:
             self.cluster.delete(REPLICA_SET, namespace_of(one), name_of(one))
 
@@ -296,12 +299,8 @@ class Deployments(Controller):
 
     def _annotate(self, owner: Obj, newest: Obj | None) -> None:
         if newest is not None:
-            revision = newest["metadata"]["annotations"][REVISION]
-            self.cluster.modify(
-                DEPLOYMENT,
-                owner,
-                lambda new: new["metadata"].setdefault("annotations", {}).update({REVISION: revision}),
-            )
+            revision = {REVISION: str(_revision(newest))}
+            self.cluster.modify(DEPLOYMENT, owner, lambda new: _note(new, revision))
 
     def _progress(
         self, owner: Obj, newest: Obj | None, counts: Obj, known: list[Obj]
@@ -359,10 +358,27 @@ def _with_progress(conditions: list[Obj], new: Obj) -> list[Obj]:
     )
 
 
-def template_hash(template: Obj) -> str:
+def _revision(one: Obj) -> int:
+    """0 of a set that no deployment has made."""
+    return int((one["metadata"].get("annotations") or {}).get(REVISION, 0))
+
+
+def _note(obj: Obj, annotations: dict[str, str]) -> None:
+    obj["metadata"].setdefault("annotations", {}).update(annotations)
+
+
+def _sizes(owner: Obj) -> dict[str, str]:
+    """What each set remembers of the size of the whole."""
+    wanted, rolling = owner["spec"]["replicas"], owner["spec"]["strategy"].get("rollingUpdate")
+    surge = scaled(rolling["maxSurge"], wanted, up=True) if rolling else 0
+    return {DESIRED: str(wanted), MOST: str(wanted + surge)}
+
+
+def template_hash(template: Obj, collisions: int = 0) -> str:
     """Stable for equal templates; the real server uses another hash of the same look."""
     labels = {k: v for k, v in ((template.get("metadata") or {}).get("labels") or {}).items() if k != HASH}
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v} | {"labels": labels}
     plain = template | {"metadata": metadata}
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).digest()
+    text = json.dumps(plain, sort_keys=True) + (str(collisions) if collisions else "")
+    digest = hashlib.sha256(text.encode()).digest()
     return "".join(RANDOM_ALPHABET[b % len(RANDOM_ALPHABET)] for b in digest[:10])

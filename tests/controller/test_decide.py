@@ -409,6 +409,18 @@ def test_what_has_vanished_but_for_its_pods_is_waited_for(ends):
     assert (plan.to, plan.actions) == (Phase.RUNNING, ())
 
 
+def test_an_endpoint_whose_pods_a_new_object_takes_over_is_made_again_and_serves_meanwhile():
+    plan = decide(row(ends=False), replace(ABSENT, pods=ALIVE, adoptable=True), NOW)
+    assert (plan.to, plan.reason, plan.actions) == (Phase.RUNNING, row().reason, (Action.APPLY,))
+
+
+def test_a_stop_waits_for_what_could_make_pods():
+    snapshot = row(Phase.STOPPING, ends=False, stopping_to=Phase.SUSPENDED)
+    plan = decide(snapshot, replace(ABSENT, left_behind=True), NOW)
+    assert (plan.to, plan.actions) == (Phase.STOPPING, (Action.DELETE,))
+    assert decide(snapshot, ABSENT, NOW).to is Phase.SUSPENDED
+
+
 def test_what_is_left_behind_without_its_object_is_stopped_at_its_time_limit():
     snapshot = row(time_limit_seconds=600, attempt=attempt(started_at=ago(601)))
     plan = decide(snapshot, replace(ABSENT, pods=ALIVE), NOW)
@@ -561,6 +573,8 @@ def observations(draw):
         message="Seen.",
         exists=stage is not Stage.ABSENT,
         deleting=draw(st.booleans()),
+        left_behind=stage is Stage.ABSENT and draw(st.booleans()),
+        adoptable=stage is Stage.ABSENT and draw(st.booleans()),
         interruption=interruption,
         cause=draw(st.none() | st.sampled_from(INTERRUPTIONS)) if interruption else None,
         retryable=draw(st.booleans()),
@@ -588,6 +602,7 @@ def test_every_decision_is_legal_and_keeps_the_claim_exactly_while_it_is_needed(
     elif in_cluster:
         assert {Action.RELEASE, Action.END_ATTEMPT} <= set(plan.actions)
         assert not (observed.pods_alive and observed.exists), "a pod may still hold its GPUs"
+        assert snapshot.phase is not Phase.STOPPING or snapshot.ends or not observed.left_behind
     else:
         assert not {Action.RELEASE, Action.END_ATTEMPT} & set(plan.actions)
     if plan.to not in FINAL and plan.next_in_seconds is None:

@@ -28,6 +28,13 @@ def ready(name="r"):
     return pod(name=name, conditions=(SCHEDULED, READY), containers=(container(running()),))
 
 
+def test_pods_that_a_new_deployment_takes_over_serve_before_its_controller_has_spoken():
+    made = {key: value for key, value in deployment().items() if key != "status"}
+    seen = observe_endpoint(made, [ready("a"), ready("b")])
+    assert (seen.stage, seen.ready_replicas, seen.rollout.complete) == (Stage.UPDATING, 2, False)
+    assert observe_endpoint(made, []).stage is Stage.CREATING
+
+
 def loading(name="l"):
     return pod(name=name, containers=(container(running()),))
 

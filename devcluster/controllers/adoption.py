@@ -1,0 +1,63 @@
+"""Who has what, by selector: what has no controller is adopted, and what matches no more is let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from devcluster.cluster import Cluster
+from devcluster.kinds import Kind
+from devcluster.objects import (
+    Obj,
+    controller_of,
+    deleting,
+    finished,
+    labels_of,
+    matches,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
+from devcluster.store import Change, Store
+
+
+def claimed(cluster: Cluster, kind: Kind, owner_kind: Kind, owner: Obj) -> list[Obj]:
+    """The objects of `kind` that `owner` controls, once each that concerns it is adopted or let go."""
+    found = []
+    for each in cluster.store.list(kind, namespace_of(owner)):
+        reference = controller_of(each)
+        if reference is None:
+            if _fits(owner, each) and not (deleting(owner) or deleting(each) or finished(each)):
+                found.append(_adopt(cluster, kind, owner_kind, owner, each))
+        elif reference["uid"] == uid_of(owner):
+            if _fits(owner, each) or deleting(owner):
+                found.append(each)
+            else:
+                cluster.release(kind, each, uid_of(owner))
+    return found
+
+
+def concerned(store: Store, owner_kind: Kind, change: Change) -> Iterable[tuple[str, str]]:
+    """Keys of who has, had or may adopt the changed object."""
+    where, owner = namespace_of(change.obj), controller_of(change.obj)
+    for reference in (owner, controller_of(change.old) if change.old else None):
+        if reference is not None and reference["kind"] == owner_kind.name:
+            yield where, reference["name"]
+    if owner is None and change.type != "DELETED":
+        yield from (
+            (where, name_of(each)) for each in store.list(owner_kind, where) if _fits(each, change.obj)
+        )
+
+
+def _fits(owner: Obj, obj: Obj) -> bool:
+    return matches(owner["spec"]["selector"], labels_of(obj))
+
+
+def _adopt(cluster: Cluster, kind: Kind, owner_kind: Kind, owner: Obj, obj: Obj) -> Obj:
+    reference = owner_reference(owner_kind, owner)
+    return (
+        cluster.modify(
+            kind, obj, lambda new: new["metadata"].setdefault("ownerReferences", []).append(reference)
+        )
+        or obj
+    )

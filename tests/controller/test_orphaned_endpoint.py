@@ -1,0 +1,172 @@
+"""An endpoint whose Deployment somebody deleted while what it owns was told to stay, or to go."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster import kinds
+from cluster.kinds import ObjectRef
+from controller import services
+from costs.models import UsageInterval
+from foundation import clock
+from quotas.models import Quota
+from teams.actors import Actor
+from tests.controller.clusters import until
+from tests.controller.test_reconcile_endpoint import deploy, own
+from workloads.models import Workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTES = 90
+
+
+@pytest.fixture
+def endpoint(bench):
+    """Two ready replicas."""
+    return bench.until(deploy(bench).workload, lambda row: row.reason == "Ready")
+
+
+def delete(bench, workload, kind, policy="Orphan"):
+    """As `kubectl delete --cascade` does it; its UID."""
+    (found,) = own(bench, workload, kind)
+    uid, name = found["metadata"]["uid"], found["metadata"]["name"]
+    ref = ObjectRef(kind.api_version, kind.kind, bench.team.namespace_name, name)
+    bench.client.delete(ref, uid=uid, propagation=policy)
+    until(lambda: not own(bench, workload, kind))
+    return uid
+
+
+def uids(bench, workload, kind):
+    return {each["metadata"]["uid"] for each in own(bench, workload, kind)}
+
+
+def made_again(bench, workload, old):
+    found = uids(bench, workload, kinds.DEPLOYMENT)
+    return bool(found) and old not in found
+
+
+def controllers(bench, workload, kind):
+    owners = [found["metadata"].get("ownerReferences") or () for found in own(bench, workload, kind)]
+    return {owner["uid"] for each in owners for owner in each if owner.get("controller")}
+
+
+def stop(bench, workload):
+    services.suspend(workload=workload, actor=Actor.of_user(bench.member), now=clock.now())
+
+
+def stopped(row):
+    return row.phase == "Suspended"
+
+
+# --- it runs
+
+
+def test_it_is_made_again_and_takes_its_pods_over(bench, endpoint):
+    pods, sets = uids(bench, endpoint, kinds.POD), uids(bench, endpoint, kinds.REPLICA_SET)
+    old = delete(bench, endpoint, kinds.DEPLOYMENT)
+    assert bench.turn(endpoint).phase == "Running", "its pods serve all the while"
+    assert made_again(bench, endpoint, old)
+    until(lambda: controllers(bench, endpoint, kinds.REPLICA_SET) == uids(bench, endpoint, kinds.DEPLOYMENT))
+    bench.until(endpoint, lambda row: row.reason == "Ready")
+    assert (uids(bench, endpoint, kinds.POD), uids(bench, endpoint, kinds.REPLICA_SET)) == (pods, sets)
+    assert {each.pod_uid for each in UsageInterval.objects.filter(ended_at=None)} == pods
+    assert (UsageInterval.objects.count(), Quota.objects.get().used) == (2, 2)
+
+
+def test_pods_whose_set_has_gone_as_well_are_taken_over_too(bench, endpoint):
+    pods = uids(bench, endpoint, kinds.POD)
+    old = delete(bench, endpoint, kinds.DEPLOYMENT)
+    delete(bench, endpoint, kinds.REPLICA_SET)
+    bench.until(endpoint, lambda row: row.reason == "Ready" and made_again(bench, row, old))
+    until(lambda: controllers(bench, endpoint, kinds.POD) == uids(bench, endpoint, kinds.REPLICA_SET))
+    assert uids(bench, endpoint, kinds.POD) == pods
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_what_has_grown_keeps_its_size(bench):
+    scaling = {"trigger": "cpu", "threshold": 70}
+    workload = deploy(bench, min_replicas=1, max_replicas=3, scaling=scaling).workload
+    bench.until(workload, lambda row: row.phase == "Running")
+    (deployment,) = own(bench, workload, kinds.DEPLOYMENT)
+    bench.client.patch_merge(kinds.ref_of(deployment), {"spec": {"replicas": 3}})
+    until(lambda: len(own(bench, workload, kinds.POD)) == 3)
+    pods = uids(bench, workload, kinds.POD)
+    old = delete(bench, workload, kinds.DEPLOYMENT)
+    bench.until(workload, lambda row: made_again(bench, row, old))
+    (deployment,) = own(bench, workload, kinds.DEPLOYMENT)
+    assert deployment["spec"]["replicas"] == 3
+    until(lambda: controllers(bench, workload, kinds.REPLICA_SET) == {deployment["metadata"]["uid"]})
+    assert uids(bench, workload, kinds.POD) == pods
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_nothing_is_made_beside_pods_that_are_taken_down(bench):
+    env = [{"name": "BED_STOP_SECONDS", "value": "2"}]
+    workload = bench.until(deploy(bench, env=env).workload, lambda row: row.reason == "Ready")
+    pods = uids(bench, workload, kinds.POD)
+    old = delete(bench, workload, kinds.DEPLOYMENT, "Background")
+    bench.turn(workload)
+    assert uids(bench, workload, kinds.POD) == pods, "they take their time to stop"
+    assert own(bench, workload, kinds.DEPLOYMENT) == []
+    bench.until(workload, lambda row: made_again(bench, row, old), MINUTES)
+    assert not uids(bench, workload, kinds.POD) & pods
+
+
+def test_what_somebody_else_has_taken_over_is_left_to_them(bench, endpoint):
+    old = another_takes_over(bench, endpoint)
+    for _ in range(3):
+        assert bench.turn(endpoint).phase == "Running"
+    assert len(own(bench, endpoint, kinds.REPLICA_SET)) == 1
+    assert not made_again(bench, endpoint, old)
+
+
+def another_takes_over(bench, endpoint):
+    """Somebody's own Deployment with the same selector, which has none of the portal's labels; the old one's UID."""
+    (mine,) = own(bench, endpoint, kinds.DEPLOYMENT)
+    old = delete(bench, endpoint, kinds.DEPLOYMENT)
+    spec = {key: mine["spec"][key] for key in ("replicas", "selector", "template")}
+    namespace = bench.team.namespace_name
+    theirs = bench.client.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "theirs", "namespace": namespace},
+            "spec": spec,
+        }
+    )
+    until(lambda: controllers(bench, endpoint, kinds.REPLICA_SET) == {theirs["metadata"]["uid"]})
+    return old
+
+
+# --- it stops
+
+
+@pytest.mark.parametrize("left", ["with its set", "without"])
+def test_what_is_left_behind_goes_when_it_is_stopped(bench, endpoint, left):
+    delete(bench, endpoint, kinds.DEPLOYMENT)
+    if left == "without":
+        delete(bench, endpoint, kinds.REPLICA_SET)
+    stop(bench, endpoint)
+    bench.until(endpoint, stopped, MINUTES)
+    assert own(bench, endpoint, kinds.REPLICA_SET) == own(bench, endpoint, kinds.POD) == []
+    assert Quota.objects.get().used == 0
+    assert not UsageInterval.objects.filter(ended_at=None).exists()
+
+
+def test_it_stops_only_when_nothing_is_left_that_could_make_pods(bench, endpoint):
+    delete(bench, endpoint, kinds.DEPLOYMENT)
+    (kept,) = own(bench, endpoint, kinds.REPLICA_SET)
+    bench.client.patch_merge(kinds.ref_of(kept), {"spec": {"replicas": 0}})
+    until(lambda: not own(bench, endpoint, kinds.POD))
+    stop(bench, endpoint)
+    bench.until(endpoint, stopped, MINUTES)
+    assert own(bench, endpoint, kinds.REPLICA_SET) == []
+
+
+def test_what_somebody_else_has_taken_over_is_not_deleted(bench, endpoint):
+    another_takes_over(bench, endpoint)
+    sets, pods = uids(bench, endpoint, kinds.REPLICA_SET), uids(bench, endpoint, kinds.POD)
+    stop(bench, endpoint)
+    for _ in range(3):
+        assert bench.turn(Workload.objects.get(pk=endpoint.pk)).phase == "Stopping"
+    assert (uids(bench, endpoint, kinds.REPLICA_SET), uids(bench, endpoint, kinds.POD)) == (sets, pods)
