@@ -151,6 +151,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "portal.web.expired.ExpiredSessionMiddleware",
     "portal.web.errors.ErrorPagesMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
