@@ -56,7 +56,7 @@ def test_nothing_is_lost_or_doubled_while_processes_are_killed(fleet, capsys):
         cluster.watch("/api/v1/pods", selector=mine, on_event=seen.take),
     ]
     load, sampler = Load(fleet, SEED, unfinished_max=24 if KILLS <= 20 else 40), CounterSampler(fleet)
-    storm = Storm(fleet, plan(KILLS, chance), chance)
+    storm = Storm(fleet, plan(KILLS, chance), chance, lambda: 2 * len(load.accepted) + 8)
     try:
         sampler.start()
         load.start()
