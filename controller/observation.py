@@ -115,6 +115,8 @@ class RolloutFacts:
     """Pods of other templates that are not going."""
     complete: bool
     """Whether all wanted replicas are of that template and ready, and no others are left."""
+    completed_at: datetime | None = None
+    """When that came about, by the cluster's own times; None while it has not, or where it tells none."""
     stuck: bool = False
     """Whether the object's controller has given up waiting for progress."""
     refused: str = ""

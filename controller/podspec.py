@@ -24,6 +24,8 @@ TOKEN_KEY = "token"  # noqa: S105 - a key's name
 CAPACITY_ANNOTATION = "mlportal.dev/capacity-type"
 """On every pod, so that whoever sees it go knows whether spot capacity was taken back."""
 DO_NOT_DISRUPT: Mapping[str, str] = {"karpenter.sh/do-not-disrupt": "true"}
+UNBUFFERED: Mapping[str, str] = {"name": "PYTHONUNBUFFERED", "value": "1"}
+"""Otherwise what a program printed comes after the traceback that ended it, or never where it is killed."""
 _FILES_VOLUME = "source"
 _SHM_VOLUME = "shm"
 

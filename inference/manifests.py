@@ -183,7 +183,10 @@ def _parts(
         container_name=CONTAINER_NAME,
         claims=claims,
         files_config_map=files["metadata"]["name"] if files else None,
-        default_env=[{"name": name, "value": value} for name, value in started.env.items()],
+        default_env=[
+            {**podspec.UNBUFFERED},
+            *({"name": name, "value": value} for name, value in started.env.items()),
+        ],
         annotations=_scraped(spec),
         labels={METRICS_PORT: found[0]} if (found := metrics_port(spec)) else {},
         grace_seconds=max(placement.grace_seconds, spec.request_timeout_seconds + DRAIN_SECONDS),

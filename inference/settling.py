@@ -161,7 +161,7 @@ class _Settling:
         self, told: EndpointRevision, judgement: Judgement, observation: Observation, rollout: RolloutFacts
     ) -> float | None:
         if judgement.outcome is Outcome.LIVE:
-            self._live(told, observation)
+            self._live(told, observation, rollout)
         elif self.plan.no_surge:
             # Told is not what is wanted: whether it finds room is no matter, but what waits must not wait for it.
             if judgement.outcome is Outcome.FAILED:
@@ -173,14 +173,16 @@ class _Settling:
             self._finds_no_room(told, judgement.message)
         return judgement.look_in
 
-    def _live(self, revision: EndpointRevision, observation: Observation) -> None:
+    def _live(self, revision: EndpointRevision, observation: Observation, rollout: RolloutFacts) -> None:
         loads = [
             (pod.ready_at - pod.scheduled_at).total_seconds()
             for pod in observation.pods
             if pod.revision == revision.pods_of and pod.ready_at and pod.scheduled_at
         ]
         revision.state, revision.message = RevisionState.LIVE.value, ""
-        revision.live_at, revision.failed_at = self.now, None
+        live_at = rollout.completed_at or self.now
+        # The cluster's times are whole seconds, and it may have had the pods before there was this revision of them.
+        revision.live_at, revision.failed_at = max(live_at, revision.started_at or live_at), None
         revision.load_seconds = max(0, round(max(loads))) if loads else None
         revision.save(update_fields=["state", "message", "live_at", "failed_at", "load_seconds"])
         older = self.endpoint.revisions.filter(number__lt=revision.number)

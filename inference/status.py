@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from controller import podstatus
@@ -214,6 +215,14 @@ def _observation(
     )
 
 
+def _completed_at(deployment: Json, pods: Sequence[PodFacts]) -> datetime | None:
+    """When the last of the pods was ready and the Deployment had no others; it remembers that as long as it is so."""
+    progress = podstatus.condition(deployment, "Progressing")
+    done = progress.get("lastUpdateTime") if progress.get("reason") == "NewReplicaSetAvailable" else None
+    times = [podstatus.parse_time(done), *(pod.ready_at for pod in pods)]
+    return max((time for time in times if time is not None), default=None)
+
+
 def _rollout(deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...]) -> RolloutFacts:
     """How far the pods of the Deployment's template are, by the revision that their label names."""
     revision = podstatus.revision_of(deployment["spec"].get("template", {}).get("metadata", {}))
@@ -222,13 +231,15 @@ def _rollout(deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...]) -> R
     ready = sum(pod.ready for pod in updated)
     refusal = podstatus.condition(deployment, "ReplicaFailure")
     refused = counts.observed and refusal.get("status") == "True"
+    complete = counts.rolled_out and ready >= counts.desired and len(staying) == len(updated)
     return RolloutFacts(
         revision=revision,
         updated=len(updated),
         ready=ready,
         total=counts.desired,
         old=len(staying) - len(updated),
-        complete=counts.rolled_out and ready >= counts.desired and len(staying) == len(updated),
+        complete=complete,
+        completed_at=_completed_at(deployment, updated) if complete else None,
         stuck=counts.observed and _is_stuck(deployment),
         refused=podstatus.shorten(refusal.get("message") or "") if refused else "",
         refused_at=podstatus.parse_time(refusal.get("lastTransitionTime")) if refused else None,

@@ -21,9 +21,6 @@ TRAIN_JOB = "trainjob"
 WAIT_FOR_WORKERS = "WaitForWorkersReady"
 """The `launcherCreationPolicy` of an MPIJob whose launcher is made when its workers are ready."""
 
-UNBUFFERED = {"name": "PYTHONUNBUFFERED", "value": "1"}
-"""What pods have in their environment where the request does not name it."""
-
 RETIRED: Mapping[str, str] = {
     "mxjob": "MXJob was retired upstream: the training operator has dropped it. Use pytorchjob or job.",
 }

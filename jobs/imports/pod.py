@@ -8,11 +8,11 @@ from typing import Any
 
 from controller import grammar
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
+from controller.podspec import UNBUFFERED
 from controller.specs import DEFAULT_USER, Json
 from foundation.errors import FieldProblem
 from jobs.imports import placing
 from jobs.imports.reading import Fields
-from jobs.kinds import UNBUFFERED
 from workloads.placement import FlavorFacts, NodeFacts
 from workloads.states import Priority
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from controller import podspec
 from controller.podspec import ClaimMount, Manifest, PodParts
-from jobs.kinds import PYTORCH_JOB, UNBUFFERED
+from jobs.kinds import PYTORCH_JOB
 from jobs.manifests import gang
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
@@ -53,10 +53,8 @@ def pod_parts(
 
 
 def _unbuffered(spec: TrainingRunSpec) -> list[Manifest]:
-    """Otherwise what a program printed comes after the traceback that ended it, or never where it is killed. The operator
-    of PyTorchJobs sets it itself.
-    """
-    return [] if spec.kind == PYTORCH_JOB else [{**UNBUFFERED}]
+    """The operator of PyTorchJobs sets it itself."""
+    return [] if spec.kind == PYTORCH_JOB else [{**podspec.UNBUFFERED}]
 
 
 def _collectives(spec: TrainingRunSpec) -> list[Manifest]:

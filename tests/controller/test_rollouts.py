@@ -13,6 +13,8 @@ from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import REVISION, selector
 from controller import services
+from controller.podstatus import condition
+from controller.reconcile import reconcile
 from foundation import clock
 from foundation.models import PlatformSettings
 from inference.errors import RolloutBlocked
@@ -21,6 +23,7 @@ from inference.specs import EndpointSpec
 from quotas.limits import set_nominal
 from quotas.models import Quota
 from teams.actors import Actor
+from tests.controller.clusters import until
 from tests.factories.catalogue import SETUP, make_flavor, make_quota
 from workloads.models import Workload
 
@@ -113,12 +116,36 @@ def test_a_good_revision_goes_live_and_every_step_is_told(bench):
     revision = endpoint.current
     assert (endpoint.target, endpoint.stable_revision) == (2, 2)
     assert (revision.updated, revision.ready, revision.total) == (2, 2, 2)
-    assert revision.started_at < revision.live_at
+    assert revision.started_at <= revision.live_at
     assert {pod["metadata"]["labels"][REVISION] for pod in pods(bench, endpoint)} == {"2"}
     assert not before & uids(bench, endpoint)
     assert history(endpoint, 1) == ["RolloutStarted", "RevisionLive"]
     told = [step for step in history(endpoint, 2) if step != "RolloutProgress"]
     assert told == ["RolloutStarted", "SurgeClaimed", "RevisionLive"]
+
+
+def test_a_revision_is_live_since_the_cluster_says_so_whenever_the_portal_looks(bench):
+    endpoint = deploy(bench)
+    change(bench, endpoint, image="example.org/serve:2")
+    bench.turn(endpoint.workload)
+
+    def rolled_out():
+        found = pods(bench, endpoint)
+        ready = [condition(each, "Ready").get("status") for each in found]
+        return ready == ["True"] and found[0]["metadata"]["labels"][REVISION] == "2"
+
+    until(rolled_out)
+    late = clock.now() + timedelta(hours=1)
+    until(lambda: look(bench, endpoint, late) == "live")
+    revision = endpoint.revisions.get(number=2)
+    assert revision.started_at <= revision.live_at < late
+
+
+def look(bench, endpoint, now):
+    """One reconcile at another time; the newest revision's state."""
+    Workload.objects.filter(pk=endpoint.workload.pk).update(next_reconcile_at=clock.now())
+    reconcile(public_id=endpoint.workload.public_id, client=bench.client, now=now)
+    return states(endpoint)[-1]
 
 
 def test_a_bad_image_is_rolled_back_and_the_old_pod_serves_all_the_while(bench):

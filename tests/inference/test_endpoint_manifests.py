@@ -83,4 +83,9 @@ def test_other_files_are_another_config_map_and_so_a_rollout():
 
 
 def test_an_endpoint_is_told_nothing_of_the_portal():
-    assert "env" not in container_of(endpoint())
+    assert [each["name"] for each in container_of(endpoint())["env"]] == ["PYTHONUNBUFFERED"]
+
+
+def test_what_python_prints_is_in_the_log_at_once_unless_the_person_says_otherwise():
+    own = {"name": "PYTHONUNBUFFERED", "value": ""}
+    assert container_of(endpoint(env=[own]))["env"] == [own]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from controller.observation import Stage
@@ -33,6 +35,17 @@ def test_pods_that_a_new_deployment_takes_over_serve_before_its_controller_has_s
     seen = observe_endpoint(made, [ready("a"), ready("b")])
     assert (seen.stage, seen.ready_replicas, seen.rollout.complete) == (Stage.UPDATING, 2, False)
     assert observe_endpoint(made, []).stage is Stage.CREATING
+
+
+def test_a_rollout_was_complete_when_its_last_pod_was_ready_and_the_deployment_had_no_others():
+    progress = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
+    later = {**progress, "lastUpdateTime": "2026-11-01T10:01:30Z"}
+    at = observe_endpoint(deployment(desired=1, total=1, updated=1, ready=1), [ready()]).rollout.completed_at
+    assert at is not None
+    for conditions, seconds in (((later,), 30), (({**later, "reason": "ReplicaSetUpdated"},), 0)):
+        made = deployment(desired=1, total=1, updated=1, ready=1, conditions=conditions)
+        assert observe_endpoint(made, [ready()]).rollout.completed_at == at + timedelta(seconds=seconds)
+    assert observe_endpoint(deployment(ready=1, conditions=(later,)), [ready()]).rollout.completed_at is None
 
 
 def loading(name="l"):
