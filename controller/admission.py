@@ -20,7 +20,7 @@ from django.db import OperationalError, connection, transaction
 
 from controller import preemption, wakeups
 from controller.surge import surge_room
-from quotas import decisions, policy, services, snapshots
+from quotas import decisions, policy, pool_rows, services, snapshots
 from quotas.arithmetic import Tree
 from quotas.counters import due_by, mark_due, passed, rows
 from quotas.errors import QuotaExceeded
@@ -172,7 +172,7 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime 
 def _anybody_behind(supply: Supply) -> bool:
     """Whether the Supply of a later turn shows more of any line than the first few that every turn shows."""
     shown = Counter((each.team, each.priority) for each in supply.waiters)
-    return max(shown.values(), default=0) > snapshots.HEAD
+    return max(shown.values(), default=0) > pool_rows.HEAD
 
 
 def _room_left(supply: Supply, plan: PassPlan) -> bool:

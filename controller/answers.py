@@ -10,14 +10,13 @@ from typing import Any
 from django.conf import settings
 
 from controller.waiting import Card, LeverOffer, card_of, lacks_a_node
-from costs.queries import Cost, costs_of
+from costs.queries import Cost, PriceBook, cost_of, costs_of
 from foundation.money import as_json
-from quotas.models import Decision
+from quotas.models import Preemption
 from quotas.queries import nameable_teams
-from quotas.verdicts import Evidence, Outcome
+from quotas.verdicts import Evidence
 from teams.models import User
-from workloads.models import Attempt, WatchCursor, Workload
-from workloads.queries import NODE_CURSOR
+from workloads.models import Attempt, Workload
 from workloads.states import Phase
 
 RESOURCE_PATH: dict[str, str] = {"training-run": "training-runs", "endpoint": "endpoints"}
@@ -134,34 +133,41 @@ def describe_cost(cost: Cost) -> dict[str, Any]:
     }
 
 
-def describe_waiting(workload: Workload, *, cost: Cost, reader: User, now: datetime) -> dict[str, Any]:
+def describe_waiting(workload: Workload, *, reader: User, now: datetime) -> dict[str, Any]:
     """Why it waits, by the code that admits it; for a workload that does not wait, what it is doing, and what it lacks
     of which node where that keeps it from starting.
+    """
+    card = waiting_card(workload, reader=reader, now=now)
+    if card is None:
+        return _not_waiting(workload, cost_of(workload, now=now), now)
+    return describe_queued(workload, card)
+
+
+def waiting_card(
+    workload: Workload, *, reader: User, now: datetime, price_book: PriceBook | None = None
+) -> Card | None:
+    """The card; None of what does not wait. `price_book` spares a query.
 
     The reader sees other teams by name where their policy shows it, and the levers that a request of the own has.
     """
     unplaced = lacks_a_node(workload)
     if workload.phase != Phase.QUEUED.value and not unplaced:
-        return _not_waiting(workload, cost, now)
+        return None
     named = nameable_teams(reader)
-    card = describe_card(card_of(workload, named=named, now=now, reader_id=reader.pk))
-    if unplaced and card["verdict"] == Outcome.ADMIT.value:
-        # As far as anybody knows there is room; the scheduler has its own reasons.
-        return _not_waiting(workload, cost, now)
-    decision = Decision.objects.filter(workload=workload).order_by("-id").first()
-    return card | {
-        "decision": decision.public_id if decision else None,
-        "since": workload.since,
-        "preempted": _preempted(workload),
-    }
+    card = card_of(workload, named=named, now=now, reader_id=reader.pk, price_book=price_book)
+    # As far as anybody knows there is room; the scheduler has its own reasons.
+    return None if unplaced and card.verdict.admitted else card
+
+
+def describe_queued(workload: Workload, card: Card) -> dict[str, Any]:
+    """The card of what waits, with since when it says so."""
+    return describe_card(card) | {"since": workload.since}
 
 
 def describe_card(card: Card) -> dict[str, Any]:
     """A card as REST and pages show it; the same for what waits and for what nobody has submitted."""
     verdict = card.verdict
-    seen_at = (
-        WatchCursor.objects.filter(kind=NODE_CURSOR).values_list("seen_at", flat=True).first() or card.now
-    )
+    seen_at = (card.seen.nodes_at if card.seen else None) or card.now
     return {
         "verdict": verdict.outcome.value,
         "reason": verdict.reason.value,
@@ -189,9 +195,9 @@ def describe_card(card: Card) -> dict[str, Any]:
         "levers_complete": card.offers_complete,
         "revision": card.revision,
         "as_of": card.now,
-        "decision": None,
+        "decision": card.decision,
         "since": None,
-        "preempted": None,
+        "preempted": _preempted(card.preempted),
         "warnings": [asdict(hint) for hint in card.hints],
     }
 
@@ -221,14 +227,13 @@ def _not_waiting(workload: Workload, cost: Cost, now: datetime) -> dict[str, Any
         "as_of": now,
         "decision": None,
         "since": workload.since,
-        "preempted": _preempted(workload),
+        "preempted": _preempted(workload.preemptions.first()),
         "warnings": [],
     }
 
 
-def _preempted(workload: Workload) -> dict[str, Any] | None:
+def _preempted(last: Preemption | None) -> dict[str, Any] | None:
     """The last time that it had to leave for somebody, if it ever had to."""
-    last = workload.preemptions.first()
     if last is None:
         return None
     return {

@@ -249,7 +249,7 @@ class WorkloadWaitingView(OfKind):
     def get(self, request: Any, public_id: UUID) -> Response:
         now = clock.now()
         workload = self.find(request.user, public_id)
-        card = describe_waiting(workload, cost=cost_of(workload, now=now), reader=request.user, now=now)
+        card = describe_waiting(workload, reader=request.user, now=now)
         return Response(output.WaitingSerializer(card).data)
 
 

@@ -140,12 +140,13 @@ class CardLook:
         return len(self.victims) + self.others.count
 
 
-def look_at(card: Mapping[str, Any], *, page: Page, submitted: bool) -> CardLook:
-    """The card for a page; one query, for the names of workloads of the own team.
+def look_at(
+    card: Mapping[str, Any], *, names: Mapping[str, tuple[str, str]], page: Page, submitted: bool
+) -> CardLook:
+    """The card for a page. `names` are name and kind of everybody whose id it has, by that.
 
     `submitted` says whether it waits already, or somebody only thinks of it.
     """
-    names = _names([each["id"] for each in (*card["ahead"], *card["victims"])])
     verdict = VERDICTS[card["verdict"]]
     ahead = [_ahead(each, names) for each in card["ahead"]]
     lost = [each["lost_seconds"] for each in card["victims"] if each["id"] is None]
@@ -191,17 +192,14 @@ def current_of(workload: Workload) -> dict[str, int | str | None]:
     }
 
 
-def _names(ids: list[str | None]) -> dict[str, tuple[str, str]]:
-    """Name and address of each; those of other teams have come without an id."""
-    own = [each for each in ids if each is not None]
-    if not own:
-        return {}
-    rows = Workload.objects.filter(public_id__in=own).values_list("public_id", "name", "kind")
-    return {str(public_id): (name, f"/{PAGE_PATH[kind]}/{public_id}/") for public_id, name, kind in rows}
+def _named(identity: str | None, names: Mapping[str, tuple[str, str]], *, otherwise: str) -> tuple[str, str]:
+    """Name and address; those of other teams have come without an id."""
+    name, kind = names.get(identity or "", (otherwise, ""))
+    return name, f"/{PAGE_PATH[kind]}/{identity}/" if kind else ""
 
 
 def _ahead(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Somebody:
-    name, url = names.get(str(each["id"]), ("", ""))
+    name, url = _named(each["id"], names, otherwise="")
     return Somebody(name=name, url=url, team=each["team"], units=each["units"])
 
 
@@ -217,7 +215,7 @@ def _in_rows(ahead: list[Somebody]) -> list[Somebody]:
 
 
 def _victim(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Somebody:
-    name, url = names.get(str(each["id"]), ("a run", ""))
+    name, url = _named(each["id"], names, otherwise="a run")
     return Somebody(name=name, url=url, team="", lost_seconds=each["lost_seconds"])
 
 

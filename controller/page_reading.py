@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from django.http import HttpRequest
 
 from controller.timeline import Timeline, timeline
-from costs.queries import Cost, PriceBook, cost_of, spans_by_card
+from costs.queries import Cost, PriceBook, cost_of, cost_of_nothing, spans_by_card
 from workloads.models import Attempt, Workload
 
 LIVE_EVENTS_MAX = 500
 """Moves that the timeline is drawn from."""
 Own = TypeVar("Own")
 """What only one kind of workload has."""
+
+FRESH_WITHIN: Final = timedelta(seconds=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How old the oldest of what the portal watches is."""
+
+    state: Literal["unknown", "fresh", "stale"]
+    seen_at: datetime | None
+
+
+def freshness_of(seen_at: datetime | None, *, now: datetime) -> Freshness:
+    """Of a portal whose quietest watch was last heard of then; None where one was never."""
+    if seen_at is None:
+        return Freshness("unknown", None)
+    return Freshness("fresh" if now - seen_at <= FRESH_WITHIN else "stale", seen_at)
 
 
 @dataclass(frozen=True)
@@ -51,5 +68,7 @@ class Asked(Generic[Own]):
 
     @cached_property
     def cost(self) -> Cost:
-        """What it has cost so far, and would cost."""
+        """What it has cost so far, and would cost. What has had no attempt has had no pod."""
+        if not self.workload.attempt_number:
+            return cost_of_nothing(self.workload, now=self.now, price_book=self.price_book)
         return cost_of(self.workload, now=self.now, price_book=self.price_book)

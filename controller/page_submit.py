@@ -149,7 +149,7 @@ class SubmitPage(LoginRequiredMixin, View):
     def _look(self, card: Card, form: ContainerForm, team: Team) -> CardLook:
         quota = reverse("portal:team-quota", args=[team.slug])
         page = Page(noun=self.noun, current=form.body, form=True, quota=quota)
-        return look_at(describe_card(card), page=page, submitted=False)
+        return look_at(describe_card(card), names=card.names, page=page, submitted=False)
 
     def _page(
         self,

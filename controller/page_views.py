@@ -17,17 +17,15 @@ from django.urls import reverse
 from django.views import View
 
 from controller import page_panels
-from controller.answers import RESOURCE_PATH, describe_waiting
+from controller.answers import RESOURCE_PATH, describe_queued, waiting_card
 from controller.logs import LINES_MAX
-from controller.page_card import CardLook, Page, current_of, look_at
+from controller.page_card import Page, current_of, look_at
 from controller.page_panels import Panel
 from controller.page_queries import find_workload, role_on
-from controller.page_reading import Asked, Own
+from controller.page_reading import Asked, Own, freshness_of
 from controller.page_words import NEXT_STEP
-from controller.waiting import lacks_a_node
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
-from quotas.verdicts import Outcome
 from teams.actors import Actor, actor_of
 from teams.models import Membership, User
 from teams.permissions import check_can_submit
@@ -188,20 +186,21 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "attempts": attempts,
             "lost_seconds": sum(each.lost_seconds for each in attempts),
             "lossy_attempts": sum(each.lost_seconds > 0 for each in attempts),
-            "waiting": self._waiting(asked, may=may),
+            **self._waiting(asked, may=may),
             **_ran(attempts, now),
         }
 
-    def _waiting(self, asked: Asked[Own], *, may: bool) -> CardLook | None:
-        workload = asked.workload
-        unplaced = lacks_a_node(workload)
-        if workload.phase != Phase.QUEUED and not unplaced:
-            return None
+    def _waiting(self, asked: Asked[Own], *, may: bool) -> dict[str, Any]:
+        """The card, and how fresh what it is made from is, which the frame around it need not ask then."""
+        workload, now = asked.workload, asked.now
         reader = cast("User", asked.request.user)
-        card = describe_waiting(workload, cost=asked.cost, reader=reader, now=asked.now)
-        if unplaced and card["verdict"] == Outcome.ADMIT.value:
-            return None
-        return look_at(card, page=self._card_page(workload, may=may), submitted=True)
+        card = waiting_card(workload, reader=reader, now=now, price_book=asked.price_book)
+        if card is None:
+            return {"waiting": None}
+        page = self._card_page(workload, may=may)
+        look = look_at(describe_queued(workload, card), names=card.names, page=page, submitted=True)
+        seen = {"freshness": freshness_of(card.seen.oldest_at, now=now)} if card.seen else {}
+        return {"waiting": look, **seen}
 
     def _card_page(self, workload: Workload, *, may: bool) -> Page:
         """What can be pressed on the card: nothing by a viewer."""

@@ -59,7 +59,7 @@ def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
         return
     flavors = {flavor.resource: flavor.name for flavor in ResourceFlavor.objects.all()}
     flavor = ResourceFlavor.objects.filter(name=spec.flavor).first() if spec.gpus_per_replica else None
-    hosts = hosts_of(flavor, spec.first_capacity)
+    hosts = hosts_of(flavor.facts if flavor else None, spec.first_capacity)
     unknown = not hosts or (
         flavor is not None and rooms_of(flavor, spec.first_capacity).provisionable_block > 0
     )

@@ -18,7 +18,7 @@ from controller.specs import (
 from workloads.models import ResourceFlavor
 from workloads.placement import FlavorFacts, NodeFacts, matching_nodes
 from workloads.podrequests import CPU, MEMORY, Others, others_offered, quantity_of
-from workloads.queries import cards_on, hosts_of, nodes
+from workloads.queries import Observed, cards_on, hosts_of, nodes
 
 Spec = TypeVar("Spec", bound=ContainerSpec)
 
@@ -31,15 +31,18 @@ SMALL_STEP = GIB // 4
 """In what steps less than four GiB is given; more than that in whole ones."""
 
 
-def with_host_share(spec: Spec, *, before: ContainerSpec | None = None) -> Spec:
+def with_host_share(
+    spec: Spec, *, before: ContainerSpec | None = None, known: Observed | None = None
+) -> Spec:
     """The spec with what it left out of cpu and memory: nine tenths of a node, shared out by cards, of the node that
     has least for a card. The plain defaults where it asks for no GPU or no node of the flavor is known.
 
-    What was filled in `before` stays as long as the GPUs are the same, whatever nodes have come since.
+    What was filled in `before` stays as long as the GPUs are the same, whatever nodes have come since. `known` spares
+    the queries.
     """
     if not spec.left_out:
         return spec
-    found = share_of(spec) if spec.gpus_per_replica else {}
+    found = share_of(spec, known=known) if spec.gpus_per_replica else {}
     given = _DEFAULTS | {name: Amount(text, text) for name, text in found.items()}
     if before is not None and _gpus(before) == _gpus(spec):
         given |= {name: getattr(before, name) for name in before.left_out}
@@ -47,9 +50,12 @@ def with_host_share(spec: Spec, *, before: ContainerSpec | None = None) -> Spec:
     return replace(spec, cpu=given.get("cpu", spec.cpu), memory=given.get("memory", spec.memory))
 
 
-def beside_with(spec: ContainerSpec, *, flavor: str, capacity: str, units: int) -> tuple[int, int, int]:
+def beside_with(
+    spec: ContainerSpec, *, flavor: str, capacity: str, units: int, known: Observed
+) -> tuple[int, int, int]:
     """What each of its pods would ask for besides GPUs, if it asked for so many of those."""
-    return with_host_share(replace(spec, flavor=flavor, capacity=capacity, gpus_per_replica=units)).beside
+    changed = replace(spec, flavor=flavor, capacity=capacity, gpus_per_replica=units)
+    return with_host_share(changed, known=known).beside
 
 
 def _gpus(spec: ContainerSpec) -> tuple[str | None, str, int]:
@@ -65,14 +71,15 @@ def nodes_of(spec: ContainerSpec) -> int:
     return len({node.name for each in found for node in each})
 
 
-def share_of(spec: ContainerSpec) -> dict[str, str]:
+def share_of(spec: ContainerSpec, *, known: Observed | None = None) -> dict[str, str]:
     """Cpu and memory as quantities, by field; empty where no known node holds its GPUs and says what else it has."""
-    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
-    if flavor is None:
+    facts = _facts_of(spec, known)
+    if facts is None:
         return {}
-    hosts = [host for capacity_type in _may_be_on(spec) for host in hosts_of(flavor, capacity_type)]
-    known = [(host.node, others_offered(host.others)) for host in hosts]
-    share = least_share(known, flavor.facts, spec.gpus_per_replica)
+    of_nodes = hosts_of if known is None else known.hosts_of
+    hosts = [host for capacity_type in _may_be_on(spec) for host in of_nodes(facts, capacity_type)]
+    offers = [(host.node, others_offered(host.others)) for host in hosts]
+    share = least_share(offers, facts, spec.gpus_per_replica)
     return (
         {} if share is None else {"cpu": quantity_of(CPU, share[0]), "memory": quantity_of(MEMORY, share[1])}
     )
@@ -89,6 +96,13 @@ def least_share(
     if not shares:
         return None
     return min(share[0] for share in shares), min(share[1] for share in shares)
+
+
+def _facts_of(spec: ContainerSpec, known: Observed | None) -> FlavorFacts | None:
+    if known is not None:
+        return next((each for each in known.flavors if each.name == spec.flavor), None)
+    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
+    return flavor.facts if flavor else None
 
 
 def _may_be_on(spec: ContainerSpec) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ Preview and waiting card are the same reading of the same Supply by the same pol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
+from uuid import UUID
 
 from controller import forecasts
 from controller.adapters import adapter_for
@@ -19,14 +20,17 @@ from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas import plain, policy, snapshots
 from quotas.estimates import Estimate, estimate
 from quotas.levers import Alternative, Lever, levers
-from quotas.models import Quota
-from quotas.queries import hit_rate
+from quotas.models import Preemption
+from quotas.queries import Past, hit_rate, past_of
+from quotas.snapshots import Outlook
 from quotas.supply import Account, Beside, Supply, TeamFacts, Waiter
 from quotas.verdicts import Outcome, PassPlan, Verdict
 from quotas.waiters import waiter_of
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
+from workloads.placement import FlavorFacts
 from workloads.podrequests import PodGroup
+from workloads.queries import Observed, Seen, last_seen
 from workloads.states import Phase, Reason
 
 ALTERNATIVES_MAX = 4
@@ -76,6 +80,14 @@ class Card:
     """Whether there is nothing else that would make it start sooner, of what levers change."""
     hints: tuple[Hint, ...] = ()
     """What is allowed and seldom meant, of something that nobody has submitted yet."""
+    decision: UUID | None = None
+    """The newest receipt of what waits."""
+    preempted: Preemption | None = None
+    """The last time that it had to leave."""
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Name and kind of everybody whose id it has."""
+    seen: Seen | None = None
+    """How old what it says of nodes is; None where it says nothing of them."""
 
     @property
     def quota_before(self) -> dict[str, int]:
@@ -124,10 +136,12 @@ def card_of(
     now: datetime,
     reader_id: int | None = None,
     with_levers: bool = True,
+    price_book: PriceBook | None = None,
 ) -> Card:
     """The card of a queued workload, or of one without GPUs whose pods no node has taken yet. `named` are the slugs of teams that the reader may see by name.
 
-    `reader_id` is whose limits a new request in its place would meet; None for its owner's.
+    `reader_id` is whose limits a new request in its place would meet; None for its owner's. `price_book` spares a query
+    to who has read it.
     """
     asked = Asked(
         team=workload.team,
@@ -139,7 +153,9 @@ def card_of(
         groups=() if workload.units else _groups(workload),
         reader_id=reader_id,
     )
-    return _card(asked, focus=workload, named=named, now=now, with_levers=with_levers)
+    past = past_of(workload, now=now)
+    prices = spans_by_card() if price_book is None else price_book
+    return _card(asked, workload, past, prices, named=named, now=now, with_levers=with_levers)
 
 
 def _groups(workload: Workload) -> tuple[PodGroup, ...]:
@@ -161,14 +177,15 @@ def lacks_a_node(workload: Workload) -> bool:
 
 def card_for(asked: Asked, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
     """The card of something that nobody has submitted yet."""
-    return _card(asked, focus=None, named=named, now=now, with_levers=with_levers)
+    past = Past(hit_rate(now=now), decision=None, preempted=None)
+    return _card(asked, None, past, spans_by_card(), named=named, now=now, with_levers=with_levers)
 
 
 def judge_new(asked: Asked, *, now: datetime) -> Verdict:
     """What admission would answer to it now."""
     if asked.flavor is None:
         return _without_gpu(asked, now).verdict
-    return policy.judge(_supply(asked, asked.flavor, None, now), asked.waiter.id)
+    return policy.judge(_outlook(asked, asked.flavor, None, now, others=0).own.supply, asked.waiter.id)
 
 
 def _without_gpu(asked: Asked, now: datetime, *, with_levers: bool = False) -> plain.PlainAnswer:
@@ -176,29 +193,41 @@ def _without_gpu(asked: Asked, now: datetime, *, with_levers: bool = False) -> p
     return plain.answer(asked.waiter.noun, groups, now=now, with_levers=with_levers)
 
 
-def _supply(asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: datetime) -> Supply:
-    return snapshots.supply_of(
+def _outlook(
+    asked: Asked, flavor: ResourceFlavor, focus: Workload | None, now: datetime, *, others: int
+) -> Outlook:
+    return snapshots.outlook_of(
         flavor=flavor,
         capacity_type=asked.capacity_type,
         now=now,
+        team_id=asked.team.pk,
+        others=others,
         extra=asked.waiter if focus is None else None,
         focus=focus,
         without=asked.replaces,
-        history=True,
     )
 
 
 def _card(
-    asked: Asked, *, focus: Workload | None, named: frozenset[str], now: datetime, with_levers: bool
+    asked: Asked,
+    focus: Workload | None,
+    past: Past,
+    price_book: PriceBook,
+    *,
+    named: frozenset[str],
+    now: datetime,
+    with_levers: bool,
 ) -> Card:
     if asked.flavor is None:
-        return _plain_card(asked, focus, now, with_levers=with_levers)
+        return _plain_card(asked, focus, past, now, with_levers=with_levers)
     waiter = asked.waiter
-    price_book = spans_by_card()
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
-    supply = _supply(asked, asked.flavor, focus, now)
+    # What is only thought of may well start now, and then needs no other pool.
+    others = ALTERNATIVES_MAX if with_levers and focus is not None else 0
+    outlook = _outlook(asked, asked.flavor, focus, now, others=others)
+    supply = outlook.own.supply
     plan = policy.plan(supply, told=lambda each, _: each.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
     waits = verdict.outcome is Outcome.WAIT
@@ -210,7 +239,9 @@ def _card(
     offers: tuple[LeverOffer, ...] = ()
     complete = True
     if with_levers and not verdict.admitted:
-        offers, complete = _offers(asked, supply, plan, start, price_book, now)
+        if focus is None:
+            outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX)
+        offers, complete = _offers(asked, asked.flavor, supply, outlook, plan, start, price_book, now)
     verdict, start = _rested(focus, verdict, start, now)
     return Card(
         verdict=verdict,
@@ -222,17 +253,23 @@ def _card(
         ahead_count=place - 1 if place else 0,
         ahead=_ahead(supply, before, waiter.team, named),
         estimate=start,
-        past_hit_rate=hit_rate(now=now),
+        past_hit_rate=past.hit_rate,
         rate_per_hour=rate,
         at_time_limit=at_limit,
         account=account,
         team=facts,
         offers=offers,
         offers_complete=complete,
+        decision=past.decision,
+        preempted=past.preempted,
+        names=outlook.own.names,
+        seen=outlook.observed.seen,
     )
 
 
-def _plain_card(asked: Asked, focus: Workload | None, now: datetime, *, with_levers: bool) -> Card:
+def _plain_card(
+    asked: Asked, focus: Workload | None, past: Past, now: datetime, *, with_levers: bool
+) -> Card:
     """Of what has neither quota nor place in a queue, and costs nothing."""
     found = _without_gpu(asked, now, with_levers=with_levers)
     moment = int(now.timestamp())
@@ -256,6 +293,9 @@ def _plain_card(asked: Asked, focus: Workload | None, now: datetime, *, with_lev
         team=None,
         offers=tuple(LeverOffer(lever, 0, at_limit) for lever in found.found),
         offers_complete=found.complete,
+        decision=past.decision,
+        preempted=past.preempted,
+        seen=last_seen(),
     )
 
 
@@ -291,20 +331,27 @@ def _ahead(supply: Supply, ids: Sequence[str], team: str, named: frozenset[str])
 
 
 def _offers(
-    asked: Asked, supply: Supply, plan: PassPlan, start: Estimate, price_book: PriceBook, now: datetime
+    asked: Asked,
+    flavor: ResourceFlavor,
+    supply: Supply,
+    outlook: Outlook,
+    plan: PassPlan,
+    start: Estimate,
+    price_book: PriceBook,
+    now: datetime,
 ) -> tuple[tuple[LeverOffer, ...], bool]:
-    others = _alternatives(asked, now)
+    others = [_alternative(asked, flavor, each, outlook.observed) for each in outlook.others]
     found = levers(
         supply,
         asked.waiter.id,
-        [alternative for alternative, _ in others],
+        others,
         time_limit_seconds=asked.time_limit_seconds,
         owner=None if asked.reader_id is None else str(asked.reader_id),
-        share=lambda units: _beside(asked, asked.flavor, None, units),
+        share=lambda units: _beside(asked, flavor.name, None, units, outlook.observed),
         given=plan,
         base=start,
     )
-    flavors = {flavor.name: flavor for _, flavor in others}
+    flavors = {each.supply.flavor.name: each.supply.flavor for each in others}
     offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in found.found)
     return offers, found.complete
 
@@ -312,7 +359,7 @@ def _offers(
 def _offer(
     asked: Asked,
     lever: Lever,
-    flavors: Mapping[str, ResourceFlavor],
+    flavors: Mapping[str, FlavorFacts],
     price_book: PriceBook,
     now: datetime,
 ) -> LeverOffer:
@@ -332,34 +379,18 @@ def _units(waiter: Waiter, change: Mapping[str, int | str]) -> int:
     return int(each * int(change.get("replicas", replicas)))
 
 
-def _alternatives(asked: Asked, now: datetime) -> list[tuple[Alternative, ResourceFlavor]]:
-    """Other pools in which the team has a quota, the largest quotas first."""
-    if asked.flavor is None:
-        return []
-    rows = Quota.objects.filter(team=asked.team, flavor__enabled=True, ceiling__gt=0)
-    rows = rows.select_related("flavor").exclude(flavor=asked.flavor, capacity_type=asked.capacity_type)
-    found = []
-    for quota in rows.order_by("-ceiling", "id")[:ALTERNATIVES_MAX]:
-        change = {}
-        if quota.flavor_id != asked.flavor.pk:
-            change["flavor"] = quota.flavor.name
-        if quota.capacity_type != asked.capacity_type:
-            change["capacity"] = quota.capacity_type
-        supply = snapshots.supply_of(
-            flavor=quota.flavor,
-            capacity_type=quota.capacity_type,
-            now=now,
-            without=asked.replaces,
-            history=True,
-        )
-        beside = _beside(asked, quota.flavor, quota.capacity_type, asked.waiter.units_each)
-        found.append((Alternative(change, supply, beside), quota.flavor))
-    return found
+def _alternative(asked: Asked, flavor: ResourceFlavor, other: Supply, observed: Observed) -> Alternative:
+    """The other pool, and the fields of the request that lead there."""
+    name, capacity_type = other.flavor.name, other.capacity_type
+    change = {} if name == flavor.name else {"flavor": name}
+    if capacity_type != asked.capacity_type:
+        change["capacity"] = capacity_type
+    return Alternative(change, other, _beside(asked, name, capacity_type, asked.waiter.units_each, observed))
 
 
-def _beside(asked: Asked, flavor: ResourceFlavor | None, capacity: str | None, units: int) -> Beside:
+def _beside(asked: Asked, flavor: str, capacity: str | None, units: int, observed: Observed) -> Beside:
     """What a pod of it would ask for besides so many units of that flavor; `capacity` None for what it asks for."""
     spec = asked.container
-    if spec is None or flavor is None or not spec.left_out:
+    if spec is None or not spec.left_out:
         return asked.waiter.beside
-    return beside_with(spec, flavor=flavor.name, capacity=capacity or spec.capacity, units=units)
+    return beside_with(spec, flavor=flavor, capacity=capacity or spec.capacity, units=units, known=observed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Protocol
 from uuid import UUID
 
 from django.db import connection
@@ -13,7 +15,7 @@ from django.db.models.functions import TruncDate
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.pricing import PriceSpan, accrued, priced_segments, rate_per_hour
-from workloads.models import ResourceFlavor, Workload
+from workloads.models import Workload
 
 ENDED_BEFORE = "The pod had ended before."
 STILL_THERE = "The pod was still there."
@@ -115,8 +117,18 @@ def standing_postings(pod_uid: str) -> list[Posting]:
     return list(found.values())
 
 
+class Priced(Protocol):
+    """What has a price: an exact fraction of a card."""
+
+    @property
+    def card(self) -> str: ...
+
+    @property
+    def gpu_fraction(self) -> Fraction: ...
+
+
 def rate_now(
-    flavor: ResourceFlavor | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
+    flavor: Priced | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
 ) -> int | None:
     """Micro-USD per hour of so many units now; 0 without a GPU, None without a price."""
     if flavor is None or units == 0:
@@ -128,6 +140,11 @@ def rate_now(
 def cost_of(workload: Workload, *, now: datetime, price_book: PriceBook | None = None) -> Cost:
     """What the workload has cost so far, to the second, and would cost at its time limit."""
     return costs_of([workload], now=now, price_book=price_book)[workload.pk]
+
+
+def cost_of_nothing(workload: Workload, *, now: datetime, price_book: PriceBook) -> Cost:
+    """The same of one that has never had a pod; no query."""
+    return _cost(workload, 0, [], price_book, now)
 
 
 # One statement sees one moment: what is settled meanwhile is neither missed nor counted twice. The condition is the

@@ -1,4 +1,4 @@
-"""The queries that read a pool: one statement each, however many teams and workloads there are."""
+"""The queries that read pools: one statement each, however many pools, teams and workloads there are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-_WAITER = """w.public_id::text, t.slug, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
+_POOLS = "unnest(%(flavors)s::bigint[], %(capacities)s::text[]) AS pool (flavor_id, capacity_type)"
+_WAITER = """pool.flavor_id, pool.capacity_type,
+       w.public_id::text, t.slug, w.name, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
        floor(extract(epoch FROM w.queued_at))::bigint, w.id,
        w.time_limit_seconds, w.used_seconds, w.preemptible, w.cpu_each, w.memory_each, w.storage_each, w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
-_QUEUED = """w.flavor_id = %(flavor)s AND w.capacity_type = %(capacity)s AND w.phase = 'Queued' AND w.desired = 'run'
+_QUEUED = """w.flavor_id = pool.flavor_id AND w.capacity_type = pool.capacity_type AND w.phase = 'Queued' AND w.desired = 'run'
   AND w.id <> %(without)s"""
 # Who keeps those behind waiting: counted, shown and placed by the same words, so that the three agree.
 _IN_LINE = f"""{_QUEUED}
@@ -18,8 +20,10 @@ _IN_LINE = f"""{_QUEUED}
 
 LINE = f"""
 SELECT {_WAITER}
-FROM (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(wide)s END AS width
-      FROM quotas_quota WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s) AS q
+FROM {_POOLS}
+CROSS JOIN LATERAL (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(wide)s END AS width
+                    FROM quotas_quota
+                    WHERE flavor_id = pool.flavor_id AND capacity_type = pool.capacity_type) AS q
 JOIN teams_team AS t ON t.id = q.id
 CROSS JOIN (VALUES ('high'), ('normal'), ('low')) AS p (name)
 CROSS JOIN LATERAL (
@@ -32,36 +36,38 @@ WHERE w.place <= %(head)s OR w.place > q.width * %(turn)s
 
 BESIDE = f"""
 SELECT {_WAITER}
-FROM workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
+FROM {_POOLS} CROSS JOIN workloads_workload AS w JOIN teams_team AS t ON t.id = w.team_id
 WHERE {_QUEUED}
   AND w.reason = ANY (%(out)s)
 ORDER BY w.queued_at, w.id LIMIT %(most)s
 """  # noqa: S608 (the parts are constants)
 
 COUNTS = f"""
-SELECT t.slug, n.priority, n.count, n.units
-FROM (SELECT w.team_id, w.priority, count(*), sum(w.units) AS units FROM workloads_workload AS w
-      WHERE {_IN_LINE} GROUP BY w.team_id, w.priority) AS n
+SELECT n.flavor_id, n.capacity_type, t.slug, n.priority, n.count, n.units
+FROM (SELECT pool.flavor_id, pool.capacity_type, w.team_id, w.priority, count(*), sum(w.units) AS units
+      FROM {_POOLS} CROSS JOIN workloads_workload AS w
+      WHERE {_IN_LINE} GROUP BY 1, 2, 3, 4) AS n
 JOIN teams_team AS t ON t.id = n.team_id
 """  # noqa: S608 (the parts are constants)
 
 BEFORE = f"""
 SELECT count(*)
-FROM workloads_workload AS w
+FROM {_POOLS} CROSS JOIN workloads_workload AS w
 WHERE {_IN_LINE}
   AND w.team_id = %(team)s AND w.priority = %(priority)s AND (w.queued_at, w.id) < (%(queued_at)s, %(id)s)
 """  # noqa: S608 (the parts are constants)
 
-HOLDERS = """
-SELECT w.public_id, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
+HOLDERS = f"""
+SELECT pool.flavor_id, pool.capacity_type, w.public_id, w.name, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
        w.time_limit_seconds, w.used_seconds, c.lent, c.reserved_at, c.purpose, a.started_at, k.at,
        w.phase = 'Stopping' AND w.stopping_to <> 'Admitted' OR EXISTS (
            SELECT FROM quotas_preemption AS x LEFT JOIN quotas_claim AS y ON y.id = x.claim_id
            WHERE x.workload_id = w.id AND x.ended_at IS NULL AND y.state IS DISTINCT FROM 'released'
        ),
        r.estimated_remaining_seconds, r.at, n.placed, n.seen, w.cpu_each, w.memory_each, w.storage_each
-FROM quotas_claim AS c
-JOIN quotas_quota AS q ON q.id = c.quota_id AND q.flavor_id = %(flavor)s AND q.capacity_type = %(capacity)s
+FROM {_POOLS}
+JOIN quotas_quota AS q ON q.flavor_id = pool.flavor_id AND q.capacity_type = pool.capacity_type
+JOIN quotas_claim AS c ON c.quota_id = q.id
 JOIN workloads_workload AS w ON w.id = c.workload_id
 JOIN teams_team AS t ON t.id = w.team_id
 LEFT JOIN workloads_attempt AS a ON a.workload_id = w.id AND a.ended_at IS NULL
@@ -83,25 +89,38 @@ LEFT JOIN LATERAL (
 ) AS n ON true
 WHERE c.state <> 'released'
 ORDER BY c.id
+"""  # noqa: S608 (the parts are constants)
+
+_HISTORY = """
+SELECT json_object_agg(slug, share)
+FROM (SELECT t.slug, percentile_cont(0.5) WITHIN GROUP (
+          ORDER BY least(1.0, w.used_seconds::float / w.time_limit_seconds)
+      ) AS share
+      FROM teams_team AS t
+      CROSS JOIN LATERAL (
+          SELECT used_seconds, time_limit_seconds FROM workloads_workload
+          WHERE team_id = t.id AND kind = 'training-run' AND phase = 'Succeeded' AND time_limit_seconds > 0
+          ORDER BY created_at DESC, id DESC LIMIT %(runs)s
+      ) AS w
+      WHERE t.id IN (SELECT team_id FROM quotas_quota
+                     WHERE flavor_id = pool.flavor_id AND capacity_type = pool.capacity_type)
+      GROUP BY t.slug) AS h
 """
 
-HISTORY = """
-SELECT t.slug, percentile_cont(0.5) WITHIN GROUP (ORDER BY least(1.0, w.used_seconds::float / w.time_limit_seconds))
-FROM teams_team AS t
-CROSS JOIN LATERAL (
-    SELECT used_seconds, time_limit_seconds FROM workloads_workload
-    WHERE team_id = t.id AND kind = 'training-run' AND phase = 'Succeeded' AND time_limit_seconds > 0
-    ORDER BY created_at DESC, id DESC LIMIT %(runs)s
-) AS w
-WHERE t.id IN (SELECT team_id FROM quotas_quota WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s)
-GROUP BY t.slug
+# The pool that is asked for, and the largest others in which the team has a quota, if it is asked for those.
+_ASKED = """
+SELECT %(flavor)s::bigint AS flavor_id, %(capacity)s::text AS capacity_type, 0 AS place
+UNION ALL
+(SELECT q.flavor_id, q.capacity_type, row_number() OVER (ORDER BY q.ceiling DESC, q.id)
+ FROM quotas_quota AS q JOIN workloads_resourceflavor AS f ON f.id = q.flavor_id AND f.enabled
+ WHERE q.team_id = %(team)s AND q.ceiling > 0 AND (q.flavor_id, q.capacity_type) <> (%(flavor)s, %(capacity)s)
+ ORDER BY q.ceiling DESC, q.id LIMIT %(others)s)
 """
 
-
-BOOKS = """
-SELECT
-    (SELECT json_build_array(p.id, p.revision) FROM quotas_pool AS p
-     WHERE p.flavor_id = %(flavor)s AND p.capacity_type = %(capacity)s),
+BOOKS = f"""
+SELECT pool.flavor_id, pool.capacity_type, f.name,
+    (SELECT p.revision FROM quotas_pool AS p
+     WHERE p.flavor_id = pool.flavor_id AND p.capacity_type = pool.capacity_type),
     (SELECT json_build_array(s.minimum_run_seconds, s.grace_seconds, s.fair_share_half_life_hours)
      FROM foundation_platformsettings AS s WHERE s.id = 1),
     (SELECT json_agg(json_build_array(c.name, coalesce(a.name, ''), u.guaranteed, u.local, u.ceiling, u.used)
@@ -109,7 +128,7 @@ SELECT
      FROM quotas_cohortusage AS u
      JOIN quotas_cohort AS c ON c.id = u.cohort_id
      LEFT JOIN quotas_cohort AS a ON a.id = c.parent_id
-     WHERE u.flavor_id = %(flavor)s AND u.capacity_type = %(capacity)s),
+     WHERE u.flavor_id = pool.flavor_id AND u.capacity_type = pool.capacity_type),
     (SELECT json_agg(json_build_array(
          q.id, t.slug, t.cohort_name, q.nominal, q.local, q.ceiling, q.used, q.headroom - q.lent_headroom,
          q.user_limit, q.max_time_limit_seconds, q.decayed_use, extract(epoch FROM q.decayed_at),
@@ -118,8 +137,42 @@ SELECT
      FROM quotas_quota AS q
      JOIN teams_team AS t ON t.id = q.team_id
      LEFT JOIN quotas_teampolicy AS p ON p.team_id = t.id
-     WHERE q.flavor_id = %(flavor)s AND q.capacity_type = %(capacity)s)
-"""
+     WHERE q.flavor_id = pool.flavor_id AND q.capacity_type = pool.capacity_type),
+    -- What is claimed of the flavor's cards, by whichever flavor is cut from them.
+    (SELECT json_agg(json_build_array(fraction_numerator, fraction_denominator, used))
+     FROM (SELECT o.fraction_numerator, o.fraction_denominator, sum(q.used) AS used
+           FROM quotas_quota AS q JOIN workloads_resourceflavor AS o ON o.id = q.flavor_id
+           WHERE o.card = f.card AND q.used > 0 GROUP BY 1, 2) AS cards),
+    CASE WHEN %(history)s THEN ({_HISTORY}) END
+FROM ({_ASKED}) AS pool
+JOIN workloads_resourceflavor AS f ON f.id = pool.flavor_id
+ORDER BY pool.place
+"""  # noqa: S608 (the parts are constants)
+
+
+@dataclass(frozen=True, slots=True)
+class WaiterRow:
+    """One row of LINE or BESIDE, behind its pool."""
+
+    public_id: str
+    team: str
+    name: str
+    owner: str
+    kind: str
+    units: int
+    units_each: int
+    pods: int
+    priority: str
+    queued_at: int
+    key: int
+    limit: int | None
+    used: int
+    preemptible: bool
+    cpu_each: int
+    memory_each: int
+    storage_each: int
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +197,10 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """One row of HOLDERS."""
+    """One row of HOLDERS, behind its pool."""
 
     public_id: UUID
+    name: str
     team: str
     owner_id: int
     kind: str

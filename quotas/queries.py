@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import (
@@ -22,10 +23,20 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, JSONObject
 
 from quotas.arithmetic import Tree
-from quotas.models import Claim, ClaimPurpose, ClaimState, CohortUsage, Quota, StartEstimate, TeamPolicy
+from quotas.models import (
+    Claim,
+    ClaimPurpose,
+    ClaimState,
+    CohortUsage,
+    Decision,
+    Preemption,
+    Quota,
+    StartEstimate,
+    TeamPolicy,
+)
 from quotas.supply import Account
 from teams.models import Team
 from teams.permissions import visible_teams
@@ -54,8 +65,9 @@ def held_units(workload: Workload) -> int:
 
 def nameable_teams(user: Any) -> frozenset[str]:
     """Slugs that may be told to the user: of teams that they may see, and of teams that show their name to all."""
-    shown = TeamPolicy.objects.filter(shows_name=True).values_list("team__slug", flat=True)
-    return frozenset(visible_teams(user).values_list("slug", flat=True)) | frozenset(shown)
+    shown = TeamPolicy.objects.filter(shows_name=True).values("team")
+    told = Team.objects.filter(Q(pk__in=visible_teams(user).values("pk")) | Q(pk__in=shown))
+    return frozenset(told.values_list("slug", flat=True))
 
 
 @dataclass(frozen=True)
@@ -273,12 +285,46 @@ def hit_rate(*, team: Team | None = None, now: datetime) -> float | None:
     Who left the queue after its p90 without a start was promised too much as well. None while there is none, of this
     team or at all.
     """
+    rate: float | None = _settled(now, team).aggregate(rate=_RATE)["rate"]
+    return rate
+
+
+@dataclass(frozen=True)
+class Past:
+    """What has been before a card is looked at: how often estimates held, and what was last decided on the workload."""
+
+    hit_rate: float | None
+    decision: UUID | None
+    """The public id of its newest receipt."""
+    preempted: Preemption | None
+    """The last time that it had to leave for somebody."""
+
+
+def past_of(workload: Workload, *, now: datetime) -> Past:
+    """Of one that waits; one query."""
+    rate = _settled(now, None).order_by().values(anyone=Value(1)).annotate(rate=_RATE).values("rate")
+    decided = Decision.objects.filter(workload=OuterRef("pk")).order_by("-id").values("public_id")[:1]
+    left = Preemption.objects.filter(workload=OuterRef("pk"))
+    last = left.values(said=JSONObject(**{name: name for name in _SAID}))[:1]
+    columns = Workload.objects.filter(pk=workload.pk).values_list(
+        Subquery(rate), Subquery(decided), Subquery(last)
+    )
+    share, decision, said = columns.get()
+    return Past(share, decision, None if said is None else _preemption(said))
+
+
+_SAID = ("cause", "message", "lost_seconds", "at", "ended_at")
+_RATE = Avg(Case(When(hit=True, then=Value(1.0)), default=Value(0.0), output_field=FloatField()))
+
+
+def _preemption(said: Mapping[str, Any]) -> Preemption:
+    times = {name: datetime.fromisoformat(said[name]) if said[name] else None for name in ("at", "ended_at")}
+    return Preemption(**{**said, **times})
+
+
+def _settled(now: datetime, team: Team | None) -> QuerySet[StartEstimate]:
     settled = StartEstimate.objects.alias(settled_at=Coalesce("started_at", "p90"))
     past = settled.filter(
         settled_at__gt=now - timedelta(days=HIT_RATE_DAYS), settled_at__lte=now, hit__isnull=False
     )
-    if team is not None:
-        past = past.filter(team=team)
-    value = Case(When(hit=True, then=Value(1.0)), default=Value(0.0), output_field=FloatField())
-    rate: float | None = past.aggregate(rate=Avg(value))["rate"]
-    return rate
+    return past if team is None else past.filter(team=team)

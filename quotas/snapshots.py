@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
 
-from django.db import connection
-from django.db.models import Sum
-
-from foundation.models import PlatformSettings
 from quotas import pool_sql
 from quotas.decay import decayed, integral
-from quotas.models import Pool, Quota
+from quotas.models import Pool
 from quotas.packing import what_exists
+from quotas.pool_rows import PoolReader, PoolRows
 from quotas.supply import (
     Account,
     Beyond,
@@ -31,20 +27,12 @@ from quotas.supply import (
 )
 from quotas.waiters import left_of, noun_of, waiter_of
 from workloads.models import ResourceFlavor, Workload
-from workloads.queries import CardRoom, nodes_listed, rooms_of
+from workloads.placement import FlavorFacts
+from workloads.queries import CardRoom, Observed, observe, rooms_of
 from workloads.states import OUT_OF_REACH, PRIORITY_VALUE
 
-WINDOW = 32
-"""Waiters of a team that a Supply shows one by one; those behind them are counted."""
-HEAD = 8
-"""Of these many first ones every turn shows the same, so that it protects them."""
-WINDOW_WITH_USER_LIMIT = 512
-"""More where the first ones may be held back by their own limit while others of the team could start."""
-OUT_OF_REACH_MAX = 200
-EVERYBODY = 1_000_000
 PERMILLE = 1000
 _VALUE = {priority.value: value for priority, value in PRIORITY_VALUE.items()}
-HISTORY_RUNS = 50
 
 
 def pool_for(*, flavor: ResourceFlavor, capacity_type: str) -> Pool:
@@ -92,6 +80,22 @@ class Snapshot:
     """By team."""
     said: Mapping[str, tuple[str, str]]
     """Reason and message that the row of each waiter shows, by its id; the messages only where they were asked for."""
+    names: Mapping[str, tuple[str, str]]
+    """Name and kind of each waiter and holder, by its id."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A pool, and what else its workloads could ask for, all read together."""
+
+    own: Snapshot
+    observed: Observed
+    _others: Sequence[_Assembly]
+
+    @cached_property
+    def others(self) -> tuple[Supply, ...]:
+        """Of other pools in which the team has a quota, the largest quotas first; nobody of them stands there."""
+        return tuple(each.snapshot().supply for each in self._others)
 
 
 def snapshot_of(
@@ -111,13 +115,54 @@ def snapshot_of(
     """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few, and
     with `everybody` all at once. `telling` brings the messages along that the rows show.
     """
-    reader = _Reader(flavor, capacity_type, now, without=without, history=history, telling=telling)
-    if everybody:
-        reader.values |= dict.fromkeys(("window", "wide", "most"), EVERYBODY)
-    waiters, beyond = reader.line(focus=focus, whole_line=whole_line, turn=turn)
-    if extra is not None:
-        waiters = (*waiters, reader.with_history(extra))
-    return Snapshot(reader.supply(waiters, beyond), reader.quota_ids, reader.said)
+    reader = PoolReader(now, without=without, history=history, telling=telling, everybody=everybody)
+    pools = reader.books(flavor.pk, capacity_type, team_id=None, others=0)
+    return _outlook(reader, pools, flavor, now, extra=extra, focus=focus, whole=whole_line, turn=turn).own
+
+
+def outlook_of(
+    *,
+    flavor: ResourceFlavor,
+    capacity_type: str,
+    now: datetime,
+    team_id: int,
+    others: int,
+    extra: Waiter | None = None,
+    focus: Workload | None = None,
+    without: Workload | None = None,
+) -> Outlook:
+    """As `supply_of` with history, and beside it so many other pools in which the team has a quota."""
+    reader = PoolReader(now, without=without, history=True, telling=False, everybody=False)
+    pools = reader.books(flavor.pk, capacity_type, team_id=team_id, others=others)
+    return _outlook(reader, pools, flavor, now, extra=extra, focus=focus)
+
+
+def _outlook(
+    reader: PoolReader,
+    pools: Sequence[PoolRows],
+    flavor: ResourceFlavor,
+    now: datetime,
+    *,
+    extra: Waiter | None,
+    focus: Workload | None,
+    whole: bool = False,
+    turn: int = 0,
+) -> Outlook:
+    reader.line(pools, whole=whole, turn=turn)
+    own = pools[0]
+    shown = {each.key for each in own.waiting}
+    far = focus if focus is not None and focus.pk not in shown else None
+    before = reader.before(own, far) if far is not None and _has_window(own, far) else 0
+    observed = observe()
+    reader.holders(pools)
+    facts = {each.name: each for each in observed.flavors} | {flavor.name: flavor.facts}
+    asked, *others = (_Assembly(each, facts[each.flavor], now, observed) for each in pools)
+    return Outlook(replace(asked, extra=extra, far=far, before=before).snapshot(), observed, others)
+
+
+def _has_window(rows: PoolRows, far: Workload) -> bool:
+    """Whether it stands behind others of its team and priority; beside the line there is no behind."""
+    return bool(rows.shown[far.team.slug, far.priority]) and far.reason not in OUT_OF_REACH
 
 
 def _cohort(name: str, known: set[str]) -> str | None:
@@ -125,199 +170,135 @@ def _cohort(name: str, known: set[str]) -> str | None:
     return f"cohort:{name}" if name in known else None
 
 
-def _default_settings() -> tuple[int, int, int]:
-    each = PlatformSettings()
-    return each.minimum_run_seconds, each.grace_seconds, each.fair_share_half_life_hours
+@dataclass(frozen=True)
+class _Assembly:
+    """Makes a Supply of the rows of a pool and of what was observed; asks nothing."""
 
+    rows: PoolRows
+    flavor: FlavorFacts
+    now: datetime
+    observed: Observed
+    extra: Waiter | None = None
+    far: Workload | None = None
+    """One that is shown although its team's window does not reach it."""
+    before: int = 0
+    """How many of its own team and priority stand before that one."""
 
-class _Reader:
-    """Reads one pool; every method is one query or two, however many teams and workloads there are."""
+    def snapshot(self) -> Snapshot:
+        said = {each.public_id: (each.reason, each.message) for each in self.rows.waiting}
+        names = {each.public_id: (each.name, each.kind) for each in self.rows.waiting}
+        names |= {str(each.public_id): (each.name, each.kind) for each in self.rows.held}
+        if self.far is not None:
+            said[str(self.far.public_id)] = (self.far.reason, self.far.message)
+            names[str(self.far.public_id)] = (self.far.name, self.far.kind)
+        quota_ids = {quota.team: quota.id for quota in self.rows.quotas}
+        return Snapshot(self._supply(), quota_ids, said, names)
 
-    def __init__(
-        self,
-        flavor: ResourceFlavor,
-        capacity_type: str,
-        now: datetime,
-        *,
-        without: Workload | None,
-        history: bool,
-        telling: bool,
-    ) -> None:
-        self.flavor = flavor
-        self.capacity_type = capacity_type
-        self.now = now
-        self.values: dict[str, Any] = {
-            "flavor": flavor.pk,
-            "capacity": capacity_type,
-            "now": now,
-            "without": without.pk if without else 0,
-            "telling": telling,
-            "out": [each.value for each in OUT_OF_REACH],
-            "window": WINDOW,
-            "head": HEAD,
-            "wide": WINDOW_WITH_USER_LIMIT,
-            "most": OUT_OF_REACH_MAX,
-            "runs": HISTORY_RUNS,
-        }
-        self.permille = self._history() if history else {}
-        self.said: dict[str, tuple[str, str]] = {}
-        self.far, self.before_far = "", 0
-        pool, settings, cohorts, quotas = self.rows(pool_sql.BOOKS)[0]
-        self.revision: int = pool[1] if pool else 0
-        minimum, grace, hours = settings or _default_settings()
-        self.rules = Rules(minimum_run_seconds=minimum, grace_seconds=grace)
-        self.half_life = hours * 3600
-        self.cohorts: list[tuple[str, str, int, int, int, int]] = cohorts or []
-        self.quotas = [pool_sql.QuotaRow(*row) for row in quotas or []]
-        self.quota_ids = {quota.team: quota.id for quota in self.quotas}
+    @cached_property
+    def half_life(self) -> int:
+        return self.rows.settings[2] * 3600
 
-    def rows(self, sql: str, more: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        with connection.cursor() as cursor:
-            cursor.execute(sql, {**self.values, **(more or {})})
-            return list(cursor.fetchall())
+    @cached_property
+    def permille(self) -> Mapping[str, int]:
+        return {slug: round(share * PERMILLE) for slug, share in self.rows.history.items()}
 
-    def _history(self) -> dict[str, int]:
-        return {slug: round(float(ratio) * PERMILLE) for slug, ratio in self.rows(pool_sql.HISTORY)}
+    def _waiters(self) -> tuple[Waiter, ...]:
+        found = [self._waiter(row) for row in self.rows.waiting]
+        more = [waiter_of(self.far)] if self.far is not None else []
+        if self.extra is not None:
+            more.append(self.extra)
+        return (*found, *(self._with_history(each) for each in more))
 
-    def line(
-        self, *, focus: Workload | None, whole_line: bool, turn: int = 0
-    ) -> tuple[tuple[Waiter, ...], tuple[Beyond, ...]]:
-        found = [self._waiter(row) for row in self.rows(pool_sql.LINE, {"turn": turn})]
-        widths = Counter((each.team, each.priority) for each in found)
-        if whole_line:
-            found += [self._waiter(row) for row in self.rows(pool_sql.BESIDE)]
-        full = any(width >= self.values["window"] for width in widths.values())
-        beyond = self._beyond(widths) if full else ()
-        if focus is not None and all(each.sequence != focus.pk for each in found):
-            found.append(self.with_history(waiter_of(focus)))
-            self.far, self.before_far = str(focus.public_id), self._before(focus, widths)
-            self.said[str(focus.public_id)] = (focus.reason, focus.message)
-        return tuple(found), beyond
+    def _before_far(self) -> int:
+        shown = self.rows.shown[self.far.team.slug, self.far.priority] if self.far is not None else 0
+        return max(0, self.before - shown)
 
-    def _before(self, focus: Workload, widths: Mapping[tuple[str, int], int]) -> int:
-        """How many of its own team and priority stand before one that its team's window does not reach."""
-        shown = widths.get((focus.team.slug, _VALUE[focus.priority]), 0)
-        if not shown or focus.reason in OUT_OF_REACH:
-            return 0
-        place = {
-            "team": focus.team_id,
-            "priority": focus.priority,
-            "queued_at": focus.queued_at,
-            "id": focus.pk,
-        }
-        before: int = self.rows(pool_sql.BEFORE, place)[0][0]
-        return max(0, before - shown)
-
-    def _beyond(self, shown: Mapping[tuple[str, int], int]) -> tuple[Beyond, ...]:
-        counts = self.rows(pool_sql.COUNTS)
-        rows = [(slug, _VALUE[priority], count, units) for slug, priority, count, units in counts]
+    def _beyond(self) -> tuple[Beyond, ...]:
+        shown = {(slug, _VALUE[priority]): count for (slug, priority), count in self.rows.shown.items()}
+        rows = [(slug, _VALUE[priority], count, units) for slug, priority, count, units in self.rows.counts]
         return tuple(
-            Beyond(team=slug, priority=value, count=count - shown.get((slug, value), 0), units=int(units))
+            Beyond(team=slug, priority=value, count=count - shown.get((slug, value), 0), units=units)
             for slug, value, count, units in sorted(rows)
             if count > shown.get((slug, value), 0)
         )
 
-    def _waiter(self, row: Sequence[Any]) -> Waiter:
-        (
-            public_id,
-            slug,
-            owner,
-            kind,
-            units,
-            each,
-            pods,
-            priority,
-            queued_at,
-            key,
-            limit,
-            used,
-            soft,
-            cpu,
-            memory,
-            storage,
-            why,
-            message,
-        ) = row
-        self.said[public_id] = (why, message)
-        left = left_of(limit, used)
-        return self.with_history(
+    def _waiter(self, row: pool_sql.WaiterRow) -> Waiter:
+        left = left_of(row.limit, row.used)
+        return self._with_history(
             Waiter(
-                id=public_id,
-                team=slug,
-                owner=owner,
-                noun=noun_of(kind),
-                units=units,
-                units_each=each,
-                pods=pods,
-                priority=_VALUE[priority],
-                queued_at=queued_at,
-                sequence=key,
+                id=row.public_id,
+                team=row.team,
+                owner=row.owner,
+                noun=noun_of(row.kind),
+                units=row.units,
+                units_each=row.units_each,
+                pods=row.pods,
+                priority=_VALUE[row.priority],
+                queued_at=row.queued_at,
+                sequence=row.key,
                 seconds=left,
                 expected_seconds=left,
-                preemptible=soft,
-                beside=(cpu, memory, storage),
+                preemptible=row.preemptible,
+                beside=(row.cpu_each, row.memory_each, row.storage_each),
             )
         )
 
-    def with_history(self, waiter: Waiter) -> Waiter:
+    def _with_history(self, waiter: Waiter) -> Waiter:
         permille = self.permille.get(waiter.team)
         if waiter.seconds is None or permille is None:
             return waiter
         return replace(waiter, expected_seconds=max(1, waiter.seconds * permille // PERMILLE))
 
-    def supply(self, waiters: tuple[Waiter, ...], beyond: tuple[Beyond, ...]) -> Supply:
-        rooms = rooms_of(self.flavor, self.capacity_type)
+    def _supply(self) -> Supply:
+        rooms = rooms_of(self.flavor, self.rows.capacity_type, known=self.observed)
         holders, held = self._holders({room.node for room in rooms.rooms})
         accounts, teams = self._accounts(held)
-        facts = self.flavor.facts
+        minimum, grace, _ = self.rows.settings
         return Supply(
-            flavor=facts,
-            capacity_type=self.capacity_type,
+            flavor=self.flavor,
+            capacity_type=self.rows.capacity_type,
             now=int(self.now.timestamp()),
-            revision=self.revision,
+            revision=self.rows.revision,
             accounts=accounts,
             teams=teams,
             blocks=tuple(
                 Block(room.node, room.size, room.free, room.whole, room.left) for room in rooms.rooms
             ),
             largest_block=rooms.largest,
-            exists=what_exists(facts, rooms.nodes),
+            exists=what_exists(self.flavor, rooms.nodes),
             hosts=rooms.hosts,
-            nodes_seen=bool(rooms.nodes) or nodes_listed(),
+            nodes_seen=bool(rooms.nodes) or self.observed.seen.nodes_listed,
             provisionable=Provisionable(
                 rooms.provisionable_block, rooms.provisionable_units, rooms.provisionable_others
             ),
             card=self._card(rooms.card),
             holders=holders,
-            waiters=waiters,
-            beyond=beyond,
-            far=self.far,
-            before_far=self.before_far,
-            rules=self.rules,
+            waiters=self._waiters(),
+            beyond=self._beyond(),
+            far=str(self.far.public_id) if self.far is not None else "",
+            before_far=self._before_far(),
+            rules=Rules(minimum_run_seconds=minimum, grace_seconds=grace),
         )
 
     def _card(self, room: CardRoom | None) -> CardFacts | None:
         """What claims of every flavor of the card leave of it; None where this flavor is the card's only one."""
         if room is None:
             return None
-        held = Quota.objects.filter(flavor__card=room.card, used__gt=0).values_list(
-            "flavor__fraction_numerator", "flavor__fraction_denominator"
-        )
         parts = sum(
             int(Fraction(numerator, denominator) * room.parts) * used
-            for numerator, denominator, used in held.annotate(units=Sum("used"))
+            for numerator, denominator, used in self.rows.on_card
         )
         free = room.total - room.foreign - parts
         return CardFacts(room.card, room.parts, room.per_unit, room.total, free)
 
     def _accounts(self, held: Mapping[str, int]) -> tuple[tuple[Account, ...], tuple[TeamFacts, ...]]:
-        known = {name for name, *_ in self.cohorts}
+        known = {name for name, *_ in self.rows.cohorts}
         accounts = [
             Account(f"cohort:{name}", _cohort(parent, known), guaranteed, local, ceiling, used)
-            for name, parent, guaranteed, local, ceiling, used in self.cohorts
+            for name, parent, guaranteed, local, ceiling, used in self.rows.cohorts
         ]
         teams = []
-        for quota in self.quotas:
+        for quota in self.rows.quotas:
             account = Account(
                 name=f"team:{quota.team}",
                 parent=_cohort(quota.cohort, known),
@@ -349,8 +330,7 @@ class _Reader:
     def _holders(self, nodes: Container[str]) -> tuple[tuple[Holder, ...], dict[str, int]]:
         """Who holds units now, and for each team the decayed unit-seconds of what it holds."""
         holders, held = [], dict[str, float]()
-        for row in self.rows(pool_sql.HOLDERS):
-            found = pool_sql.HeldRow(*row)
+        for found in self.rows.held:
             holders.append(self._holder(found, nodes))
             seconds = max(0.0, (self.now - found.reserved_at).total_seconds())
             held[found.team] = held.get(found.team, 0.0) + integral(found.units, seconds, self.half_life)

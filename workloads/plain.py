@@ -15,7 +15,7 @@ from django.db.models.fields.json import KT
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, PodRecord, ResourceFlavor
 from workloads.placement import NodeFacts, stays_away, takes_plain_pods
 from workloads.podrequests import OTHERS, Others, others_left, others_offered
-from workloads.queries import nodes_listed
+from workloads.queries import last_seen
 
 _OFFERED = [KT(f"others__{name}") for name in OTHERS]
 
@@ -59,7 +59,7 @@ def plain_rooms() -> PlainRooms:
         rooms=tuple(rooms),
         kinds=_sorted([*kinds, *declared]),
         more=_pools_bring_some(),
-        seen=bool(there) or nodes_listed(),
+        seen=bool(there) or last_seen().nodes_listed,
     )
 
 

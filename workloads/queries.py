@@ -14,6 +14,7 @@ from math import lcm
 
 from django.contrib.postgres.aggregates import JSONBAgg
 from django.db import connection
+from django.db.models import Count, Max, Min, Q
 from django.db.models.functions import JSONObject
 
 from workloads.models import ClaimRecord, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
@@ -41,11 +42,6 @@ Units = Mapping[tuple[str, str], int]
 def followed_kinds() -> frozenset[str]:
     """Names of the watches that follow something: of an optional kind its address, as long as the API serves it."""
     return frozenset(WatchCursor.objects.values_list("kind", flat=True))
-
-
-def nodes_listed() -> bool:
-    """Whether the watcher has ever listed the cluster's nodes: before that, their absence says nothing."""
-    return WatchCursor.objects.filter(kind=NODE_CURSOR, listed_at__isnull=False).exists()
 
 
 @dataclass(frozen=True)
@@ -112,6 +108,16 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """How old what is known of the cluster is. `nodes_listed`: before that, the absence of nodes says nothing."""
+
+    nodes_at: datetime | None
+    oldest_at: datetime | None
+    """Of all watches, whatever they follow."""
+    nodes_listed: bool
+
+
+@dataclass(frozen=True)
 class Observed:
     """What is known of the cluster at one moment, read in one statement for any number of pools."""
 
@@ -124,6 +130,23 @@ class Observed:
     """By the name of a node with GPUs: what it has besides, whoever uses it."""
     taken: Mapping[tuple[str, bool], Sequence[int]]
     """Of that, what pods of others (True) and of the portal (False) take there, in the order of OTHERS."""
+    hosts: Sequence[Host]
+    """Of nodes with GPUs, those that say what else they have."""
+    seen: Seen
+
+    def hosts_of(self, flavor: FlavorFacts, capacity_type: str) -> list[Host]:
+        """As `hosts_of`, of nodes with GPUs."""
+        return _matching(self.hosts, flavor, capacity_type)
+
+
+def last_seen() -> Seen:
+    """As an observation says it, of who needs nothing else of one."""
+    of_nodes = Q(kind=NODE_CURSOR)
+    listed = Count("pk", filter=of_nodes & Q(listed_at__isnull=False))
+    seen = WatchCursor.objects.aggregate(
+        nodes_at=Max("seen_at", filter=of_nodes), oldest_at=Min("seen_at"), listed=listed
+    )
+    return Seen(seen["nodes_at"], seen["oldest_at"], seen["listed"] > 0)
 
 
 def nodes() -> list[NodeFacts]:
@@ -150,15 +173,18 @@ def claims_in(namespace: str, *, now: datetime) -> dict[str, ClaimRecord] | None
     return {record.name: record for record in ClaimRecord.objects.filter(namespace=namespace).order_by("pk")}
 
 
-def hosts_of(flavor: ResourceFlavor | None, capacity_type: str) -> list[Host]:
+def hosts_of(flavor: FlavorFacts | None, capacity_type: str) -> list[Host]:
     """What else the nodes offer on which pods of the flavor may land, usable now or not; without one, all nodes."""
     rows = NodeRecord.objects.filter(gone_at__isnull=True).exclude(others={})
     columns = rows.values_list("name", "labels", "allocatable", "others")
-    found = {name: Host(NodeFacts(name, labels, units), others) for name, labels, units, others in columns}
-    if flavor is None:
-        return list(found.values())
-    matching = matching_nodes(flavor.facts, capacity_type, (host.node for host in found.values()))
-    return [found[node.name] for node in matching]
+    found = [Host(NodeFacts(name, labels, units), others) for name, labels, units, others in columns]
+    return found if flavor is None else _matching(found, flavor, capacity_type)
+
+
+def _matching(hosts: Sequence[Host], flavor: FlavorFacts, capacity_type: str) -> list[Host]:
+    by_name = {host.node.name: host for host in hosts}
+    matching = matching_nodes(flavor, capacity_type, (host.node for host in hosts))
+    return [by_name[node.name] for node in matching]
 
 
 def cards_on(flavor: FlavorFacts, node: NodeFacts) -> Fraction:
@@ -239,17 +265,22 @@ SELECT
      FROM workloads_nodepoolrecord),
     (SELECT json_agg(json_build_array(name, resource, fraction_numerator, fraction_denominator, sharing, node_selector,
                                       tolerations, capacity, card) ORDER BY name)
-     FROM workloads_resourceflavor)
+     FROM workloads_resourceflavor),
+    (SELECT max(seen_at) FROM workloads_watchcursor WHERE kind = %(nodes)s),
+    (SELECT min(seen_at) FROM workloads_watchcursor),
+    EXISTS (SELECT FROM workloads_watchcursor WHERE kind = %(nodes)s AND listed_at IS NOT NULL)
 """
 
 
 def observe() -> Observed:
     """The rows of nodes, pods, node pools and flavors as they are now."""
     with connection.cursor() as cursor:
-        cursor.execute(_OBSERVE)
-        there, offered, taken, own, others, pools, flavors = cursor.fetchone()
+        cursor.execute(_OBSERVE, {"nodes": NODE_CURSOR})
+        there, offered, taken, own, others, pools, flavors, *seen = cursor.fetchone()
+    nodes = [NodeFacts(*row) for row in there or ()]
+    said = offered or {}
     return Observed(
-        nodes=[NodeFacts(*row) for row in there or ()],
+        nodes=nodes,
         used={(node, resource): held for node, resource, held in own or ()},
         foreign={(node, resource): held for node, resource, held in others or ()},
         pools=[
@@ -264,17 +295,21 @@ def observe() -> Observed:
             )
             for name, resource, parts, of, sharing, selector, tolerations, capacity, card in flavors or ()
         ],
-        offered={name: others_offered(amounts) for name, amounts in (offered or {}).items()},
+        offered={name: others_offered(amounts) for name, amounts in said.items()},
         taken={(node, foreign): amounts for node, foreign, *amounts in taken or ()},
+        hosts=[Host(node, said[node.name]) for node in nodes if said.get(node.name)],
+        seen=Seen(*seen),
     )
 
 
-def rooms_of(flavor: ResourceFlavor, capacity_type: str, *, known: Observed | None = None) -> Rooms:
+def rooms_of(
+    flavor: ResourceFlavor | FlavorFacts, capacity_type: str, *, known: Observed | None = None
+) -> Rooms:
     """Where pods of this flavor and capacity type have room, in units of the flavor's resource.
 
     `known` spares the queries to who asks of many pools.
     """
-    facts = flavor.facts
+    facts = flavor if isinstance(flavor, FlavorFacts) else flavor.facts
     seen = observe() if known is None else known
     matching = matching_nodes(facts, capacity_type, seen.nodes)
     block, units = remaining(facts, capacity_type, matching, seen.pools)

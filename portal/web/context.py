@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import Min
 from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
 
+from controller.page_reading import Freshness, freshness_of
 from foundation import clock
 from foundation.http.context import request_id_of
-from workloads.models import WatchCursor
+from workloads.queries import last_seen
 
 THEME_COOKIE: Final = "portal-theme"
 THEMES: Final = ("auto", "light", "dark")
-FRESH_WITHIN: Final = timedelta(seconds=90)
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor. Asks one query at most, and none for a fragment or without a session."""
+    """Context processor. Asks one query, and none for a fragment, without a session, or where the page knows already
+    how fresh what it says is.
+    """
     theme = request.COOKIES.get(THEME_COOKIE, "auto")
     facts: dict[str, Any] = {
         "theme": theme if theme in THEMES else "auto",
@@ -30,7 +31,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     if "HX-Target" in request.headers or not getattr(request, "user", None):
         return facts
     if request.user.is_authenticated:
-        facts["freshness"] = _freshness()
+        facts["freshness"] = SimpleLazyObject(_freshness)
     return facts
 
 
@@ -43,9 +44,6 @@ def _section(path: str) -> str:
     return parts[0]
 
 
-def _freshness() -> dict[str, Any]:
+def _freshness() -> Freshness:
     """How old the oldest of what the portal watches is."""
-    seen = WatchCursor.objects.aggregate(seen=Min("seen_at"))["seen"]
-    if seen is None:
-        return {"state": "unknown", "seen_at": None}
-    return {"state": "fresh" if clock.now() - seen <= FRESH_WITHIN else "stale", "seen_at": seen}
+    return freshness_of(last_seen().oldest_at, now=clock.now())

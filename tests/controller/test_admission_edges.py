@@ -15,7 +15,7 @@ from controller import services as verbs
 from controller.waiting import card_of
 from foundation import clock
 from foundation.errors import Invalid
-from quotas import snapshots
+from quotas import pool_rows, snapshots
 from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import readable_supply
 from quotas.limits import set_limits, stop_queue
@@ -95,7 +95,7 @@ def test_more_blocked_runs_than_a_window_shows_starve_nobody_of_their_team(team,
         team, user, flavor, "endpoint", kind="endpoint", units=4, preemptible=False, time_limit_seconds=None
     )
     assert look(holder).admitted
-    for number in range(snapshots.WINDOW + 1):
+    for number in range(pool_rows.WINDOW + 1):
         submit(team, user, flavor, f"large-{number}", units=8)
     small = submit(team, user, flavor, "small", priority=Priority.LOW)
     assert pass_over(flavor) == 1
@@ -104,8 +104,8 @@ def test_more_blocked_runs_than_a_window_shows_starve_nobody_of_their_team(team,
 
 
 def test_a_user_at_the_own_limit_holds_nobody_up_however_many_runs_wait(team, user, flavor, monkeypatch):
-    monkeypatch.setattr(snapshots, "WINDOW_WITH_USER_LIMIT", 20)
-    monkeypatch.setattr(snapshots, "WINDOW", 20)
+    monkeypatch.setattr(pool_rows, "WINDOW_WITH_USER_LIMIT", 20)
+    monkeypatch.setattr(pool_rows, "WINDOW", 20)
     other = make_member(team=team).user
     make_quota(team, flavor, 8)
     set_limits(
@@ -129,7 +129,7 @@ def test_a_run_that_rests_does_not_hold_up_lower_priorities(team, user, flavor):
     make_quota(team, flavor, 8)
     crowd = make_team("crowd")
     make_quota(crowd, flavor, 1)
-    for number in range(snapshots.WINDOW + 2):
+    for number in range(pool_rows.WINDOW + 2):
         submit(
             crowd, make_member(team=crowd).user if not number else user, flavor, f"crowd-{number}", units=1
         )
@@ -271,7 +271,7 @@ def test_who_waits_with_a_verdict_sets_off_no_pass_of_its_own(
 
 def test_the_place_of_somebody_far_behind_counts_all_before_it(team, user, flavor):
     make_quota(team, flavor, 1)
-    rows = [submit(team, user, flavor, f"run-{number}") for number in range(snapshots.WINDOW * 2)]
+    rows = [submit(team, user, flavor, f"run-{number}") for number in range(pool_rows.WINDOW * 2)]
     assert look(rows[0]).admitted
     places = [
         card_of(each, named=frozenset(), now=clock.now(), with_levers=False).position

@@ -10,7 +10,7 @@ from cluster.client import connect
 from controller.reconcile import reconcile
 from foundation import clock
 from quotas.models import Pool
-from quotas.snapshots import WINDOW
+from quotas.pool_rows import WINDOW
 from tests.controller.clusters import Relay
 from workloads.models import Workload, WorkloadEvent
 

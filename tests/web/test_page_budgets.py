@@ -34,7 +34,7 @@ QUERIES_MAX = {
     # It runs, has ended, waits.
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
-    "/runs/{bert-large}/": 35,
+    "/runs/{bert-large}/": 12,
     "/endpoints/{digits}/": 12,
     "/endpoints/{sleepy}/": 15,
     "/endpoints/{digits}/?tab=try": 9,

@@ -1,0 +1,152 @@
+"""The rows of pools, read together: in as many statements for several pools as for one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from foundation.models import PlatformSettings
+from quotas import pool_sql
+from workloads.models import Workload
+from workloads.states import OUT_OF_REACH
+
+WINDOW = 32
+"""Waiters of a team that a Supply shows one by one; those behind them are counted."""
+HEAD = 8
+"""Of these many first ones every turn shows the same, so that it protects them."""
+WINDOW_WITH_USER_LIMIT = 512
+"""More where the first ones may be held back by their own limit while others of the team could start."""
+OUT_OF_REACH_MAX = 200
+EVERYBODY = 1_000_000
+HISTORY_RUNS = 50
+
+CohortRow = tuple[str, str, int, int, int, int]
+"""Name, parent, guaranteed, local, ceiling and used."""
+
+
+@dataclass
+class PoolRows:
+    """What the tables say of one pool."""
+
+    flavor_id: int
+    capacity_type: str
+    flavor: str
+    """The flavor's name."""
+    revision: int
+    settings: tuple[int, int, int]
+    """Seconds that a run runs at least, seconds of grace, and hours of the half-life of fair share."""
+    cohorts: Sequence[CohortRow]
+    quotas: Sequence[pool_sql.QuotaRow]
+    on_card: Sequence[tuple[int, int, int]]
+    """Units that are claimed of the flavor's cards, behind numerator and denominator of each one's fraction."""
+    history: Mapping[str, float]
+    """By team, the share of their time limits that its runs have used; empty where it was not asked for."""
+    waiting: list[pool_sql.WaiterRow] = field(default_factory=list)
+    counts: list[tuple[str, str, int, int]] = field(default_factory=list)
+    """Team, priority, waiters and their units; empty where all of them are in `waiting`."""
+    shown: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many of each team and priority the window of its line shows."""
+    held: list[pool_sql.HeldRow] = field(default_factory=list)
+
+
+class PoolReader:
+    """Reads pools; every method is one statement, or two, however many teams and workloads there are."""
+
+    def __init__(
+        self, now: datetime, *, without: Workload | None, history: bool, telling: bool, everybody: bool
+    ) -> None:
+        self.values: dict[str, Any] = {
+            "now": now,
+            "without": without.pk if without else 0,
+            "history": history,
+            "telling": telling,
+            "out": [each.value for each in OUT_OF_REACH],
+            "window": EVERYBODY if everybody else WINDOW,
+            "head": HEAD,
+            "wide": EVERYBODY if everybody else WINDOW_WITH_USER_LIMIT,
+            "most": EVERYBODY if everybody else OUT_OF_REACH_MAX,
+            "runs": HISTORY_RUNS,
+        }
+
+    def books(
+        self, flavor_id: int, capacity_type: str, *, team_id: int | None, others: int
+    ) -> list[PoolRows]:
+        """The pool, and behind it so many others in which the team has a quota, the largest quotas first."""
+        asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": others}
+        return [_books(*row) for row in self._rows(pool_sql.BOOKS, asked)]
+
+    def line(self, pools: Sequence[PoolRows], *, whole: bool, turn: int) -> None:
+        """Add who waits; with `whole` those too who stand beside the line."""
+        by_key = {(each.flavor_id, each.capacity_type): each for each in pools}
+        for flavor_id, capacity_type, *row in self._of(pools, pool_sql.LINE, turn=turn):
+            by_key[flavor_id, capacity_type].waiting.append(pool_sql.WaiterRow(*row))
+        for pool in pools:
+            pool.shown = Counter((each.team, each.priority) for each in pool.waiting)
+        if whole:
+            for flavor_id, capacity_type, *row in self._of(pools, pool_sql.BESIDE):
+                by_key[flavor_id, capacity_type].waiting.append(pool_sql.WaiterRow(*row))
+        full = [each for each in pools if max(each.shown.values(), default=0) >= self.values["window"]]
+        for flavor_id, capacity_type, *row in self._of(full, pool_sql.COUNTS) if full else ():
+            by_key[flavor_id, capacity_type].counts.append((row[0], row[1], row[2], int(row[3])))
+
+    def holders(self, pools: Sequence[PoolRows]) -> None:
+        """Add who holds units."""
+        by_key = {(each.flavor_id, each.capacity_type): each for each in pools}
+        for flavor_id, capacity_type, *row in self._of(pools, pool_sql.HOLDERS):
+            by_key[flavor_id, capacity_type].held.append(pool_sql.HeldRow(*row))
+
+    def before(self, pool: PoolRows, waiter: Workload) -> int:
+        """How many of its own team and priority stand before it."""
+        place = {
+            "team": waiter.team_id,
+            "priority": waiter.priority,
+            "queued_at": waiter.queued_at,
+            "id": waiter.pk,
+        }
+        return int(self._of([pool], pool_sql.BEFORE, **place)[0][0])
+
+    def _of(self, pools: Sequence[PoolRows], sql: str, **more: Any) -> list[tuple[Any, ...]]:
+        keys = {
+            "flavors": [each.flavor_id for each in pools],
+            "capacities": [each.capacity_type for each in pools],
+        }
+        return self._rows(sql, {**keys, **more})
+
+    def _rows(self, sql: str, more: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, {**self.values, **more})
+            return list(cursor.fetchall())
+
+
+def _books(
+    flavor_id: int,
+    capacity_type: str,
+    flavor: str,
+    revision: int | None,
+    settings: tuple[int, int, int] | None,
+    cohorts: Sequence[CohortRow] | None,
+    quotas: Sequence[Sequence[Any]] | None,
+    on_card: Sequence[tuple[int, int, int]] | None,
+    history: Mapping[str, float] | None,
+) -> PoolRows:
+    return PoolRows(
+        flavor_id=flavor_id,
+        capacity_type=capacity_type,
+        flavor=flavor,
+        revision=revision or 0,
+        settings=settings or _default_settings(),
+        cohorts=cohorts or (),
+        quotas=[pool_sql.QuotaRow(*row) for row in quotas or ()],
+        on_card=on_card or (),
+        history=history or {},
+    )
+
+
+def _default_settings() -> tuple[int, int, int]:
+    each = PlatformSettings()
+    return each.minimum_run_seconds, each.grace_seconds, each.fair_share_half_life_hours
