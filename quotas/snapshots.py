@@ -94,7 +94,7 @@ class Outlook:
 
     @cached_property
     def others(self) -> tuple[Supply, ...]:
-        """Of other pools in which the team has a quota, the largest quotas first; nobody of them stands there."""
+        """Of other pools in which the team has a quota, the largest quotas first; the waiter stands in none of them."""
         return tuple(each.snapshot().supply for each in self._others)
 
 
@@ -203,7 +203,7 @@ class _Assembly:
         return {slug: round(share * PERMILLE) for slug, share in self.rows.history.items()}
 
     def _waiters(self) -> tuple[Waiter, ...]:
-        found = [self._waiter(row) for row in self.rows.waiting]
+        found = [self._waiter(row) for row in sorted(self.rows.waiting, key=lambda row: row.key)]
         more = [waiter_of(self.far)] if self.far is not None else []
         if self.extra is not None:
             more.append(self.extra)

@@ -8,10 +8,16 @@ import pytest
 
 from cluster import kinds
 from foundation import clock
+from quotas.services import release
 from tests.api.test_lists_by_index import grow
+from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.workloads import put_in
 from tests.plans import rows_read
 from tests.web.conftest import signed_in
+from tests.web.queue_world import make_queue
 from workloads.models import WatchCursor
+from workloads.services import end_attempt
+from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db
 
@@ -31,10 +37,13 @@ QUERIES_MAX = {
     "/runs/new/?from={resnet50}": 13,
     "/endpoints/new/": 9,
     "/endpoints/new/?from={digits}": 10,
-    # It runs, has ended, waits.
+    # It runs, has ended, waits for the first time, waits again.
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
     "/runs/{bert-large}/": 12,
+    "/runs/{evicted}/": 16,
+    "/api/v1/training-runs/{resnet50}/": 7,
+    "/api/v1/training-runs/{bert-large}/waiting/": 12,
     "/endpoints/{digits}/": 12,
     "/endpoints/{sleepy}/": 15,
     "/endpoints/{digits}/?tab=try": 9,
@@ -64,13 +73,22 @@ OF_A_MANAGER = {
 
 @pytest.fixture
 def shown(world, made, settings):
-    """The world's workloads by name, and an endpoint that may sleep."""
+    """The world's workloads by name, an endpoint that may sleep, and a run that had to leave and waits again."""
     settings.PROMETHEUS_URL = "http://prometheus.invalid"
     WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
     scaling = {"trigger": "in-flight", "threshold": 4}
     sleepy = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
     world.start(sleepy)
-    return {**made, "sleepy": sleepy}
+    return {**made, "sleepy": sleepy, "evicted": evicted(world)}
+
+
+def evicted(world):
+    run = world.run("evicted")
+    world.log(world.start(run), "epoch 1/10")
+    how = {"phase": Phase.FAILED, "reason": Reason.PREEMPTED.value, "message": "", "exit_code": None}
+    end_attempt(run.attempts.get(), **how, ended_at=world.now)
+    release(workload=run, now=world.now)
+    return put_in(run, Phase.QUEUED, reason=Reason.PREEMPTED)
 
 
 @pytest.mark.parametrize("path", QUERIES_MAX)
@@ -90,6 +108,17 @@ def test_a_page_of_who_manages_quotas_asks_a_bounded_number(made, world, path, d
     assert manager.get(path).status_code == 200
     with django_assert_max_num_queries(OF_A_MANAGER[path]):
         manager.get(path)
+
+
+@pytest.mark.parametrize("name", ["vit-huge", "bert-large"])
+def test_the_card_of_a_full_pool_asks_no_more_however_many_pools_there_are(
+    world, name, django_assert_max_num_queries
+):
+    waits, client = make_queue(world)[name], signed_in(world.ana)
+    for number in range(4):
+        make_quota(world.team, make_flavor(f"other-{number}"), 2)
+    with django_assert_max_num_queries(12):
+        assert client.get(f"/runs/{waits.public_id}/").context["waiting"].ahead
 
 
 def test_the_first_page_is_as_short_after_a_long_past(made, world):

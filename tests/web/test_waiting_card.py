@@ -249,7 +249,7 @@ NOWHERE = Page(noun="run", current=CURRENT)
 
 
 def levers_of(page, *given):
-    return look_at(card(levers=list(given)), page=page, submitted=True).levers
+    return look_at(card(levers=list(given)), names={}, page=page, submitted=True).levers
 
 
 def test_a_lever_of_the_form_fills_its_fields():
@@ -300,14 +300,15 @@ def test_a_lever_says_when_it_would_start():
 def test_an_unknown_start_does_not_say_the_reason_twice():
     message = "No node can hold 64."
     start = card()["start"] | {"unknown_because": f"It cannot start as things are. {message}"}
-    look = look_at(card(message=message, start=start), page=NOWHERE, submitted=False)
+    look = look_at(card(message=message, start=start), names={}, page=NOWHERE, submitted=False)
     assert (look.start, look.unknown) == ("", "It cannot start as things are.")
 
 
-def test_victims_of_the_own_team_are_named_and_the_others_are_counted(queue):
-    own = {"id": str(queue["resnet50"].public_id), "lost_seconds": 60}
+def test_victims_of_the_own_team_are_named_and_the_others_are_counted():
+    own = {"id": "7f0f976b", "lost_seconds": 60}
+    names = {"7f0f976b": ("resnet50", "training-run")}
     others = [{"id": None, "lost_seconds": 30}, {"id": None, "lost_seconds": 15}]
-    look = look_at(card(victims=[own, *others]), page=ON_THE_FORM, submitted=False)
+    look = look_at(card(victims=[own, *others]), names=names, page=ON_THE_FORM, submitted=False)
     assert [(each.name, each.url) for each in look.victims] == [("resnet50", f"/runs/{own['id']}/")]
     assert (look.others.count, look.others.lost_seconds, look.victim_count) == (2, 45, 3)
     assert look.stops == "Would stop"
