@@ -241,7 +241,9 @@ def _card(
     if with_levers and not verdict.admitted:
         if focus is None:
             outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX)
-        offers, complete = _offers(asked, asked.flavor, supply, outlook, plan, start, price_book, now)
+        offers, complete = _offers(
+            asked, asked.flavor, supply, outlook, plan=plan, start=start, price_book=price_book, now=now
+        )
     verdict, start = _rested(focus, verdict, start, now)
     return Card(
         verdict=verdict,
@@ -335,11 +337,13 @@ def _offers(
     flavor: ResourceFlavor,
     supply: Supply,
     outlook: Outlook,
+    *,
     plan: PassPlan,
     start: Estimate,
     price_book: PriceBook,
     now: datetime,
 ) -> tuple[tuple[LeverOffer, ...], bool]:
+    """What could be changed in the Supply or to another pool of the outlook, and whether there is nothing else."""
     others = [_alternative(asked, flavor, each, outlook.observed) for each in outlook.others]
     found = levers(
         supply,

@@ -25,9 +25,6 @@ OUT_OF_REACH_MAX = 200
 EVERYBODY = 1_000_000
 HISTORY_RUNS = 50
 
-CohortRow = tuple[str, str, int, int, int, int]
-"""Name, parent, guaranteed, local, ceiling and used."""
-
 
 @dataclass
 class PoolRows:
@@ -40,7 +37,7 @@ class PoolRows:
     revision: int
     settings: tuple[int, int, int]
     """Seconds that a run runs at least, seconds of grace, and hours of the half-life of fair share."""
-    cohorts: Sequence[CohortRow]
+    cohorts: Sequence[pool_sql.CohortRow]
     quotas: Sequence[pool_sql.QuotaRow]
     on_card: Sequence[tuple[int, int, int]]
     """Units that are claimed of the flavor's cards, behind numerator and denominator of each one's fraction."""
@@ -78,7 +75,7 @@ class PoolReader:
     ) -> list[PoolRows]:
         """The pool, and behind it so many others in which the team has a quota, the largest quotas first."""
         asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": others}
-        return [_books(*row) for row in self._rows(pool_sql.BOOKS, asked)]
+        return [_books(pool_sql.BookRow(*row)) for row in self._rows(pool_sql.BOOKS, asked)]
 
     def line(self, pools: Sequence[PoolRows], *, whole: bool, turn: int) -> None:
         """Add who waits; with `whole` those too who stand beside the line."""
@@ -123,27 +120,17 @@ class PoolReader:
             return list(cursor.fetchall())
 
 
-def _books(
-    flavor_id: int,
-    capacity_type: str,
-    flavor: str,
-    revision: int | None,
-    settings: tuple[int, int, int] | None,
-    cohorts: Sequence[CohortRow] | None,
-    quotas: Sequence[Sequence[Any]] | None,
-    on_card: Sequence[tuple[int, int, int]] | None,
-    history: Mapping[str, float] | None,
-) -> PoolRows:
+def _books(row: pool_sql.BookRow) -> PoolRows:
     return PoolRows(
-        flavor_id=flavor_id,
-        capacity_type=capacity_type,
-        flavor=flavor,
-        revision=revision or 0,
-        settings=settings or _default_settings(),
-        cohorts=cohorts or (),
-        quotas=[pool_sql.QuotaRow(*row) for row in quotas or ()],
-        on_card=on_card or (),
-        history=history or {},
+        flavor_id=row.flavor_id,
+        capacity_type=row.capacity_type,
+        flavor=row.flavor,
+        revision=row.revision or 0,
+        settings=row.settings or _default_settings(),
+        cohorts=row.cohorts or (),
+        quotas=[pool_sql.QuotaRow(*each) for each in row.quotas or ()],
+        on_card=row.on_card or (),
+        history=row.history or {},
     )
 
 

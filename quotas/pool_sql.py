@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 _POOLS = "unnest(%(flavors)s::bigint[], %(capacities)s::text[]) AS pool (flavor_id, capacity_type)"
@@ -148,6 +149,25 @@ FROM ({_ASKED}) AS pool
 JOIN workloads_resourceflavor AS f ON f.id = pool.flavor_id
 ORDER BY pool.place
 """  # noqa: S608 (the parts are constants)
+
+
+CohortRow = tuple[str, str, int, int, int, int]
+"""Name, parent, guaranteed, local, ceiling and used."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookRow:
+    """One row of BOOKS: a pool. What it has none of is None."""
+
+    flavor_id: int
+    capacity_type: str
+    flavor: str
+    revision: int | None
+    settings: tuple[int, int, int] | None
+    cohorts: Sequence[CohortRow] | None
+    quotas: Sequence[Sequence[Any]] | None
+    on_card: Sequence[tuple[int, int, int]] | None
+    history: Mapping[str, float] | None
 
 
 @dataclass(frozen=True, slots=True)
