@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo up test journeys check bench crash soak docs clean lock image
+.PHONY: help demo up test journeys check bench crash soak mutants docs clean lock image
 
 # Recipes run in the checkout, so that no path of it, with spaces or not, stands in a rule.
 VENV := .venv
@@ -66,6 +66,11 @@ crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubl
 soak: $(STAMP) ## Run the generated tests with large counts
 	@PORTAL_TEST_SOAK=1 $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
 
+mutants: $(STAMP) ## Plant 60 faults one by one; which of them do the tests find?
+	@$(PYTHON) -m tests.mutants reach -n $(JOBS) || echo "tests failed without any fault: what they catch is worth nothing" >&2
+	$(PYTHON) -m tests.mutants run -n $(JOBS) --anew
+	$(PYTHON) -m tests.mutants report
+
 docs: $(STAMP) ## Write the parts of docs/reference that come from the code
 	@exec $(PYTHON) manage.py write_reference docs/reference
 
@@ -73,7 +78,7 @@ image: ## Build the container image (needs a container engine)
 	@docker build --file deploy/Dockerfile --tag ml-platform-portal .
 
 clean: ## Remove what was generated: .venv, .data, caches
-	@rm -rf $(VENV) .data .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .data .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 lock: $(STAMP) ## Pin all packages anew from pyproject.toml
