@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -17,6 +17,7 @@ from controller.adapters import adapter_for
 from controller.answers import EXPANSIONS, describe, describe_cost, describe_rows, describe_waiting
 from controller.output import SPEC_OF_A_ROW
 from controller.placements import placement_of
+from controller.podspec import ManifestSet
 from costs.queries import cost_lines, cost_of, spans_by_card
 from foundation import clock
 from foundation.errors import NotFound
@@ -44,7 +45,9 @@ from workloads.finding import (
     parse_search,
 )
 from workloads.models import ResourceFlavor, Workload
+from workloads.placement import Placement
 from workloads.states import Phase, Priority
+from workloads.watches import Followed, followed_kinds
 
 LIST_FILTERS = {
     "team": reference("team", Team, "slug", many=True, description="Team slugs."),
@@ -277,13 +280,20 @@ class WorkloadCostView(OfKind):
         )
 
 
-def manifests_of(workload: Workload) -> list[dict[str, Any]]:
-    """The manifests of the current attempt, or of the first one to come."""
+Make = Callable[[Placement], ManifestSet]
+"""The objects of a workload in a place, as its adapter makes them, by what was read of it already."""
+
+
+def manifests_of(
+    workload: Workload, *, followed: Followed = followed_kinds, make: Make | None = None
+) -> list[dict[str, Any]]:
+    """The manifests of the current attempt, or of the first one to come; by `make` where its rows are read already."""
     adapter = adapter_for(workload.kind)
     number = max(workload.attempt_number, 1)
     name = adapter.object_name(workload, attempt=number)
     with PlatformSettings.held():
-        return adapter.manifests(workload, placement_of(workload, object_name=name, attempt=number)).all()
+        placement = placement_of(workload, object_name=name, attempt=number, followed=followed)
+        return (make(placement) if make else adapter.manifests(workload, placement)).all()
 
 
 def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import yaml
 from django.http import HttpRequest
 
 from controller.ansi import ansi_to_html
-from controller.detail_api import manifests_of
+from controller.detail_api import Make, manifests_of
 from controller.log_cursor import Cursor
 from controller.logs import NO_ATTEMPT, read_lines
 from controller.page_reading import Asked
@@ -89,9 +89,9 @@ def cost(asked: Asked[Any]) -> dict[str, Any]:
     }
 
 
-def manifests(asked: Asked[Any]) -> dict[str, Any]:
+def manifests(asked: Asked[Any], *, make: Make | None = None) -> dict[str, Any]:
     """The objects of the current attempt, as YAML, or as JSON where `format=json` asks for it."""
-    found = manifests_of(asked.workload)
+    found = manifests_of(asked.workload, followed=asked.followed, make=make)
     wants_json = asked.request.GET.get("format") == "json"
     return {
         "manifests": [

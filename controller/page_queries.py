@@ -30,6 +30,7 @@ from teams.permissions import (
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import ON_DEMAND, SPOT, NodeFacts, matches
 from workloads.queries import Host, hosts_of, nodes
+from workloads.watches import Watches, watches
 
 TEAMS_MAX = 200
 BESIDE = ("team", "owner", "flavor")
@@ -78,6 +79,15 @@ def submit_teams(request: HttpRequest) -> list[Team]:
         return teams_of(request)
     roles = {Membership.Role.MEMBER.value, Membership.Role.LEAD.value}
     return [team for team in teams_of(request) if getattr(team, "my_role", None) in roles]
+
+
+def watches_of(request: HttpRequest) -> Watches:
+    """What is followed of the cluster; asked once a request, as the frame of every page says how fresh it is."""
+    known: Watches | None = getattr(request, "portal_watches", None)
+    if known is None:
+        known = watches()
+        request.portal_watches = known  # type: ignore[attr-defined]
+    return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

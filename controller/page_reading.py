@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from controller.timeline import Timeline, timeline
+from controller.page_queries import watches_of
+from controller.timeline import Moved, Timeline, timeline
 from costs.queries import Cost, PriceBook, cost_of, cost_of_nothing, spans_by_card
 from workloads.models import Attempt, Workload
+from workloads.watches import Watches
 
+OF_A_ROLLOUT = "revision "
+"""How the source of an event begins that is a step of a rollout and moves nothing."""
 LIVE_EVENTS_MAX = 500
 """Moves that the timeline is drawn from."""
 Own = TypeVar("Own")
@@ -56,11 +61,33 @@ class Asked(Generic[Own]):
         """All of them, the oldest first; no query for what has not had any."""
         return list(self.workload.attempts.order_by("number")) if self.workload.attempt_number else []
 
+    @property
+    def watches(self) -> Watches:
+        """What is followed of the cluster."""
+        return watches_of(self.request)
+
+    def followed(self) -> frozenset[str]:
+        """The kinds of which that is so."""
+        return self.watches.kinds
+
+    @cached_property
+    def past(self) -> list[Moved]:
+        """All its moves, the oldest first, without the steps of rollouts. For what needs its whole life: that part has
+        to ask before the timeline does, which then asks no more.
+        """
+        return list(self._moves().order_by("id"))
+
     @cached_property
     def timeline(self) -> Timeline | None:
         """What happened when, without the steps of rollouts; None before anything has."""
-        moves = self.workload.events.exclude(source__startswith="revision ").order_by("-id")
-        return timeline(list(moves[:LIVE_EVENTS_MAX])[::-1], now=self.now)
+        known: list[Moved] | None = vars(self).get("past")
+        if known is None:
+            known = list(self._moves().order_by("-id")[:LIVE_EVENTS_MAX])[::-1]
+        return timeline(known[-LIVE_EVENTS_MAX:], now=self.now)
+
+    def _moves(self) -> QuerySet[Any, Any]:
+        moves = self.workload.events.exclude(source__startswith=OF_A_ROLLOUT)
+        return moves.values_list("at", "to_phase", "reason", "attempt", named=True)
 
     @cached_property
     def price_book(self) -> PriceBook:

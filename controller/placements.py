@@ -10,12 +10,15 @@ from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from foundation.models import PlatformSettings
 from workloads.models import Workload
 from workloads.placement import Placement, Sharing, node_terms, tolerations
-from workloads.queries import followed_kinds, nodes
+from workloads.queries import nodes
+from workloads.watches import Followed, followed_kinds
 
 TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
 
 
-def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Placement:
+def placement_of(
+    workload: Workload, *, object_name: str, attempt: int, followed: Followed = followed_kinds
+) -> Placement:
     """Where the pods of this attempt may land, and under which names."""
     facts = workload.flavor.facts if workload.flavor and workload.units else None
     given = PlatformSettings.current()
@@ -40,8 +43,8 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
         resume_from=_resume_point(workload, before=attempt),
         capacity_type=workload.capacity_type,
         sharing=facts.sharing if facts else Sharing.NONE,
-        gang_scheduler=_gang_scheduler(given),
-        pod_monitors=_pod_monitors(given),
+        gang_scheduler=_gang_scheduler(given, followed),
+        pod_monitors=_pod_monitors(given, followed),
         grace_seconds=given.grace_seconds,
         git_image=given.git_image,
         storage_image=given.storage_image,
@@ -49,15 +52,15 @@ def placement_of(workload: Workload, *, object_name: str, attempt: int) -> Place
     )
 
 
-def _gang_scheduler(given: PlatformSettings) -> str:
+def _gang_scheduler(given: PlatformSettings, followed: Followed) -> str:
     """The one that the settings name, where the cluster serves its groups."""
     named = given.gang_scheduler
-    return named if named and kinds.POD_GROUPS[named].address in followed_kinds() else ""
+    return named if named and kinds.POD_GROUPS[named].address in followed() else ""
 
 
-def _pod_monitors(given: PlatformSettings) -> bool:
+def _pod_monitors(given: PlatformSettings, followed: Followed) -> bool:
     """Whether the settings name them and the cluster serves them."""
-    return "podmonitor" in given.optional_kinds and kinds.POD_MONITOR.address in followed_kinds()
+    return "podmonitor" in given.optional_kinds and kinds.POD_MONITOR.address in followed()
 
 
 def _resume_point(workload: Workload, *, before: int) -> str | None:

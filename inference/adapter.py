@@ -23,12 +23,13 @@ from inference.platform import engine, scaler_platform
 from inference.sampling import follow_size, sample
 from inference.scalers import AUTOSCALER, KEDA, scaler_refs, scales, steering, steering_patch
 from inference.settling import settle, way_back
-from inference.specs import SURGE
+from inference.specs import SURGE, EndpointSpec
 from inference.status import observe_endpoint
 from workloads.models import Workload
 from workloads.placement import Placement
 from workloads.services import change_generation
 from workloads.states import Reason
+from workloads.watches import Followed, followed_kinds
 
 KIND = "endpoint"
 NOUN = "endpoint"
@@ -54,7 +55,8 @@ class EndpointAdapter:
 
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         endpoint = Endpoint.objects.get(workload=workload)
-        return self._manifests(endpoint, endpoint.to_tell, placement)
+        revision = endpoint.to_tell
+        return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)
 
     def meanwhile(self, workload: Workload, placement: Placement) -> ManifestSet | None:
         """The pods that it has, and as many as are wanted now: a size needs no room for a new pod beside an old one."""
@@ -65,21 +67,8 @@ class EndpointAdapter:
         may_be_held = engine() == AUTOSCALER and scales(endpoint.parsed)
         if not resized and not may_be_held:
             return None
-        return self._manifests(endpoint, endpoint.told, placement)
-
-    def _manifests(self, endpoint: Endpoint, revision: EndpointRevision, placement: Placement) -> ManifestSet:
-        spec = endpoint.spec_of(revision)
-        platform = scaler_platform(endpoint, spec)
-        # Of the revision, not of the row: the pods of an older one that goes on must stay as they are.
-        own = replace(placement, priority_class=priority_class(spec.priority, serves=True))
-        return build_endpoint(
-            spec,
-            own,
-            replicas=spec.min_replicas if platform.held_at is None else platform.held_at,
-            revision=revision.pods_of,
-            strategy=revision.strategy,
-            platform=platform,
-        )
+        revision = endpoint.told
+        return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)
 
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
         """Its scaler, where it has one, or may still have the one of before."""
@@ -153,6 +142,28 @@ class EndpointAdapter:
             return
         if engine() == KEDA and workload.generation == workload.observed_generation:
             change_generation(workload, now=now)
+
+
+def manifests_by(
+    endpoint: Endpoint,
+    revision: EndpointRevision,
+    spec: EndpointSpec,
+    placement: Placement,
+    *,
+    followed: Followed = followed_kinds,
+) -> ManifestSet:
+    """The objects to be by this revision, with what the cluster is told by it."""
+    platform = scaler_platform(endpoint, spec, followed=followed)
+    # Of the revision, not of the row: the pods of an older one that goes on must stay as they are.
+    own = replace(placement, priority_class=priority_class(spec.priority, serves=True))
+    return build_endpoint(
+        spec,
+        own,
+        replicas=spec.min_replicas if platform.held_at is None else platform.held_at,
+        revision=revision.pods_of,
+        strategy=revision.strategy,
+        platform=platform,
+    )
 
 
 def _to_tell(workload: Workload) -> EndpointRevision:

@@ -97,9 +97,7 @@ class Endpoint(models.Model):
 
     def spec_of(self, revision: EndpointRevision) -> EndpointSpec:
         """What the cluster is told by the revision: of an older one its pods, and the size that is wanted now."""
-        if revision.number == self.revision:
-            return revision.parsed
-        return EndpointSpec.from_json(with_size_of(revision.spec, self.current.spec))
+        return revision.parsed if revision.number == self.revision else revision.sized_as(self.current)
 
     @property
     def untold(self) -> list[EndpointRevision]:
@@ -175,6 +173,10 @@ class EndpointRevision(models.Model):
     @property
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.spec)
+
+    def sized_as(self, wanted: EndpointRevision) -> EndpointSpec:
+        """Its pods, and the size of the revision that is wanted."""
+        return EndpointSpec.from_json(with_size_of(self.spec, wanted.spec))
 
 
 class ScaleSample(models.Model):

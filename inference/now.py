@@ -48,6 +48,17 @@ class EndpointNow:
         return self.wanted.parsed
 
     @property
+    def to_tell(self) -> EndpointRevision:
+        """As `Endpoint.to_tell` has it."""
+        return self.wanted if self.wanted.held_until is None else self.revisions[self.endpoint.target]
+
+    @property
+    def spec_to_tell(self) -> EndpointSpec:
+        """As `Endpoint.spec_of` has it of that revision."""
+        revision, wanted = self.to_tell, self.wanted
+        return revision.parsed if revision.number == wanted.number else revision.sized_as(wanted)
+
+    @property
     def replicas(self) -> int:
         """Pods of the newest attempt."""
         return sum(pod.attempt == self.attempt for pod in self.pods)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.conf import settings
 
 from cluster import kinds
@@ -9,7 +11,7 @@ from foundation.models import PlatformSettings
 from inference.models import Endpoint
 from inference.scalers import AUTOSCALER, KEDA, ScalerPlatform, steering
 from inference.specs import EndpointSpec
-from workloads.queries import followed_kinds
+from workloads.watches import Followed, Watches, followed_kinds
 
 
 def engine() -> str:
@@ -17,12 +19,16 @@ def engine() -> str:
 
     What the API serves is what the watcher found when it last asked.
     """
-    return _engine(followed_kinds())
+    return _engine(followed_kinds(), PlatformSettings.current().optional_kinds)
 
 
-def _engine(followed: frozenset[str]) -> str:
-    named = KEDA in PlatformSettings.current().optional_kinds
-    return KEDA if named and kinds.SCALED_OBJECT.address in followed else AUTOSCALER
+def engine_by(watches: Watches) -> str:
+    """The same by what was read already; no query."""
+    return _engine(watches.kinds, watches.named)
+
+
+def _engine(followed: frozenset[str], named: Collection[str]) -> str:
+    return KEDA if KEDA in named and kinds.SCALED_OBJECT.address in followed else AUTOSCALER
 
 
 def prometheus_url() -> str:
@@ -30,20 +36,23 @@ def prometheus_url() -> str:
     return PlatformSettings.current().scaler_prometheus_url or settings.PROMETHEUS_URL or ""
 
 
-def scaler_platform(endpoint: Endpoint, spec: EndpointSpec) -> ScalerPlatform:
+def scaler_platform(
+    endpoint: Endpoint, spec: EndpointSpec, *, followed: Followed = followed_kinds
+) -> ScalerPlatform:
     """How an endpoint of this spec is scaled now. KEDA is told to pause; an autoscaler cannot be, and is taken away
     meanwhile.
     """
-    followed = followed_kinds()
-    found, is_held, held_at = _engine(followed), endpoint.is_held(spec), endpoint.held_at(spec)
+    served, given = followed(), PlatformSettings.current()
+    found = _engine(served, given.optional_kinds)
+    is_held, held_at = endpoint.is_held(spec), endpoint.held_at(spec)
     away = is_held and found == AUTOSCALER
     steered = steering(paused=is_held, paused_replicas=held_at, wakes=False)
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(
-        served=frozenset(each.kind for each in kinds_of_scalers if each.address in followed),
+        served=frozenset(each.kind for each in kinds_of_scalers if each.address in served),
         engine="" if away else found,
         held_at=held_at if away else None,
         held={key: value for key, value in steered.items() if value is not None},
         prometheus_url=prometheus_url(),
-        exported_labels=PlatformSettings.current().dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,
+        exported_labels=given.dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,
     )

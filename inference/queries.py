@@ -9,9 +9,7 @@ from django.db.models import F, Q, Subquery
 from django.db.models.functions import Coalesce
 
 from controller.routes import Route
-from inference.changes import with_size_of
 from inference.models import EndpointRevision, ScaleSample
-from inference.specs import EndpointSpec
 from workloads.models import Attempt, Workload
 
 
@@ -41,7 +39,7 @@ def routes_to(workloads: Sequence[Workload]) -> dict[int, Route]:
 def _route(workload: Workload, service: str, told: EndpointRevision, wanted: EndpointRevision) -> Route:
     """Where what runs answers; its size and how often it may be called are as people want them now."""
     endpoint, spec = told.endpoint, told.parsed
-    sized = spec if told == wanted else EndpointSpec.from_json(with_size_of(told.spec, wanted.spec))
+    sized = spec if told == wanted else told.sized_as(wanted)
     return Route(
         public_id=workload.public_id,
         namespace=workload.team.namespace_name,

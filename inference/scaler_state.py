@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
+from controller.timeline import Moved
 from costs.queries import PriceBook, rate_now, spans_by_card
 from inference.models import Endpoint, ScaleSample
 from inference.platform import engine
@@ -58,10 +60,12 @@ class Slept:
         return self.wakes[0].seconds if self.wakes else None
 
 
-def scaling_of(endpoint: Endpoint, spec: EndpointSpec, *, newest: ScaleSample | None) -> Scaling:
-    """By the spec that is wanted and the newest sample; asks the database only where something scales it."""
+def scaling_of(
+    endpoint: Endpoint, spec: EndpointSpec, *, newest: ScaleSample | None, by: Callable[[], str] = engine
+) -> Scaling:
+    """By the spec that is wanted and the newest sample; `by` says which engine scales, and is asked only where one does."""
     return Scaling(
-        engine=engine() if scales(spec) else None,
+        engine=by() if scales(spec) else None,
         trigger=spec.scaling.trigger if spec.scaling and scales(spec) else None,
         minimum=0 if spec.scale_to_zero else spec.min_replicas,
         maximum=spec.max_replicas,
@@ -72,10 +76,17 @@ def scaling_of(endpoint: Endpoint, spec: EndpointSpec, *, newest: ScaleSample | 
 
 
 def slept(
-    workload: Workload, spec: EndpointSpec, *, now: datetime, price_book: PriceBook | None = None
+    workload: Workload,
+    spec: EndpointSpec,
+    *,
+    now: datetime,
+    price_book: PriceBook | None = None,
+    moves: Iterable[Moved] | None = None,
 ) -> Slept:
-    """By all moves that were written down, in one query; in two where the caller has no `spans_by_card` yet."""
-    asleep, wakes = _sleeps(workload, now)
+    """By all moves that were written down, the oldest first; one query each for them and for `spans_by_card` where the
+    caller has not read them.
+    """
+    asleep, wakes = _sleeps(_moves(workload) if moves is None else moves, now)
     prices = spans_by_card() if price_book is None else price_book
     rate = _rate(workload, spec.min_replicas * spec.gpus_per_replica, prices, now)
     return Slept(
@@ -85,15 +96,18 @@ def slept(
     )
 
 
-def _sleeps(workload: Workload, now: datetime) -> tuple[int, list[Wake]]:
+def _moves(workload: Workload) -> Iterable[Moved]:
+    rows = WorkloadEvent.objects.filter(workload=workload).order_by("id")
+    return rows.values_list("at", "to_phase", "reason", "attempt", named=True)
+
+
+def _sleeps(moves: Iterable[Moved], now: datetime) -> tuple[int, list[Wake]]:
     """Seconds asleep, and the wakes, newest first, by the moves that were written down."""
     asleep, wakes = 0.0, []
     slept_since: datetime | None = None
     called_at: datetime | None = None
-    moves = (
-        WorkloadEvent.objects.filter(workload=workload).order_by("id").values_list("at", "to_phase", "reason")
-    )
-    for at, phase, reason in moves:
+    for move in moves:
+        at, phase, reason = move.at, move.to_phase, move.reason
         if reason not in _REASONS:
             # A step of a rollout, which moves nothing.
             continue

@@ -27,12 +27,13 @@ from controller.page_views import (
     see_other,
     suspend_refusal,
 )
+from controller.podspec import ManifestSet
 from controller.routes import gateway_url
 from controller.waiting import Card
 from foundation import clock
 from foundation.digits import whole_number
 from foundation.errors import Conflict, Invalid
-from inference.adapter import KIND, NOUN
+from inference.adapter import KIND, NOUN, manifests_by
 from inference.changes import changes_between
 from inference.errors import RevisionMoved, RolloutBlocked
 from inference.forms import EndpointForm, take_over, values_of
@@ -54,6 +55,7 @@ from teams.actors import actor_of
 from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Workload
+from workloads.placement import Placement
 
 TABS = (
     Tab("overview", "Overview"),
@@ -92,6 +94,15 @@ def _settings(asked: Asked[EndpointNow]) -> dict[str, Any]:
     workload, wanted = asked.workload, asked.own.wanted
     given = {**values_of(wanted.spec), "team": workload.team.slug, "name": workload.name}
     return {"form": EndpointForm(initial=given, teams=[workload.team]), "made_from": wanted.number}
+
+
+def _manifests(asked: Asked[EndpointNow]) -> dict[str, Any]:
+    now = asked.own
+
+    def make(placement: Placement) -> ManifestSet:
+        return manifests_by(now.endpoint, now.to_tell, now.spec_to_tell, placement, followed=asked.followed)
+
+    return page_panels.manifests(asked, make=make)
 
 
 class EndpointListPage(WorkloadListPage):
@@ -149,7 +160,12 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage[EndpointNow]):
 
     template = "inference/endpoint_detail.html"
     tabs = TABS
-    panels = {**page_panels.SHARED_PANELS, "revisions": _revisions, "update": _settings}
+    panels = {
+        **page_panels.SHARED_PANELS,
+        "revisions": _revisions,
+        "update": _settings,
+        "manifests": _manifests,
+    }
 
     @override
     def read(self, workload: Workload) -> EndpointNow:

@@ -20,6 +20,7 @@ from jobs.offers import offered_kinds
 from jobs.queries import template_named
 from jobs.serializers import TrainingRunSerializer
 from jobs.specs import TrainingRunSpec
+from workloads.watches import Followed, followed_kinds
 
 _LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
 
@@ -65,6 +66,7 @@ class TrainingRunForm(FurtherForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.followed: Followed = followed_kinds
         self.rules = Rules()
         self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
         self.fields["kind"].choices = lambda: self._kinds  # type: ignore[attr-defined]
@@ -78,7 +80,7 @@ class TrainingRunForm(FurtherForm):
     def _kinds(self) -> list[tuple[str, str]]:
         """The kinds that are offered, and the one that was chosen elsewhere."""
         chosen = str((self.data if self.is_bound else self.initial).get("kind") or JOB)
-        shown = {*offered_kinds(), chosen}
+        shown = {*offered_kinds(self.followed), chosen}
         return [(name, kind.objects[0].kind) for name, kind in KINDS.items() if name in shown]
 
     @override

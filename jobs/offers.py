@@ -5,17 +5,17 @@ from __future__ import annotations
 from foundation.errors import Invalid
 from foundation.models import PlatformSettings
 from jobs.kinds import KINDS, RunKind
-from workloads.queries import followed_kinds
+from workloads.watches import Followed, followed_kinds
 
 
-def offered_kinds() -> dict[str, str]:
+def offered_kinds(followed: Followed = followed_kinds) -> dict[str, str]:
     """Address of the object by the name of the kind, of each that the API serves and the settings name.
 
     What the API serves is what the watcher found when it last asked.
     """
     named = PlatformSettings.current().optional_kinds
-    followed = followed_kinds()
-    found = {kind.name: _served(kind, followed) for kind in KINDS.values()}
+    served = followed()
+    found = {kind.name: _served(kind, served) for kind in KINDS.values()}
     return {
         name: address
         for name, address in found.items()

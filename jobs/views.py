@@ -14,6 +14,7 @@ from typing_extensions import override
 from controller import services
 from controller.page_forms import ContainerForm, unix, whole
 from controller.page_lists import WorkloadListPage
+from controller.page_queries import watches_of
 from controller.page_reading import Asked
 from controller.page_submit import SubmitPage, teams_to_submit
 from controller.page_views import (
@@ -109,7 +110,9 @@ class RunNewPage(SubmitPage):
 
     @override
     def facts(self, form: ContainerForm) -> dict[str, Any]:
-        return {"templates": enabled_templates(), "rules": cast("TrainingRunForm", form).rules}
+        run_form = cast("TrainingRunForm", form)
+        run_form.followed = lambda: watches_of(self.request).kinds
+        return {"templates": enabled_templates(), "rules": run_form.rules}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:

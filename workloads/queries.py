@@ -39,11 +39,6 @@ Units = Mapping[tuple[str, str], int]
 """Units by the name of a node and of a resource."""
 
 
-def followed_kinds() -> frozenset[str]:
-    """Names of the watches that follow something: of an optional kind its address, as long as the API serves it."""
-    return frozenset(WatchCursor.objects.values_list("kind", flat=True))
-
-
 @dataclass(frozen=True)
 class Room:
     """A node that may take pods of the flavor now. `free` is negative where more was bound than it offers.

@@ -8,10 +8,10 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from controller.page_queries import watches_of
 from controller.page_reading import Freshness, freshness_of
 from foundation import clock
 from foundation.http.context import request_id_of
-from workloads.queries import last_seen
 
 THEME_COOKIE: Final = "portal-theme"
 THEMES: Final = ("auto", "light", "dark")
@@ -31,7 +31,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     if "HX-Target" in request.headers or not getattr(request, "user", None):
         return facts
     if request.user.is_authenticated:
-        facts["freshness"] = SimpleLazyObject(_freshness)
+        facts["freshness"] = SimpleLazyObject(lambda: _freshness(request))
     return facts
 
 
@@ -44,6 +44,6 @@ def _section(path: str) -> str:
     return parts[0]
 
 
-def _freshness() -> Freshness:
+def _freshness(request: HttpRequest) -> Freshness:
     """How old the oldest of what the portal watches is."""
-    return freshness_of(last_seen().oldest_at, now=clock.now())
+    return freshness_of(watches_of(request).seen_at, now=clock.now())

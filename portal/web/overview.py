@@ -7,6 +7,7 @@ from typing import Any, Final
 from controller.page_reading import Asked
 from inference.models import ScaleSample
 from inference.now import EndpointNow
+from inference.platform import engine_by
 from inference.queries import scale_samples
 from inference.scaler_state import scaling_of, slept
 from portal.web.analytics import calls_of_range, decisions_of, replicas_chart
@@ -36,8 +37,9 @@ def overview_panel(asked: Asked[EndpointNow]) -> dict[str, Any]:
 
 def _scaler(asked: Asked[EndpointNow], newest: ScaleSample | None) -> dict[str, Any]:
     """How it scales, and of what sleeps how it slept."""
-    scaling = scaling_of(asked.own.endpoint, asked.own.spec, newest=newest)
+    now, spec = asked.own, asked.own.spec
+    scaling = scaling_of(now.endpoint, spec, newest=newest, by=lambda: engine_by(asked.watches))
     if scaling.trigger is None or scaling.minimum:
         return {"scaling": scaling}
-    past = slept(asked.workload, asked.own.spec, now=asked.now, price_book=asked.price_book)
+    past = slept(asked.workload, spec, now=asked.now, price_book=asked.price_book, moves=asked.past)
     return {"scaling": scaling, "slept": past}

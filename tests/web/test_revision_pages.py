@@ -286,3 +286,22 @@ def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(
     digits.refresh_from_db()
     spec = digits.parsed
     assert (spec.image, list(spec.args)) == ("registry.example.org/serve:5.0", ["--from-lead"])
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["told", "held-back"])
+def test_the_manifests_on_the_page_are_those_of_the_adapter(ana, digits, held):
+    spec = {
+        **digits.current.spec,
+        "image": "registry.example.org/serve:4.0",
+        "min_replicas": 2,
+        "max_replicas": 2,
+    }
+    actor = Actor.of_user(digits.workload.owner)
+    update_endpoint(endpoint=digits, spec=EndpointSpec.from_json(spec), actor=actor, now=clock.now())
+    until = clock.now() + timedelta(minutes=5) if held else None
+    digits.revisions.filter(number=digits.revision).update(held_until=until)
+    shown = ana.get(f"/endpoints/{digits.workload.public_id}/?tab=manifests").context["manifests"]
+    told = ana.get(f"/api/v1/endpoints/{digits.workload.public_id}/manifests/").json()["manifests"]
+    assert [each["value"] for each in shown] == told
+    pod = told[0]["spec"]["template"]["spec"]["containers"][0]
+    assert pod["image"] == f"registry.example.org/serve:{'2' if held else '4'}.0"
