@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_setup, stands  # noqa: F401
+
 ROOT = Path(__file__).resolve().parent.parent
 # Where the controller tells its workers which folder they share.
 SESSION_VARIABLE = "PORTAL_TEST_SESSION"

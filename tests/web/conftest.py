@@ -9,15 +9,25 @@ from tests.factories.teams import PASSWORD
 from tests.web.world import World, make_world, populate
 
 
-@pytest.fixture
-def world(db) -> World:
-    return make_world()
+@pytest.fixture(scope="module")
+def standing_world(stands):
+    return stands(make_world)
+
+
+@pytest.fixture(scope="module")
+def standing_workloads(stands, standing_world):
+    return stands(populate, standing_world)
 
 
 @pytest.fixture
-def made(world):
+def world(own, standing_world) -> World:
+    return own(standing_world)
+
+
+@pytest.fixture
+def made(own, standing_workloads):
     """The world's workloads by name."""
-    return populate(world)
+    return own(standing_workloads)
 
 
 def signed_in(user) -> Client:
