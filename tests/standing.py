@@ -55,7 +55,7 @@ class Ground:
             opened._from_testcase = True
             with self._blocker.unblock():
                 self._open.enter_context(opened)
-                self._open.callback(transaction.set_rollback, True)  # noqa: FBT003
+                self._open.callback(transaction.set_rollback, True)
                 world.value, world.stands = build(*(each.value for each in below)), True
             self._worlds.append(world)
         return world

@@ -5,7 +5,12 @@ import pytest
 from tests.api.bench import Bench
 
 
+@pytest.fixture(scope="module")
+def standing_bench(stands):
+    return stands(Bench)
+
+
 @pytest.fixture
-def bench(db, settings) -> Bench:
+def bench(own, standing_bench, settings) -> Bench:
     settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
-    return Bench()
+    return own(standing_bench)

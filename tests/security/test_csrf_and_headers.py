@@ -13,7 +13,7 @@ from django.urls import reverse
 from tests.factories.submitted import run_body
 from tests.factories.teams import PASSWORD, make_token
 from tests.security.routes import ADMIN, ROUTES, all_routes
-from tests.security.world import TEAM, World, different
+from tests.security.world import TEAM, different
 
 UNSAFE_PAGES = sorted(
     {name for name, row in ROUTES.items() if row.kind == "page" and "POST" in row.methods}
@@ -27,12 +27,6 @@ UNSAFE_API = sorted(
     for method in row.methods
     if method != "GET"
 )
-
-
-@pytest.fixture
-def world(db, settings) -> World:
-    settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
-    return World()
 
 
 def browser(user=None) -> Client:

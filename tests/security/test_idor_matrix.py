@@ -16,12 +16,6 @@ PAGES = sorted(name for name, row in ROUTES.items() if row.kind == "page")
 FRAGMENTS = ("live", "tabs", "panel", "log-more", "list", "home", "usage", "preview", "flavors", "answer")
 
 
-@pytest.fixture
-def world(db, settings) -> World:
-    settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
-    return World()
-
-
 def content(response) -> str:
     raw = b"".join(response.streaming_content) if response.streaming else response.content
     return raw.decode(errors="replace")
