@@ -125,18 +125,24 @@ class FlavorCard:
 
 
 def flavor_cards(
-    *, team: Team | None, now: datetime, price_book: PriceBook | None = None
+    *,
+    team: Team | None,
+    now: datetime,
+    price_book: PriceBook | None = None,
+    observed: Sequence[NodeFacts] | None = None,
 ) -> list[FlavorCard]:
-    """Every enabled flavor with its prices, what is free of it, and what the team has left; four queries."""
+    """Every enabled flavor with its prices, what is free of it, and what the team has left; four queries, without one
+    for what the caller has read: `spans_by_card`, and the `nodes` that were observed.
+    """
     book = spans_by_card() if price_book is None else price_book
     quotas = {
         (quota.flavor_id, quota.capacity_type): quota
         for quota in (Quota.objects.filter(team=team) if team else Quota.objects.none())
     }
-    observed = nodes()
+    there = nodes() if observed is None else observed
     cards = []
     for flavor in ResourceFlavor.objects.filter(enabled=True).annotate(claimed=claimed_of("pk")):
-        units = ready_units(flavor, observed)
+        units = ready_units(flavor, there)
         cards.append(
             FlavorCard(
                 flavor=flavor,

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
 from django.db.models import (
     Avg,
@@ -91,7 +92,7 @@ class QuotaFigures:
 
 
 def team_quotas(team: Team) -> list[QuotaFigures]:
-    """Every quota of the team, with its figures; in one query, in two for a team in a cohort.
+    """Every quota of the team, with its figures; in one query.
 
     `lent` shares out what is borrowed: of all that teams of the tree use above their nominal quotas, each that lends
     carries a part in proportion to what it lends and leaves unused.
@@ -99,11 +100,11 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
     seen = list(_seen_by(team))
     mine = [quota for quota in seen if quota.team_id == team.pk]
     found = []
-    quotas, usages = _members(seen), _usages(mine)
+    quotas = _members(seen)
     for quota in mine:
         pool = (quota.flavor_id, quota.capacity_type)
         members = {each.pk: each for each in (*quotas.get(pool, []), quota)}
-        accounts = _accounts(members.values(), usages.get(pool, []))
+        accounts = _accounts(members.values(), [_Usage(**each) for each in quota.usages or ()])
         tree = Tree(accounts)
         name = f"quota:{quota.pk}"
         found.append(
@@ -130,8 +131,8 @@ def claimed_of(flavor: str) -> Coalesce:
 
 
 def _seen_by(team: Team) -> QuerySet[Any]:
-    """The team's quotas, with what its queue waits for and what is claimed; and of the same flavors those of all teams
-    that are in a cohort, if the team is in one.
+    """The team's quotas, with what its queue waits for, what is claimed, and what cohorts count; and of the same flavors
+    those of all teams that are in a cohort, if the team is in one.
     """
     mine = Quota.objects.filter(team=team)
     flavors = mine.exclude(team__cohort_name="").values("flavor")
@@ -146,7 +147,12 @@ def _seen_by(team: Team) -> QuerySet[Any]:
         return Case(When(team=team, then=value), default=Value(0))
 
     rows = Quota.objects.filter(Q(team=team) | beside).select_related("team", "flavor")
-    return rows.annotate(pending=of_mine(Coalesce(units, 0)), claimed=of_mine(claimed_of("flavor")))
+    in_a_cohort = When(Q(team=team) & ~Q(team__cohort_name=""), then=_usages())
+    return rows.annotate(
+        pending=of_mine(Coalesce(units, 0)),
+        claimed=of_mine(claimed_of("flavor")),
+        usages=Case(in_a_cohort),
+    )
 
 
 def _members(quotas: Sequence[Quota]) -> dict[Any, list[Quota]]:
@@ -158,23 +164,34 @@ def _members(quotas: Sequence[Quota]) -> dict[Any, list[Quota]]:
     return found
 
 
-def _usages(mine: Sequence[Quota]) -> dict[Any, list[CohortUsage]]:
-    """By pool, what cohorts count; nothing for a team that is in no cohort."""
-    found: dict[Any, list[CohortUsage]] = {}
-    if mine and mine[0].team.cohort_name:
-        flavors = {each.flavor_id for each in mine}
-        for usage in CohortUsage.objects.filter(flavor__in=flavors).select_related("cohort"):
-            found.setdefault((usage.flavor_id, usage.capacity_type), []).append(usage)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What one cohort counts of a pool, as CohortUsage has it."""
+
+    cohort: int
+    parent: int | None
+    name: str
+    guaranteed: int
+    local: int
+    ceiling: int
+    used: int
 
 
-def _accounts(quotas: Any, usages: Sequence[CohortUsage]) -> list[Account]:
-    names = {each.cohort.name: f"cohort:{each.cohort_id}" for each in usages}
-    ids = {each.cohort_id: names[each.cohort.name] for each in usages}
+def _usages() -> ArraySubquery:
+    """What cohorts count of the pool of a quota; to be read with its row."""
+    same = CohortUsage.objects.filter(flavor=OuterRef("flavor"), capacity_type=OuterRef("capacity_type"))
+    columns = {name: name for name in ("guaranteed", "local", "ceiling", "used")}
+    of_cohort = {"cohort": "cohort_id", "parent": "cohort__parent_id", "name": "cohort__name"}
+    return ArraySubquery(same.order_by("cohort__name").values(each=JSONObject(**of_cohort, **columns)))
+
+
+def _accounts(quotas: Any, usages: Sequence[_Usage]) -> list[Account]:
+    names = {each.name: f"cohort:{each.cohort}" for each in usages}
+    ids = {each.cohort: names[each.name] for each in usages}
     accounts = [
         Account(
-            ids[each.cohort_id],
-            ids.get(each.cohort.parent_id or 0),
+            ids[each.cohort],
+            ids.get(each.parent or 0),
             each.guaranteed,
             each.local,
             each.ceiling,

@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import lcm
+from typing import Any
 
 from django.contrib.postgres.aggregates import JSONBAgg
 from django.db import connection
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, Max, Min, Q, Subquery
 from django.db.models.functions import JSONObject
 
 from workloads.models import ClaimRecord, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
@@ -146,11 +147,21 @@ def last_seen() -> Seen:
 
 def nodes() -> list[NodeFacts]:
     """Every node that was last observed to exist, by name."""
-    # One JSON document: thousands of rows with dozens of labels cost several times more as objects.
-    columns = JSONObject(**{each.name: each.name for each in fields(NodeFacts)})
-    there = NodeRecord.objects.filter(gone_at__isnull=True)
-    found = there.aggregate(nodes=JSONBAgg(columns, default=[], order_by="name"))
+    found = NodeRecord.objects.filter(gone_at__isnull=True).aggregate(nodes=_as_one())
     return [NodeFacts(**node) for node in found["nodes"]]
+
+
+def nodes_beside(other: Subquery) -> tuple[list[NodeFacts], Any]:
+    """The same, and one other value that the database has, in one query."""
+    both = JSONObject(nodes=_as_one(), other=other)
+    found = NodeRecord.objects.filter(gone_at__isnull=True).aggregate(both=both)["both"]
+    return [NodeFacts(**node) for node in found["nodes"]], found["other"]
+
+
+def _as_one() -> JSONBAgg:
+    """One JSON document: thousands of rows with dozens of labels cost several times more as objects."""
+    columns = JSONObject(**{each.name: each.name for each in fields(NodeFacts)})
+    return JSONBAgg(columns, default=[], order_by="name")
 
 
 def node_pools() -> list[NodePoolFacts]:

@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q, Subquery, Sum, Value
+from django.db.models.functions import JSONObject
 
 from cluster import labels as label_names
 from workloads.models import ObjectRecord, PodRecord, StrayObject
+from workloads.placement import NodeFacts
 from workloads.pod_facts import ENDED, created_at
 from workloads.podrequests import gpus_of_pod
+from workloads.queries import nodes_beside
 
 SHOWN_MAX: Final = 200
+_COUNT: Final = Count("pk", filter=Q(owned=False))
+_UNITS: Final = Sum("units", default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +82,16 @@ def _units(manifest: Mapping[str, Any]) -> int:
 
 def strays() -> Strays:
     """What there is now, in one query."""
-    found = StrayObject.objects.aggregate(count=Count("pk", filter=Q(owned=False)), units=Sum("units"))
-    return Strays(count=found["count"], units=found["units"] or 0)
+    found = StrayObject.objects.aggregate(count=_COUNT, units=_UNITS)
+    return Strays(count=found["count"], units=found["units"])
+
+
+def nodes_and_strays() -> tuple[list[NodeFacts], Strays]:
+    """All nodes, and the same as `strays`, in one query: both are what was seen of the cluster."""
+    rows = StrayObject.objects.order_by().values(whole=Value(1))
+    counts = rows.annotate(counts=JSONObject(count=_COUNT, units=_UNITS)).values("counts")
+    there, found = nodes_beside(Subquery(counts))
+    return there, Strays(**(found or {"count": 0, "units": 0}))
 
 
 def stray_objects() -> list[StrayObject]:

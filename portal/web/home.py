@@ -25,8 +25,9 @@ from quotas.models import Quota
 from teams.models import Team
 from teams.permissions import has_global_role
 from workloads.models import Workload
+from workloads.queries import nodes
 from workloads.states import Desired, Phase, Reason
-from workloads.strays import strays
+from workloads.strays import nodes_and_strays
 
 SHOWN_MAX: Final = 8
 FAILED_WITHIN: Final = timedelta(hours=24)
@@ -56,16 +57,17 @@ def _facts(request: HttpRequest, now: datetime) -> dict[str, Any]:
     attention = sorted(troubled, key=lambda each: (each.since, each.pk), reverse=True)[:SHOWN_MAX]
     price_book = spans_by_card()
     rows = {row.workload.pk: row for row in rows_of([*runs, *endpoints], now=now, price_book=price_book)}
+    observed, lost = nodes_and_strays() if has_global_role(request.user) else (nodes(), None)
     return {
         "attention": [(each, NEXT_STEP.get(each.reason, "")) for each in attention],
         "runs": [rows[each.pk] for each in runs],
         "endpoints": [rows[each.pk] for each in endpoints],
         "quotas": list(Quota.objects.filter(team__in=teams).select_related("team", "flavor")[:SHOWN_MAX]),
-        "cards": flavor_cards(team=None, now=now, price_book=price_book),
+        "cards": flavor_cards(team=None, now=now, price_book=price_book, observed=observed),
         "may_submit": bool(submit_teams(request)),
         "is_new": not found and not Workload.objects.filter(team__in=teams).exists(),
         "teams": teams,
-        "strays": strays() if has_global_role(request.user) else None,
+        "strays": lost,
     }
 
 

@@ -77,7 +77,7 @@ class PoolLine:
 
 
 def pool_lines(team: Team, *, price_book: PriceBook, now: datetime) -> list[PoolLine]:
-    """The team's quotas with all their numbers; two queries, three for a team in a cohort."""
+    """The team's quotas with all their numbers; two queries."""
     observed = nodes()
     lines = []
     for figures in team_quotas(team):

@@ -26,7 +26,8 @@ from tests.factories.catalogue import make_flavor
 from tests.factories.teams import ACTOR, PASSWORD, make_team, make_token, make_user
 from tests.factories.workloads import make_workload
 from workloads.models import ObjectRecord, StrayObject, Workload
-from workloads.strays import Strays, strays
+from workloads.queries import nodes
+from workloads.strays import Strays, nodes_and_strays, strays
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,6 +97,7 @@ def test_objects_of_unknown_workloads_are_found_shown_and_deleted_for_good(clien
     until(lambda: on_nodes(client, team))
     watch(client)
     assert strays() == Strays(count=3, units=3), "three Jobs; the pods go with them, and hold a GPU each"
+    assert nodes_and_strays() == (nodes(), strays())
     assert not ObjectRecord.objects.exists()
 
     manager, admin = make_user("qm", quota_manager=True), make_user("root", platform_admin=True)
@@ -121,7 +123,7 @@ def test_objects_of_unknown_workloads_are_found_shown_and_deleted_for_good(clien
     assert {(event.actor_label, event.reason) for event in events} == {("root", "older backup")}
     until(lambda: not client.list(kinds.POD, namespace=team.namespace_name).items)
     watch(client)
-    assert strays() == Strays(count=0, units=0)
+    assert strays() == nodes_and_strays()[1] == Strays(count=0, units=0)
     assert delete(as_admin).status_code == 404
 
 

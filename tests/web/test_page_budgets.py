@@ -8,7 +8,10 @@ import pytest
 
 from cluster import kinds
 from foundation import clock
+from quotas.cohorts import create_cohort
 from quotas.services import release
+from teams.actors import Actor
+from teams.services import update_team
 from tests.api.test_lists_by_index import grow
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.workloads import put_in
@@ -58,12 +61,13 @@ QUERIES_MAX = {
     "/runs/{resnet50}/?tab=manifests": 12,
 }
 OF_A_MANAGER = {
-    "/": 13,
+    "/": 12,
     "/teams/vision/": 12,
     "/quotas/": 12,
     "/quotas/draft/": 12,
     "/quotas/changes/": 5,
     "/quotas/requests/": 5,
+    "/cluster/strays/": 6,
     "/quotas/cohorts/": 6,
     "/quotas/teams/": 5,
     "/quotas/teams/vision/": 7,
@@ -112,6 +116,33 @@ def test_a_page_of_who_manages_quotas_asks_a_bounded_number(made, world, path, d
         manager.get(path)
 
 
+def test_the_volumes_of_a_team_ask_a_bounded_number(
+    ana, world, devcluster, settings, django_assert_max_num_queries
+):
+    settings.CLUSTER_KUBECONFIG = devcluster
+    assert ana.get("/teams/vision/volumes/").status_code == 200
+    with django_assert_max_num_queries(5):
+        ana.get("/teams/vision/volumes/")
+
+
+@pytest.mark.parametrize("path", ["/teams/vision/", "/teams/vision/quota/"])
+def test_a_page_of_a_team_that_borrows_asks_as_often_as_of_one_alone(
+    ana, made, world, path, django_assert_max_num_queries
+):
+    join_a_cohort(world)
+    lines = ana.get(path).context["lines"]
+    assert {line.figures.cohort for line in lines} == {"research"}
+    with django_assert_max_num_queries(QUERIES_MAX[path]):
+        ana.get(path)
+
+
+def join_a_cohort(world):
+    manager = Actor.of_user(world.manager)
+    create_cohort(name="research", parent=None, actor=manager, now=world.now)
+    for team in (world.team, world.other):
+        update_team(team=team, changes={"cohort_name": "research"}, actor=manager, now=world.now)
+
+
 @pytest.mark.parametrize("name", ["vit-huge", "bert-large"])
 def test_the_card_of_a_full_pool_asks_no_more_however_many_pools_there_are(
     world, name, django_assert_max_num_queries
@@ -121,6 +152,14 @@ def test_the_card_of_a_full_pool_asks_no_more_however_many_pools_there_are(
         make_quota(world.team, make_flavor(f"other-{number}"), 2)
     with django_assert_max_num_queries(12):
         assert client.get(f"/runs/{waits.public_id}/").context["waiting"].ahead
+
+
+def test_the_first_page_of_a_portal_without_workloads_asks_no_more(world, django_assert_max_num_queries):
+    for who in (world.manager, world.ana):
+        client = signed_in(who)
+        assert client.get("/").context["is_new"]
+        with django_assert_max_num_queries(OF_A_MANAGER["/"]):
+            client.get("/")
 
 
 def test_the_first_page_is_as_short_after_a_long_past(made, world):
