@@ -49,8 +49,9 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
     a wake-up that comes meanwhile shows as another time, so that `unlock` does not lose it.
     """
     renewed_at = time.monotonic()
+    token = uuid4()
     values: dict[str, UUID | int | datetime] = {
-        "token": uuid4(),
+        "token": token,
         "seconds": LOCK_SECONDS,
         "public_id": public_id,
         "now": now,
@@ -59,8 +60,11 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
         cursor.execute(_LOCK, values)
         if not cursor.rowcount:
             return None
-    workload = Workload.objects.select_related("team", "owner", "flavor").get(public_id=public_id)
-    workload.lock_renewed_at = renewed_at
+    # By its token: after a long stall between the two statements the row has another holder.
+    rows = Workload.objects.select_related("team", "owner", "flavor")
+    workload = rows.filter(public_id=public_id, lock_token=token).first()
+    if workload is not None:
+        workload.lock_renewed_at = renewed_at
     return workload
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +141,22 @@ def test_the_row_of_a_dead_holder_is_due_again_and_its_old_holder_stale(now):
     assert not unlock(old, next_at=None, failed=False), "it has nothing to give back any more"
     hold(new)
     assert Workload.objects.get().lock_token == new.lock_token
+
+
+def test_who_stalls_between_locking_and_reading_does_not_pass_for_the_next_holder(now):
+    workload = make_workload(now=now)
+    others = []
+
+    def stall(execute, sql, params, many, context):
+        if sql.startswith("SELECT") and not others:
+            others.append(None)
+            age_lock(workload, seconds=LOCK_SECONDS)
+            others[0] = locked(workload, now)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(stall):
+        assert lock(public_id=workload.public_id, now=now) is None
+    hold(others[0])
 
 
 @pytest.mark.parametrize("minutes", [-10, 10])
