@@ -30,6 +30,8 @@ SWEEP_BATCH_MAX = 500
 SWEEP_BACKLOG_MAX = 16
 """Hints beyond that in the queue say that the workers have not come to the last ones: more of the same help nobody."""
 LOOKS_MAX = 5
+LEASE_SECONDS = 25
+"""Less than the 30 seconds between two beats: one that comes a little early finds the lease of the last one expired."""
 SWEEP_GRACE = timedelta(seconds=1)
 
 
@@ -88,7 +90,7 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
 @task(name="controller.estimate_starts")
 def estimate_starts(**_future: Any) -> None:
     """Write down when those who wait will start, to see later how good that was."""
-    with leases.periodic("estimates", seconds=30) as ours:
+    with leases.periodic("estimates", seconds=LEASE_SECONDS) as ours:
         if ours:
             forecasts.estimate_starts(now=clock.now())
 
@@ -96,7 +98,7 @@ def estimate_starts(**_future: Any) -> None:
 @task(name="controller.keep_fences")
 def keep_fences(**_future: Any) -> None:
     """Keep every team's ResourceQuota at what its quotas derive."""
-    with leases.periodic("fences", seconds=30) as ours:
+    with leases.periodic("fences", seconds=LEASE_SECONDS) as ours:
         if ours:
             fences.keep_in_step(get_client(), now=clock.now())
 
@@ -104,7 +106,7 @@ def keep_fences(**_future: Any) -> None:
 @task(name="controller.settle_usage")
 def settle_usage(**_future: Any) -> None:
     """Post usage that has come up to the ledger."""
-    with leases.periodic("settle", seconds=30) as ours:
+    with leases.periodic("settle", seconds=LEASE_SECONDS) as ours:
         if ours:
             settle_due(now=clock.now())
 
@@ -112,7 +114,7 @@ def settle_usage(**_future: Any) -> None:
 @task(name="controller.collect_garbage")
 def collect_garbage(**_future: Any) -> None:
     """Delete the objects of workloads that have ended, logs past their retention, and rows of what has long gone."""
-    with leases.periodic("garbage", seconds=30) as ours:
+    with leases.periodic("garbage", seconds=LEASE_SECONDS) as ours:
         if ours:
             now = clock.now()
             logs.expire(now=now)

@@ -59,11 +59,12 @@ def acquire(*, name: str, holder: str, ttl_seconds: float) -> int | None:
 
 @contextmanager
 def periodic(name: str, *, seconds: float) -> Iterator[bool]:
-    """Whether this process does the job of that name now: two beats or a late message make no second run of it.
+    """Whether the job of that name is done here now: two beats or a late message make no second run of it, in another
+    thread of this process no more than elsewhere.
 
     One that has been overtaken ends at its next `check`, which is nobody's fault.
     """
-    name, holder = f"periodic:{name}", this_process()
+    name, holder = f"periodic:{name}", f"{this_process()}:{secrets.token_hex(4)}"
     fencing = acquire(name=name, holder=holder, ttl_seconds=seconds)
     if fencing is None:
         yield False
@@ -90,7 +91,7 @@ def check() -> None:
     with connection.cursor() as cursor:
         cursor.execute(_STILL_HELD, {"name": held[0], "fencing": held[1]})
         if cursor.fetchone() is None:
-            raise LeaseLostError(f"{held[0]} is another process' job by now.")
+            raise LeaseLostError(f"{held[0]} is another run's job by now.")
 
 
 def release(*, name: str, holder: str, fencing: int) -> bool:

@@ -21,7 +21,7 @@ from quotas import decisions
 from quotas.models import Decision, Fence
 from tests.controller.clusters import until
 from tests.controller.test_reconcile_faults import job_manifest, own
-from tests.factories.leases import take_over
+from tests.factories.leases import run_out, take_over
 from tests.factories.workloads import age_lock, make_workload, put_in
 from workloads.locks import LOCK_SECONDS, lock
 from workloads.models import ObjectRecord, Workload
@@ -91,6 +91,7 @@ def test_what_the_sweep_found_is_not_hinted_at_again_before_the_workers_have_com
     broker()
     with clock.freeze(start + timedelta(seconds=5)):
         tasks.sweep_due_workloads()
+    run_out()
     with clock.freeze(start + timedelta(seconds=10)):
         tasks.sweep_due_workloads()
     assert sorted(found for _, found in broker()) == sorted(str(run.public_id) for run in runs)
@@ -119,6 +120,7 @@ def test_a_row_that_somebody_looks_at_is_not_swept_until_its_lock_runs_out(broke
         tasks.sweep_due_workloads()
     assert broker() == []
     age_lock(run, seconds=1)
+    run_out()
     with clock.freeze(start - timedelta(minutes=10)):
         tasks.sweep_due_workloads()
     assert [found for _, found in broker()] == [str(run.public_id)]
@@ -176,6 +178,7 @@ def test_usage_that_goes_on_is_settled_by_the_hour(bench):
     assert not LedgerEntry.objects.exists()
     with clock.freeze(clock.now() + timedelta(hours=1, seconds=1)):
         tasks.settle_usage()
+        run_out()
         tasks.settle_usage()
     assert LedgerEntry.objects.filter(account__startswith="team:").count() == 1
 

@@ -148,7 +148,26 @@ def test_a_process_that_starts_anew_under_the_same_host_and_number_is_another_ho
     let_pass(31)
     with leases.periodic("sweep", seconds=30) as ours:
         assert ours
-    assert Lease.objects.get().holder == f"{host}:{number}:{start}"
+    assert Lease.objects.get().holder.startswith(f"{host}:{number}:{start}:")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_thread_beside_it_does_not_do_what_this_process_does_already():
+    seen = []
+
+    def beside() -> None:
+        try:
+            with leases.periodic("sweep", seconds=30) as ours:
+                seen.append(ours)
+        finally:
+            connection.close()
+
+    with leases.periodic("sweep", seconds=30) as ours:
+        other = threading.Thread(target=beside)
+        other.start()
+        other.join()
+        assert (ours, seen) == (True, [False])
+        leases.check()
 
 
 @pytest.mark.django_db

@@ -16,7 +16,7 @@ from quotas.requests import approve_request, deny_request, request_quota, return
 from quotas.tasks import return_requests
 from teams.actors import Actor
 from teams.models import AuditEvent
-from tests.factories.leases import taken_over
+from tests.factories.leases import run_out, taken_over
 from tests.factories.teams import make_member, make_user
 from tests.quotas.hall import ON_DEMAND, Hall
 
@@ -253,6 +253,7 @@ def test_the_periodic_job_returns_what_is_due_and_two_of_it_do_it_once(desk):
     desk.approve(desk.ask(4))
     with clock.freeze(UNTIL):
         return_requests.run()
+        run_out()
         return_requests.run()
     assert desk.nominal == 8
     assert QuotaChange.objects.filter(actor="system:quota-requests").count() == 1
