@@ -42,6 +42,8 @@ class Look:
     """Of all attempts, as they were listed."""
     makers: Sequence[dict[str, Any]] = ()
     """What makes pods and was left behind without the primary."""
+    strays: Sequence[dict[str, Any]] = ()
+    """Pods that no controller has or will take over."""
 
 
 @dataclass
@@ -105,6 +107,8 @@ def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[s
 
 def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
     client, workload, adapter, now = hand.client, hand.workload, hand.adapter, hand.now
+    if look is not None and look.strays and Action.DELETE not in plan.actions:
+        _delete_strays(look, hand)
     if Action.CREATE in plan.actions:
         ensure_namespace(client, workload.team)
         hand.attempt = hand.attempt or objects.open_attempt(workload, adapter, now=now)
@@ -141,6 +145,19 @@ def _delete_left_behind(look: Look, hand: Hand) -> None:
         _fetch_logs(hand)
     for maker in makers:
         objects.delete(hand.client, maker)
+    _delete_pods(pods, hand)
+
+
+def _delete_strays(look: Look, hand: Hand) -> None:
+    """What holds GPUs beyond the claim and serves no longer as wanted. A refusal must not stop what is as it should be."""
+    _fetch_logs(hand)
+    try:
+        _delete_pods(look.strays, hand)
+    except (ClusterRejected, ClusterConflict):
+        logger.warning("strays.kept", exc_info=True, extra={"workload_id": str(hand.workload.public_id)})
+
+
+def _delete_pods(pods: Sequence[dict[str, Any]], hand: Hand) -> None:
     for pod in pods:
         metadata = pod["metadata"]
         hand.client.delete(

@@ -63,6 +63,10 @@ class WorkloadAdapter(Protocol):
         """Units that bringing a change to the running pods of `primary` needs on top of the claim, while it lasts."""
         ...
 
+    def takes_over(self, workload: Workload, pod: Mapping[str, Any]) -> bool:
+        """Whether what a primary makes that is made now takes over this pod, which has no controller."""
+        ...
+
     def live_patch(self, workload: Workload) -> Mapping[str, Any] | None:
         """Merge patch that brings a running attempt's primary up to date; None where all manifests are applied.
 

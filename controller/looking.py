@@ -61,10 +61,11 @@ def look_at(
     if number is not None and observation.interruption:
         observation = _taken_away(workload, int(number), observation)
     makers = orphans.left_behind(client, workload, adapter) if primary is None else []
+    strays = orphans.strays(client, workload, adapter, primary, own)
     if primary is None and adapter.makers:
-        adoptable = orphans.all_adoptable(makers, own)
+        adoptable = not strays and orphans.all_adoptable(makers, own)
         observation = replace(observation, left_behind=bool(makers), adoptable=adoptable)
-    return Look(observation, primary, companions, listing.items, makers)
+    return Look(observation, primary, companions, listing.items, makers, strays)
 
 
 def _companions(

@@ -139,7 +139,8 @@ class Observation:
     left_behind: bool = False
     """Whether what makes its pods is there without the primary, and nobody else's."""
     adoptable: bool = False
-    """Whether a primary that is made again takes over all pods that are there."""
+    """Whether a primary that is made again takes over all pods that are there: they are of what makes pods and stays,
+    or of no controller and of the revision that it is made with."""
     interruption: bool = False
     """The attempt has ended, or is ending, through no fault of the user: no retry is used up. It may be set
     before the stage is `failed`: a pod on a lost node never gets there."""

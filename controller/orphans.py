@@ -11,19 +11,61 @@ from typing import Any
 from cluster.client import ClusterClient
 from cluster.labels import selector
 from controller.adapters import WorkloadAdapter
+from controller.podstatus import revision_of
 from workloads.models import Workload
 from workloads.pod_facts import ENDED
 
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 """Where a ReplicaSet keeps how many replicas its Deployment wanted in all."""
+TEMPLATE_HASH = "pod-template-hash"
+"""On a ReplicaSet and its pods; it takes over no pod of another one."""
 
 
 def left_behind(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
     """The workload's own makers of pods that no controller has; they may be on their way out."""
+    return [each for each in _makers(client, workload, adapter) if controller_of(each) is None]
+
+
+def _makers(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
     label = selector(workload_id=str(workload.public_id))
     namespace = workload.team.namespace_name
     listings = (client.list(kind, namespace=namespace, label_selector=label) for kind in adapter.makers)
-    return [each for listing in listings for each in listing.items if controller_of(each) is None]
+    return [each for listing in listings for each in listing.items]
+
+
+def strays(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    primary: Mapping[str, Any] | None,
+    pods: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Those of the workload's pods that run without a controller and that none takes over: neither what `primary` has,
+    nor, where that has gone, what would be made now. Nobody counts them and nobody else deletes them.
+    """
+    bare = [pod for pod in pods if _alive(pod) and not _goes(pod) and controller_of(pod) is None]
+    if not bare or not adapter.makers:
+        return []
+    if primary is None:
+        return [pod for pod in bare if not adapter.takes_over(workload, pod)]
+    hashes = _hashes(primary, _makers(client, workload, adapter))
+    return [pod for pod in bare if hashes and _hash(pod) not in hashes]
+
+
+def _hashes(primary: Mapping[str, Any], makers: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Of the pods that the primary's makers take over; none while it goes, or has yet to make that of its template."""
+    uid, revision = primary["metadata"]["uid"], _revision(primary)
+    own = [each for each in makers if controller_of(each) == uid and not _goes(each)]
+    made = not _goes(primary) and any(_revision(each) == revision for each in own)
+    return {_hash(each) for each in own} if made else set()
+
+
+def _revision(maker: Mapping[str, Any]) -> int:
+    return revision_of(maker["spec"]["template"]["metadata"])
+
+
+def _hash(found: Mapping[str, Any]) -> str:
+    return str((found["metadata"].get("labels") or {}).get(TEMPLATE_HASH) or "")
 
 
 def controller_of(found: Mapping[str, Any]) -> str | None:
@@ -33,10 +75,15 @@ def controller_of(found: Mapping[str, Any]) -> str | None:
 
 
 def all_adoptable(makers: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a new primary takes over all pods that may hold GPUs: none is of a controller that goes or has gone."""
+    """Whether a new primary takes over all pods that may hold GPUs: none is of a controller that goes or has gone.
+    Of those without one, the strays are the caller's to leave out.
+    """
     staying = {each["metadata"]["uid"] for each in makers if not _goes(each)}
-    alive = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED)
-    return all(_stays(pod, staying) for pod in alive)
+    return all(_stays(pod, staying) for pod in pods if _alive(pod))
+
+
+def _alive(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ENDED
 
 
 def _stays(pod: Mapping[str, Any], makers: Collection[str]) -> bool:

@@ -86,6 +86,10 @@ class EndpointAdapter:
             return 0
         return revision.parsed.gpus_per_replica
 
+    def takes_over(self, workload: Workload, pod: Mapping[str, Any]) -> bool:
+        """Only of its own template: a ReplicaSet selects by the hash of that."""
+        return _to_tell(workload).pods_of == revision_of(pod["metadata"])
+
     def live_patch(self, workload: Workload) -> None:
         """A new revision is a rollout of the same Deployment: all manifests are applied."""
 

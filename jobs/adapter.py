@@ -54,6 +54,9 @@ class TrainingRunAdapter:
     def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
         return 0
 
+    def takes_over(self, workload: Workload, pod: Mapping[str, Any]) -> bool:
+        return False
+
     def live_patch(self, workload: Workload) -> Mapping[str, Any]:
         """Of a run's object only the deadline may change, if that; its pod template never."""
         spec = _run(workload).parsed

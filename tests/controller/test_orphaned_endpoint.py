@@ -9,10 +9,11 @@ from cluster.kinds import ObjectRef
 from controller import services
 from costs.models import UsageInterval
 from foundation import clock
+from inference.services import update_endpoint
 from quotas.models import Quota
 from teams.actors import Actor
 from tests.controller.clusters import until
-from tests.controller.test_reconcile_endpoint import deploy, own
+from tests.controller.test_reconcile_endpoint import deploy, own, spec
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,6 +39,11 @@ def delete(bench, workload, kind, policy="Orphan"):
 
 def uids(bench, workload, kind):
     return {each["metadata"]["uid"] for each in own(bench, workload, kind)}
+
+
+def another_image(bench, endpoint):
+    actor, now = Actor.of_user(bench.member), clock.now()
+    update_endpoint(endpoint=endpoint, spec=spec(bench, image="example.org/serve:2"), actor=actor, now=now)
 
 
 def made_again(bench, workload, old):
@@ -80,6 +86,35 @@ def test_pods_whose_set_has_gone_as_well_are_taken_over_too(bench, endpoint):
     bench.until(endpoint, lambda row: row.reason == "Ready" and made_again(bench, row, old))
     until(lambda: controllers(bench, endpoint, kinds.POD) == uids(bench, endpoint, kinds.REPLICA_SET))
     assert uids(bench, endpoint, kinds.POD) == pods
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_pods_of_another_revision_whose_set_has_gone_are_deleted_first(bench):
+    endpoint = deploy(bench)
+    workload = bench.until(endpoint.workload, lambda row: row.reason == "Ready")
+    pods = uids(bench, workload, kinds.POD)
+    old = delete(bench, workload, kinds.DEPLOYMENT)
+    delete(bench, workload, kinds.REPLICA_SET)
+    another_image(bench, endpoint)
+    bench.turn(workload)
+    assert not made_again(bench, workload, old), "nothing runs twice"
+    bench.until(workload, lambda row: row.reason == "Ready" and made_again(bench, row, old), MINUTES)
+    left = uids(bench, workload, kinds.POD)
+    assert len(left) == Quota.objects.get().used == 2
+    assert not left & pods
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_pods_that_the_sets_of_a_living_deployment_do_not_take_over_are_deleted(bench, endpoint):
+    """Taken out of their set by hand, as one does to look at a pod in peace."""
+    lost = own(bench, endpoint, kinds.POD)[0]
+    labels = {"metadata": {"labels": {"pod-template-hash": "another"}, "ownerReferences": None}}
+    bench.client.patch_merge(kinds.ref_of(lost), labels)
+    until(lambda: len(own(bench, endpoint, kinds.POD)) == 3)
+    uid = lost["metadata"]["uid"]
+    bench.until(endpoint, lambda row: uid not in uids(bench, row, kinds.POD), MINUTES)
+    bench.until(endpoint, lambda row: row.reason == "Ready")
+    assert len(own(bench, endpoint, kinds.POD)) == 2
 
 
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
