@@ -41,6 +41,7 @@ from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Workload
 from workloads.placement import ON_DEMAND
+from workloads.podrequests import PodGroup
 from workloads.services import change_generation
 from workloads.states import Priority
 
@@ -245,13 +246,18 @@ def _sized(spec: EndpointSpec, endpoint: Endpoint) -> EndpointSpec:
 
 
 def _check_held(spec: EndpointSpec, endpoint: Endpoint, now: datetime) -> None:
-    """Invalid, naming the field, where it asks for no GPU and for more than any node has; what it asked for before it
-    may ask for again, whatever nodes have gone.
+    """Invalid, naming the field, where it asks for no GPU and for more than any node has; of what it asked for before it
+    may ask for as much again, or less, whatever nodes have gone.
     """
     before = endpoint.parsed
-    grown = (before.gpus_per_replica, before.beside) != (0, spec.beside)
-    if not spec.gpus_per_replica and grown:
-        plain.check_held(NOUN, spec.pod_groups(1), now=now)
+    grown = spec.beside if before.gpus_per_replica else _more(spec.beside, before.beside)
+    if not spec.gpus_per_replica and any(grown):
+        plain.check_held(NOUN, (PodGroup(1, grown),), now=now)
+
+
+def _more(wanted: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
+    """What is wanted more of than before; nothing of the others, which nobody judges."""
+    return tuple(new if new > old else 0 for new, old in zip(wanted, before, strict=True))
 
 
 def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:

@@ -186,3 +186,14 @@ def test_a_change_of_an_endpoint_is_refused_where_no_node_could_ever_hold_its_po
     assert bench.client.patch(path, {"labels": {"a": "b"}}).status_code == 200, (
         "it asks for no more than before"
     )
+
+
+@pytest.mark.parametrize("change", [{"cpu": "1"}, {"memory": "8Gi"}, {"cpu": "3", "memory": "8Gi"}])
+def test_an_endpoint_may_shrink_and_grow_in_what_its_nodes_have_whatever_they_lack_by_now(
+    bench, nodes, change
+):
+    path = f"{ENDPOINTS}{bench.endpoint(cpu='2', memory='12Gi')['id']}/"
+    NodeRecord.objects.filter(name="cpu-0").update(others=SMALL | {"memory": "4Gi"})
+    assert bench.client.patch(path, change).status_code == 200
+    problem(bench.client.patch(path, {"memory": "13Gi"}), 422, "memory", code="never_fits")
+    problem(bench.client.patch(path, {"cpu": "8"}), 422, "cpu", code="never_fits")
