@@ -114,13 +114,16 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
         hand.attempt = hand.attempt or objects.open_attempt(workload, adapter, now=now)
         objects.create_or_update(client, workload, adapter, hand.attempt, now=now)
     if Action.APPLY in plan.actions and hand.attempt is not None:
+        size = orphans.size(look.makers) if look is not None else None
         waiting = _wait_for_surge(plan, look, hand)
         if waiting is not None:
-            objects.update_meanwhile(client, workload, adapter, hand.attempt, now=now)
+            lost = look is not None and look.primary is None
+            objects.update_meanwhile(
+                client, workload, adapter, hand.attempt, now=now, lost=lost, replicas=size
+            )
             _steer(waiting, look, hand)
             return waiting
         ensure_namespace(client, workload.team)
-        size = orphans.size(look.makers) if look is not None else None
         objects.update_live(client, workload, adapter, hand.attempt, now=now, replicas=size)
     if Action.DELETE in plan.actions and look is not None and look.primary is not None:
         if not look.observation.deleting:

@@ -48,10 +48,10 @@ class WorkloadAdapter(Protocol):
         """The objects to be; the primary first, the others owned by it."""
         ...
 
-    def meanwhile(self, workload: Workload, placement: Placement) -> ManifestSet | None:
+    def meanwhile(self, workload: Workload, placement: Placement, *, lost: bool) -> ManifestSet | None:
         """The objects to be while a change waits for room on top: as they were, with what of it needs none.
 
-        None where all of it waits.
+        None where all of it waits, unless the primary is `lost` and has to be made again.
         """
         ...
 

@@ -87,19 +87,34 @@ def create_or_update(
     Secret exists rests in an error, and the kubelet looks again only after a while.
     """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
-    manifests = adapter.manifests(workload, placement)
-    if replicas is not None and manifests.replicas_at_first is not None:
-        manifests = replace(manifests, replicas_at_first=replicas)
+    manifests = _sized(adapter.manifests(workload, placement), replicas)
     _make(client, workload, adapter, attempt, placement, manifests, now=now)
 
 
+def _sized(manifests: ManifestSet, replicas: int | None) -> ManifestSet:
+    """The same, made with so many replicas where the size is a scaler's."""
+    if replicas is None or manifests.replicas_at_first is None:
+        return manifests
+    return replace(manifests, replicas_at_first=replicas)
+
+
 def update_meanwhile(
-    client: ClusterClient, workload: Workload, adapter: WorkloadAdapter, attempt: Attempt, *, now: datetime
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    *,
+    now: datetime,
+    lost: bool = False,
+    replicas: int | None = None,
 ) -> None:
-    """Of a change that waits for room, bring to a running attempt what needs none."""
+    """Of a change that waits for room, bring to a running attempt what needs none; where its primary is `lost`, make
+    that again as it was, with `replicas` as above.
+    """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
-    manifests = adapter.meanwhile(workload, placement)
+    manifests = adapter.meanwhile(workload, placement, lost=lost)
     if manifests is not None:
+        manifests = _sized(manifests, replicas)
         _make(client, workload, adapter, attempt, placement, manifests, now=now)
 
 

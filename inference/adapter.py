@@ -58,14 +58,14 @@ class EndpointAdapter:
         revision = endpoint.to_tell
         return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)
 
-    def meanwhile(self, workload: Workload, placement: Placement) -> ManifestSet | None:
+    def meanwhile(self, workload: Workload, placement: Placement, *, lost: bool) -> ManifestSet | None:
         """The pods that it has, and as many as are wanted now: a size needs no room for a new pod beside an old one."""
         endpoint = Endpoint.objects.get(workload=workload)
         untold = endpoint.untold
         resized = any(size_of(each.spec) != size_of(untold[0].spec) for each in untold)
         # An autoscaler comes and goes with its being held, which no revision tells.
         may_be_held = engine() == AUTOSCALER and scales(endpoint.parsed)
-        if not resized and not may_be_held:
+        if not resized and not may_be_held and not lost:
             return None
         revision = endpoint.told
         return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)

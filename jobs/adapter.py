@@ -45,7 +45,7 @@ class TrainingRunAdapter:
         run = _run(workload)
         return build_training_run(run.parsed, placement, run.primary.address)
 
-    def meanwhile(self, workload: Workload, placement: Placement) -> None:
+    def meanwhile(self, workload: Workload, placement: Placement, *, lost: bool) -> None:
         """No change of a run waits for room."""
 
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:

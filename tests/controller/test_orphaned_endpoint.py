@@ -41,9 +41,10 @@ def uids(bench, workload, kind):
     return {each["metadata"]["uid"] for each in own(bench, workload, kind)}
 
 
-def another_image(bench, endpoint):
+def another_image(bench, endpoint, **fields):
     actor, now = Actor.of_user(bench.member), clock.now()
-    update_endpoint(endpoint=endpoint, spec=spec(bench, image="example.org/serve:2"), actor=actor, now=now)
+    changed = spec(bench, image="example.org/serve:2", **fields)
+    update_endpoint(endpoint=endpoint, spec=changed, actor=actor, now=now)
 
 
 def made_again(bench, workload, old):
@@ -145,6 +146,21 @@ def test_nothing_is_made_beside_pods_that_are_taken_down(bench):
     assert own(bench, workload, kinds.DEPLOYMENT) == []
     bench.until(workload, lambda row: made_again(bench, row, old), MINUTES)
     assert not uids(bench, workload, kinds.POD) & pods
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_it_is_made_again_as_it_was_while_its_change_waits_for_room(bench):
+    endpoint = deploy(bench, gpus_per_replica=4)
+    workload = bench.until(endpoint.workload, lambda row: row.reason == "Ready")
+    pods = uids(bench, workload, kinds.POD)
+    another_image(bench, endpoint, gpus_per_replica=4, rollout={"when_blocked": "wait"})
+    assert "The new revision waits." in bench.turn(workload).message
+    old = delete(bench, workload, kinds.DEPLOYMENT)
+    assert "The new revision waits." in bench.turn(workload).message
+    assert made_again(bench, workload, old)
+    until(lambda: controllers(bench, workload, kinds.REPLICA_SET) == uids(bench, workload, kinds.DEPLOYMENT))
+    assert uids(bench, workload, kinds.POD) == pods
+    assert Quota.objects.get().used == 8
 
 
 def test_what_somebody_else_has_taken_over_is_left_to_them(bench, endpoint):
