@@ -6,8 +6,10 @@ from uuid import uuid4
 
 import pytest
 from celery import current_app
+from celery.exceptions import Ignore
+from django.db import InterfaceError, connection
 
-from foundation import logs
+from foundation import logs, outages
 from foundation.tasks import task
 
 SEEN: list[dict] = []
@@ -130,6 +132,28 @@ def test_a_time_limit_that_no_thread_would_keep_is_refused_when_declared():
     with pytest.raises(TypeError, match="does nothing in a thread"):
         task(time_limit=30)
     assert (look_around.time_limit, look_around.soft_time_limit) == (None, None)
+
+
+@task(name="tests.use_wrongly")
+def use_wrongly(*, leaving: int, **_future) -> None:
+    with connection.cursor() as cursor:
+        pass
+    if leaving:
+        connection.connection.close()
+    cursor.execute("SELECT 1")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("leaving", "expected"), [(0, InterfaceError), (1, Ignore)])
+def test_what_a_task_does_wrong_with_its_connection_is_not_taken_for_a_database_that_is_away(
+    leaving, expected
+):
+    try:
+        with pytest.raises(expected):
+            use_wrongly(leaving=leaving)
+    finally:
+        connection.close()
+        outages.database.answered()
 
 
 def test_tasks_are_acknowledged_late():
