@@ -92,10 +92,12 @@ def create_or_update(
 
 
 def _sized(manifests: ManifestSet, replicas: int | None) -> ManifestSet:
-    """The same, made with so many replicas where the size is a scaler's."""
-    if replicas is None or manifests.replicas_at_first is None:
+    """The same, made with so many replicas where the size is a scaler's, within what that may bring it to."""
+    least, most = manifests.replicas_at_first, manifests.replicas_most
+    if replicas is None or least is None:
         return manifests
-    return replace(manifests, replicas_at_first=replicas)
+    bounded = max(replicas, least) if most is None else min(max(replicas, least), most)
+    return replace(manifests, replicas_at_first=bounded)
 
 
 def update_meanwhile(

@@ -17,6 +17,7 @@ from workloads.pod_facts import ENDED
 
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 """Where a ReplicaSet keeps how many replicas its Deployment wanted in all."""
+DIGITS_MAX = 9
 TEMPLATE_HASH = "pod-template-hash"
 """On a ReplicaSet and its pods; it takes over no pod of another one."""
 
@@ -96,6 +97,9 @@ def _goes(found: Mapping[str, Any]) -> bool:
 
 
 def size(makers: Sequence[Mapping[str, Any]]) -> int | None:
-    """How many replicas the primary of these wanted; None where none of them has any."""
+    """How many replicas the primary of these wanted; None where none of them has any, or says a number."""
     active = [each["metadata"].get("annotations") or {} for each in makers if each["spec"].get("replicas")]
-    return max((int(each[DESIRED_REPLICAS]) for each in active if DESIRED_REPLICAS in each), default=None)
+    said = [str(each.get(DESIRED_REPLICAS, "")) for each in active]
+    # Anybody with the right to write them may have: what is longer is no number of replicas.
+    numbers = (int(each) for each in said if each.isascii() and each.isdigit() and len(each) <= DIGITS_MAX)
+    return max(numbers, default=None)

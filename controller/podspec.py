@@ -44,6 +44,8 @@ class ManifestSet:
     """Field by which the primary can be made without starting; None where it starts at once."""
     replicas_at_first: int | None = None
     """`spec.replicas` of a primary that is made anew; from then on the field is its scaler's. None: not left to one."""
+    replicas_most: int | None = None
+    """To which its scaler may bring that field; `replicas_at_first` is the least."""
     retired: tuple[ObjectRef, ...] = ()
     """Objects that an earlier version may have had and this one must not."""
 

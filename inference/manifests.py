@@ -93,7 +93,9 @@ def _scaled(
         annotations = {SCALER_ANNOTATION: NO_SCALER if scaler is None else platform.engine}
         primary["metadata"] = {**primary["metadata"], "annotations": annotations}
     scalers = () if scaler is None else (scaler,)
-    return ManifestSet(primary, (*fixed.dependants, *scalers), replicas_at_first=first, retired=retired)
+    dependants = (*fixed.dependants, *scalers)
+    most = spec.max_replicas
+    return ManifestSet(primary, dependants, replicas_at_first=first, replicas_most=most, retired=retired)
 
 
 def service_ports(spec: EndpointSpec) -> list[Manifest]:

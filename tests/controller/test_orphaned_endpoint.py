@@ -136,6 +136,21 @@ def test_what_has_grown_keeps_its_size(bench):
 
 
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+@pytest.mark.parametrize(("said", "size"), [("x", 1), ("-5", 1), ("0", 1), ("2", 2), ("1000000", 3)])
+def test_the_size_of_before_is_a_number_within_its_bounds(bench, said, size):
+    scaling = {"trigger": "cpu", "threshold": 70}
+    workload = deploy(bench, min_replicas=1, max_replicas=3, scaling=scaling).workload
+    bench.until(workload, lambda row: row.phase == "Running")
+    old = delete(bench, workload, kinds.DEPLOYMENT)
+    (kept,) = own(bench, workload, kinds.REPLICA_SET)
+    annotations = {"deployment.kubernetes.io/desired-replicas": said}
+    bench.client.patch_merge(kinds.ref_of(kept), {"metadata": {"annotations": annotations}})
+    bench.until(workload, lambda row: made_again(bench, row, old))
+    (deployment,) = own(bench, workload, kinds.DEPLOYMENT)
+    assert deployment["spec"]["replicas"] == size
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_nothing_is_made_beside_pods_that_are_taken_down(bench):
     env = [{"name": "BED_STOP_SECONDS", "value": "2"}]
     workload = bench.until(deploy(bench, env=env).workload, lambda row: row.reason == "Ready")
