@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
+from controller.specs import ContainerSpec
 from controller.waiting import Card, LeverOffer, card_of, lacks_a_node
 from costs.queries import Cost, PriceBook, cost_of, costs_of
 from foundation.money import as_json
@@ -144,9 +145,14 @@ def describe_waiting(workload: Workload, *, reader: User, now: datetime) -> dict
 
 
 def waiting_card(
-    workload: Workload, *, reader: User, now: datetime, price_book: PriceBook | None = None
+    workload: Workload,
+    *,
+    reader: User,
+    now: datetime,
+    price_book: PriceBook | None = None,
+    container: ContainerSpec | None = None,
 ) -> Card | None:
-    """The card; None of what does not wait. `price_book` spares a query.
+    """The card; None of what does not wait. `price_book` and `container`, as its adapter has it, spare queries.
 
     The reader sees other teams by name where their policy shows it, and the levers that a request of the own has.
     """
@@ -154,7 +160,9 @@ def waiting_card(
     if workload.phase != Phase.QUEUED.value and not unplaced:
         return None
     named = nameable_teams(reader)
-    card = card_of(workload, named=named, now=now, reader_id=reader.pk, price_book=price_book)
+    card = card_of(
+        workload, named=named, now=now, reader_id=reader.pk, price_book=price_book, container=container
+    )
     # As far as anybody knows there is room; the scheduler has its own reasons.
     return None if unplaced and card.verdict.admitted else card
 

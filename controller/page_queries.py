@@ -44,13 +44,21 @@ def visible_workloads(user: Any, *, kind: str) -> QuerySet[Workload]:
 
 
 def find_workload(
-    user: Any, public_id: UUID, *, kind: str, noun: str, beside: Sequence[str] = ()
+    user: Any,
+    public_id: UUID,
+    *,
+    kind: str,
+    noun: str,
+    beside: Sequence[str] = (),
+    annotated: Mapping[str, Any] | None = None,
 ) -> Workload:
-    """The workload with the `my_role` that the user has in its team, and with the relations `beside` it; or NotFound,
+    """The workload with the `my_role` that the user has in its team, with the relations `beside` it and what it is
+    `annotated` with; or NotFound,
     which is also what a stranger is told.
     """
     rows = visible_workloads(user, kind=kind).select_related(*BESIDE, *beside)
-    workload = rows.annotate(my_role=membership_role(user, "team")).filter(public_id=public_id).first()
+    role = membership_role(user, "team")
+    workload = rows.annotate(my_role=role, **annotated or {}).filter(public_id=public_id).first()
     if workload is None:
         raise NotFound(f"There is no such {noun}, or it is not yours.")
     return workload

@@ -24,6 +24,7 @@ from controller.page_panels import Panel
 from controller.page_queries import find_workload, role_on
 from controller.page_reading import Asked, Own, freshness_of
 from controller.page_words import NEXT_STEP
+from controller.specs import ContainerSpec
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
 from teams.actors import Actor, actor_of
@@ -97,10 +98,19 @@ class WorkloadPage(LoginRequiredMixin, View):
     app: ClassVar[str]
     beside: ClassVar[tuple[str, ...]] = ()
     """Relations of a workload of this kind that are read with it."""
+    annotated: ClassVar[Mapping[str, Any]] = {}
+    """Expressions that are read with it, by the attribute that has their value."""
 
     def find(self, request: HttpRequest, public_id: UUID) -> Workload:
         """The workload, or NotFound, which is also what a stranger is told."""
-        return find_workload(request.user, public_id, kind=self.kind, noun=self.noun, beside=self.beside)
+        return find_workload(
+            request.user,
+            public_id,
+            kind=self.kind,
+            noun=self.noun,
+            beside=self.beside,
+            annotated=self.annotated,
+        )
 
     def url(self, name: str, workload: Workload) -> str:
         return reverse(f"{self.app}:{name}", args=[workload.public_id])
@@ -190,11 +200,16 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             **_ran(attempts, now),
         }
 
+    def container(self, asked: Asked[Own]) -> ContainerSpec | None:
+        """What its pods run, where what the page has read says it; None where the adapter has to be asked."""
+        return None
+
     def _waiting(self, asked: Asked[Own], *, may: bool) -> dict[str, Any]:
         """The card, and how fresh what it is made from is, which the frame around it need not ask then."""
         workload, now = asked.workload, asked.now
         reader = cast("User", asked.request.user)
-        card = waiting_card(workload, reader=reader, now=now, price_book=asked.price_book)
+        known = self.container(asked)
+        card = waiting_card(workload, reader=reader, now=now, price_book=asked.price_book, container=known)
         if card is None:
             return {"waiting": None}
         page = self._card_page(workload, may=may)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.db.models import Subquery
 
 from cluster import kinds
 from cluster.labels import workload_labels
 from controller.namespaces import SERVICE_ACCOUNT, priority_class
 from foundation.models import PlatformSettings
 from workloads.models import Workload
-from workloads.placement import Placement, Sharing, node_terms, tolerations
-from workloads.queries import nodes
+from workloads.placement import NodeFacts, Placement, Sharing, node_terms, tolerations
+from workloads.queries import nodes_beside
 from workloads.watches import Followed, followed_kinds
 
 TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
@@ -22,6 +23,7 @@ def placement_of(
     """Where the pods of this attempt may land, and under which names."""
     facts = workload.flavor.facts if workload.flavor and workload.units else None
     given = PlatformSettings.current()
+    observed, resume_from = _nodes_and_resume_point(workload, before=attempt, with_nodes=facts is not None)
     public_id = str(workload.public_id)
     return Placement(
         namespace=workload.team.namespace_name,
@@ -34,13 +36,13 @@ def placement_of(
             workload_id=public_id, attempt=attempt, team=workload.team.slug, kind=workload.kind
         ),
         resource_name=facts.resource if facts else None,
-        node_terms=node_terms(facts, workload.capacity_type, nodes()) if facts else [],
+        node_terms=node_terms(facts, workload.capacity_type, observed) if facts else [],
         tolerations=tolerations(facts, workload.capacity_type),
         service_account=SERVICE_ACCOUNT,
         priority_class=priority_class(workload.priority, serves=not workload.preemptible),
         portal_url=settings.INTERNAL_URL,
         run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
-        resume_from=_resume_point(workload, before=attempt),
+        resume_from=resume_from,
         capacity_type=workload.capacity_type,
         sharing=facts.sharing if facts else Sharing.NONE,
         gang_scheduler=_gang_scheduler(given, followed),
@@ -63,6 +65,11 @@ def _pod_monitors(given: PlatformSettings, followed: Followed) -> bool:
     return "podmonitor" in given.optional_kinds and kinds.POD_MONITOR.address in followed()
 
 
-def _resume_point(workload: Workload, *, before: int) -> str | None:
-    """Path of the newest checkpoint that an earlier attempt reported, or that was brought along."""
-    return workload.checkpoints.filter(attempt__lt=before).values_list("path", flat=True).first()
+def _nodes_and_resume_point(
+    workload: Workload, *, before: int, with_nodes: bool
+) -> tuple[list[NodeFacts], str | None]:
+    """The nodes, and the path of the newest checkpoint that an earlier attempt reported, or that was brought along."""
+    paths = workload.checkpoints.filter(attempt__lt=before).order_by("-id").values("path")
+    if with_nodes:
+        return nodes_beside(Subquery(paths[:1]))
+    return [], paths.values_list("path", flat=True).first()

@@ -137,19 +137,19 @@ def card_of(
     reader_id: int | None = None,
     with_levers: bool = True,
     price_book: PriceBook | None = None,
+    container: ContainerSpec | None = None,
 ) -> Card:
-    """The card of a queued workload, or of one without GPUs whose pods no node has taken yet. `named` are the slugs of teams that the reader may see by name.
-
-    `reader_id` is whose limits a new request in its place would meet; None for its owner's. `price_book` spares a query
-    to who has read it.
+    """The card of what is queued, or whose pods no node has taken yet. `named` are slugs of teams that the reader may see;
+    `reader_id` has the limits that count, None for the owner; `price_book` and `container` spare queries where given.
     """
+    sized = with_levers and workload.units
     asked = Asked(
         team=workload.team,
         flavor=workload.flavor if workload.units else None,
         capacity_type=workload.capacity_type,
         waiter=waiter_of(workload),
         time_limit_seconds=workload.time_limit_seconds,
-        container=adapter_for(workload.kind).asked(workload) if with_levers and workload.units else None,
+        container=(container or adapter_for(workload.kind).asked(workload)) if sized else None,
         groups=() if workload.units else _groups(workload),
         reader_id=reader_id,
     )

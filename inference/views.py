@@ -29,6 +29,7 @@ from controller.page_views import (
 )
 from controller.podspec import ManifestSet
 from controller.routes import gateway_url
+from controller.specs import ContainerSpec
 from controller.waiting import Card
 from foundation import clock
 from foundation.digits import whole_number
@@ -170,6 +171,10 @@ class EndpointDetailPage(OfEndpoints, WorkloadDetailPage[EndpointNow]):
     @override
     def read(self, workload: Workload) -> EndpointNow:
         return endpoint_now(workload)
+
+    @override
+    def container(self, asked: Asked[EndpointNow]) -> ContainerSpec:
+        return asked.own.spec
 
     @override
     def facts(self, asked: Asked[EndpointNow]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
+from django.db.models import OuterRef, Subquery
+from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -45,7 +47,7 @@ from jobs.services import preview_training_run, submit_training_run, update_trai
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor, actor_of
 from teams.models import Team, User
-from workloads.models import Workload
+from workloads.models import Checkpoint, Workload
 
 BESIDE = ("training_run__origin",)
 """What is read with a run."""
@@ -179,12 +181,17 @@ def _spec(form: ContainerForm) -> TrainingRunSpec:
     return cast("TrainingRunSerializer", form.serializer).to_spec()
 
 
+_SAVED = Checkpoint.objects.filter(workload=OuterRef("pk")).order_by("-id")
+"""Its checkpoints, the newest first."""
+
+
 class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
     """One run: what it does, why, what it costs, its logs."""
 
     template = "jobs/run_detail.html"
     tabs = TABS
     limit_name = "run-time-limit"
+    annotated = {"saved": Subquery(_SAVED.values(newest=JSONObject(path="path", step="step"))[:1])}
 
     @override
     def read(self, workload: Workload) -> TrainingRun:
@@ -246,8 +253,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
 
     def _continue(self, workload: Workload) -> list[Command]:
         """Offered where it has saved something: in an attempt, if it has not brought that along."""
-        may_have = workload.attempt_number or workload.training_run.origin_id
-        saved = workload.checkpoints.first() if may_have else None
+        saved: Mapping[str, Any] | None = getattr(workload, "saved", None)
         if saved is None:
             return []
         return [
@@ -256,7 +262,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 label="Continue",
                 icon="play",
                 url=f"{self.url('run-retry', workload)}?from_checkpoint=1",
-                effect=f"Submits the same request as a new run, which goes on from {saved.path} (step {saved.step}).",
+                effect=f"Submits the same request as a new run, which goes on from {saved['path']} (step {saved['step']}).",
                 refused="" if workload.is_final else "Only when this one has ended.",
             )
         ]

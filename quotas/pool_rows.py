@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from django.db import connection
 from foundation.models import PlatformSettings
 from quotas import pool_sql
 from workloads.models import Workload
+from workloads.queries import OBSERVED_VALUES, Observed, observed_of
 from workloads.states import OUT_OF_REACH
 
 WINDOW = 32
@@ -52,7 +53,7 @@ class PoolRows:
 
 
 class PoolReader:
-    """Reads pools; every method is one statement, or two, however many teams and workloads there are."""
+    """Reads pools; every method is one statement or two, however many teams and workloads there are."""
 
     def __init__(
         self, now: datetime, *, without: Workload | None, history: bool, telling: bool, everybody: bool
@@ -70,32 +71,33 @@ class PoolReader:
             "runs": HISTORY_RUNS,
         }
 
-    def books(
-        self, flavor_id: int, capacity_type: str, *, team_id: int | None, others: int
-    ) -> list[PoolRows]:
-        """The pool, and behind it so many others in which the team has a quota, the largest quotas first."""
+    def pools(
+        self, flavor_id: int, capacity_type: str, *, team_id: int | None, others: int, turn: int
+    ) -> tuple[list[PoolRows], Observed]:
+        """The pool, and behind it so many others in which the team has a quota, the largest quotas first; who waits in
+        their lines and who holds units; and the cluster. All of one moment.
+        """
         asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": others}
-        return [_books(pool_sql.BookRow(*row)) for row in self._rows(pool_sql.BOOKS, asked)]
-
-    def line(self, pools: Sequence[PoolRows], *, whole: bool, turn: int) -> None:
-        """Add who waits; with `whole` those too who stand beside the line."""
-        by_key = {(each.flavor_id, each.capacity_type): each for each in pools}
-        for flavor_id, capacity_type, *row in self._of(pools, pool_sql.LINE, turn=turn):
-            by_key[flavor_id, capacity_type].waiting.append(pool_sql.WaiterRow(*row))
+        books, line, holders, *cluster = self._rows(
+            pool_sql.POOLS, {**asked, **OBSERVED_VALUES, "turn": turn}
+        )[0]
+        pools = [_books(pool_sql.BookRow(*row)) for row in books or ()]
+        _queue(pools, line or ())
+        by_key = _by_key(pools)
+        for flavor, capacity, *row in holders or ():
+            by_key[flavor, capacity].held.append(_held(row))
         for pool in pools:
             pool.shown = Counter((each.team, each.priority) for each in pool.waiting)
-        if whole:
-            for flavor_id, capacity_type, *row in self._of(pools, pool_sql.BESIDE):
-                by_key[flavor_id, capacity_type].waiting.append(pool_sql.WaiterRow(*row))
+        return pools, observed_of(cluster)
+
+    def beyond(self, pools: Sequence[PoolRows], *, beside: bool) -> None:
+        """Add how many wait where the window does not show all, and with `beside` who stands beside the line."""
+        if beside:
+            _queue(pools, self._of(pools, pool_sql.BESIDE))
         full = [each for each in pools if max(each.shown.values(), default=0) >= self.values["window"]]
+        by_key = _by_key(full)
         for flavor_id, capacity_type, *row in self._of(full, pool_sql.COUNTS) if full else ():
             by_key[flavor_id, capacity_type].counts.append((row[0], row[1], row[2], int(row[3])))
-
-    def holders(self, pools: Sequence[PoolRows]) -> None:
-        """Add who holds units."""
-        by_key = {(each.flavor_id, each.capacity_type): each for each in pools}
-        for flavor_id, capacity_type, *row in self._of(pools, pool_sql.HOLDERS):
-            by_key[flavor_id, capacity_type].held.append(pool_sql.HeldRow(*row))
 
     def before(self, pool: PoolRows, waiter: Workload) -> int:
         """How many of its own team and priority stand before it."""
@@ -118,6 +120,21 @@ class PoolReader:
         with connection.cursor() as cursor:
             cursor.execute(sql, {**self.values, **more})
             return list(cursor.fetchall())
+
+
+def _by_key(pools: Sequence[PoolRows]) -> dict[tuple[int, str], PoolRows]:
+    return {(each.flavor_id, each.capacity_type): each for each in pools}
+
+
+def _queue(pools: Sequence[PoolRows], rows: Iterable[Sequence[Any]]) -> None:
+    by_key = _by_key(pools)
+    for flavor_id, capacity_type, *row in rows:
+        by_key[flavor_id, capacity_type].waiting.append(pool_sql.WaiterRow(*row))
+
+
+def _held(row: Sequence[Any]) -> pool_sql.HeldRow:
+    moments: list[Any] = [each and datetime.fromisoformat(each) for each in row[: pool_sql.MOMENTS]]
+    return pool_sql.HeldRow(*moments, *row[pool_sql.MOMENTS :])
 
 
 def _books(row: pool_sql.BookRow) -> PoolRows:

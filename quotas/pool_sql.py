@@ -1,4 +1,4 @@
-"""The queries that read pools: one statement each, however many pools, teams and workloads there are."""
+"""The queries that read pools: as many statements for many pools, teams and workloads as for one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+
+from workloads.queries import OBSERVED
 
 _POOLS = "unnest(%(flavors)s::bigint[], %(capacities)s::text[]) AS pool (flavor_id, capacity_type)"
 _WAITER = """pool.flavor_id, pool.capacity_type,
@@ -19,9 +20,9 @@ _QUEUED = """w.flavor_id = pool.flavor_id AND w.capacity_type = pool.capacity_ty
 _IN_LINE = f"""{_QUEUED}
   AND w.reason <> ALL (%(out)s) AND (w.rests_until IS NULL OR w.rests_until <= %(now)s)"""
 
-LINE = f"""
-SELECT {_WAITER}
-FROM {_POOLS}
+_LINE = f"""
+SELECT json_agg(json_build_array({_WAITER}))
+FROM asked AS pool
 CROSS JOIN LATERAL (SELECT team_id AS id, CASE WHEN user_limit IS NULL THEN %(window)s ELSE %(wide)s END AS width
                     FROM quotas_quota
                     WHERE flavor_id = pool.flavor_id AND capacity_type = pool.capacity_type) AS q
@@ -58,15 +59,18 @@ WHERE {_IN_LINE}
   AND w.team_id = %(team)s AND w.priority = %(priority)s AND (w.queued_at, w.id) < (%(queued_at)s, %(id)s)
 """  # noqa: S608 (the parts are constants)
 
-HOLDERS = f"""
-SELECT pool.flavor_id, pool.capacity_type, w.public_id, w.name, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
-       w.time_limit_seconds, w.used_seconds, c.lent, c.reserved_at, c.purpose, a.started_at, k.at,
+_HOLDERS = """
+SELECT json_agg(json_build_array(
+       pool.flavor_id, pool.capacity_type, c.reserved_at, a.started_at, k.at, r.at,
+       w.public_id, w.name, t.slug, w.owner_id, w.kind, c.units, w.units_each, w.pod_count, w.priority, w.preemptible,
+       w.time_limit_seconds, w.used_seconds, c.lent, c.purpose,
        w.phase = 'Stopping' AND w.stopping_to <> 'Admitted' OR EXISTS (
            SELECT FROM quotas_preemption AS x LEFT JOIN quotas_claim AS y ON y.id = x.claim_id
            WHERE x.workload_id = w.id AND x.ended_at IS NULL AND y.state IS DISTINCT FROM 'released'
        ),
-       r.estimated_remaining_seconds, r.at, n.placed, n.seen, w.cpu_each, w.memory_each, w.storage_each
-FROM {_POOLS}
+       r.estimated_remaining_seconds, n.placed, n.seen, w.cpu_each, w.memory_each, w.storage_each
+) ORDER BY c.id)
+FROM asked AS pool
 JOIN quotas_quota AS q ON q.flavor_id = pool.flavor_id AND q.capacity_type = pool.capacity_type
 JOIN quotas_claim AS c ON c.quota_id = q.id
 JOIN workloads_workload AS w ON w.id = c.workload_id
@@ -89,8 +93,7 @@ LEFT JOIN LATERAL (
           GROUP BY 1, 2) AS by_node
 ) AS n ON true
 WHERE c.state <> 'released'
-ORDER BY c.id
-"""  # noqa: S608 (the parts are constants)
+"""
 
 _HISTORY = """
 SELECT json_object_agg(slug, share)
@@ -118,8 +121,8 @@ UNION ALL
  ORDER BY q.ceiling DESC, q.id LIMIT %(others)s)
 """
 
-BOOKS = f"""
-SELECT pool.flavor_id, pool.capacity_type, f.name,
+_BOOKS = f"""
+SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
     (SELECT p.revision FROM quotas_pool AS p
      WHERE p.flavor_id = pool.flavor_id AND p.capacity_type = pool.capacity_type),
     (SELECT json_build_array(s.minimum_run_seconds, s.grace_seconds, s.fair_share_half_life_hours)
@@ -145,10 +148,16 @@ SELECT pool.flavor_id, pool.capacity_type, f.name,
            FROM quotas_quota AS q JOIN workloads_resourceflavor AS o ON o.id = q.flavor_id
            WHERE o.card = f.card AND q.used > 0 GROUP BY 1, 2) AS cards),
     CASE WHEN %(history)s THEN ({_HISTORY}) END
-FROM ({_ASKED}) AS pool
+) ORDER BY pool.place)
+FROM asked AS pool
 JOIN workloads_resourceflavor AS f ON f.id = pool.flavor_id
-ORDER BY pool.place
 """  # noqa: S608 (the parts are constants)
+
+# Everything that a judgement looks at, as of one moment: books, line and holders as JSON documents, and the cluster.
+POOLS = f"""
+WITH asked AS MATERIALIZED ({_ASKED})
+SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS}), {OBSERVED}
+"""
 
 
 CohortRow = tuple[str, str, int, int, int, int]
@@ -157,7 +166,7 @@ CohortRow = tuple[str, str, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class BookRow:
-    """One row of BOOKS: a pool. What it has none of is None."""
+    """One of the books of POOLS: a pool. What it has none of is None."""
 
     flavor_id: int
     capacity_type: str
@@ -172,7 +181,7 @@ class BookRow:
 
 @dataclass(frozen=True, slots=True)
 class WaiterRow:
-    """One row of LINE or BESIDE, behind its pool."""
+    """One of the line of POOLS or of BESIDE, behind its pool."""
 
     public_id: str
     team: str
@@ -197,7 +206,7 @@ class WaiterRow:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """One quota of BOOKS."""
+    """One quota of the books."""
 
     id: int
     team: str
@@ -215,11 +224,19 @@ class QuotaRow:
     stopped: str
 
 
+MOMENTS = 4
+"""How many columns of a holder are moments."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """One row of HOLDERS, behind its pool."""
+    """One of the holders of POOLS, behind its pool. Its moments come first: JSON has them as text."""
 
-    public_id: UUID
+    reserved_at: datetime
+    started_at: datetime | None
+    saved_at: datetime | None
+    reported_at: datetime | None
+    public_id: str
     name: str
     team: str
     owner_id: int
@@ -232,13 +249,9 @@ class HeldRow:
     limit: int | None
     used: int
     lent: bool
-    reserved_at: datetime
     purpose: str
-    started_at: datetime | None
-    saved_at: datetime | None
     leaving: bool
     remaining: int | None
-    reported_at: datetime | None
     placed: Sequence[tuple[str, int, int, int, int, int]] | None
     """Nodes with units, millicores, bytes of memory and of storage, and pods."""
     seen: int | None

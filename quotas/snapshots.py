@@ -28,7 +28,7 @@ from quotas.supply import (
 from quotas.waiters import left_of, noun_of, waiter_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import FlavorFacts
-from workloads.queries import CardRoom, Observed, observe, rooms_of
+from workloads.queries import CardRoom, Observed, rooms_of
 from workloads.states import OUT_OF_REACH, PRIORITY_VALUE
 
 PERMILLE = 1000
@@ -116,8 +116,9 @@ def snapshot_of(
     with `everybody` all at once. `telling` brings the messages along that the rows show.
     """
     reader = PoolReader(now, without=without, history=history, telling=telling, everybody=everybody)
-    pools = reader.books(flavor.pk, capacity_type, team_id=None, others=0)
-    return _outlook(reader, pools, flavor, now, extra=extra, focus=focus, whole=whole_line, turn=turn).own
+    pools, observed = reader.pools(flavor.pk, capacity_type, team_id=None, others=0, turn=turn)
+    reader.beyond(pools, beside=whole_line)
+    return _outlook(reader, pools, observed, flavor, now, extra=extra, focus=focus).own
 
 
 def outlook_of(
@@ -133,28 +134,25 @@ def outlook_of(
 ) -> Outlook:
     """As `supply_of` with history, and beside it so many other pools in which the team has a quota."""
     reader = PoolReader(now, without=without, history=True, telling=False, everybody=False)
-    pools = reader.books(flavor.pk, capacity_type, team_id=team_id, others=others)
-    return _outlook(reader, pools, flavor, now, extra=extra, focus=focus)
+    pools, observed = reader.pools(flavor.pk, capacity_type, team_id=team_id, others=others, turn=0)
+    reader.beyond(pools, beside=False)
+    return _outlook(reader, pools, observed, flavor, now, extra=extra, focus=focus)
 
 
 def _outlook(
     reader: PoolReader,
     pools: Sequence[PoolRows],
+    observed: Observed,
     flavor: ResourceFlavor,
     now: datetime,
     *,
     extra: Waiter | None,
     focus: Workload | None,
-    whole: bool = False,
-    turn: int = 0,
 ) -> Outlook:
-    reader.line(pools, whole=whole, turn=turn)
     own = pools[0]
     shown = {each.key for each in own.waiting}
     far = focus if focus is not None and focus.pk not in shown else None
     before = reader.before(own, far) if far is not None and _has_window(own, far) else 0
-    observed = observe()
-    reader.holders(pools)
     facts = {each.name: each for each in observed.flavors} | {flavor.name: flavor.facts}
     asked, *others = (_Assembly(each, facts[each.flavor], now, observed) for each in pools)
     return Outlook(replace(asked, extra=extra, far=far, before=before).snapshot(), observed, others)
@@ -187,7 +185,7 @@ class _Assembly:
     def snapshot(self) -> Snapshot:
         said = {each.public_id: (each.reason, each.message) for each in self.rows.waiting}
         names = {each.public_id: (each.name, each.kind) for each in self.rows.waiting}
-        names |= {str(each.public_id): (each.name, each.kind) for each in self.rows.held}
+        names |= {each.public_id: (each.name, each.kind) for each in self.rows.held}
         if self.far is not None:
             said[str(self.far.public_id)] = (self.far.reason, self.far.message)
             names[str(self.far.public_id)] = (self.far.name, self.far.kind)
@@ -344,7 +342,7 @@ class _Assembly:
         there = [row for row in placed or () if row[1] or row[0] in nodes]
         missing = 0 if found.leaving or not found.units_each else max(0, found.pods - int(found.seen or 0))
         return Holder(
-            id=str(found.public_id) if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
+            id=found.public_id if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
             team=found.team,
             owner=str(found.owner_id),
             noun=noun_of(found.kind),

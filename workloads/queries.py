@@ -238,8 +238,7 @@ def _with_cards(touched: Callable[[FlavorFacts, str], bool]) -> set[tuple[int, s
 
 
 # JSON documents of one statement: thousands of rows with dozens of labels cost several times more as objects.
-_OBSERVE = """
-SELECT
+OBSERVED = """
     (SELECT json_agg(json_build_array(name, labels, allocatable, ready, unschedulable, taints) ORDER BY name)
      FROM workloads_noderecord WHERE gone_at IS NULL),
     (SELECT json_object_agg(name, others) FROM workloads_noderecord WHERE gone_at IS NULL AND allocatable <> '{}'),
@@ -276,13 +275,20 @@ SELECT
     (SELECT min(seen_at) FROM workloads_watchcursor),
     EXISTS (SELECT FROM workloads_watchcursor WHERE kind = %(nodes)s AND listed_at IS NOT NULL)
 """
+"""The columns that `observed_of` reads, for a statement that reads more beside them; `OBSERVED_VALUES` are its values."""
+OBSERVED_VALUES: Mapping[str, str] = {"nodes": NODE_CURSOR}
 
 
 def observe() -> Observed:
     """The rows of nodes, pods, node pools and flavors as they are now."""
     with connection.cursor() as cursor:
-        cursor.execute(_OBSERVE, {"nodes": NODE_CURSOR})
-        there, offered, taken, own, others, pools, flavors, *seen = cursor.fetchone()
+        cursor.execute(f"SELECT {OBSERVED}", OBSERVED_VALUES)
+        return observed_of(cursor.fetchone())
+
+
+def observed_of(row: Sequence[Any]) -> Observed:
+    """The same of a row whose columns are those of `OBSERVED`."""
+    there, offered, taken, own, others, pools, flavors, *seen = row
     nodes = [NodeFacts(*row) for row in there or ()]
     said = offered or {}
     return Observed(

@@ -44,9 +44,11 @@ QUERIES_MAX = {
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
     "/runs/{bert-large}/": 12,
-    "/runs/{evicted}/": 16,
+    "/runs/{evicted}/": 12,
     "/api/v1/training-runs/{resnet50}/": 7,
     "/api/v1/training-runs/{bert-large}/waiting/": 12,
+    "/endpoints/{fresh}/": 12,
+    "/endpoints/{fresh}/?tab=manifests": 12,
     "/endpoints/{digits}/": 12,
     "/endpoints/{sleepy}/": 12,
     "/endpoints/{sleepy}/?tab=analytics": 12,
@@ -59,6 +61,7 @@ QUERIES_MAX = {
     "/endpoints/{digits}/?tab=cost": 11,
     "/endpoints/{digits}/?tab=manifests": 12,
     "/runs/{resnet50}/?tab=manifests": 12,
+    "/runs/{bert-large}/?tab=manifests": 12,
 }
 OF_A_MANAGER = {
     "/": 12,
@@ -85,7 +88,7 @@ def shown(world, made, settings):
     scaling = {"trigger": "in-flight", "threshold": 4}
     sleepy = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
     world.start(sleepy)
-    return {**made, "sleepy": sleepy, "evicted": evicted(world)}
+    return {**made, "sleepy": sleepy, "evicted": evicted(world), "fresh": world.endpoint("fresh")}
 
 
 def evicted(world):

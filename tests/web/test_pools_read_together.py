@@ -45,5 +45,5 @@ def test_every_pool_is_the_same_as_read_alone(world, waits):
 
 def test_several_pools_take_as_many_statements_as_one(world, waits, django_assert_num_queries):
     for others in (0, 9):
-        with django_assert_num_queries(4):
+        with django_assert_num_queries(1):
             assert bool(outlook(world, waits, others).others) is bool(others)
