@@ -168,6 +168,9 @@ def _end(pid: int) -> None:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix, servers) -> None:
     """pytest-django asks for this before it makes a worker's database: the server must answer by then."""
+    from tests.emptying import instead_of_flush
+
+    instead_of_flush()
 
 
 @pytest.fixture(autouse=True)
