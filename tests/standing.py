@@ -115,9 +115,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _now.ground.take_down()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In each module those first that stand on less: what has been built stays until the module's last test."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """In each module those first that stand on less: what has been built stays until the module's last test.
+
+    After all others that put tests in order, as `--failed-first` does.
+    """
+    yield
     parts = [list(part) for _, part in groupby(items, lambda item: (item.path, _commits(item)))]
     items[:] = [item for part in parts for item in sorted(part, key=_height)]
 

@@ -16,14 +16,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import coverage
+import pytest
 
 from tests.mutants.faults import ROOT, Fault, draw, listed, located, write
+from tests.mutants.reach import ASKED
 from tests.mutants.sites import planted
 
 VERDICTS = Path(__file__).parent / "verdicts.json"
@@ -31,6 +33,9 @@ REACH = ROOT / ".mutants"
 SUITE = ["-m", "not cluster and not journey and not crash"]
 # A fault may make the program wait for ever; the tests have limits of their own.
 RUN_SECONDS = 3600
+NEVER_ENDED = "never ended"
+# Of fewer tests two workers take longer to start than they save.
+WORTH_WORKERS = 20
 
 
 def main() -> None:
@@ -55,8 +60,8 @@ def record(jobs: str) -> int:
     shutil.rmtree(REACH, ignore_errors=True)
     REACH.mkdir()
     environment = {**os.environ, "PORTAL_TEST_REACH": str(REACH)}  # noqa: TID251
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.reach", "-n", jobs, *SUITE]
-    ended = subprocess.run(pytest, cwd=ROOT, env=environment, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.reach", "-n", jobs, *SUITE]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     whole = coverage.Coverage(data_file=REACH / "reach", config_file=False)
     whole.combine([str(REACH)])
     whole.save()
@@ -80,8 +85,7 @@ def run(jobs: str, *, anew: bool) -> None:
 def judge(tree: Path, fault: Fault, data: coverage.CoverageData, jobs: str) -> dict[str, Any]:
     """Whether a test finds it, how many reach it, the first that failed, and the seconds it took."""
     module, site = located(fault)
-    contexts = data.contexts_by_lineno(str(ROOT / module))
-    tests = sorted({test for line in site.lines for test in contexts.get(line, ()) if test})
+    tests = reaching(data, module, site.lines)
     if not tests:
         return {"verdict": "unreached", "tests": 0, "by": "", "seconds": 0}
     path = tree / module
@@ -92,26 +96,58 @@ def judge(tree: Path, fault: Fault, data: coverage.CoverageData, jobs: str) -> d
         by = _first_failure(tree, tests, jobs)
     finally:
         path.write_text(source)
-    verdict = "caught" if by else "survived"
-    return {"verdict": verdict, "tests": len(tests), "by": by, "seconds": round(time.monotonic() - began)}
+    seconds = round(time.monotonic() - began)
+    # What fails without the fault, too, has not found it.
+    verdict = "survived" if not by else "caught" if _passes(tree, by) else "unclear"
+    return {"verdict": verdict, "tests": len(tests), "by": by, "seconds": seconds}
+
+
+def reaching(data: coverage.CoverageData, module: str, lines: Iterable[int]) -> list[str]:
+    """The tests that reach one of the lines, by themselves or by what is set up for them."""
+    contexts = data.contexts_by_lineno(str(ROOT / module))
+    asked = json.loads((REACH / ASKED).read_text())
+    found = {each for line in lines for each in contexts.get(line, ()) if each}
+    return sorted({test for each in found for test in asked.get(each, [] if each[0] == "@" else [each])})
 
 
 def _first_failure(tree: Path, tests: list[str], jobs: str) -> str:
-    """The name of a test that fails, or what else went wrong; empty where all pass."""
-    names = tree / ".mutants-tests"
-    names.write_text("\n".join(tests))
-    workers = ["-n", jobs] if len(tests) > 20 else []
-    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", *workers]
+    """The name of a test that fails, or that none ended; empty where all pass. RuntimeError where they were not run."""
+    workers = ["-n", jobs] if len(tests) > WORTH_WORKERS else []
     try:
-        ended = subprocess.run(
-            [*pytest, f"@{names}"], cwd=tree, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
-        )
+        ended = _pytest(tree, tests, *workers)
     except subprocess.TimeoutExpired:
-        return "never ended"
-    if ended.returncode == 0:
+        return NEVER_ENDED
+    if ended.returncode == pytest.ExitCode.OK:
         return ""
     failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" - ")[0].split(" ", 1)[1] if failed else f"pytest ended with {ended.returncode}"
+    if ended.returncode not in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED} or not failed:
+        raise RuntimeError(
+            f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}"
+        )
+    return failed[0].split(" - ")[0].split(" ", 1)[1]
+
+
+def _passes(tree: Path, test: str) -> bool:
+    """Whether it passes in the tree as it is; a module that could not even be imported names no test, but itself."""
+    return test == NEVER_ENDED or _pytest(tree, [test]).returncode == pytest.ExitCode.OK
+
+
+def _pytest(tree: Path, tests: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    names = tree / ".mutants-tests"
+    names.write_text("\n".join(tests))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "--tb=no",
+        *arguments,
+        f"@{names}",
+    ]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
 
 
 @contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from foundation import clock
 from tests.factories.teams import PASSWORD
 from tests.web.world import World, make_world, populate
+from workloads.models import WatchCursor
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,10 @@ def world(own, standing_world) -> World:
 
 @pytest.fixture
 def made(own, standing_workloads):
-    """The world's workloads by name."""
-    return own(standing_workloads)
+    """The world's workloads by name, seen just now."""
+    workloads = own(standing_workloads)
+    WatchCursor.objects.update(seen_at=clock.now())
+    return workloads
 
 
 def signed_in(user) -> Client:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.db import transaction
 
+from foundation import clock
 from jobs.serializers import TrainingRunSerializer
 from jobs.services import submit_training_run
 from quotas import cohorts, limits
@@ -117,7 +118,7 @@ def populate_quotas(world: QuotaWorld) -> None:
         team=world.team,
         derived=fence,
         observed={**fence, "requests.nvidia.com/gpu": 20},
-        checked_at=world.now - timedelta(minutes=3),
+        checked_at=clock.now() - timedelta(minutes=3),
     )
     approve_request(
         request=world.ask(units=2, reason="A deadline."),
