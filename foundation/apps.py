@@ -4,9 +4,10 @@ from urllib.parse import urlsplit
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.db.backends.signals import connection_created
 from typing_extensions import override
 
-from foundation import logs
+from foundation import database, logs
 
 
 class FoundationConfig(AppConfig):
@@ -17,6 +18,7 @@ class FoundationConfig(AppConfig):
     @override
     def ready(self) -> None:
         register_configured_secrets()
+        connection_created.connect(database.note_opened, dispatch_uid="foundation.database.note_opened")
 
 
 def register_configured_secrets() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Any
+
 import django.db
 import psycopg
 
@@ -11,6 +15,7 @@ RETRY_SECONDS = 5
 """Who is told that it is away asks again after that time."""
 # It is shutting down, has crashed, is starting up, or takes no more connections.
 _LEAVING = frozenset({"57P01", "57P02", "57P03", "53300"})
+_opened = threading.local()
 
 
 def is_away(error: BaseException | None) -> bool:
@@ -35,6 +40,20 @@ def is_missed(error: BaseException) -> bool:
     database has answered (`outages.database`).
     """
     away = is_away(error)
-    if away:
+    if away and not _was_cut_before():
         outages.database.missed(error)
     return away
+
+
+def note_opened(**_signal: Any) -> None:
+    """A receiver of `connection_created`: the thread it runs in has a new connection."""
+    _opened.at = time.monotonic()
+
+
+def _was_cut_before() -> bool:
+    """Whether this thread's connection is older than the end of the last outage: that one cut it, and the thread has
+    only now asked for something. The next connection has no such excuse.
+    """
+    opened_at, _opened.at = getattr(_opened, "at", None), None
+    over_at = outages.database.over_at
+    return opened_at is not None and over_at is not None and opened_at < over_at

@@ -19,6 +19,8 @@ class Outage:
         self._of = of
         self._lock = threading.Lock()
         self._since: float | None = None
+        self.over_at: float | None = None
+        """When (time.monotonic) it was back the last time."""
 
     def missed(self, error: BaseException) -> None:
         """It did not answer."""
@@ -33,6 +35,8 @@ class Outage:
             return
         with self._lock:
             since, self._since = self._since, None
+            if since is not None:
+                self.over_at = time.monotonic()
         if since is not None:
             seconds = round(time.monotonic() - since)
             logger.warning(f"{self._of}.back", extra={"seconds": seconds})  # noqa: G004

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 from celery import current_app
 from celery.exceptions import Ignore
-from django.db import InterfaceError, connection
+from django.db import InterfaceError, OperationalError, connection
 
-from foundation import logs, outages
+from foundation import database, logs, outages
 from foundation.tasks import task
 
 SEEN: list[dict] = []
@@ -154,6 +154,37 @@ def test_what_a_task_does_wrong_with_its_connection_is_not_taken_for_a_database_
     finally:
         connection.close()
         outages.database.answered()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_an_outage_cut_is_no_new_outage_and_the_one_after_it_is(cut_off, caplog):
+    """Another thread has found the database again; this one had nothing to ask until now."""
+    outages.database.missed(OSError("gone"))
+    outages.database.answered()
+    told = []
+    for _ in range(2):
+        with pytest.raises(OperationalError) as caught:
+            connection.cursor().execute("SELECT 1")
+        assert database.is_missed(caught.value)
+        told.append([record.message for record in caplog.records])
+        connection.close()
+        connection.settings_dict["HOST"] = "/nowhere"
+    assert told == [["database.away", "database.back"], ["database.away", "database.back", "database.away"]]
+
+
+@pytest.fixture
+def cut_off():
+    """This thread's connection was cut by the server; Django has not looked at it since."""
+    connection.ensure_connection()
+    host = connection.settings_dict["HOST"]
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
+    other.close()
+    yield
+    connection.settings_dict["HOST"] = host
+    connection.close()
+    outages.database.answered()
 
 
 def test_tasks_are_acknowledged_late():
