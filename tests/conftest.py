@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.seconds import Seconds
 from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_setup, stands  # noqa: F401
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +50,7 @@ _take_a_cluster()
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Seconds())
         os.environ[SESSION_VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
         (_session() / "owner").write_text(str(os.getpid()))
     _point_settings_at(_session())
