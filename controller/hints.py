@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.grammar import image_version
-from controller.sizing import nodes_of, share_of
+from controller.sizing import is_shared, knows_nodes, share_of
 from controller.specs import SPOT_FIRST, ContainerSpec
 from foundation.models import PlatformSettings
 from teams.models import Team
@@ -94,11 +94,11 @@ def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
             yield Hint(f"image_pull_secrets.{index}", "unknown_secret", message)
 
 
-def _basis(spec: ContainerSpec) -> str:
-    """What the amounts come from. A share may happen to be what there is without one."""
-    if share_of(spec):
+def _basis(spec: ContainerSpec, sized: ContainerSpec) -> str:
+    """What the amounts come from. A share may happen to be what there is without one: then the nodes are asked."""
+    if is_shared(sized) or share_of(spec):
         return "the share of its GPUs in a node"
-    if not nodes_of(spec):
+    if not knows_nodes(spec):
         return "no node of the flavor is known"
     return f"no known node of the flavor holds {spec.gpus_per_replica} and says its CPU and memory"
 
@@ -106,7 +106,7 @@ def _basis(spec: ContainerSpec) -> str:
 def _filled_in(spec: ContainerSpec, sized: ContainerSpec) -> Iterator[Hint]:
     if not (spec.left_out and spec.gpus_per_replica):
         return
-    why = _basis(spec)
+    why = _basis(spec, sized)
     for name in sorted(spec.left_out):
         amount = getattr(sized, name).limit
         yield Hint(name, "filled_in", f"{name} is left out: each pod gets {amount} ({why}).")

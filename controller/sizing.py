@@ -62,13 +62,18 @@ def _gpus(spec: ContainerSpec) -> tuple[str | None, str, int]:
     return spec.flavor, spec.capacity, spec.gpus_per_replica
 
 
-def nodes_of(spec: ContainerSpec) -> int:
-    """How many nodes of its flavor are known, whatever they hold and say."""
-    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
-    if flavor is None:
-        return 0
-    found = (matching_nodes(flavor.facts, kind, nodes()) for kind in _may_be_on(spec))
-    return len({node.name for each in found for node in each})
+def is_shared(sized: ContainerSpec) -> bool:
+    """Whether what was filled in is surely a share: some of it is not what there is without one."""
+    return any(getattr(sized, name) != _DEFAULTS[name] for name in sized.left_out)
+
+
+def knows_nodes(spec: ContainerSpec) -> bool:
+    """Whether any node of its flavor is known, whatever it holds and says."""
+    facts = _facts_of(spec, None)
+    if facts is None:
+        return False
+    there = nodes()
+    return any(matching_nodes(facts, kind, there) for kind in _may_be_on(spec))
 
 
 def share_of(spec: ContainerSpec, *, known: Observed | None = None) -> dict[str, str]:

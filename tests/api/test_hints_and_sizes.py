@@ -6,8 +6,11 @@ from fractions import Fraction
 
 import pytest
 
+from controller.hints import hints_of
+from controller.sizing import knows_nodes, with_host_share
 from foundation import clock
 from jobs.models import TrainingRun
+from jobs.specs import TrainingRunSpec
 from tests.api.bench import ENDPOINTS, RUNS, problem
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import endpoint_body, make_pod, move, run_body
@@ -86,6 +89,20 @@ def test_a_share_that_is_as_small_as_the_defaults_is_told_as_a_share(bench):
     cpu, memory, hints = sized(bench)
     assert (cpu, memory) == ("1", "2Gi")
     assert "(the share of its GPUs in a node)" in hints[0]["message"]
+
+
+def test_a_share_is_told_without_asking_the_nodes_a_second_time(bench, django_assert_num_queries):
+    NodeRecord.objects.update(others=OF_A_NODE)
+    spec = TrainingRunSpec.from_json(run_body(flavor="a100-40gb", gpus_per_replica=1))
+    sized = with_host_share(spec)
+    with django_assert_num_queries(0):
+        assert len(hints_of(spec, bench.team, sized=sized)) == 2
+
+
+def test_whether_any_node_is_known_is_asked_once_for_all_capacity_types(bench, django_assert_num_queries):
+    spec = TrainingRunSpec.from_json(run_body(flavor="a100-40gb", gpus_per_replica=1, capacity="spot-first"))
+    with django_assert_num_queries(2):
+        assert knows_nodes(spec)
 
 
 @pytest.fixture
