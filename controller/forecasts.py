@@ -38,9 +38,9 @@ from workloads.states import Desired, Phase
 log = logging.getLogger(__name__)
 
 KEPT_SECONDS: Final = 90
-# No start that was found lies further away.
-FURTHEST_SECONDS: Final = 10 * 366 * 86_400
 """Age from which on a kept answer is not shown any more; three turns of the task."""
+FURTHEST_SECONDS: Final = 10 * 366 * 86_400
+"""No start that was found lies further away."""
 
 
 def estimate_starts(*, now: datetime) -> int:
