@@ -13,7 +13,7 @@ from cluster.client import get_client
 from cluster.errors import ClusterRejected, ClusterUnavailable
 from controller import admission, fences, forecasts, garbage, logs, preemption, retention
 from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
-from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workload
+from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
 from costs.services import settle_due
 from foundation import clock, leases
 from foundation.database import is_away
@@ -55,10 +55,10 @@ def sweep_due_workloads(**_future: Any) -> None:
 def _sweep(now: datetime) -> None:
     # First what is written, as long as the lease is young: hints may be sent twice.
     evictions.end_stale(now=now)
-    for workload in preemption.unmet():
+    if unmet := preemption.unmet():
         with transaction.atomic():
             leases.check()
-            wake_workload(workload, now=now)
+            wake_workloads(unmet, now=now)
     if hints_waiting(RECONCILE_TASK) <= SWEEP_BACKLOG_MAX:
         for public_id in locks.due(by=now - SWEEP_GRACE).values_list("public_id", flat=True)[
             :SWEEP_BATCH_MAX

@@ -25,8 +25,7 @@ SWEPT_PRIORITY = 9
 
 def wake_workload(workload: Workload, *, now: datetime) -> None:
     """Make the row due, and send the message once the transaction has committed."""
-    wake(workload_ids=[workload.pk], now=now)
-    transaction.on_commit(partial(send, workload.public_id))
+    wake_workloads([workload], now=now)
 
 
 def wake_workloads(workloads: Iterable[Workload], *, now: datetime) -> None:

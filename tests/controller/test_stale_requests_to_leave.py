@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connections, transaction
 
-from controller import admission, preemption
+from controller import admission, preemption, tasks
 from foundation import clock
 from quotas import evictions, snapshots
 from quotas.models import Claim, Preemption
@@ -106,6 +106,16 @@ def test_a_sweep_that_was_overtaken_does_not_end_it(victim):
     with overtaken("sweep"):
         evictions.end_stale(now=clock.now())
     assert Preemption.objects.get().ended_at is None
+
+
+def test_the_sweep_wakes_all_who_were_asked_and_heard_nothing_of_it(team, user, flavor):  # noqa: F811
+    make_quota(team, flavor, 8)
+    rows = [submit(team, user, flavor, name, units=4) for name in ("one", "other")]
+    look(rows[0])
+    preemption.ask_to_leave(victims=[asked(row) for row in rows], preemptor=None, now=clock.now())
+    Workload.objects.update(next_reconcile_at=None)
+    tasks.sweep_due_workloads()
+    assert Workload.objects.filter(next_reconcile_at__lte=clock.now()).count() == 2
 
 
 def test_a_request_in_time_ends_with_the_claim_that_it_is_about(victim):
