@@ -42,7 +42,7 @@ from teams.permissions import check_can_submit
 from workloads.models import Workload
 from workloads.placement import ON_DEMAND
 from workloads.podrequests import PodGroup
-from workloads.services import change_generation
+from workloads.services import beside_columns, change_generation
 from workloads.states import Priority
 
 MERGES_MAX: Final = 5
@@ -225,7 +225,7 @@ def _change(
         priority=planned.spec.priority,
         labels=dict(planned.spec.labels),
         keeps_headroom=planned.spec.headroom == RESERVED,
-        **dict(zip(("cpu_each", "memory_each", "storage_each"), planned.spec.beside, strict=True)),
+        **beside_columns(planned.spec.beside),
     )
     change_generation(workload, now=now)
     record_audit(

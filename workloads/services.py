@@ -25,8 +25,8 @@ NOTIFY_CHANNEL = "portal_events"
 CALL_NOTED_EVERY = timedelta(seconds=3)
 
 
-def _amounts(beside: tuple[int, int, int]) -> dict[str, int]:
-    """By the columns that keep them."""
+def beside_columns(beside: tuple[int, int, int]) -> dict[str, int]:
+    """What each pod asks for besides GPUs, by the columns of a workload that keep it."""
     return dict(zip(("cpu_each", "memory_each", "storage_each"), beside, strict=True))
 
 
@@ -72,7 +72,7 @@ def create_workload(
                 units=units,
                 units_each=units_each,
                 pod_count=pod_count,
-                **_amounts(beside),
+                **beside_columns(beside),
                 preemptible=preemptible,
                 keeps_headroom=keeps_headroom,
                 time_limit_seconds=time_limit_seconds,
