@@ -205,6 +205,8 @@ def _outlook(
         extra=asked.waiter if focus is None else None,
         focus=focus,
         without=asked.replaces,
+        # What is only thought of may well start now, and then needs no other pool.
+        later=focus is None,
     )
 
 
@@ -224,8 +226,7 @@ def _card(
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
-    # What is only thought of may well start now, and then needs no other pool.
-    others = ALTERNATIVES_MAX if with_levers and focus is not None else 0
+    others = ALTERNATIVES_MAX if with_levers else 0
     outlook = _outlook(asked, asked.flavor, focus, now, others=others)
     supply = outlook.own.supply
     plan = policy.plan(supply, told=lambda each, _: each.id == waiter.id)
@@ -239,8 +240,6 @@ def _card(
     offers: tuple[LeverOffer, ...] = ()
     complete = True
     if with_levers and not verdict.admitted:
-        if focus is None:
-            outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX)
         offers, complete = _offers(
             asked, asked.flavor, supply, outlook, plan=plan, start=start, price_book=price_book, now=now
         )

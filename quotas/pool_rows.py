@@ -81,14 +81,12 @@ class PoolReader:
         books, line, holders, *cluster = self._rows(
             pool_sql.POOLS, {**asked, **OBSERVED_VALUES, "turn": turn}
         )[0]
-        pools = [_books(pool_sql.BookRow(*row)) for row in books or ()]
-        _queue(pools, line or ())
-        by_key = _by_key(pools)
-        for flavor, capacity, *row in holders or ():
-            by_key[flavor, capacity].held.append(_held(row))
-        for pool in pools:
-            pool.shown = Counter((each.team, each.priority) for each in pool.waiting)
-        return pools, observed_of(cluster)
+        return _pools(books, line, holders), observed_of(cluster)
+
+    def others(self, flavor_id: int, capacity_type: str, *, team_id: int | None, most: int) -> list[PoolRows]:
+        """Those others alone, as they are by now."""
+        asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": most}
+        return _pools(*self._rows(pool_sql.OTHERS, {**asked, "turn": 0})[0])
 
     def beyond(self, pools: Sequence[PoolRows], *, beside: bool) -> None:
         """Add how many wait where the window does not show all, and with `beside` who stands beside the line."""
@@ -120,6 +118,22 @@ class PoolReader:
         with connection.cursor() as cursor:
             cursor.execute(sql, {**self.values, **more})
             return list(cursor.fetchall())
+
+
+def _pools(
+    books: Sequence[Sequence[Any]] | None,
+    line: Sequence[Sequence[Any]] | None,
+    holders: Sequence[Sequence[Any]] | None,
+) -> list[PoolRows]:
+    """Of the three documents of a statement; what there is none of is None."""
+    pools = [_books(pool_sql.BookRow(*row)) for row in books or ()]
+    _queue(pools, line or ())
+    by_key = _by_key(pools)
+    for flavor, capacity, *row in holders or ():
+        by_key[flavor, capacity].held.append(_held(row))
+    for pool in pools:
+        pool.shown = Counter((each.team, each.priority) for each in pool.waiting)
+    return pools
 
 
 def _by_key(pools: Sequence[PoolRows]) -> dict[tuple[int, str], PoolRows]:

@@ -111,14 +111,13 @@ FROM (SELECT t.slug, percentile_cont(0.5) WITHIN GROUP (
       GROUP BY t.slug) AS h
 """
 
-# The pool that is asked for, and the largest others in which the team has a quota, if it is asked for those.
-_ASKED = """
-SELECT %(flavor)s::bigint AS flavor_id, %(capacity)s::text AS capacity_type, 0 AS place
-UNION ALL
-(SELECT q.flavor_id, q.capacity_type, row_number() OVER (ORDER BY q.ceiling DESC, q.id)
- FROM quotas_quota AS q JOIN workloads_resourceflavor AS f ON f.id = q.flavor_id AND f.enabled
- WHERE q.team_id = %(team)s AND q.ceiling > 0 AND (q.flavor_id, q.capacity_type) <> (%(flavor)s, %(capacity)s)
- ORDER BY q.ceiling DESC, q.id LIMIT %(others)s)
+_OWN = "SELECT %(flavor)s::bigint AS flavor_id, %(capacity)s::text AS capacity_type, 0 AS place"
+# The largest others in which the team has a quota.
+_OTHERS = """
+SELECT q.flavor_id, q.capacity_type, row_number() OVER (ORDER BY q.ceiling DESC, q.id) AS place
+FROM quotas_quota AS q JOIN workloads_resourceflavor AS f ON f.id = q.flavor_id AND f.enabled
+WHERE q.team_id = %(team)s AND q.ceiling > 0 AND (q.flavor_id, q.capacity_type) <> (%(flavor)s, %(capacity)s)
+ORDER BY q.ceiling DESC, q.id LIMIT %(others)s
 """
 
 _BOOKS = f"""
@@ -155,8 +154,13 @@ JOIN workloads_resourceflavor AS f ON f.id = pool.flavor_id
 
 # Everything that a judgement looks at, as of one moment: books, line and holders as JSON documents, and the cluster.
 POOLS = f"""
-WITH asked AS MATERIALIZED ({_ASKED})
+WITH asked AS MATERIALIZED ({_OWN} UNION ALL ({_OTHERS}))
 SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS}), {OBSERVED}
+"""
+# Books, line and holders of the others alone, for who has the pool itself and the cluster already.
+OTHERS = f"""
+WITH asked AS MATERIALIZED ({_OTHERS})
+SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS})
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -86,16 +86,16 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Outlook:
-    """A pool, and what else its workloads could ask for, all read together."""
+    """A pool, and what else its workloads could ask for, all in the cluster as it was observed once."""
 
     own: Snapshot
     observed: Observed
-    _others: Sequence[_Assembly]
+    _others: Callable[[], Sequence[_Assembly]]
 
     @cached_property
     def others(self) -> tuple[Supply, ...]:
         """Of other pools in which the team has a quota, the largest quotas first; the waiter stands in none of them."""
-        return tuple(each.snapshot().supply for each in self._others)
+        return tuple(each.snapshot().supply for each in self._others())
 
 
 def snapshot_of(
@@ -118,7 +118,7 @@ def snapshot_of(
     reader = PoolReader(now, without=without, history=history, telling=telling, everybody=everybody)
     pools, observed = reader.pools(flavor.pk, capacity_type, team_id=None, others=0, turn=turn)
     reader.beyond(pools, beside=whole_line)
-    return _outlook(reader, pools, observed, flavor, now, extra=extra, focus=focus).own
+    return _own(reader, pools[0], observed, flavor.facts, now, extra=extra, focus=focus)
 
 
 def outlook_of(
@@ -131,31 +131,45 @@ def outlook_of(
     extra: Waiter | None = None,
     focus: Workload | None = None,
     without: Workload | None = None,
+    later: bool = False,
 ) -> Outlook:
-    """As `supply_of` with history, and beside it so many other pools in which the team has a quota."""
+    """As `supply_of` with history, and beside it so many other pools in which the team has a quota.
+
+    The others are read in the same statement, and with `later` in one of their own when they are first asked for: for
+    who may well do without them.
+    """
     reader = PoolReader(now, without=without, history=True, telling=False, everybody=False)
-    pools, observed = reader.pools(flavor.pk, capacity_type, team_id=team_id, others=others, turn=0)
-    reader.beyond(pools, beside=False)
-    return _outlook(reader, pools, observed, flavor, now, extra=extra, focus=focus)
+    key, together = (flavor.pk, capacity_type), 0 if later else others
+    (asked, *beside), observed = reader.pools(*key, team_id=team_id, others=together, turn=0)
+    reader.beyond([asked, *beside], beside=False)
+
+    def read_others() -> list[_Assembly]:
+        rows = beside
+        if later:
+            rows = reader.others(*key, team_id=team_id, most=others)
+            reader.beyond(rows, beside=False)
+        facts = {each.name: each for each in observed.flavors}
+        # A flavor that came between two statements was not observed.
+        return [_Assembly(each, facts[each.flavor], now, observed) for each in rows if each.flavor in facts]
+
+    own = _own(reader, asked, observed, flavor.facts, now, extra=extra, focus=focus)
+    return Outlook(own, observed, read_others)
 
 
-def _outlook(
+def _own(
     reader: PoolReader,
-    pools: Sequence[PoolRows],
+    rows: PoolRows,
     observed: Observed,
-    flavor: ResourceFlavor,
+    facts: FlavorFacts,
     now: datetime,
     *,
     extra: Waiter | None,
     focus: Workload | None,
-) -> Outlook:
-    own = pools[0]
-    shown = {each.key for each in own.waiting}
+) -> Snapshot:
+    shown = {each.key for each in rows.waiting}
     far = focus if focus is not None and focus.pk not in shown else None
-    before = reader.before(own, far) if far is not None and _has_window(own, far) else 0
-    facts = {each.name: each for each in observed.flavors} | {flavor.name: flavor.facts}
-    asked, *others = (_Assembly(each, facts[each.flavor], now, observed) for each in pools)
-    return Outlook(replace(asked, extra=extra, far=far, before=before).snapshot(), observed, others)
+    before = reader.before(rows, far) if far is not None and _has_window(rows, far) else 0
+    return _Assembly(rows, facts, now, observed, extra=extra, far=far, before=before).snapshot()
 
 
 def _has_window(rows: PoolRows, far: Workload) -> bool:
