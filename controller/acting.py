@@ -125,22 +125,28 @@ def _act(plan: Plan, look: Look | None, hand: Hand) -> Plan:
             return waiting
         ensure_namespace(client, workload.team)
         objects.update_live(client, workload, adapter, hand.attempt, now=now, replicas=size)
-    if Action.DELETE in plan.actions and look is not None and look.primary is not None:
-        if not look.observation.deleting:
-            _fetch_logs(hand)
-        objects.delete(client, look.primary)
-    if Action.DELETE in plan.actions and look is not None and look.primary is None:
-        _delete_left_behind(look, hand)
+    if Action.DELETE in plan.actions and look is not None:
+        _delete(look, hand)
     _steer(plan, look, hand)
     return plan
+
+
+def _delete(look: Look, hand: Hand) -> None:
+    """Its object, which takes its pods along; where that is gone already, what it has left behind."""
+    if look.primary is None:
+        _delete_left_behind(look, hand)
+        return
+    if not look.observation.deleting:
+        _fetch_logs(hand)
+    objects.delete(hand.client, look.primary)
 
 
 def _delete_left_behind(look: Look, hand: Hand) -> None:
     """Its pods and what makes them, where their object is gone and nobody else deletes them
     (`kubectl delete --cascade=orphan`).
     """
-    makers = [each for each in look.makers if not each["metadata"].get("deletionTimestamp")]
-    pods = [pod for pod in look.pods if not pod["metadata"].get("deletionTimestamp")]
+    makers = [each for each in look.makers if not orphans.goes(each)]
+    pods = [pod for pod in look.pods if not orphans.goes(pod)]
     if hand.adapter.makers:
         # Who has another controller goes with that one, or is made anew by it.
         pods = [pod for pod in pods if orphans.controller_of(pod) is None]

@@ -44,7 +44,7 @@ def strays(
     """Those of the workload's pods that run without a controller and that none takes over: neither what `primary` has,
     nor, where that has gone, what would be made now. Nobody counts them and nobody else deletes them.
     """
-    bare = [pod for pod in pods if _alive(pod) and not _goes(pod) and controller_of(pod) is None]
+    bare = [pod for pod in pods if _alive(pod) and not goes(pod) and controller_of(pod) is None]
     if not bare or not adapter.makers:
         return []
     if primary is None:
@@ -56,8 +56,8 @@ def strays(
 def _hashes(primary: Mapping[str, Any], makers: Sequence[Mapping[str, Any]]) -> set[str]:
     """Of the pods that the primary's makers take over; none while it goes, or has yet to make that of its template."""
     uid, revision = primary["metadata"]["uid"], _revision(primary)
-    own = [each for each in makers if controller_of(each) == uid and not _goes(each)]
-    made = not _goes(primary) and any(_revision(each) == revision for each in own)
+    own = [each for each in makers if controller_of(each) == uid and not goes(each)]
+    made = not goes(primary) and any(_revision(each) == revision for each in own)
     return {_hash(each) for each in own} if made else set()
 
 
@@ -75,11 +75,16 @@ def controller_of(found: Mapping[str, Any]) -> str | None:
     return next((owner["uid"] for owner in owners if owner.get("controller")), None)
 
 
+def goes(found: Mapping[str, Any]) -> bool:
+    """Whether somebody has deleted the object, and it is on its way out."""
+    return bool(found["metadata"].get("deletionTimestamp"))
+
+
 def all_adoptable(makers: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a new primary takes over all pods that may hold GPUs: none is of a controller that goes or has gone.
     Of those without one, the strays are the caller's to leave out.
     """
-    staying = {each["metadata"]["uid"] for each in makers if not _goes(each)}
+    staying = {each["metadata"]["uid"] for each in makers if not goes(each)}
     return all(_stays(pod, staying) for pod in pods if _alive(pod))
 
 
@@ -89,11 +94,7 @@ def _alive(pod: Mapping[str, Any]) -> bool:
 
 def _stays(pod: Mapping[str, Any], makers: Collection[str]) -> bool:
     owner = controller_of(pod)
-    return not _goes(pod) if owner is None else owner in makers
-
-
-def _goes(found: Mapping[str, Any]) -> bool:
-    return bool(found["metadata"].get("deletionTimestamp"))
+    return not goes(pod) if owner is None else owner in makers
 
 
 def size(makers: Sequence[Mapping[str, Any]]) -> int | None:
