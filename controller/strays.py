@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -17,7 +18,7 @@ from foundation.errors import Conflict, NotFound
 from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import StrayObject
-from workloads.observations import workload_of
+from workloads.observations import workloads_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +41,17 @@ def delete_strays(
     rows = list(StrayObject.objects.filter(uid__in=uids, owned=False).order_by("pk"))
     if len(rows) != len(set(uids)):
         raise NotFound("Not all of these are objects of no workload any more. Look again.")
-    for row in rows:
-        if _is_somebodys(row):
+    for row, workload in zip(rows, workloads_of([_labelled(row) for row in rows]), strict=True):
+        if workload is not None:
             raise Conflict(f"{row} is of a workload that is there again. Look again.", code="not_stray")
     deleted = sum(_delete(client, row, reason, actor, now) for row in rows)
     return Outcome(deleted=deleted, kept=len(rows) - deleted)
 
 
-def _is_somebodys(row: StrayObject) -> bool:
+def _labelled(row: StrayObject) -> dict[str, Any]:
+    """The object as far as it says whose it is."""
     labels = {MANAGED_BY: MANAGER, WORKLOAD_ID: row.said_workload}
-    return workload_of({"metadata": {"labels": labels, "namespace": row.namespace}}) is not None
+    return {"metadata": {"labels": labels, "namespace": row.namespace}}
 
 
 def _delete(client: ClusterClient, row: StrayObject, reason: str, actor: Actor, now: datetime) -> bool:

@@ -69,13 +69,10 @@ OBJECT_FACTS = [
 ]
 
 
-def workload_of(manifest: Mapping[str, Any]) -> Workload | None:
-    """The workload whose id the object's labels carry; None for objects that are not the portal's."""
-    return workloads_of([manifest])[0]
-
-
 def workloads_of(manifests: Sequence[Mapping[str, Any]]) -> list[Workload | None]:
-    """The same of many, in their order, in one query."""
+    """The workloads whose ids the objects' labels carry, in their order, in one query; None for objects that are not
+    the portal's.
+    """
     named = [_workload_id(manifest) for manifest in manifests]
     public_ids = {public_id for public_id in named if public_id is not None}
     rows = Workload.objects.select_related("flavor", "team").filter(public_id__in=public_ids)

@@ -24,7 +24,7 @@ from workloads.observations import (
     record_object,
     record_pod,
     record_pods,
-    workload_of,
+    workloads_of,
 )
 from workloads.podrequests import gpus_of_pod, others_of_pod
 
@@ -285,16 +285,20 @@ def test_a_label_that_somebody_else_spoilt_stops_nobody(run, attempt):
 @pytest.mark.parametrize("value", ["", "garbage", "0" * 40, "00000000-0000-0000-0000-000000000000"])
 def test_an_object_with_a_foreign_or_spoilt_id_is_nobodys(value):
     labels = {"app.kubernetes.io/managed-by": "ml-portal", "mlportal.dev/workload-id": value}
-    assert workload_of({"metadata": {"labels": labels}}) is None
+    assert workloads_of([{"metadata": {"labels": labels}}]) == [None]
 
 
-def test_the_id_counts_only_beside_the_portals_own_mark(run):
-    labels = {"mlportal.dev/workload-id": str(run.public_id)}
-    assert workload_of({"metadata": {"labels": labels}}) is None
-    assert workload_of({"metadata": {}}) is None
-    labels["app.kubernetes.io/managed-by"] = "ml-portal"
-    assert workload_of({"metadata": {"labels": labels, "namespace": run.team.namespace_name}}) == run
-    assert workload_of({"metadata": {"labels": labels, "namespace": "team-other"}}) is None, "not its own"
+def test_the_id_counts_only_beside_the_portals_own_mark(run, django_assert_num_queries):
+    named = {"mlportal.dev/workload-id": str(run.public_id)}
+    own = {"labels": {**named, "app.kubernetes.io/managed-by": "ml-portal"}}
+    objects = [
+        {"labels": named},
+        {},
+        {**own, "namespace": run.team.namespace_name},
+        {**own, "namespace": "team-other"},
+    ]
+    with django_assert_num_queries(1):
+        assert workloads_of([{"metadata": each} for each in objects]) == [None, None, run, None]
 
 
 def node(**changes):
