@@ -23,12 +23,13 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError
 from controller import log_store
-from controller.log_fetch import ENDED_PHASES, Fetched, fetch_pod
+from controller.log_fetch import Fetched, fetch_pod
 from controller.log_store import NO_CONTAINER, ContainerLog
 from controller.log_streams import Stream
 from foundation import clock
 from foundation.database import is_missed
 from workloads.models import LogChunk, PodRecord
+from workloads.pod_facts import ENDED
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class _Pod:
 
     @property
     def ending(self) -> bool:
-        return self.record.gone_at is not None or self.record.phase in ENDED_PHASES
+        return self.record.gone_at is not None or self.record.phase in ENDED
 
     @property
     def wanted(self) -> bool:

@@ -16,10 +16,9 @@ from controller import log_store
 from controller.log_lines import LineSplitter
 from controller.log_store import CHUNK_BYTES_MAX, ContainerLog
 from workloads.models import PodRecord
+from workloads.pod_facts import ENDED
 
 logger = logging.getLogger(__name__)
-
-ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class LogUnavailable(ClusterUnavailable):
@@ -56,7 +55,7 @@ def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime, keep: tim
         return Fetched(ended=True, gone=True)
     if found["metadata"]["uid"] != pod.uid:
         return Fetched(ended=True, gone=True)
-    ended = found.get("status", {}).get("phase") in ENDED_PHASES
+    ended = found.get("status", {}).get("phase") in ENDED
     containers = list(_containers(found))
     stored = 0
     for container in containers:

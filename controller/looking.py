@@ -20,6 +20,7 @@ from controller.sightings import absent_pods, miss_pods, see_pods
 from workloads.models import Attempt, NodeRecord, PodRecord, Workload
 from workloads.observations import PodSeen, unchanged
 from workloads.placement import SPOT
+from workloads.pod_facts import ENDED
 from workloads.states import Desired, Phase, Reason
 
 
@@ -115,7 +116,7 @@ def _taken_away(workload: Workload, attempt: int, observation: Observation) -> O
         name, word = by_word
         cause, what = reason_of_disruption(word, spot=spot)
         message = f"Pod {name} was removed because {what} ({word})."
-    elif node := _lost_node(gone.exclude(phase__in=("Succeeded", "Failed"))):
+    elif node := _lost_node(gone.exclude(phase__in=ENDED)):
         cause = reason_of_loss(spot=spot)
         message = f"Its node {node} is gone, and its pod with it."
     else:

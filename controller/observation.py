@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from workloads.pod_facts import ENDED
 from workloads.states import Reason
 
 
@@ -70,7 +71,7 @@ class PodFacts:
     @property
     def alive(self) -> bool:
         """Whether it may still hold its GPUs: it is there and has not ended."""
-        return self.phase not in {"Succeeded", "Failed"}
+        return self.phase not in ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

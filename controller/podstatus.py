@@ -15,6 +15,7 @@ from cluster.labels import REVISION
 from controller import podends
 from controller.observation import PodFacts, Stage
 from controller.podends import End
+from workloads.pod_facts import ENDED
 from workloads.states import Reason
 
 Json = Mapping[str, Any]
@@ -301,7 +302,7 @@ def _started_at(containers: Sequence[Json]) -> datetime | None:
 
 def _finished_at(pod: Json, containers: Sequence[Json]) -> datetime | None:
     """When the last container ended; for a pod that ended without one, its last change of condition."""
-    if _phase(pod) not in {"Succeeded", "Failed"}:
+    if _phase(pod) not in ENDED:
         return None
     ends = [parse_time((_state(status, "terminated") or {}).get("finishedAt")) for status in containers]
     known = [time for time in ends if time is not None]

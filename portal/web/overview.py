@@ -12,9 +12,9 @@ from inference.queries import scale_samples
 from inference.scaler_state import scaling_of, slept
 from portal.web.analytics import calls_of_range, decisions_of, replicas_chart
 from portal.web.time_ranges import read_range
+from workloads.pod_facts import ENDED
 
 PODS_MAX: Final = 50
-ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def overview_panel(asked: Asked[EndpointNow]) -> dict[str, Any]:
