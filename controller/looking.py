@@ -18,7 +18,7 @@ from controller.observation import Observation
 from controller.podends import reason_of_disruption, reason_of_loss
 from controller.sightings import absent_pods, miss_pods, see_pods
 from workloads.models import Attempt, NodeRecord, PodRecord, Workload
-from workloads.observations import PodSeen, unchanged
+from workloads.observations import PodSeen, news
 from workloads.placement import SPOT
 from workloads.pod_facts import ENDED
 from workloads.states import Desired, Phase, Reason
@@ -146,9 +146,8 @@ def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
 
 def _record(workload: Workload, listing: Listing, client: ClusterClient, now: datetime) -> None:
     """Rows and usage as this list shows the pods; in as many statements for many pods as for one."""
-    same = unchanged(PodRecord, listing.items)
-    news = [PodSeen(pod, workload) for pod in listing.items if pod["metadata"]["uid"] not in same]
-    see_pods(news, now=now, as_of=listing.resource_version)
+    seen = [PodSeen(pod, workload) for pod in news(PodRecord, listing.items)]
+    see_pods(seen, now=now, as_of=listing.resource_version)
     present = {pod["metadata"]["uid"] for pod in listing.items}
     known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=present)
     miss_pods(absent_pods(client, known), as_of=listing.resource_version, now=now)

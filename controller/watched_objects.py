@@ -16,7 +16,7 @@ from controller import wakeups
 from controller.sightings import still_there
 from controller.sinks import lacking
 from workloads.models import ObjectRecord
-from workloads.observations import record_objects, unchanged, workloads_of
+from workloads.observations import news, record_objects, workloads_of
 from workloads.strays import forget_strays, record_stray
 
 
@@ -28,8 +28,7 @@ class ObjectSink:
         self._record([manifest], now=now, gone=gone)
 
     def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
-        same = unchanged(ObjectRecord, page)
-        self._record([item for item in page if item["metadata"]["uid"] not in same], now=now, gone=False)
+        self._record(news(ObjectRecord, page), now=now, gone=False)
 
     def _record(self, manifests: Sequence[Mapping[str, Any]], *, now: datetime, gone: bool) -> None:
         kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}

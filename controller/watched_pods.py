@@ -17,7 +17,7 @@ from controller.sinks import lacking
 from controller.watched_capacity import foreign_use_changed
 from foundation.crashpoints import crash_point
 from workloads.models import PodRecord
-from workloads.observations import PodSeen, record_foreign_pod, unchanged, workloads_of
+from workloads.observations import PodSeen, news, record_foreign_pod, workloads_of
 from workloads.strays import forget_strays, record_stray
 
 
@@ -29,9 +29,7 @@ class PodSink:
         self._record([manifest], as_of="", now=now, gone=gone)
 
     def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
-        same = unchanged(PodRecord, page)
-        news = [item for item in page if item["metadata"]["uid"] not in same]
-        self._record(news, as_of=as_of, now=now, gone=False)
+        self._record(news(PodRecord, page), as_of=as_of, now=now, gone=False)
 
     def _record(
         self, manifests: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime, gone: bool

@@ -41,8 +41,7 @@ KEPT: dict[str, Any] = {
     "disruption": "",
 }
 KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": ""}
-TIMES = ["scheduled_at", "started_at", "finished_at", "deletion_at"]
-FACTS = [
+WRITTEN = [
     "namespace",
     "name",
     "attempt",
@@ -52,10 +51,21 @@ FACTS = [
     "ready",
     "restarts",
     "reason",
+    "disruption",
+    "message",
+    "node_name",
+    "units",
+    "exit_code",
+    "image_id",
+    "cpu_millicores",
+    "memory_bytes",
+    "storage_bytes",
+    "scheduled_at",
+    "started_at",
+    "finished_at",
+    "deletion_at",
+    "gone_at",
 ]
-FACTS += ["disruption", "message", "node_name", "units", "exit_code", "image_id"]
-FACTS += ["cpu_millicores", "memory_bytes", "storage_bytes"]
-WRITTEN = [*FACTS, *TIMES, "gone_at"]
 """All columns that a later description may change."""
 OBJECT_FACTS = [
     "api_version",
@@ -173,7 +183,7 @@ def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone:
             # It is there after it was missed: whoever missed it had looked too early, or was told wrongly.
             row.gone_at = None
         resource = seen.workload.flavor.resource if seen.workload.flavor else ""
-        for field, value in _news(row, pod_facts(seen.manifest, resource=resource)).items():
+        for field, value in _replacing(row, pod_facts(seen.manifest, resource=resource)).items():
             setattr(row, field, value)
     elif gone:
         # That it was deleted is true whenever one hears of it: its UID does not come again.
@@ -185,7 +195,7 @@ def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone:
     return row if before != {name: getattr(row, name) for name in WRITTEN} else None
 
 
-def _news(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
+def _replacing(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
     """The facts that may replace what is known: a pod that has ended does not live again, and what decides
     money is not forgotten because one description leaves it out.
     """
@@ -202,6 +212,14 @@ def unchanged(
     shown = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in manifests}
     known = rows.objects.filter(uid__in=list(shown), gone_at__isnull=True)
     return {uid for uid, version in known.values_list("uid", "resource_version") if shown[uid] == version}
+
+
+def news(
+    rows: type[PodRecord | ObjectRecord | NodeRecord], page: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The other objects of the page: their rows know another version, or take them for gone, or are not there."""
+    same = unchanged(rows, page)
+    return [each for each in page if each["metadata"]["uid"] not in same]
 
 
 def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
