@@ -123,16 +123,18 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     if workload.attempt_number:
         attempt = workload.attempts.filter(ended_at__isnull=True).first()
     look = look_at(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
-    plan = decide(_snapshot(workload, adapter, attempt), look.observation if look else None, now)
+    snapshot = _snapshot(workload, adapter, attempt)
+    plan = decide(snapshot, look.observation if look else None, now)
     if Action.ADMIT in plan.actions:
         wait, attempt = _admit(workload, client, now)
         if attempt is None:
             return wait
         # The row is as this process has just left it, under its lock: on at once.
         look = look_at(workload, adapter, attempt, client, now)
-        plan = decide(_snapshot(workload, adapter, attempt), look.observation, now)
+        snapshot = _snapshot(workload, adapter, attempt)
+        plan = decide(snapshot, look.observation, now)
     locks.renew(workload)
-    patience = _schedule_deadline(workload, PlatformSettings.current())
+    patience = snapshot.limits.schedule_deadline
     plan = carry_out(plan, look, Hand(client, workload, adapter, attempt, now, patience))
     crash_point("acted")
     wait = _record(workload, adapter, plan, look, now)
