@@ -58,6 +58,8 @@ def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], None] | None = N
     deleted = 0
     for _ in range(BATCHES_MAX):
         keys = list(rows.values_list("pk", flat=True)[:BATCH])
+        if not keys:
+            break
         with transaction.atomic():
             leases.check()
             if also is not None:

@@ -130,6 +130,12 @@ def test_more_than_a_batch_goes_in_one_call(run, monkeypatch):
     assert retention.forget(now=NOW)["pods"] == 10
 
 
+def test_where_nothing_is_too_old_it_is_only_looked_for(run, django_assert_num_queries):
+    pod(run, "new", gone=NEW)
+    with django_assert_num_queries(5):  # the settings, and each of four kinds of row
+        retention.forget(now=NOW)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_settings_say_how_long_and_the_periodic_job_does_it(run, settings):
     settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
