@@ -52,9 +52,8 @@ def find_workload(
     beside: Sequence[str] = (),
     annotated: Mapping[str, Any] | None = None,
 ) -> Workload:
-    """The workload with the `my_role` that the user has in its team, with the relations `beside` it and what it is
-    `annotated` with; or NotFound,
-    which is also what a stranger is told.
+    """The workload with the relations `beside` it, what it is `annotated` with and, as `my_role`, the role of the user's
+    membership in its team; or NotFound, which is also what a stranger is told.
     """
     rows = visible_workloads(user, kind=kind).select_related(*BESIDE, *beside)
     role = membership_role(user, "team")

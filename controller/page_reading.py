@@ -36,7 +36,7 @@ class Freshness:
 
 
 def freshness_of(seen_at: datetime | None, *, now: datetime) -> Freshness:
-    """Of a portal whose quietest watch was last heard of then; None where one was never."""
+    """Of a portal whose quietest watch, of those that were ever heard of, was last heard of then; None where none was."""
     if seen_at is None:
         return Freshness("unknown", None)
     return Freshness("fresh" if now - seen_at <= FRESH_WITHIN else "stale", seen_at)
