@@ -19,13 +19,12 @@ from controller.strays import delete_strays
 from controller.team_secrets import delete_secret, register_secret, write_secret
 from controller.volumes import create_volume, list_volumes
 from foundation import clock
-from foundation.errors import NotAllowed
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from foundation.http.serializers import StrictSerializer
 from teams.actors import actor_of
 from teams.models import ApiToken, SecretName
-from teams.permissions import check_can_submit, check_global_role, has_global_role, team_for
+from teams.permissions import check_can_submit, check_global_role, team_for
 from teams.queries import secrets_of
 from teams.rest import PortalView
 from workloads.models import StrayObject
@@ -247,8 +246,7 @@ class StraysView(PortalView):
     def get(self, request: Any) -> Response:
         """What is in the cluster with the portal's mark and of no workload; for managers and admins."""
         check_query_parameters(request, ())
-        if not has_global_role(request.user):
-            raise NotAllowed("Only quota managers and platform admins may do this.", code="role_missing")
+        check_global_role(request.user)
         return Response(StraysSerializer({**asdict(strays()), "results": stray_objects()}).data)
 
 
@@ -292,6 +290,5 @@ class PreflightView(PortalView):
     @extend_schema(operation_id="preflight_list", tags=["cluster"], responses=ChecksSerializer)
     def get(self, request: Any) -> Response:
         check_query_parameters(request, ())
-        if not has_global_role(request.user):
-            raise NotAllowed("Only quota managers and platform admins may do this.", code="role_missing")
+        check_global_role(request.user)
         return Response({"results": [asdict(check) for check in preflight.run(get_client())]})

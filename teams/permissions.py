@@ -137,10 +137,11 @@ def check_can_manage(user: Any, team: Team) -> None:
         )
 
 
-def check_global_role(user: Any, role: GlobalRole) -> None:
-    """Raises NotAllowed without the role."""
+def check_global_role(user: Any, role: GlobalRole | None = None) -> None:
+    """Raises NotAllowed without the role, or without any global role when None."""
     if not has_global_role(user, role):
-        raise NotAllowed(f"Only a {role.replace('-', ' ')} may do this.", code="role_missing")
+        who = f"a {role.replace('-', ' ')}" if role else "quota managers and platform admins"
+        raise NotAllowed(f"Only {who} may do this.", code="role_missing")
 
 
 def scopes_of(request: Any) -> tuple[str, ...]:

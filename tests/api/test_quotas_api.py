@@ -129,6 +129,12 @@ def test_nodes_and_capacity_are_told(bench):
     problem(bench.client.get("/api/v1/cluster/nodes/", {"ready": "yes"}), 400, "ready")
 
 
+@pytest.mark.parametrize("path", ["strays", "preflight"])
+def test_who_has_no_global_role_is_told_who_may_ask_about_the_cluster(bench, path):
+    told = problem(bench.client.get(f"/api/v1/cluster/{path}/"), 403, code="role_missing")
+    assert told["detail"] == "Only quota managers and platform admins may do this."
+
+
 def test_what_needs_the_cluster_says_that_it_is_away(bench, manager):
     problem(bench.client.get("/api/v1/teams/vision/volumes/"), 503)
     with Unchanged():
