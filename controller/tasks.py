@@ -97,10 +97,13 @@ def estimate_starts(**_future: Any) -> None:
 
 @task(name="controller.keep_fences")
 def keep_fences(**_future: Any) -> None:
-    """Keep every team's ResourceQuota at what its quotas derive."""
+    """Keep every team's ResourceQuota at what its quotas derive. While the cluster is away they stay as they were seen."""
     with leases.periodic("fences", seconds=LEASE_SECONDS) as ours:
         if ours:
-            fences.keep_in_step(get_client(), now=clock.now())
+            try:
+                fences.keep_in_step(get_client(), now=clock.now())
+            except (ClusterUnavailable, ClusterRejected) as error:
+                logger.warning("fences.put_off", extra={"error": str(error)})
 
 
 @task(name="controller.settle_usage")

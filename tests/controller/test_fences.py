@@ -8,6 +8,7 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.errors import ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.kinds import ObjectRef
+from controller import tasks
 from controller.fences import drift, keep_in_step
 from controller.tenancy import ensure_namespace
 from foundation import clock
@@ -15,6 +16,7 @@ from quotas.models import Fence
 from quotas.services import claim
 from tests.controller.clusters import Relay, until
 from tests.factories.catalogue import make_flavor, make_quota
+from tests.factories.leases import run_out
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
 
@@ -146,6 +148,21 @@ def relay(devcluster, tmp_path):
     relay = Relay(tmp_path, devcluster)
     yield relay
     relay.close()
+
+
+@pytest.mark.parametrize("client", ["devcluster"], indirect=True)
+def test_while_the_cluster_is_away_one_line_says_so(bench, relay, caplog, settings):
+    settings.CLUSTER_KUBECONFIG = relay.kubeconfig
+    relay.away = True
+    tasks.keep_fences()
+    (told,) = [record for record in caplog.records if record.levelname not in {"DEBUG", "INFO"}]
+    assert (told.message, told.exc_info) == ("fences.put_off", None)
+    assert "cannot be reached" in told.error
+    assert not Fence.objects.exists()
+    relay.away = False
+    run_out()
+    tasks.keep_fences()
+    assert Fence.objects.exists()
 
 
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
