@@ -47,7 +47,7 @@ from workloads.finding import (
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import Placement
 from workloads.states import Phase, Priority
-from workloads.watches import Followed, followed_kinds
+from workloads.watches import Watches, followed_kinds
 
 LIST_FILTERS = {
     "team": reference("team", Team, "slug", many=True, description="Team slugs."),
@@ -285,13 +285,16 @@ Make = Callable[[Placement], ManifestSet]
 
 
 def manifests_of(
-    workload: Workload, *, followed: Followed = followed_kinds, make: Make | None = None
+    workload: Workload, *, watches: Watches | None = None, make: Make | None = None
 ) -> list[dict[str, Any]]:
-    """The manifests of the current attempt, or of the first one to come; by `make` where its rows are read already."""
+    """The manifests of the current attempt, or of the first one to come; by `watches` and `make` where the rows of
+    those are read already.
+    """
     adapter = adapter_for(workload.kind)
     number = max(workload.attempt_number, 1)
     name = adapter.object_name(workload, attempt=number)
-    with PlatformSettings.held():
+    followed = (lambda: watches.kinds) if watches else followed_kinds
+    with PlatformSettings.held(watches.settings if watches else None):
         placement = placement_of(workload, object_name=name, attempt=number, followed=followed)
         return (make(placement) if make else adapter.manifests(workload, placement)).all()
 

@@ -91,7 +91,7 @@ def cost(asked: Asked[Any]) -> dict[str, Any]:
 
 def manifests(asked: Asked[Any], *, make: Make | None = None) -> dict[str, Any]:
     """The objects of the current attempt, as YAML, or as JSON where `format=json` asks for it."""
-    found = manifests_of(asked.workload, followed=asked.followed, make=make)
+    found = manifests_of(asked.workload, watches=asked.watches, make=make)
     wants_json = asked.request.GET.get("format") == "json"
     return {
         "manifests": [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models.functions import JSONObject
 from typing_extensions import override
 
 from foundation import clock
@@ -150,13 +151,29 @@ class PlatformSettings(models.Model):
 
     @classmethod
     @contextmanager
-    def held(cls) -> Iterator[None]:
-        """Inside, the settings are read once at most: one piece of work goes by one version of them."""
-        token = _held.set([])
+    def held(cls, known: PlatformSettings | None = None) -> Iterator[None]:
+        """Inside, the settings are read once at most: one piece of work goes by one version of them, by the `known` one
+        where they were read already.
+        """
+        token = _held.set([] if known is None else [known])
         try:
             yield
         finally:
             _held.reset(token)
+
+    @classmethod
+    def as_json(cls) -> models.Subquery:
+        """The row as one value, for a statement that reads something else anyway; `of_json` takes it."""
+        names = [each.attname for each in cls._meta.concrete_fields]
+        row = JSONObject(**{name: name for name in names})
+        return models.Subquery(cls.objects.filter(pk=cls.SINGLETON_PK).values_list(row))
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any] | None) -> Self:
+        """As `current`, by that value."""
+        if row is None:
+            return cls()
+        return cls(**{each.attname: each.to_python(row[each.attname]) for each in cls._meta.concrete_fields})
 
     @classmethod
     def _read(cls) -> Self:

@@ -24,7 +24,7 @@ def engine() -> str:
 
 def engine_by(watches: Watches) -> str:
     """The same by what was read already; no query."""
-    return _engine(watches.kinds, watches.named)
+    return _engine(watches.kinds, watches.settings.optional_kinds)
 
 
 def _engine(followed: frozenset[str], named: Collection[str]) -> str:

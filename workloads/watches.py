@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Subquery
+from django.contrib.postgres.aggregates import JSONBAgg
+from django.db.models import Min
+from django.db.models.functions import JSONObject
 
-from foundation.models import PlatformSettings, default_optional_kinds
+from foundation.models import PlatformSettings
 from workloads.models import WatchCursor
 
 
@@ -23,23 +25,21 @@ Followed = Callable[[], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Watches:
-    """What is followed of the cluster: `kinds` as `followed_kinds` has them, and of those that are optional the ones
-    that the settings name. `seen_at` is how old the oldest is of what was seen of them, None before anything was.
+    """What is followed of the cluster: `kinds` as `followed_kinds` has them, and the settings, which name the optional
+    ones. `seen_at` is how old the oldest is of what was seen of them, None before anything was.
     """
 
     kinds: frozenset[str]
-    named: frozenset[str]
+    settings: PlatformSettings
     seen_at: datetime | None
 
 
 def watches() -> Watches:
-    """All of them, and what the settings name, in one query."""
-    settings = PlatformSettings.objects.filter(pk=PlatformSettings.SINGLETON_PK)
-    rows = WatchCursor.objects.annotate(named=Subquery(settings.values("optional_kinds")))
-    found = list(rows.values_list("kind", "seen_at", "named"))
-    named = next((named for _, _, named in found if named is not None), default_optional_kinds())
+    """All of them, and the settings, in one query."""
+    both = JSONObject(kinds=JSONBAgg("kind", default=[]), settings=PlatformSettings.as_json())
+    found = WatchCursor.objects.aggregate(both=both, seen_at=Min("seen_at"))
     return Watches(
-        kinds=frozenset(kind for kind, _, _ in found),
-        named=frozenset(named),
-        seen_at=min((seen for _, seen, _ in found if seen is not None), default=None),
+        kinds=frozenset(found["both"]["kinds"]),
+        settings=PlatformSettings.of_json(found["both"]["settings"]),
+        seen_at=found["seen_at"],
     )

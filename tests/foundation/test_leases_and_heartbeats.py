@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
-from django.db.models import F
+from django.db.models import Count, F
+from django.db.models.functions import JSONObject
+from django.forms import model_to_dict
 
 from foundation import clock, heartbeats, leases
 from foundation.models import Heartbeat, IdempotencyKey, Lease, PlatformSettings
@@ -218,6 +220,21 @@ def test_platform_settings_have_the_defaults_until_somebody_changes_them():
     assert PlatformSettings.current().optional_kinds == ["pytorchjob", "keda", "podmonitor"]
     PlatformSettings.objects.create(grace_seconds=5)
     assert PlatformSettings.current().grace_seconds == 5
+
+
+@pytest.mark.django_db
+def test_the_settings_that_are_read_beside_something_else_are_the_same():
+    def beside():
+        both = JSONObject(count=Count("pk"), settings=PlatformSettings.as_json())
+        return PlatformSettings.of_json(Heartbeat.objects.aggregate(both=both)["both"]["settings"])
+
+    assert model_to_dict(beside()) == model_to_dict(PlatformSettings())
+    PlatformSettings.objects.create(grace_seconds=5, optional_kinds=["keda"], gang_scheduler="volcano")
+    current = PlatformSettings.current()
+    assert model_to_dict(beside()) == model_to_dict(current)
+    assert beside().updated_at == current.updated_at
+    with PlatformSettings.held(current):
+        assert PlatformSettings.current() is current
 
 
 @pytest.mark.django_db

@@ -62,6 +62,7 @@ QUERIES_MAX = {
     "/endpoints/{digits}/?tab=manifests": 12,
     "/runs/{resnet50}/?tab=manifests": 12,
     "/runs/{bert-large}/?tab=manifests": 12,
+    "/runs/{evicted}/?tab=manifests": 12,
 }
 OF_A_MANAGER = {
     "/": 12,
