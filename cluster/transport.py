@@ -103,39 +103,37 @@ class Transport:
         payload = body if isinstance(body, bytes | None) else json.dumps(body, separators=(",", ":")).encode()
         if payload is not None:
             sent["Content-Type"] = content_type
-        timeout = timeout or self._timeout
+        limits = timeout or self._timeout
+
+        def send(over: Connection) -> urllib3.BaseHTTPResponse:
+            with self._heard(over, changing=method not in _READING, own=own):
+                return self._ask(over, method, url, sent, payload, limits, stream=stream)
+
         connection = self.connection()
         if own:
             self._breaker.enter(whom=f"the cluster at {connection.host}")
-        response = self._send(connection, method, url, sent, payload, timeout, stream=stream, own=own)
+        response = send(connection)
         if response.status < 500 and response.status != 429:
             self._answered_at = time.monotonic()
         if response.status == 401 and check:
             response.drain_conn()
             connection = self.connection(refused=connection)
-            response = self._send(connection, method, url, sent, payload, timeout, stream=stream, own=own)
+            response = send(connection)
         if response.status >= 400 and check:
             raise self._refusal(response, method)
         return response
 
-    def _send(
-        self,
-        connection: Connection,
-        method: str,
-        url: str,
-        headers: dict[str, str],
-        payload: bytes | None,
-        timeout: Timeout,
-        *,
-        stream: bool,
-        own: bool,
-    ) -> urllib3.BaseHTTPResponse:
+    @contextmanager
+    def _heard(self, connection: Connection, *, changing: bool, own: bool) -> Iterator[None]:
+        """Around an exchange: the breaker learns whether it came to an end. Raises ClusterUnavailable for what the
+        network says.
+        """
         late = False
         try:
-            return self._ask(connection, method, url, headers, payload, timeout, stream=stream)
+            yield
         except (urllib3.exceptions.HTTPError, OSError) as error:
             late = _is_late(error)
-            raise _unavailable(connection, error, changing=method not in _READING) from error
+            raise _unavailable(connection, error, changing=changing) from error
         finally:
             if own:
                 (self._breaker.timed_out if late else self._breaker.answered)()
