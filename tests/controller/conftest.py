@@ -73,6 +73,10 @@ class Bench:
         actor = Actor.of_user(self.member)
         return submit_training_run(spec=spec, team=self.team, actor=actor, now=clock.now()).workload
 
+    def running(self, **fields: Any) -> Workload:
+        """One that was submitted and runs."""
+        return self.until(self.submit(**fields), lambda run: run.phase == "Running")
+
     def turn(self, workload: Workload) -> Workload:
         """One reconcile of a workload that is made due."""
         Workload.objects.filter(pk=workload.pk).update(next_reconcile_at=clock.now())

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
-from django.db import connections
 
 from cluster import kinds
 from cluster.client import connect
@@ -23,11 +22,12 @@ from controller.adapters import adapter_for
 from controller.log_collector import LogCollector
 from controller.looking import look_at
 from controller.watched_pods import PodSink
-from controller.watcher import OWN, KindWatcher
+from controller.watcher import OWN
 from costs.models import LedgerEntry, UsageInterval
 from costs.queries import ledger_difference
 from foundation import clock
 from tests.controller.conftest import REAL
+from tests.controller.followers import Follower
 from tests.factories.submitted import make_attempt, move
 from workloads.models import PodRecord
 from workloads.states import Phase
@@ -45,16 +45,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.parametrize("client", ["real"], indirect=True),
 ]
-
-
-class Follower(KindWatcher):
-    """A watcher whose thread gives its database connection back."""
-
-    def run(self) -> None:
-        try:
-            super().run()
-        finally:
-            connections.close_all()
 
 
 @contextmanager

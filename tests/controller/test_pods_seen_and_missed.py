@@ -27,11 +27,6 @@ pytestmark = [
 ]
 
 
-def running(bench, **body):
-    run = bench.submit(**body)
-    return bench.until(run, lambda each: each.phase == "Running")
-
-
 def look(bench, run, client=None):
     attempt = run.attempts.get(ended_at=None)
     return look_at(run, adapter_for(run.kind), attempt, client or bench.client, clock.now())
@@ -63,7 +58,7 @@ class Meanwhile:
 
 
 def test_a_pod_that_the_watcher_records_while_another_is_looked_for_is_not_taken_for_gone(bench):
-    run = running(bench)
+    run = bench.running()
     gone = make_pod(run, name="train-lost")
 
     def a_pod_comes():
@@ -77,7 +72,7 @@ def test_a_pod_that_the_watcher_records_while_another_is_looked_for_is_not_taken
 
 
 def test_a_pod_that_is_written_down_anew_while_it_is_looked_for_is_not_taken_for_gone(bench):
-    run = running(bench)
+    run = bench.running()
     lost = make_pod(run, name="train-lost")
 
     def it_is_seen():
@@ -89,7 +84,7 @@ def test_a_pod_that_is_written_down_anew_while_it_is_looked_for_is_not_taken_for
 
 
 def test_a_live_pod_that_was_taken_for_gone_comes_back_and_is_charged_on(bench):
-    run = running(bench)
+    run = bench.running()
     pod = PodRecord.objects.get(workload=run)
     began = UsageInterval.objects.get(pod_uid=pod.uid, ended_at=None).started_at
     PodRecord.objects.filter(pk=pod.pk).update(gone_at=clock.now(), ready=False)
@@ -102,7 +97,7 @@ def test_a_live_pod_that_was_taken_for_gone_comes_back_and_is_charged_on(bench):
 
 
 def test_a_look_costs_as_many_queries_for_many_pods_as_for_one(bench):
-    run = running(bench)
+    run = bench.running()
 
     def numbers():
         found = []
@@ -126,7 +121,7 @@ class Dies(Exception):
 
 def test_that_a_pod_is_gone_and_what_that_costs_are_one_step(bench, monkeypatch):
     """Whoever dies between the row and its usage has written neither, so that the next look does both."""
-    run = running(bench)
+    run = bench.running()
     pod = PodRecord.objects.get(workload=run)
     ref = ObjectRef("v1", "Pod", pod.namespace, pod.name)
     shown = bench.client.get(ref)
@@ -150,7 +145,7 @@ def test_that_a_pod_is_gone_and_what_that_costs_are_one_step(bench, monkeypatch)
 
 def test_the_versions_of_a_list_and_of_its_objects_compare_as_numbers(bench):
     """What the rows rely on, from the server itself."""
-    run = running(bench)
+    run = bench.running()
     listing = bench.client.list(kinds.POD, namespace=run.team.namespace_name)
     newest = max(int(pod["metadata"]["resourceVersion"]) for pod in listing.items)
     assert newest <= int(listing.resource_version)

@@ -14,17 +14,12 @@ pytestmark = [
 ]
 
 
-def running(bench, **body):
-    run = bench.submit(**body)
-    return bench.until(run, lambda each: each.phase == "Running")
-
-
 def lose(run, **facts):
     return make_pod(run, started_at=clock.now(), gone_at=clock.now(), **facts)
 
 
 def test_the_gang_starts_again_as_a_whole_and_no_retry_is_used(bench):
-    run = running(bench, replicas=2)
+    run = bench.running(replicas=2)
     lose(run, name="train-lost")
     bench.turn(run)
     assert (run.phase, run.stopping_to) == ("Stopping", "Admitted")
@@ -44,7 +39,7 @@ def test_the_gang_starts_again_as_a_whole_and_no_retry_is_used(bench):
     ],
 )
 def test_what_took_it_away_is_known_though_nobody_looked_in_time(bench, word, capacity, reason, phase):
-    run = running(bench)
+    run = bench.running()
     Workload.objects.filter(pk=run.pk).update(capacity_type=capacity)
     run.refresh_from_db()
     lose(run, name="train-lost", disruption=word)
@@ -55,7 +50,7 @@ def test_what_took_it_away_is_known_though_nobody_looked_in_time(bench, word, ca
 
 @pytest.mark.parametrize("facts", [{"phase": "Succeeded"}, {"started_at": None}])
 def test_a_pod_that_ended_well_or_never_started_is_no_loss(bench, facts):
-    run = running(bench)
+    run = bench.running()
     make_pod(run, **{"started_at": clock.now(), "gone_at": clock.now(), **facts})
     bench.turn(run)
     assert run.phase == "Running"

@@ -8,17 +8,17 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
-from django.db import connections
 
 from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from controller import watcher as module
 from controller.watched_capacity import ForeignPodSink, NodePoolSink, NodeSink
-from controller.watcher import EVERY, FOREIGN, WHERE_SERVED, KindWatcher
+from controller.watcher import EVERY, FOREIGN, WHERE_SERVED
 from foundation import clock
 from quotas.models import Pool
 from tests.controller import clusters
+from tests.controller.followers import Follower
 from tests.factories.catalogue import make_flavor
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, WatchCursor
 from workloads.observations import record_node
@@ -29,16 +29,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 until = partial(clusters.until, seconds=40)
 
 TOLERATE = [{"operator": "Exists"}]
-
-
-class Follower(KindWatcher):
-    """A watcher whose thread gives its database connection back."""
-
-    def run(self) -> None:
-        try:
-            super().run()
-        finally:
-            connections.close_all()
 
 
 @pytest.fixture(autouse=True)

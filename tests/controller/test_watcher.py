@@ -26,6 +26,7 @@ from costs.models import UsageInterval
 from foundation import clock
 from foundation.models import Heartbeat
 from tests.controller.clusters import OwnCluster, Relay, until
+from tests.controller.followers import Follower
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
@@ -124,16 +125,6 @@ class Pods:
 @pytest.fixture
 def pods(direct, namespace, run):
     return Pods(direct, namespace, run)
-
-
-class Follower(KindWatcher):
-    """A watcher whose thread gives its database connection back."""
-
-    def run(self) -> None:
-        try:
-            super().run()
-        finally:
-            connections.close_all()
 
 
 @contextmanager

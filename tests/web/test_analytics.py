@@ -6,14 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from cluster import kinds
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
 from inference.models import Endpoint, ScaleSample
 from portal.web.analytics import decisions_of, failed_percent, replicas_chart
 from portal.web.time_ranges import read_range
 from tests.web.conftest import signed_in
-from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
@@ -134,10 +132,7 @@ def test_a_page_of_figures_asks_few_queries(ana, world, busy, django_assert_max_
 
 
 def test_the_overview_tells_by_what_it_scales_and_what_zero_saved(ana, world, settings):
-    settings.PROMETHEUS_URL = "http://prometheus.invalid"
-    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
-    scaling = {"trigger": "in-flight", "threshold": 4}
-    workload = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    workload = world.sleeper(settings)
     world.start(workload)
     scaled(workload, clock.now(), 2, metric=7.5)
     html = ana.get(f"/endpoints/{workload.public_id}/").content.decode()

@@ -6,13 +6,11 @@ import re
 
 import pytest
 
-from cluster import kinds
 from foundation import clock
 from inference.models import Endpoint
 from inference.services import update_endpoint
 from inference.specs import EndpointSpec
 from teams.actors import Actor
-from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db
 
@@ -37,10 +35,7 @@ def serves(client, workload) -> dict[str, str]:
 @pytest.fixture
 def scaled(world, settings):
     """One that sleeps, and at its most has three replicas."""
-    settings.PROMETHEUS_URL = "http://prometheus.invalid"
-    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
-    scaling = {"trigger": "in-flight", "threshold": 4}
-    return world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    return world.sleeper(settings)
 
 
 def test_the_head_says_how_many_are_ready_and_between_what_they_are(ana, world, scaled):

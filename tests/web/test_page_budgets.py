@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from cluster import kinds
 from foundation import clock
 from quotas.cohorts import create_cohort
 from quotas.services import release
@@ -18,7 +17,6 @@ from tests.factories.workloads import put_in
 from tests.plans import rows_read
 from tests.web.conftest import signed_in
 from tests.web.queue_world import make_queue
-from workloads.models import WatchCursor
 from workloads.services import end_attempt
 from workloads.states import Phase, Reason
 
@@ -84,10 +82,7 @@ OF_A_MANAGER = {
 @pytest.fixture
 def shown(world, made, settings):
     """The world's workloads by name, an endpoint that may sleep, and a run that had to leave and waits again."""
-    settings.PROMETHEUS_URL = "http://prometheus.invalid"
-    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
-    scaling = {"trigger": "in-flight", "threshold": 4}
-    sleepy = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    sleepy = world.sleeper(settings)
     world.start(sleepy)
     return {**made, "sleepy": sleepy, "evicted": evicted(world), "fresh": world.endpoint("fresh")}
 

@@ -8,7 +8,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from cluster import kinds
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
 from inference.models import Endpoint
@@ -19,7 +18,6 @@ from teams.services import update_team
 from tests.api.test_lists_by_index import grow
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
 from tests.factories.teams import make_member, make_team
-from workloads.models import WatchCursor
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
@@ -43,10 +41,7 @@ def multiply(row, count: int, **values) -> None:
 @pytest.fixture
 def sleepy(world, settings):
     """An endpoint that sleeps while nobody calls, awake."""
-    settings.PROMETHEUS_URL = "http://prometheus.invalid"
-    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
-    scaling = {"trigger": "in-flight", "threshold": 4}
-    workload = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    workload = world.sleeper(settings)
     world.start(workload)
     return workload
 

@@ -10,10 +10,9 @@ import pytest
 from django.db import connections, transaction
 
 from cluster import client as cluster_client
-from cluster import kinds
 from tests.cluster.cluster_faults import FaultServer
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from workloads.models import WatchCursor, Workload
+from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db
 ANSWER = {"digit": 7, "probabilities": {"1": 0.02, "7": 0.97}, "note": "<script>alert(1)</script>"}
@@ -167,10 +166,7 @@ def test_a_form_can_be_gone_on_with_as_raw(ana, made, upstream):
 @pytest.fixture
 def sleepy(world, settings):
     """An endpoint at zero replicas, which a request wakes."""
-    settings.PROMETHEUS_URL = "http://prometheus.invalid"
-    WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
-    scaling = {"trigger": "in-flight", "threshold": 4}
-    workload = world.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
+    workload = world.sleeper(settings)
     with transaction.atomic():
         world.start(workload)
     Workload.objects.filter(pk=workload.pk).update(reason="ScaledToZero")

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from django.db import transaction
 
+from cluster import kinds
 from controller import log_lines
 from controller.log_store import ContainerLog, source_of
 from costs.services import record_usage
@@ -93,6 +94,15 @@ class World:
         return deploy_endpoint(
             spec=body.to_spec(), team=self.team, actor=Actor.of_user(self.ana), now=at
         ).workload
+
+    def sleeper(self, settings) -> Workload:
+        """An endpoint that may sleep while nobody calls, of which nothing runs yet; the portal gets what that takes, a
+        scaler in the cluster and a Prometheus in the test's settings.
+        """
+        settings.PROMETHEUS_URL = "http://prometheus.invalid"
+        WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
+        scaling = {"trigger": "in-flight", "threshold": 4}
+        return self.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
 
     def move(
         self, workload: Workload, to: Phase, reason: Reason, message: str = "", *, at: datetime
