@@ -64,7 +64,7 @@ crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubl
 	@PORTAL_TEST_CRASHES=$(N) $(PYTHON) -m pytest -m crash $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the generated tests with large counts
-	@PORTAL_TEST_SOAK=1 $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
+	@PORTAL_TEST_EFFORT=soak $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
 
 mutants: $(STAMP) ## Plant 60 faults one by one; which of them do the tests find?
 	@$(PYTHON) -m tests.mutants reach -n $(JOBS) || echo "tests failed without any fault: what they catch is worth nothing" >&2

@@ -101,12 +101,17 @@ def bench(client: ClusterClient, transactional_db: None) -> Iterator[Bench]:
 
 
 def _leave_nothing(client: ClusterClient, namespace: str) -> None:
-    """Jobs first: a pod that is deleted before its Job keeps the Job's finalizer where no kubelet ends it."""
+    """Jobs first: a pod that is deleted before its Job keeps the Job's finalizer where no kubelet ends it.
+
+    Pods that nobody owns go with nothing else, and the next test would wait for their nodes.
+    """
     try:
-        for kind in (kinds.JOB, kinds.DEPLOYMENT):
-            for item in client.list(kind, namespace=namespace).items:
-                ref = ObjectRef(kind.api_version, kind.kind, namespace, item["metadata"]["name"])
-                client.delete(ref, uid=item["metadata"]["uid"])
+        for kind in (kinds.JOB, kinds.DEPLOYMENT, kinds.PYTORCH_JOB):
+            for item in _listed(client, kind, namespace):
+                _delete(client, kind, item)
+        for pod in client.list(kinds.POD, namespace=namespace).items:
+            if not pod["metadata"].get("ownerReferences"):
+                _delete(client, kinds.POD, pod)
         deadline = time.monotonic() + 20
         while client.list(kinds.POD, namespace=namespace).items and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -114,3 +119,17 @@ def _leave_nothing(client: ClusterClient, namespace: str) -> None:
         client.delete(ref, uid=client.get(ref)["metadata"]["uid"])
     except ObjectNotFound:
         pass
+
+
+def _listed(client: ClusterClient, kind: kinds.ResourceKind, namespace: str) -> list[dict[str, Any]]:
+    """None where the cluster does not serve the kind."""
+    try:
+        return client.list(kind, namespace=namespace).items
+    except ObjectNotFound:
+        return []
+
+
+def _delete(client: ClusterClient, kind: kinds.ResourceKind, item: dict[str, Any]) -> None:
+    metadata = item["metadata"]
+    ref = ObjectRef(kind.api_version, kind.kind, metadata["namespace"], metadata["name"])
+    client.delete(ref, uid=metadata["uid"])

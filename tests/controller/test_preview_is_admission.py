@@ -25,6 +25,7 @@ from quotas.models import Claim, Pool, Preemption, Quota
 from quotas.queries import leaks
 from quotas.waiters import new_waiter
 from teams.actors import Actor
+from tests.effort import drawn
 from tests.factories.catalogue import SETUP, make_flavor, make_node
 from tests.factories.teams import make_member, make_team
 from workloads import locks, services
@@ -33,7 +34,7 @@ from workloads.states import HOLDS_CLAIM, Desired, Phase, Priority, Reason
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CASES = 1_000
+CASES = drawn(usual=200, landing=1_000, soak=5_000)
 SEED = 20_261_121
 
 
@@ -158,7 +159,8 @@ def told(verdict):
     return (verdict.outcome, verdict.reason, verdict.message, verdict.rule, verdict.lent, verdict.victims)
 
 
-def test_a_submission_gets_what_its_preview_said_in_a_thousand_random_cases():
+@pytest.mark.fuzz
+def test_a_submission_gets_what_its_preview_said_in_random_cases():
     now = clock.now().replace(microsecond=0)
     seen = Counter()
     with clock.freeze(now):
@@ -180,8 +182,8 @@ def test_a_submission_gets_what_its_preview_said_in_a_thousand_random_cases():
             if Workload.objects.filter(phase=Phase.QUEUED.value).count() > 12:
                 hall.clear_queue()
     assert len(seen) >= 8, f"the cases are of too few kinds: {seen}"
-    assert seen["victims"] > 10, seen
-    assert seen["beside"] > 10 < seen["largest-memory"], seen
+    assert seen["victims"] > CASES / 100, seen
+    assert seen["beside"] > CASES / 100 < seen["largest-memory"], seen
     found = leaks()
     assert (found.claims_without_workload, found.workloads_without_claim, found.counters_off) == (0, 0, 0)
 

@@ -1,13 +1,17 @@
-"""A process that claims and releases, or changes limits, as fast as it can: `python -m tests.quotas.racer`.
+"""Processes that claim and release, or change limits, as fast as they can: `python -m tests.quotas.racer SOCKET...`.
 
-Reads its part as JSON, says that it is ready, waits for a line, and answers with what it has seen.
+One is made for each of the inherited sockets, when all that they need is loaded. It reads its part as JSON, says that
+it is ready, waits for a line, and answers with what it has seen.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import random
+import select
+import socket
 import sys
 
 import django
@@ -15,24 +19,45 @@ import django
 COHORTS = ("research", "vision", "")
 
 
-def main():
-    part = json.loads(sys.stdin.readline())
+def main(numbers):
     django.setup()
     logging.disable(logging.CRITICAL)
+    from controller import admission  # noqa: F401 (as much as possible before there are many of it)
+
+    sockets = [socket.socket(fileno=int(number)) for number in numbers]
+    children = [child for each in sockets if (child := os.fork() or run(each, sockets))]
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def run(own, sockets):
+    """In the child; never returns."""
+    for other in sockets:
+        if other is not own:
+            other.close()
+    try:
+        with own, own.makefile("rw") as line:
+            take_part(own, line)
+    finally:
+        os._exit(0)
+
+
+def take_part(own, line):
     from django.db import connection
 
+    part = json.loads(line.readline())
     connection.settings_dict.update(part["database"])
     connection.ensure_connection()
-    answer("ready")
-    sys.stdin.readline()
-    roles = {"claimer": race, "admitter": admit, "manager": manage}
+    answer(line, "ready")
+    line.readline()
+    roles = {"claimer": race, "admitter": admit, "manager": lambda *given: manage(*given, own)}
     seen = roles[part["role"]](part, random.Random(part["seed"]))
-    answer(json.dumps(seen))
+    answer(line, json.dumps(seen))
 
 
-def answer(line):
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def answer(line, said):
+    line.write(f"{said}\n")
+    line.flush()
 
 
 def race(part, dice):
@@ -155,10 +180,8 @@ def admit(part, dice):
     return seen
 
 
-def manage(part, dice):
-    """Cut and raise limits, move teams and cohorts, until somebody closes the other end."""
-    import select
-
+def manage(part, dice, until):
+    """Cut and raise limits, move teams and cohorts, until something is said."""
     from django.db import Error
 
     from foundation import clock
@@ -210,7 +233,7 @@ def manage(part, dice):
     def join(team):
         update_team(actor=actor, team=team, changes={"cohort_name": dice.choice(COHORTS)}, now=clock.now())
 
-    while not select.select([sys.stdin], [], [], 0.02)[0]:
+    while not select.select([until], [], [], 0.02)[0]:
         try:
             dice.choice((limit, limit, limit, move, bound, join))(dice.choice(teams))
             seen["changes"] += 1
@@ -220,4 +243,4 @@ def manage(part, dice):
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

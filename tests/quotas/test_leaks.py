@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 import pytest
@@ -24,6 +23,7 @@ from quotas.limits import move_cohort, set_cohort_limits
 from quotas.models import Claim, ClaimState, Cohort, CohortUsage, Quota
 from quotas.queries import leaks
 from quotas.services import Wanted, activate, claim, claim_many, release, set_firm
+from tests.effort import SOAK, drawn
 from tests.factories.catalogue import SETUP
 from tests.factories.teams import make_team
 from tests.factories.workloads import put_in
@@ -33,9 +33,8 @@ from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db
 
-SOAK = bool(os.environ.get("PORTAL_TEST_SOAK"))  # noqa: TID251
-EXAMPLES, STEPS = (1500, 120) if SOAK else (34, 120)
-STEPS_MIN = 100_000 if SOAK else 2_000
+EXAMPLES, STEPS = drawn(usual=10, landing=34, soak=1500), 120
+STEPS_MIN = EXAMPLES * 60
 TEAMS = ("ants", "bees", "cats", "dogs")
 COHORTS = ("low", "side", "top")
 

@@ -1,9 +1,11 @@
-"""Claims that race, over real connections and processes. `make soak` runs ten times as many."""
+"""Claims that race, over real connections and processes."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimState, CohortUsage, Quota
 from quotas.queries import leaks
 from quotas.services import claim, release
+from tests.effort import SOAK, drawn
 from tests.factories.catalogue import make_node
 from tests.factories.teams import make_team
 from tests.quotas.hall import Hall, cohort_of, held_units, join_cohort
@@ -30,11 +33,10 @@ from workloads.states import Phase
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROOT = Path(__file__).resolve().parents[2]
-SOAK = bool(os.environ.get("PORTAL_TEST_SOAK"))  # noqa: TID251
 PROCESSES = 8
-ADMISSIONS = 100_000 if SOAK else 10_000
+ADMISSIONS = drawn(usual=2_000, landing=10_000, soak=100_000)
 SECONDS_MAX = 3600 if SOAK else 300
-PASSES = 8_000 if SOAK else 400
+PASSES = drawn(usual=120, landing=400, soak=8_000)
 NOMINAL = 12
 UNITS = (1, 1, 2, 3)
 
@@ -98,31 +100,29 @@ class Race:
             key: connection.settings_dict[key]
             for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
         }
+        pairs = [socket.socketpair() for _ in self.parts]
+        theirs = [other.fileno() for _, other in pairs]
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "portal.settings"}  # noqa: TID251
+        command = [sys.executable, "-m", "tests.quotas.racer", *map(str, theirs)]
         with ExitStack() as stack:
-            racers = [
-                stack.enter_context(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "tests.quotas.racer"],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        text=True,
-                        cwd=ROOT,
-                        env=environment,
-                    )
-                )
-                for _ in self.parts
-            ]
-            try:
-                for racer, part in zip(racers, self.parts, strict=True):
-                    tell(racer, json.dumps(part | {"database": database}))
-                assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * len(racers)
-                for racer in racers:
-                    tell(racer, "go")
-                return self._answers(racers)
-            finally:
-                for racer in racers:
-                    racer.kill()
+            for pair in pairs:
+                for each in pair:
+                    stack.enter_context(each)
+            started = subprocess.Popen(
+                command, cwd=ROOT, env=environment, pass_fds=theirs, start_new_session=True
+            )
+            stack.callback(started.wait)
+            stack.callback(os.killpg, started.pid, signal.SIGKILL)
+            racers = [stack.enter_context(own.makefile("rw")) for own, _ in pairs]
+            # Who has died is heard then, and not waited for.
+            for _, other in pairs:
+                other.close()
+            for racer, part in zip(racers, self.parts, strict=True):
+                tell(racer, json.dumps(part | {"database": database}))
+            assert [racer.readline() for racer in racers] == ["ready\n"] * len(racers)
+            for racer in racers:
+                tell(racer, "go")
+            return self._answers(racers)
 
     def _answers(self, racers):
         claimers = [
@@ -132,11 +132,11 @@ class Race:
         with ThreadPoolExecutor(1) as pool:
             watcher = pool.submit(self._watch, ended)
             try:
-                answers = [json.loads(racer.stdout.readline()) for racer in claimers]
+                answers = [json.loads(racer.readline()) for racer in claimers]
                 for racer in racers:
                     if racer not in claimers:
                         tell(racer, "stop")
-                        answers.append(json.loads(racer.stdout.readline()))
+                        answers.append(json.loads(racer.readline()))
             finally:
                 ended.set()
             watcher.result(60)
@@ -158,8 +158,8 @@ class Race:
 
 
 def tell(racer, line):
-    racer.stdin.write(f"{line}\n")
-    racer.stdin.flush()
+    racer.write(f"{line}\n")
+    racer.flush()
 
 
 def parts_of(workloads, holds):
@@ -197,8 +197,8 @@ def test_racing_claims_with_cuts_and_raises_never_hold_more_than_is_allowed(hall
     granted, refused = (sum(each[key] for each in claimed) for key in ("claimed", "refused"))
     assert granted + refused == ADMISSIONS
     assert min(granted, refused) > ADMISSIONS / 20
-    assert managed["changes"] > 20
-    assert race.samples > 5
+    assert managed["changes"] > ADMISSIONS / 1000
+    assert race.samples > ADMISSIONS / 2000
     assert race.wrong == []
     assert leaks().counters_off == 0
     assert Claim.objects.count() == granted
@@ -246,7 +246,7 @@ def test_racing_passes_with_cuts_and_raises_admit_no_more_than_is_allowed(hall, 
         Workload.objects.filter(phase=Phase.ADMITTED.value).count()
         == Claim.objects.exclude(state=ClaimState.RELEASED).count()
     )
-    assert managed["changes"] > 20
+    assert managed["changes"] > PASSES / 20
     record_testsuite_property(
         "racing passes",
         f"{PASSES} submitted by {PROCESSES} processes, {sum(each['ended'] for each in passed)} ended, 0 over, 0 deadlocks; "
