@@ -27,13 +27,14 @@ def count_sign_in_attempt(*, username: str, ip: str | None) -> None:
     """Count an attempt with a password. Raises RateLimited above 10 a minute for an account from an address, 100
     for an account, or 60 from an address.
 
-    While the cache is away nobody is counted: passwords are still checked, and the portal stays usable.
+    What an address has too many of is not counted for the account. While the cache is away nobody is counted:
+    passwords are still checked, and the portal stays usable.
     """
     account, address = username.casefold(), _address(ip)
     _refuse_above(
+        (f"address\n{address}", ATTEMPTS_PER_ADDRESS),
         (f"both\n{account}\n{address}", ATTEMPTS_PER_ACCOUNT_AND_ADDRESS),
         (f"account\n{account}", ATTEMPTS_PER_ACCOUNT),
-        (f"address\n{address}", ATTEMPTS_PER_ADDRESS),
     )
 
 
@@ -43,8 +44,9 @@ def count_link_use(*, ip: str | None) -> None:
 
 
 def _refuse_above(*limits: tuple[str, int]) -> None:
+    """Count one after the other, up to the first that has had too many."""
     try:
-        over = [subject for subject, limit in limits if _count(subject) > limit]
+        over = any(_count(subject) > limit for subject, limit in limits)
     except (redis.RedisError, OSError):
         log.warning("sign_in.not_throttled", exc_info=True)
         return

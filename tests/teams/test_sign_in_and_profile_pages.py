@@ -157,6 +157,14 @@ def test_guesses_of_one_account_from_many_addresses_are_refused(ana, monkeypatch
     assert wrong_from("198.51.100.1", name="bo") == 422
 
 
+def test_guesses_from_one_address_keep_nobody_else_from_the_account(ana, monkeypatch, settings):
+    settings.TRUSTED_PROXIES = load({"PORTAL_TRUSTED_PROXIES": "10.0.0.0/8"}).trusted_proxies
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ACCOUNT_AND_ADDRESS", 2)
+    monkeypatch.setattr("teams.throttle.ATTEMPTS_PER_ACCOUNT", 4)
+    assert [wrong_from("198.51.100.4") for _ in range(8)] == [422] * 2 + [429] * 6
+    assert wrong_from("198.51.100.5") == 422
+
+
 @pytest.fixture
 def link(ana) -> str:
     return f"/sign-in/link/{services.create_sign_in_link(actor=ACTOR, user=ana, now=clock.now())}/"
