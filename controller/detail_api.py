@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -22,7 +23,7 @@ from costs.queries import cost_lines, cost_of, spans_by_card
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.etag import check_version, expected_versions, with_etag
-from foundation.http.filters import Filter, choice, reference, text, uuid
+from foundation.http.filters import Filter, choice, reference, several, text, uuid
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
 from foundation.models import PlatformSettings
@@ -32,7 +33,7 @@ from quotas.queries import nameable_teams
 from quotas.rest import describe_decision
 from teams.actors import actor_of
 from teams.models import Team, User
-from teams.permissions import of_visible_teams
+from teams.permissions import of_visible_teams, searched_teams
 from teams.rest import PortalView
 from workloads.finding import (
     LABEL_LENGTH_MAX,
@@ -75,6 +76,11 @@ LIST_FILTERS = {
         schema={"type": "string", "maxLength": LABEL_LENGTH_MAX},
     ),
 }
+
+
+def search_in(teams: Callable[[], Collection[int] | None]) -> Filter:
+    """`?search=` where only workloads of `teams` can be shown, None for all; they are asked for where somebody searches."""
+    return replace(LIST_FILTERS["search"], where=lambda values: matching(values[0], teams=teams()))
 
 
 class OfKind(PortalView):
@@ -146,6 +152,15 @@ class WorkloadListView(OfKind):
     }
     ordering = "-created_at"
     serializer_class = output.WorkloadRowSerializer
+
+    @override
+    def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        # Where it searches depends on who asks; what may be asked for does not.
+        self.filters = {**LIST_FILTERS, "search": search_in(self._searched_teams)}
+
+    def _searched_teams(self) -> Collection[int] | None:
+        return searched_teams(self.request.user, slugs=several(self.request, "team"))
 
     @override
     def get_queryset(self) -> QuerySet[Workload]:

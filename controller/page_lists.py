@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.views import View
 from typing_extensions import override
 
-from controller.detail_api import LIST_FILTERS
+from controller.detail_api import LIST_FILTERS, search_in
 from controller.page_queries import submit_teams, teams_of, visible_workloads
 from costs.queries import Cost, PriceBook, costs_of
 from foundation import clock
@@ -23,6 +23,7 @@ from foundation.http.filters import condition_of
 from foundation.http.pages import CursorPage
 from foundation.http.query import refuse
 from teams.models import Team
+from teams.permissions import has_global_role
 from workloads.models import Workload
 from workloads.states import Phase
 
@@ -137,9 +138,17 @@ class WorkloadListPage(LoginRequiredMixin, View):
             if phase not in set(Phase):
                 raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
             found = found.filter(phase=phase)
-        for name in ("search", "label"):
+        search = search_in(lambda: _searched_teams(request, team))
+        for name, declared in (("search", search), ("label", LIST_FILTERS["label"])):
             if request.GET.get(name):
-                found = found.filter(condition_of(request, name, LIST_FILTERS[name]))
+                found = found.filter(condition_of(request, name, declared))
         if "mine" in request.GET:
             found = found.filter(owner=request.user.pk)
         return found
+
+
+def _searched_teams(request: HttpRequest, team: Team | None) -> Collection[int] | None:
+    """Keys of the teams whose rows the page can show, None for all; from what the page knows anyway."""
+    if team is not None:
+        return [team.pk]
+    return None if has_global_role(request.user) else [each.pk for each in teams_of(request)]

@@ -57,6 +57,15 @@ def of_visible_teams(user: Any) -> Q:
     return Q(team__in=visible_teams(user).values("pk"))
 
 
+def searched_teams(user: Any, *, slugs: Collection[str] = ()) -> list[int] | None:
+    """Keys of the teams that the user may know of, of those `slugs` if any are given; None where that is all of them."""
+    if not slugs and has_global_role(user):
+        return None
+    seen = visible_teams(user)
+    found = seen.filter(slug__in=slugs) if slugs else seen
+    return list(found.order_by().values_list("pk", flat=True))
+
+
 def visible_slugs(users: Sequence[User], slugs: Collection[str]) -> list[frozenset[str]]:
     """For each user which of the teams `visible_teams` holds; for many at once, in two queries."""
     keys = dict(Team.objects.filter(slug__in=slugs).values_list("slug", "pk"))

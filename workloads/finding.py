@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from django.contrib.postgres.search import SearchQueryField
+from django.contrib.postgres.search import SearchQueryField, SearchVectorField
 from django.db.models import BooleanField, F, Func, Q, Value
 from django.db.models.functions import Cast
 
 WORDS_MAX: Final = 8
 SEARCH_LENGTH_MAX: Final = 100
 LABEL_LENGTH_MAX: Final = 400
+TEAMS_MAX: Final = 50
+"""In more teams a search reads the words of all: who is in so many sees most of what it finds."""
 _SEARCH: Final = re.compile(r"[a-z0-9]+(?:[ -]+[a-z0-9]+)*")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 SEARCH_WORDS: Final = "Beginnings of words of the name, which dashes part, in any order; or a whole id."
@@ -37,14 +39,37 @@ def parse_search(raw: str) -> tuple[str, ...] | UUID:
     return words
 
 
-def matching(wanted: tuple[str, ...] | UUID) -> Q:
-    """Workloads in whose name each of the words begins a word, or the one with that id."""
+def _words_of_team() -> Func:
+    """The words of a row, each behind its team: in PostgreSQL's statistics a word is as rare as it is in that team."""
+    return Func(F("team"), F("words"), function="workloads_words_of_team", output_field=SearchVectorField())
+
+
+def matching(wanted: tuple[str, ...] | UUID, *, teams: Collection[int] | None = None) -> Q:
+    """Workloads in whose name each of the words begins a word, or the one with that id.
+
+    `teams` are those whose workloads can be shown at all, None for all: with words nothing of others is read. It gives
+    nobody a right to see them: the rows that this narrows are those which one may see.
+    """
     if isinstance(wanted, UUID):
         return Q(public_id=wanted)
-    # Words are letters and digits alone: nothing in them is an operator.
-    query = Cast(Value(" & ".join(f"'{word}'" for word in wanted)), SearchQueryField())
+    if teams is None or len(teams) > TEAMS_MAX:
+        return _has(F("words"), _all_of(wanted))
+    return _has(_words_of_team(), " | ".join(_all_of(wanted, f"{team}:") for team in teams))
+
+
+def _all_of(words: Sequence[str], prefix: str = "") -> str:
+    """Words are letters and digits alone: nothing in them is an operator."""
+    terms = " & ".join(f"'{prefix}{word}'" for word in words)
+    return f"({terms})"
+
+
+def _has(words: F | Func, query: str) -> Q:
     found: Any = Func(
-        F("words"), query, template="(%(expressions)s)", arg_joiner=" @@ ", output_field=BooleanField()
+        words,
+        Cast(Value(query), SearchQueryField()),
+        template="(%(expressions)s)",
+        arg_joiner=" @@ ",
+        output_field=BooleanField(),
     )
     return Q(found)
 

@@ -128,7 +128,7 @@ class DeclaredFilters(BaseFilterBackend):
 def condition_of(request: Any, name: str, declared: Filter) -> Q:
     """What the parameter asks for. Raises Malformed naming it."""
     try:
-        raw = _several(request, name) if declared.many else [one(request, name) or ""]
+        raw = several(request, name) if declared.many else [one(request, name) or ""]
         values = [declared.parse(each) for each in raw]
     except ValueError as error:
         raise refuse(name, str(error)) from error
@@ -152,7 +152,8 @@ def parse_moment(raw: str) -> datetime:
     raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z.")
 
 
-def _several(request: Any, name: str) -> list[str]:
+def several(request: Any, name: str) -> list[str]:
+    """The values of a parameter that is repeated, or separated by commas. Raises ValueError where they are too many."""
     raw = [each for value in request.GET.getlist(name) for each in value.split(",")]
     if len(raw) > MANY_MAX:
         raise ValueError(f"takes at most {MANY_MAX} values.")

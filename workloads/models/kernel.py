@@ -226,6 +226,11 @@ class Workload(models.Model):
                 name="workload_failed_lately",
             ),
             GinIndex(fields=["words"], fastupdate=False, name="workload_words"),
+            GinIndex(
+                Func(F("team"), F("words"), function="workloads_words_of_team"),
+                fastupdate=False,
+                name="workload_words_of_team",
+            ),
             GinIndex(fields=["labels"], fastupdate=False, name="workload_labels"),
         ]
 
