@@ -102,6 +102,7 @@ def send_jobs(fleet):
         )
 
 
+@pytest.mark.processes
 def test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_that_it_is_back(
     tmp_path, devcluster
 ):

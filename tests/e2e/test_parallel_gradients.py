@@ -106,6 +106,7 @@ def test_the_averaged_gradient_is_that_of_one_process(tmp_path, port):
         assert np.array_equal(each, together[0]), "all of them take the very same step"
 
 
+@pytest.mark.processes
 def test_two_pods_train_the_model_that_one_trains(pods):
     pods.run(1, EPOCHS=3, CHECKPOINT_EVERY=1)
     alone = pods.checkpoint(3)
@@ -115,6 +116,7 @@ def test_two_pods_train_the_model_that_one_trains(pods):
     assert second == "pod 1 of 2 is here\n"
 
 
+@pytest.mark.processes
 def test_a_resumed_training_ends_where_an_uninterrupted_one_does(pods):
     pods.run(2, EPOCHS=4, CHECKPOINT_EVERY=2)
     whole = pods.checkpoint(4)
@@ -128,6 +130,7 @@ def test_a_resumed_training_ends_where_an_uninterrupted_one_does(pods):
     assert all(np.array_equal(again[name], whole[name]) for name in whole)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("lost", [0, 1])
 def test_who_loses_a_peer_gives_up_and_names_it(pods, lost):
     both = [pods.start(rank, 2, EPOCHS=100_000) for rank in range(2)]
@@ -141,6 +144,7 @@ def test_who_loses_a_peer_gives_up_and_names_it(pods, lost):
     assert f"pod {1 - lost} of 2 gives up: lost pod {lost}: " in output
 
 
+@pytest.mark.processes
 def test_a_stop_is_heard_and_leaves_no_half_checkpoint(pods):
     both = [pods.start(rank, 2, EPOCHS=100_000, CHECKPOINT_EVERY=1) for rank in range(2)]
     for line in both[0].stdout:

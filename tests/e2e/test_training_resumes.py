@@ -71,6 +71,7 @@ def bench(process_cluster, live_server, settings):
     return client, team, actor
 
 
+@pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_a_suspended_run_goes_on_from_its_last_checkpoint(bench):
     client, team, actor = bench

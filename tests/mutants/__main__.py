@@ -30,7 +30,7 @@ from tests.mutants.sites import planted
 
 VERDICTS = Path(__file__).parent / "verdicts.json"
 REACH = ROOT / ".mutants"
-SUITE = ["-m", "not cluster and not journey and not crash"]
+SUITE = ["-m", "not cluster and not journey and not processes and not crash"]
 # A fault may make the program wait for ever; the tests have limits of their own.
 RUN_SECONDS = 3600
 NEVER_ENDED = "never ended"

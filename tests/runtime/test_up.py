@@ -90,6 +90,7 @@ def users(folder: Path) -> list[str]:
         return [name for (name,) in connection.execute("SELECT username FROM teams_user")]
 
 
+@pytest.mark.processes
 def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again(up, tmp_path):
     folder = tmp_path / "data"
     first = up()
@@ -154,6 +155,7 @@ def test_unknown_variable_is_one_sentence_and_no_trace(up):
     )
 
 
+@pytest.mark.processes
 def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_beside(up):
     started = up()
     started.until_started()
