@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from controller.page_queries import watches_of
@@ -42,6 +41,15 @@ def freshness_of(seen_at: datetime | None, *, now: datetime) -> Freshness:
     return Freshness("fresh" if now - seen_at <= FRESH_WITHIN else "stale", seen_at)
 
 
+def newest_moves(workload: Workload, **beside: Any) -> list[Any]:
+    """As many of a workload's moves as a timeline is drawn from, the oldest first, without the steps of rollouts; each with
+    what is read `beside` it.
+    """
+    moves = workload.events.exclude(source__startswith=OF_A_ROLLOUT).annotate(**beside).order_by("-id")
+    shown = moves.values_list("at", "to_phase", "reason", "attempt", *beside, named=True)
+    return list(shown[:LIVE_EVENTS_MAX])[::-1]
+
+
 @dataclass(frozen=True)
 class Asked(Generic[Own]):
     """What a part of the page may look at. Its parts share one: what the first of them read, the others have."""
@@ -72,22 +80,20 @@ class Asked(Generic[Own]):
 
     @cached_property
     def past(self) -> list[Moved]:
-        """All its moves, the oldest first, without the steps of rollouts. For what needs its whole life: that part has
-        to ask before the timeline does, which then asks no more.
+        """Its newest moves, the oldest first, without the steps of rollouts."""
+        return newest_moves(self.workload)
+
+    def past_with(self, **beside: Any) -> list[Any]:
+        """`past`, and what is read `beside` each of its moves. Who needs that has to ask before the timeline does, which
+        then asks no more.
         """
-        return list(self._moves().order_by("id"))
+        vars(self)["past"] = found = newest_moves(self.workload, **beside)
+        return found
 
     @cached_property
     def timeline(self) -> Timeline | None:
         """What happened when, without the steps of rollouts; None before anything has."""
-        known: list[Moved] | None = vars(self).get("past")
-        if known is None:
-            known = list(self._moves().order_by("-id")[:LIVE_EVENTS_MAX])[::-1]
-        return timeline(known[-LIVE_EVENTS_MAX:], now=self.now)
-
-    def _moves(self) -> QuerySet[Any, Any]:
-        moves = self.workload.events.exclude(source__startswith=OF_A_ROLLOUT)
-        return moves.values_list("at", "to_phase", "reason", "attempt", named=True)
+        return timeline(self.past, now=self.now)
 
     @cached_property
     def price_book(self) -> PriceBook:

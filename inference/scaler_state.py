@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Protocol
 
+from django.db.models import FloatField
+from django.db.models.expressions import RawSQL
+
+from controller.page_reading import OF_A_ROLLOUT, newest_moves
 from controller.timeline import Moved
 from costs.queries import PriceBook, rate_now, spans_by_card
 from inference.models import Endpoint, ScaleSample
 from inference.platform import engine
 from inference.scalers import scales
 from inference.specs import EndpointSpec
-from workloads.models import Workload, WorkloadEvent
+from workloads.models import Workload
 from workloads.states import Phase, Reason
 
 WAKES_SHOWN = 20
 SECONDS_PER_HOUR = 3600
-_REASONS = frozenset(Reason)
 
 
 @dataclass(frozen=True)
@@ -75,44 +79,55 @@ def scaling_of(
     )
 
 
+class Lived(Moved, Protocol):
+    """A move, and how many seconds its endpoint has slept in its whole life."""
+
+    asleep: float
+
+
 def slept(
     workload: Workload,
     spec: EndpointSpec,
     *,
     now: datetime,
     price_book: PriceBook | None = None,
-    moves: Iterable[Moved] | None = None,
+    moves: Sequence[Lived] | None = None,
 ) -> Slept:
-    """By all moves that were written down, the oldest first; one query each for them and for `spans_by_card` where the
+    """By its newest moves, the oldest first, with `asleep_of`; one query each for them and for `spans_by_card` where the
     caller has not read them.
     """
-    asleep, wakes = _sleeps(_moves(workload) if moves is None else moves, now)
+    known = newest_moves(workload, asleep=asleep_of(workload, now=now)) if moves is None else moves
+    asleep = round(known[-1].asleep) if known else 0
     prices = spans_by_card() if price_book is None else price_book
     rate = _rate(workload, spec.min_replicas * spec.gpus_per_replica, prices, now)
     return Slept(
-        wakes=tuple(wakes[:WAKES_SHOWN]),
+        wakes=tuple(_wakes(known)[:WAKES_SHOWN]),
         asleep_seconds=asleep,
         saved_micro_usd=None if rate is None else round(Fraction(rate * asleep, SECONDS_PER_HOUR)),
     )
 
 
-def _moves(workload: Workload) -> Iterable[Moved]:
-    rows = WorkloadEvent.objects.filter(workload=workload).order_by("id")
-    return rows.values_list("at", "to_phase", "reason", "attempt", named=True)
+# Added up where the moves are: one that has slept for a year in turns has more of them than a page can read.
+_ASLEEP = """(
+    SELECT coalesce(extract(epoch FROM sum(until - at)), 0)::float8
+    FROM (SELECT at, reason, lead(at, 1, %s) OVER (ORDER BY id) AS until FROM workloads_workloadevent
+          WHERE workload_id = %s AND NOT starts_with(source, %s)) AS moves
+    WHERE reason = %s
+)"""
 
 
-def _sleeps(moves: Iterable[Moved], now: datetime) -> tuple[int, list[Wake]]:
-    """Seconds asleep, and the wakes, newest first, by the moves that were written down."""
-    asleep, wakes = 0.0, []
-    slept_since: datetime | None = None
+def asleep_of(workload: Workload, *, now: datetime) -> RawSQL:
+    """How many seconds the endpoint has slept by now, by all its moves; to be read with rows, once for all of them."""
+    values = (now, workload.pk, OF_A_ROLLOUT, Reason.SCALED_TO_ZERO.value)
+    return RawSQL(_ASLEEP, values, output_field=FloatField())  # noqa: S611 (a constant, and its values)
+
+
+def _wakes(moves: Iterable[Moved]) -> list[Wake]:
+    """The newest first."""
+    wakes = []
     called_at: datetime | None = None
     for move in moves:
         at, phase, reason = move.at, move.to_phase, move.reason
-        if reason not in _REASONS:
-            # A step of a rollout, which moves nothing.
-            continue
-        if slept_since is not None and reason != Reason.SCALED_TO_ZERO:
-            asleep += (at - slept_since).total_seconds()
         if reason == Reason.WAKING:
             called_at = called_at or at
         elif called_at is not None and phase == Phase.RUNNING and reason != Reason.SCALED_TO_ZERO:
@@ -120,10 +135,7 @@ def _sleeps(moves: Iterable[Moved], now: datetime) -> tuple[int, list[Wake]]:
             called_at = None
         elif reason == Reason.SCALED_TO_ZERO or phase not in {Phase.STARTING, Phase.ADMITTED}:
             called_at = None
-        slept_since = (slept_since or at) if reason == Reason.SCALED_TO_ZERO else None
-    if slept_since is not None:
-        asleep += (now - slept_since).total_seconds()
-    return round(asleep), wakes[::-1]
+    return wakes[::-1]
 
 
 def _rate(workload: Workload, units: int, price_book: PriceBook, now: datetime) -> int | None:

@@ -26,6 +26,21 @@ def _as_if_large() -> Iterator[None]:
             cursor.execute("RESET enable_seqscan")
 
 
+def rows_answered(call: Callable[[], object]) -> int:
+    """Rows that all SELECTs of the call hand to this process."""
+    found = 0
+
+    def count(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        nonlocal found
+        result = execute(sql, params, many, context)
+        found += max(0, context["cursor"].rowcount) if sql.lstrip().startswith(_ASKED) else 0
+        return result
+
+    with connection.execute_wrapper(count):
+        call()
+    return found
+
+
 def rows_read(call: Callable[[], object]) -> int:
     """Rows that all SELECTs of the call read from tables, those included that no condition lets through."""
     with _as_if_large():

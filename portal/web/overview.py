@@ -9,7 +9,7 @@ from inference.models import ScaleSample
 from inference.now import EndpointNow
 from inference.platform import engine_by
 from inference.queries import scale_samples
-from inference.scaler_state import scaling_of, slept
+from inference.scaler_state import asleep_of, scaling_of, slept
 from portal.web.analytics import calls_of_range, decisions_of, replicas_chart
 from portal.web.time_ranges import read_range
 from workloads.pod_facts import ENDED
@@ -41,5 +41,6 @@ def _scaler(asked: Asked[EndpointNow], newest: ScaleSample | None) -> dict[str, 
     scaling = scaling_of(now.endpoint, spec, newest=newest, by=lambda: engine_by(asked.watches))
     if scaling.trigger is None or scaling.minimum:
         return {"scaling": scaling}
-    past = slept(asked.workload, spec, now=asked.now, price_book=asked.price_book, moves=asked.past)
+    moves = asked.past_with(asleep=asleep_of(asked.workload, now=asked.now))
+    past = slept(asked.workload, spec, now=asked.now, price_book=asked.price_book, moves=moves)
     return {"scaling": scaling, "slept": past}

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from foundation import clock
+from inference.now import endpoint_now
+from inference.scaler_state import WAKES_SHOWN, slept
 from quotas.cohorts import create_cohort
 from quotas.services import release
 from teams.actors import Actor
@@ -14,9 +16,10 @@ from teams.services import update_team
 from tests.api.test_lists_by_index import grow
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.workloads import put_in
-from tests.plans import rows_read
+from tests.plans import rows_answered, rows_read
 from tests.web.conftest import signed_in
 from tests.web.queue_world import make_queue
+from workloads.models import WorkloadEvent
 from workloads.services import end_attempt
 from workloads.states import Phase, Reason
 
@@ -94,6 +97,31 @@ def evicted(world):
     end_attempt(run.attempts.get(), **how, ended_at=world.now)
     release(workload=run, now=world.now)
     return put_in(run, Phase.QUEUED, reason=Reason.PREEMPTED)
+
+
+WAKE = (
+    (Phase.STARTING, Reason.WAKING),
+    (Phase.RUNNING, Reason.READY),
+    (Phase.RUNNING, Reason.SCALED_TO_ZERO),
+)
+
+
+@pytest.mark.parametrize("address", ["/endpoints/{}/", "/api/v1/endpoints/{}/scaling/"])
+def test_an_endpoint_that_slept_a_thousand_times_is_shown_by_its_newest_moves_and_the_sum_of_all(
+    ana, shown, world, address
+):
+    sleepy, second = shown["sleepy"], timedelta(seconds=1)
+    moves = [(phase, reason) for _ in range(1000) for phase, reason in WAKE]
+    WorkloadEvent.objects.bulk_create(
+        WorkloadEvent(
+            workload=sleepy, at=world.now + number * second, to_phase=phase.value, reason=reason.value
+        )
+        for number, (phase, reason) in enumerate(moves)
+    )
+    assert rows_answered(lambda: ana.get(address.format(sleepy.public_id))) < len(moves)
+    # Of the last sleep it knows no end but now, which is a second later here.
+    found = slept(sleepy, endpoint_now(sleepy).spec, now=world.now + len(moves) * second)
+    assert (found.asleep_seconds, found.cold_start_seconds, len(found.wakes)) == (1000, 1, WAKES_SHOWN)
 
 
 @pytest.mark.parametrize("path", QUERIES_MAX)
