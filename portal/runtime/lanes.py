@@ -74,6 +74,8 @@ class ReadOthers(StartStopStep):
 
     @override
     def start(self, parent: Any) -> None:
+        """Also with each new connection, when the broker was away: the channels of the one before went with it."""
+        self.consumers = []
         handle = parent.create_task_handler()
         for name, threads in OTHERS.items():
             consumer = parent.app.amqp.TaskConsumer(
@@ -88,11 +90,15 @@ class ReadOthers(StartStopStep):
 
     @override
     def stop(self, parent: Any) -> None:
-        """Also when the broker went away: it is started anew with the next connection."""
+        """Take no more. The channels stay open for what is in hand: one that closes gives that back to its queue, and
+        another worker would begin it beside this one.
+        """
         for consumer in self.consumers:
             ignore_errors(parent, consumer.cancel)
-            ignore_errors(parent, consumer.channel.close)
-        self.consumers = []
 
     def shutdown(self, parent: Any) -> None:
+        """Everything in hand is done."""
         self.stop(parent)
+        for consumer in self.consumers:
+            ignore_errors(parent, consumer.channel.close)
+        self.consumers = []
