@@ -10,6 +10,7 @@ import logging
 import logging.config
 import signal
 import sys
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,9 +18,10 @@ from celery import Celery, beat
 from typing_extensions import override
 
 from foundation import clock, outages
-from foundation.vitals import vitals
+from foundation.vitals import Vitals, vitals
 from portal import settings
-from portal.runtime import metrics, rows
+from portal.runtime import broker, metrics, rows
+from portal.runtime.metrics import Told
 
 HEARTBEAT = "beat"
 HEARTBEAT_SECONDS = 30.0
@@ -59,15 +61,20 @@ def main(arguments: list[str]) -> int:
     logging.config.dictConfig(settings.LOGGING)
     app = Celery("portal", fixups=[], set_as_current=True)
     app.config_from_object("portal.settings", namespace="CELERY")
-    metrics.start(
-        settings.ENVIRONMENT.metrics_bind,
-        metrics.of_loop(vitals, process=HEARTBEAT, seconds_most=STUCK_SECONDS),
-    )
+    metrics.start(settings.ENVIRONMENT.metrics_bind, told())
     service = beat.Service(app, scheduler_cls=Scheduler)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     service.start()
     return 0
+
+
+def told(signs: Vitals = vitals) -> Told:
+    """What beat tells of itself. It waits for a broker that is away when it begins, which is not being stuck: it sends as
+    soon as that is there, and one that was ended meanwhile would have to be started first.
+    """
+    away = partial(broker.is_away, settings.REDIS_URL)
+    return metrics.of_loop(signs, process=HEARTBEAT, seconds_most=STUCK_SECONDS, excused=away)
 
 
 def _leave(*_: object) -> None:

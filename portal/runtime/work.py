@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]
 from celery.signals import task_postrun, task_prerun, worker_ready
+from django.conf import settings
 from prometheus_client import Counter
 
 from foundation import clock, heartbeats
-from foundation.http.health import check_broker
-from foundation.vitals import vitals
+from foundation.vitals import Vitals, vitals
 from portal.celery import app
-from portal.runtime import metrics
+from portal.runtime import broker, metrics
 from portal.runtime.lanes import MAIN, Lanes, ReadOthers
+from portal.runtime.metrics import Told
 from portal.settings import queues
 from portal.settings.env import Bind
 
@@ -40,13 +42,10 @@ def _ended(task: Any = None, state: str | None = None, **_: Any) -> None:
     TASKS.labels(getattr(task, "name", ""), state or "").inc()
 
 
-def _broker_is_away() -> bool:
-    """Then nothing can come, and a new process would receive as little."""
-    try:
-        check_broker()
-    except Exception:  # noqa: BLE001 (in whatever way it is away)
-        return True
-    return False
+def told(signs: Vitals = vitals) -> Told:
+    """What the worker tells of itself; while the broker is away it is not stuck, because nothing can come."""
+    away = partial(broker.is_away, settings.REDIS_URL)
+    return metrics.of_loop(signs, process=HEARTBEAT, seconds_most=STUCK_SECONDS, excused=away)
 
 
 def run(*, concurrency: int = CONCURRENCY, metrics_bind: Bind | None = None) -> int:
@@ -56,8 +55,7 @@ def run(*, concurrency: int = CONCURRENCY, metrics_bind: Bind | None = None) -> 
     """
     # Root is dangerous where messages may be pickles; here they are JSON and name ids.
     warnings.simplefilter("ignore", SecurityWarning)
-    told = metrics.of_loop(vitals, process=HEARTBEAT, seconds_most=STUCK_SECONDS, excused=_broker_is_away)
-    metrics.start(metrics_bind, told)
+    metrics.start(metrics_bind, told())
     app.steps["consumer"].add(ReadOthers)
     worker = app.Worker(
         pool=Lanes,

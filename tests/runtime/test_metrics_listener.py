@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.vitals import Vitals
-from portal.runtime import metrics
+from portal.runtime import beat, metrics, work
 from portal.runtime.metrics import Told
 from portal.settings.env import Bind, load
 
@@ -89,6 +89,17 @@ def test_a_process_whose_loop_gives_no_sign_for_too_long_is_stuck(ask):
     away.clear()
     vitals.sign()
     assert asked.get("/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("process", [beat, work])
+def test_who_waits_for_the_broker_is_not_stuck(ask, process, servers, settings, monkeypatch):
+    clock = Clock()
+    signs = Vitals(clock)
+    clock.seconds += process.STUCK_SECONDS + 1
+    for broker, status in ((settings.REDIS_URL, 503), ("redis://127.0.0.1:1/0", 200)):
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(process.settings, "REDIS_URL", broker)
+            assert ask(process.told(signs)).get("/healthz")[0] == status
 
 
 def test_figures_that_cannot_be_had_are_no_end_of_the_listener(ask):
