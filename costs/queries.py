@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
 from django.db.models import Q, QuerySet, Sum
-from django.db.models.functions import TruncDate
+from django.db.models.functions import JSONObject, TruncDate
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.pricing import PriceSpan, accrued, priced_segments, rate_per_hour
+from teams.models import Team
 from workloads.models import Workload
 
 ENDED_BEFORE = "The pod had ended before."
@@ -135,6 +137,29 @@ def rate_now(
         return 0
     span = _span_at(price_book.get((flavor.card, capacity_type), []), now)
     return rate_per_hour(units * flavor.gpu_fraction, span.micro_usd_per_card_hour) if span else None
+
+
+def held_by(team: Team) -> ArraySubquery:
+    """What the team's pods hold now, to be read with rows, once for all of them: `rate_of` knows what it costs."""
+    held = UsageInterval.objects.filter(team=team, ended_at__isnull=True).order_by()
+    lanes = held.values(*_LANE).annotate(held=Sum("units"))
+    return ArraySubquery(lanes.values_list(JSONObject(held="held", **{name: name for name in _LANE})))
+
+
+def rate_of(held: Sequence[Mapping[str, Any]], price_book: PriceBook, now: datetime) -> int | None:
+    """Micro-USD per hour of what `held_by` found; None where a part of it has no price."""
+    rates = []
+    for lane in held:
+        span = _span_at(price_book.get((lane["card"], lane["capacity_type"]), []), now)
+        if span is None:
+            return None
+        cards = lane["held"] * Fraction(lane["fraction_numerator"], lane["fraction_denominator"])
+        rates.append(rate_per_hour(cards, span.micro_usd_per_card_hour))
+    return sum(rates)
+
+
+_LANE = ("card", "capacity_type", "fraction_numerator", "fraction_denominator")
+"""What has one price, and one part of a card in a unit."""
 
 
 def cost_of(workload: Workload, *, now: datetime, price_book: PriceBook | None = None) -> Cost:

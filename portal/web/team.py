@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.contrib.auth.mixins import LoginRequiredMixin
+from django.db.models import Count, Window
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views import View
 
-from controller.page_lists import Row, plain_rows
+from controller.page_lists import plain_rows
 from controller.page_queries import teams_of
-from costs.queries import spans_by_card
+from costs.queries import held_by, rate_of, spans_by_card
 from foundation import clock
 from portal.web.quota_changes import Changed, differences_of
 from portal.web.team_pools import TeamSeen, pool_lines, team_seen
@@ -50,14 +51,16 @@ def _usage(seen: TeamSeen) -> dict[str, Any]:
     """What the team may use, and who uses it."""
     now, price_book = clock.now(), spans_by_card()
     holding = Workload.objects.filter(team=seen.team, phase__in=HOLDS_CLAIM).select_related("owner", "flavor")
+    # Of all of them, though the largest alone are shown.
+    holding = holding.annotate(together=Window(Count("pk")), held=held_by(seen.team))
     holders = list(holding.order_by("-units", "-id")[:HOLDERS_MAX])
-    rows = plain_rows(holders, now=now, price_book=price_book)
     return {
         "team": seen.team,
         "policy": seen.policy,
         "lines": pool_lines(seen.team, price_book=price_book, now=now),
-        "holders": rows,
-        "rate": _rate(rows),
+        "holders": plain_rows(holders, now=now, price_book=price_book),
+        "holders_left": holders[0].together - len(holders) if holders else 0,
+        "rate": rate_of(holders[0].held, price_book, now) if holders else 0,
         "may_set_quota": seen.may_set_quota,
     }
 
@@ -74,9 +77,3 @@ def _beside(seen: TeamSeen) -> dict[str, Any]:
         "secrets": list(secrets_of(seen.team)),
         "may_submit": seen.may_submit,
     }
-
-
-def _rate(rows: list[Row]) -> int | None:
-    """Micro-USD per hour that run up now, of all together; None where one has no price."""
-    rates = [row.cost.current_rate_per_hour for row in rows]
-    return None if None in rates else sum(rate or 0 for rate in rates)

@@ -361,6 +361,17 @@ def test_the_pages_of_a_team_say_the_same_rate_in_the_same_unit(world):
     assert "$2.74 per unit and hour" in team
 
 
+def test_a_team_of_more_workloads_than_are_shown_is_told_how_many_more_and_the_rate_of_all(
+    world, monkeypatch
+):
+    monkeypatch.setattr("portal.web.team.HOLDERS_MAX", 1)
+    for name in ("one", "another", "third"):
+        world.start(world.run(name))
+    page = signed_in(world.ana).get("/teams/vision/").content.decode()
+    assert "$16.47 per hour now, together" in page
+    assert "And 2 smaller ones" in page
+
+
 def test_a_card_that_advises_to_ask_fills_in_what_and_how_many(world):
     page = signed_in(world.ana).get(QUOTA, {"pool": "a100-40gb~on-demand", "units": "6"}).content.decode()
     assert 'name="units" value="6"' in page
