@@ -240,6 +240,8 @@ def _devcluster(folder: Path, *, kubelet: str) -> Iterator[str]:
     kubeconfig = folder / "kubeconfig"
     arguments = ["--kubeconfig", str(kubeconfig), "--nodes", str(ROOT / "devcluster" / "nodes.yaml")]
     arguments += ["--data", str(folder / "data"), "--port", "0", "--kubelet", kubelet, "--die-with-parent"]
+    # What takes a cluster a quarter of a minute would only keep the tests waiting.
+    arguments += ["--autoscaler-interval", "0.5"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "devcluster", *arguments],
