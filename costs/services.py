@@ -309,8 +309,15 @@ def settle_due(*, now: datetime) -> int:
 
 
 def reverse(entry: LedgerEntry, *, reason: str, actor: Actor, now: datetime) -> list[LedgerEntry]:
-    """Take a posting back by entries of the opposite amounts; Conflict if that was done before."""
+    """Take a posting back by entries of the opposite amounts; Conflict if that was done before. Invalid for a reason by
+    which the ledger knows what it has taken back itself.
+    """
+    if reason.strip() in {ENDED_BEFORE, STILL_THERE}:
+        message = "This is what the ledger says of itself: give the reason in other words."
+        raise Invalid.of_field("reason", message, code="reserved")
     with transaction.atomic():
+        # Whose end is moved has the card's row: until that is over it is not known what is left to reverse.
+        PricedCard.objects.select_for_update(of=("self",)).filter(prices=entry.price_id).first()
         sides = list(LedgerEntry.objects.select_for_update().filter(transaction_id=entry.transaction_id))
         if any(side.reversed_by.exists() for side in sides):
             raise Conflict("This posting was reversed already.", code="already_reversed")

@@ -13,7 +13,7 @@ from django.db import DatabaseError, IntegrityError, connection, connections, tr
 from django.test.utils import CaptureQueriesContext
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.queries import cost_lines, cost_of, costs_of, ledger_difference
+from costs.queries import ENDED_BEFORE, STILL_THERE, cost_lines, cost_of, costs_of, ledger_difference
 from costs.services import (
     SETTLE_BATCH_MAX,
     record_usage,
@@ -229,6 +229,15 @@ def test_what_a_person_has_reversed_is_not_charged_again_by_a_pod_that_comes_bac
     assert house.charged() == 2 * 50 * USD
 
 
+@pytest.mark.parametrize("reason", [ENDED_BEFORE, STILL_THERE])
+def test_a_persons_reason_is_none_of_the_ledgers_own(house, reason):
+    house.ended(0, 10)
+    with pytest.raises(Invalid) as refused:
+        reverse(LedgerEntry.objects.first(), reason=f" {reason}", actor=SETUP, now=at(20))
+    assert [each.field for each in refused.value.errors] == ["reason"]
+    assert house.charged() == 20 * USD
+
+
 def test_many_pods_take_as_many_queries_as_one(house):
     numbers = []
     for many in (1, 30):
@@ -400,6 +409,26 @@ def in_threads(number, work):
         return [each.result(30) for each in [pool.submit(one, index) for index in range(number)]]
 
 
+def alone(work):
+    """In a thread, which has a connection of its own."""
+    try:
+        return work()
+    finally:
+        connections.close_all()
+
+
+def until_somebody_waits(other):
+    """For what this transaction has locked; or until the other is done."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with connection.cursor() as cursor:
+        for _ in range(10_000):
+            # What a transaction has seen of the others' activity it keeps.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(waits)
+            if cursor.fetchone()[0] or other.done():
+                break
+
+
 @pytest.mark.django_db(transaction=True)
 def test_settling_at_once_posts_once(house):
     usage = record_usage(house.pod(), now=at(0))
@@ -422,29 +451,31 @@ def test_closing_and_settling_do_not_wait_for_each_other_in_a_circle(house):
     pod = house.pod()
     usage = record_usage(pod, now=at(0))
     pod.finished_at = at(50)
-    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with ThreadPoolExecutor(1) as pool:
-
-        def close():
-            try:
-                record_usage(pod, now=at(60))
-            finally:
-                connections.close_all()
-
         with transaction.atomic():
             PricedCard.objects.select_for_update().get()
-            closing = pool.submit(close)
+            closing = pool.submit(alone, lambda: record_usage(pod, now=at(60)))
+            until_somebody_waits(closing)
             with connection.cursor() as cursor:
-                for _ in range(10_000):
-                    # What a transaction has seen of the others' activity it keeps.
-                    cursor.execute("SELECT pg_stat_clear_snapshot()")
-                    cursor.execute(waits)
-                    if cursor.fetchone()[0]:
-                        break
                 cursor.execute("SET LOCAL lock_timeout = '2s'")
             UsageInterval.objects.select_for_update().get(pk=usage.pk)
         closing.result(30)
     assert house.charged() == 100 * USD
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_being_taken_back_of_a_posting_nobody_reverses_beside_that(house):
+    pod = house.pod()
+    settle(record_usage(pod, now=at(0)), now=at(100))
+    entry, pod.finished_at = LedgerEntry.objects.first(), at(40)
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            record_usage(pod, now=at(110))
+            reversal = pool.submit(alone, lambda: reverse(entry, reason="a gift", actor=SETUP, now=at(120)))
+            until_somebody_waits(reversal)
+        with pytest.raises(Conflict):
+            reversal.result(30)
+    assert house.charged() == 2 * 40 * USD
 
 
 # --- what the database refuses
