@@ -68,8 +68,11 @@ def _usage(seen: TeamSeen) -> dict[str, Any]:
 def _beside(seen: TeamSeen) -> dict[str, Any]:
     """Who is in the team, what it has, and what became of its quota."""
     changes = QuotaChange.objects.filter(team_slug=seen.team.slug).select_related("change_set")[:CHANGES_MAX]
+    known = members_of(seen.team).annotate(together=Window(Count("pk"))).order_by("user__username")
+    members = list(known[:MEMBERS_MAX])
     return {
-        "members": list(members_of(seen.team).order_by("user__username")[:MEMBERS_MAX]),
+        "members": members,
+        "members_left": members[0].together - len(members) if members else 0,
         "my_role": seen.mine,
         "may_manage": seen.may_manage,
         "roles": Membership.Role.choices,

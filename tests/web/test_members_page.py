@@ -97,3 +97,8 @@ def test_a_form_without_the_csrf_token_does_nothing(world):
         assert client.post(ADD + path, sent).status_code == 403
     assert client.post(f"{ADD}ana/remove/").status_code == 403
     assert roles(world) == {"ana": "member", "bo": "lead", "vera": "viewer"}
+
+
+def test_a_team_of_more_members_than_are_shown_is_told_how_many_more(lead, monkeypatch):
+    monkeypatch.setattr("portal.web.team.MEMBERS_MAX", 1)
+    assert "And 2 more; by REST" in lead.get(TEAM).content.decode()
