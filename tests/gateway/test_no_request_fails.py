@@ -12,6 +12,8 @@ import pytest
 
 from tests.crash.fleet import RestClient, running_fleet
 
+pytestmark = pytest.mark.processes
+
 REQUESTS = 1000
 CALLERS = 6
 
@@ -142,7 +144,6 @@ class Callers:
         connection.close()
 
 
-@pytest.mark.processes
 def test_no_request_fails_while_a_new_revision_takes_over(portal, rest, endpoint):
     with Callers(portal) as callers:
         until(lambda: callers.answered > REQUESTS / 4, "callers are under way")
@@ -198,7 +199,6 @@ def test_what_was_called_is_counted_by_revision(portal, rest, endpoint):
     assert 0 < series["total"]["p50_ms"] <= series["total"]["p99_ms"]
 
 
-@pytest.mark.processes
 def test_no_request_fails_while_a_new_revision_takes_over_on_another_port(portal, rest, endpoint):
     env = [{"name": "VERSION", "value": "3"}, {"name": "PORT", "value": "9090"}]
     with Callers(portal) as callers:
