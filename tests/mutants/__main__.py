@@ -107,7 +107,10 @@ def reaching(data: coverage.CoverageData, module: str, lines: Iterable[int]) -> 
     contexts = data.contexts_by_lineno(str(ROOT / module))
     asked = json.loads((REACH / ASKED).read_text())
     found = {each for line in lines for each in contexts.get(line, ()) if each}
-    return sorted({test for each in found for test in asked.get(each, [] if each[0] == "@" else [each])})
+    tests = {test for each in found for test in asked.get(each, [] if each[0] == "@" else [each])}
+    # Those of the module's own app first: one of them fails soonest.
+    own = f"tests/{module.partition('/')[0]}/"
+    return sorted(tests, key=lambda test: (not test.startswith(own), test))
 
 
 def _first_failure(tree: Path, tests: list[str], jobs: str) -> str:
