@@ -15,6 +15,8 @@ from portal.settings import queues, stores
 from tests.crash.fleet import running_fleet
 from tests.runtime.processes import until
 
+pytestmark = pytest.mark.processes
+
 _BEATS = "SELECT count(*) FROM foundation_heartbeat WHERE process = 'watcher' AND at > %s"
 _PAGES = ("/", "/runs/")
 SESSION = "a" * 32
@@ -102,7 +104,6 @@ def send_jobs(fleet):
         )
 
 
-@pytest.mark.processes
 def test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_that_it_is_back(
     tmp_path, devcluster
 ):

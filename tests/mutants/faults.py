@@ -72,7 +72,7 @@ def draw(seed: int = SEED) -> list[Fault]:
 
 
 def _all(patterns: Iterable[str]) -> list[tuple[str, Site]]:
-    return [(module, site) for module in _found(patterns) for site in sites((ROOT / module).read_text())]
+    return [(module, site) for module in _found(patterns) for site in _sites(module)]
 
 
 def _found(patterns: Iterable[str]) -> list[str]:

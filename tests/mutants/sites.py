@@ -46,15 +46,23 @@ def sites(source: str) -> list[Site]:
     """All faults that can be planted in this module, from its head to its end."""
     seen: Counter[tuple[str, str, str, str]] = Counter()
     found = []
+    lines = source.encode().splitlines(keepends=True)
     for symbol, function in _functions(ast.parse(source), ""):
         for statement in chain.from_iterable(map(_statements, function.body)):
             for node, kind, after in _faults(statement):
-                before = ast.get_source_segment(source, node) or ""
-                name = (symbol, kind, before, after)
                 span = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+                name = (symbol, kind, _segment(lines, *span), after)
                 found.append(Site(*name, seen[name], span, _lines(statement)))
                 seen[name] += 1
     return found
+
+
+def _segment(lines: list[bytes], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """As `ast.get_source_segment`, which splits the source anew for each."""
+    found = lines[start[0] - 1 : end[0]]
+    found[-1] = found[-1][: end[1]]
+    found[0] = found[0][start[1] :]
+    return b"".join(found).decode()
 
 
 def planted(source: str, site: Site) -> str:
@@ -126,7 +134,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    other = copy.deepcopy(node)
+    other = copy.copy(node)
     match other:
         case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
             other.ops = [COMPARISONS[type(op)]()]
