@@ -124,7 +124,8 @@ def test_pods_of_the_past_are_not_read_to_tell_what_it_costs(flavor):
     repeat_the_past_of(old, times=1000)
     assert not UsageInterval.objects.filter(UsageInterval.unsettled(), ended_at__isnull=False).exists()
     read = [rows_read(lambda run=run: cost_of(run, now=at(90_000))) for run in (young, old)]
-    assert read[1] <= read[0]
+    # Of a thousand times as many; which index is read first takes a row more or less.
+    assert read[1] <= 2 * read[0]
 
 
 def test_the_lines_of_a_long_life_are_those_of_its_newest_pods(flavor):

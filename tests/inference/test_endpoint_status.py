@@ -191,6 +191,16 @@ def test_an_endpoint_is_told_by_its_replicas(name, given, pods, stage, reason, s
     assert seen.reason in REASONS[phase.get(seen.stage, Phase.RUNNING)]
 
 
+def test_an_endpoint_began_when_the_first_of_its_pods_did():
+    late = {"running": {"startedAt": "2026-11-01T10:30:00Z"}}
+    pods = [pod(name=name, containers=(container(state),)) for name, state in (("b", late), ("a", running()))]
+    first = observe_endpoint(deployment(), pods[1:]).started_at
+    assert first is not None
+    assert observe_endpoint(deployment(), pods).started_at == first
+    assert observe_endpoint(deployment(), pods[:1]).started_at > first
+    assert observe_endpoint(deployment(), []).started_at is None
+
+
 def test_numbers_are_those_of_the_deployment():
     seen = observe_endpoint(
         deployment(desired=3, total=3, updated=3, ready=1), [ready(), loading(), loading("m")]

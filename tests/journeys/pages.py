@@ -88,6 +88,17 @@ class HomePage(Screen):
         self.hand.press(live.get_by_role("link", name=name, exact=True))
 
 
+class RunsPage(Screen):
+    @classmethod
+    def from_menu(cls, screen: Screen) -> Self:
+        screen.open_from_menu("Runs")
+        return cls(screen.visit).is_titled("Training runs")
+
+    def open(self, name: str) -> RunPage:
+        self.hand.press(self.section("Training runs").get_by_role("link", name=name, exact=True))
+        return RunPage(self.visit, name)
+
+
 class RequestForm(Screen):
     """What the forms of a run and of an endpoint have alike."""
 

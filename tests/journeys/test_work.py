@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.journeys import programs
-from tests.journeys.pages import EndpointForm, HomePage, RunForm, RunPage, SignInPage
+from tests.journeys.pages import EndpointForm, HomePage, RunForm, RunPage, RunsPage, SignInPage
 from tests.journeys.pages_team import QuotaRequestsPage, TeamPage, TeamQuotaPage
 from tests.journeys.running import RunningPortal
 from tests.journeys.visits import Visit, Visits
@@ -63,8 +63,7 @@ def test_a_member_asks_for_quota_a_manager_gives_it_and_the_run_starts(portal: R
     requests = QuotaRequestsPage.from_menu(manager)
     requests.approve("Weather: 1 more a100-40gb", reason="A larger batch", comment="Until the deadline.")
     requests.is_told("1 more a100-40gb for Weather")
-    home = HomePage.from_menu(asks)
-    home.visit.wait_for(home.page.get_by_text("Nothing of yours waits or runs."))
+    RunsPage.from_menu(asks).open("large").comes_to("Succeeded")
 
 
 def test_a_lead_looks_after_members_secrets_and_volumes(portal: RunningPortal, visits: Visits):

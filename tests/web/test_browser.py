@@ -12,6 +12,12 @@ from workloads.models import Workload
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
+# Links that do not fit are scrolled to; the browser of the tests draws no bars, so that they are asked for.
+SCROLL_BARS = """[...document.querySelectorAll("nav, nav *")].some(each => {
+    const style = getComputedStyle(each);
+    const scrolls = each.scrollWidth > each.clientWidth && ["auto", "scroll"].includes(style.overflowX);
+    return scrolls && style.scrollbarWidth !== "none";
+})"""
 SERIOUS = {"serious", "critical"}
 
 
@@ -58,6 +64,8 @@ def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, w
             found += findings(page)
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                 found.append(f"{address} is wider than the screen")
+            if page.evaluate(SCROLL_BARS):
+                found.append(f"{address} shows a scroll bar under its tabs")
         # The last page goes on asking for its live events: it must not do so as nobody.
         page.goto("about:blank")
         page.context.clear_cookies()
