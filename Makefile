@@ -13,6 +13,8 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 N ?= 1000
 PYTEST_ARGS ?=
+# Some machines ask Python to keep no bytecode: each of the hundreds of processes of the tests would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
