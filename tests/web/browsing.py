@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 from django.conf import settings
@@ -17,15 +20,33 @@ CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: set PORTAL_TEST_CHROMIUM")
 
 
+@cache
+def _launched() -> tuple[Browser, asyncio.AbstractEventLoop]:
+    """One Chromium for all tests of this process, and the loop of Playwright, which runs in their thread."""
+    playwright = sync_playwright().start()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        asyncio._set_running_loop(loop)
+        playwright.stop()
+
+    atexit.register(stop)
+    arguments = ["--no-sandbox", "--disable-gpu"]
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=arguments), loop
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """No database call of the test's own inside: Playwright's loop runs in this thread."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            yield browser
-        finally:
-            browser.close()
+    """A browser without pages. Inside, no database call of the test's own: Django refuses them beside a loop."""
+    browser, loop = _launched()
+    asyncio._set_running_loop(loop)
+    try:
+        yield browser
+    finally:
+        for context in browser.contexts:
+            context.close()
+        # Playwright's loop stays where it is, and goes on with its next call.
+        asyncio._set_running_loop(None)
 
 
 def session_of(user) -> str:

@@ -18,7 +18,7 @@ from teams.models import Team, User
 from teams.services import update_team
 from tests.factories.catalogue import make_quota
 from tests.factories.teams import make_member, make_team, make_user
-from tests.web.world import World, make_world, run_body
+from tests.web.world import World, run_body
 from workloads.models import ResourceFlavor, Workload
 
 
@@ -81,9 +81,8 @@ class QuotaWorld(World):
         )
 
 
-def make_quota_world() -> QuotaWorld:
+def make_quota_world(plain: World) -> QuotaWorld:
     """Vision has 16 A100s and lends, speech has 4 of its own; both are of cohort research."""
-    plain = make_world()
     world = QuotaWorld(**vars(plain))
     world.a100 = ResourceFlavor.objects.get(name="a100-40gb")
     world.mig = ResourceFlavor.objects.get(name="a100-mig-1g.10gb")
@@ -118,7 +117,7 @@ def populate_quotas(world: QuotaWorld) -> None:
         team=world.team,
         derived=fence,
         observed={**fence, "requests.nvidia.com/gpu": 20},
-        checked_at=clock.now() - timedelta(minutes=3),
+        checked_at=world.now,
     )
     approve_request(
         request=world.ask(units=2, reason="A deadline."),

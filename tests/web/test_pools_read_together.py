@@ -13,7 +13,6 @@ from jobs.services import preview_training_run
 from jobs.specs import TrainingRunSpec
 from quotas.snapshots import outlook_of, supply_of
 from tests.factories.catalogue import make_flavor, make_quota
-from tests.web.queue_world import make_queue
 from tests.web.world import run_body
 from workloads.models import NodeRecord, ResourceFlavor, WatchCursor, Workload
 
@@ -22,9 +21,8 @@ READS_POOLS = "WITH asked"
 
 
 @pytest.fixture
-def waits(world):
+def waits(world, queue):
     """A run of a full pool, in a team with quota in three other pools, one of them of shared cards."""
-    queue = make_queue(world)
     for name in ("a100-spare", "a100-unused"):
         make_quota(world.team, make_flavor(name), 2)
     ResourceFlavor.objects.filter(name="a100-80gb").update(card="a100-80gb")

@@ -11,7 +11,7 @@ from quotas.models import Quota
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.quota_world import QuotaWorld, make_quota_world, populate_quotas
+from tests.web.quota_world import QuotaWorld
 from tests.web.test_browser import findings
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
@@ -20,10 +20,8 @@ QUOTA = "Quota: vision, a100-40gb on-demand"
 
 
 @pytest.fixture
-def world(db) -> QuotaWorld:
-    world = make_quota_world()
-    populate_quotas(world)
-    return world
+def world(full) -> QuotaWorld:
+    return full
 
 
 def addresses(world: QuotaWorld) -> list[str]:

@@ -14,7 +14,7 @@ from quotas.models import Cohort, CohortUsage, Preemption, Quota, QuotaChange, Q
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.web.conftest import signed_in
-from tests.web.quota_world import QuotaWorld, make_quota_world, populate_quotas
+from tests.web.quota_world import QuotaWorld
 from tests.web.test_escaping import PAYLOADS, harm_in
 
 GRID, DRAFT = "/quotas/", "/quotas/draft/"
@@ -23,14 +23,8 @@ PANEL = {"HX-Request": "true", "HX-Target": "change-set"}
 
 
 @pytest.fixture
-def world(db) -> QuotaWorld:
-    return make_quota_world()
-
-
-@pytest.fixture
-def full(world) -> QuotaWorld:
-    populate_quotas(world)
-    return world
+def world(quota_world) -> QuotaWorld:
+    return quota_world
 
 
 @pytest.fixture

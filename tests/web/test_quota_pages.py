@@ -16,21 +16,15 @@ from quotas.models import Fence, Quota, QuotaRequest
 from quotas.requests import deny_request
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.web.conftest import signed_in
-from tests.web.quota_world import QuotaWorld, make_quota_world, populate_quotas
+from tests.web.quota_world import QuotaWorld
 from tests.web.test_escaping import PAYLOADS, harm_in
 
 QUOTA = "/teams/vision/quota/"
 
 
 @pytest.fixture
-def world(db) -> QuotaWorld:
-    return make_quota_world()
-
-
-@pytest.fixture
-def full(world) -> QuotaWorld:
-    populate_quotas(world)
-    return world
+def world(quota_world) -> QuotaWorld:
+    return quota_world
 
 
 # --- the bar
@@ -150,7 +144,8 @@ def test_both_numbers_of_the_fair_share_are_shown(full):
     use, weighted = re.search(
         r'>(\d+\.\d) <span class="muted">GPU-h</span></td><td class="num strong">(\d+\.\d)<', html
     ).groups()
-    assert float(use) == pytest.approx(6 * 200 / 60, abs=0.3)
+    hours = 200 / 60 + (clock.now() - full.now).total_seconds() / 3600
+    assert float(use) == pytest.approx(6 * hours, abs=0.3)
     assert float(weighted) == pytest.approx(float(use) / 3, abs=0.1)
     assert 'Weight <span class="strong">3</span>' in html
 

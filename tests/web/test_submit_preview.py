@@ -8,7 +8,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.queue_world import make_queue
 from tests.web.test_browser import fill_in, findings
 from tests.web.test_escaping import PAYLOADS, harm_in
 from tests.web.test_forms import filled, text
@@ -17,11 +16,6 @@ from workloads.models import Workload
 pytestmark = pytest.mark.django_db
 NEW = "/runs/new/"
 AS_TYPED = {"HX-Request": "true", "HX-Target": "preview"}
-
-
-@pytest.fixture
-def queue(world):
-    return make_queue(world)
 
 
 def checked(client, **values) -> str:
@@ -234,8 +228,7 @@ def open_form(browser, live_server, session, **how):
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("script", [True, False])
-def test_a_lever_of_the_form_is_one_click(live_server, world, script):
-    make_queue(world)
+def test_a_lever_of_the_form_is_one_click(live_server, world, queue, script):
     session = session_of(world.ana)
     with chromium() as browser:
         page, complaints = open_form(browser, live_server, session, script=script)
@@ -257,8 +250,7 @@ def test_a_lever_of_the_form_is_one_click(live_server, world, script):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-def test_typing_asks_once_it_rests_and_only_the_last_answer_counts(live_server, world):
-    make_queue(world)
+def test_typing_asks_once_it_rests_and_only_the_last_answer_counts(live_server, world, queue):
     session = session_of(world.ana)
     with chromium() as browser:
         page, complaints = open_form(browser, live_server, session)
@@ -279,8 +271,7 @@ def test_typing_asks_once_it_rests_and_only_the_last_answer_counts(live_server, 
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-def test_the_buttons_stay_where_they_are_while_the_answer_changes(live_server, world):
-    make_queue(world)
+def test_the_buttons_stay_where_they_are_while_the_answer_changes(live_server, world, queue):
     session = session_of(world.ana)
     with chromium() as browser:
         page, complaints = open_form(browser, live_server, session)

@@ -15,7 +15,6 @@ from quotas.limits import set_policy
 from tests.factories.catalogue import SETUP
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 from tests.web.conftest import signed_in
-from tests.web.queue_world import make_queue
 from tests.web.test_browser import findings
 from workloads.models import NodeRecord, Workload
 from workloads.states import Phase, Reason
@@ -23,11 +22,6 @@ from workloads.states import Phase, Reason
 pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def queue(world):
-    return make_queue(world)
 
 
 def text_of(client, workload) -> str:
@@ -325,9 +319,8 @@ def test_victims_of_the_own_team_are_named_and_the_others_are_counted():
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
 def test_what_a_reader_opened_stays_open_and_keeps_the_focus_while_the_card_is_refreshed(
-    live_server, world, width, theme
+    live_server, world, queue, width, theme
 ):
-    queue = make_queue(world)
     session, address = session_of(world.ana), f"/runs/{queue['bert-large'].public_id}/"
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
