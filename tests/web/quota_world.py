@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from django.db import transaction
 
-from foundation import clock
 from jobs.serializers import TrainingRunSerializer
 from jobs.services import submit_training_run
 from quotas import cohorts, limits
