@@ -123,7 +123,7 @@ def test_what_comes_back_from_zero_is_waking(stage, reason):
     ("observed", "since", "phase", "reason"),
     [
         (seen(Stage.LOADING, Reason.RESTARTING, blocked=True), 30, Phase.STARTING, Reason.RESTARTING),
-        (seen(Stage.SCHEDULING, Reason.UNSCHEDULABLE), 601, Phase.ADMITTED, Reason.UNSCHEDULABLE),
+        (seen(Stage.SCHEDULING, Reason.UNSCHEDULABLE), 600, Phase.ADMITTED, Reason.UNSCHEDULABLE),
     ],
     ids=["its pods crash", "no node takes it"],
 )

@@ -260,3 +260,6 @@ def test_what_ended_for_want_of_a_model_is_told_so(name, said, words):
     assert verdict.reason == "Restarting"
     assert words in verdict.message
     assert said in verdict.message
+    # Where the pod is not started again, another may find the model that was not there yet.
+    found["status"]["phase"] = "Failed"
+    assert judge(found).retryable

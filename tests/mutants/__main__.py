@@ -29,6 +29,8 @@ from tests.mutants.reach import ASKED
 from tests.mutants.sites import planted
 
 VERDICTS = Path(__file__).parent / "verdicts.json"
+# What the suite found while it still built each world anew: what was caught then is caught now.
+BEFORE = Path(__file__).parent / "before.json"
 REACH = ROOT / ".mutants"
 SUITE = ["-m", "not cluster and not journey and not processes and not crash"]
 # A fault may make the program wait for ever; the tests have limits of their own.
@@ -52,7 +54,7 @@ def main() -> None:
         case "run":
             run(asked.jobs, anew=asked.anew)
         case "report":
-            report()
+            sys.exit(report())
 
 
 def record(jobs: str) -> int:
@@ -166,20 +168,30 @@ def _copy() -> Iterator[Path]:
         yield Path(folder)
 
 
-def report() -> None:
-    """The table of faults and verdicts, in Markdown."""
-    verdicts = json.loads(VERDICTS.read_text())
-    counts = Counter(each["verdict"] for each in verdicts.values())
-    print(", ".join(f"{count} {word}" for word, count in counts.most_common()))  # noqa: T201
+def report() -> str | None:
+    """The table of faults and verdicts, in Markdown; the value says which were caught once and are no more."""
+    before, now = (json.loads(path.read_text()) if path.exists() else {} for path in (BEFORE, VERDICTS))
+    for title, verdicts in (("before", before), ("now", now)):
+        counts = Counter(each["verdict"] for each in verdicts.values())
+        print(f"{title}: {', '.join(f'{count} {word}' for word, count in counts.most_common())}")  # noqa: T201
     for fault in listed():
-        if str(fault.number) in verdicts:
-            _say(fault, verdicts[str(fault.number)])
+        if str(fault.number) in now:
+            _say(fault, now[str(fault.number)], before.get(str(fault.number)))
+    lost = [number for number in missed(before, now) if number in now]
+    return f"caught before, and now by no test: {', '.join(lost)}" if lost else None
 
 
-def _say(fault: Fault, verdict: dict[str, Any]) -> None:
+def missed(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> list[str]:
+    """The numbers of what was caught and has another verdict now, or none."""
+    found = [number for number, each in before.items() if each["verdict"] == "caught"]
+    return [number for number in found if now.get(number, {}).get("verdict") != "caught"]
+
+
+def _say(fault: Fault, verdict: dict[str, Any], before: dict[str, Any] | None = None) -> None:
     change = f"`{' '.join(fault.before.split())[:60]}` → `{fault.after[:60]}`"
-    told = f"{verdict['verdict']} | {verdict['tests']} | {verdict['by']}"
-    print(f"| {fault.number} | {fault.symbol} | {fault.kind} | {change} | {told} |", flush=True)  # noqa: T201
+    told = " | ".join(f"{each['verdict']}, {each['tests']}" if each else "" for each in (before, verdict))
+    row = (fault.number, fault.symbol, fault.kind, change, told, verdict["by"])
+    print(f"| {' | '.join(map(str, row))} |", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

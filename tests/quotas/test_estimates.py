@@ -290,8 +290,28 @@ def goes_past_the_elder():
     )
 
 
+def keeps_the_first_of_a_line():
+    """None of the first line can start, and "whole", its first that nodes could take at all, is not put off by "long"."""
+    return supply(
+        [team("speech", 12), team("vision", 15)],
+        nodes={"n1": 8, "n2": 4},
+        holders=[holder("h", "vision", 8, ends_in=1000)],
+        waiters=[
+            waiter("nowhere", "vision", 15, sequence=1),
+            waiter("whole", "vision", 12, pods=3, sequence=2),
+            waiter("next", "vision", 8, sequence=3),
+            waiter("long", "speech", 4, seconds=10_000, sequence=4),
+        ],
+    )
+
+
 @pytest.mark.parametrize(
-    ("facts", "starts"), [(keeps_its_own_quota(), set()), (goes_past_the_elder(), {"old", "short"})]
+    ("facts", "starts"),
+    [
+        (keeps_its_own_quota(), set()),
+        (goes_past_the_elder(), {"old", "short"}),
+        (keeps_the_first_of_a_line(), set()),
+    ],
 )
 def test_a_quick_pass_of_a_long_queue_starts_those_whom_the_plan_starts(facts, starts):
     assert set(plan(facts).admitted) == starts
