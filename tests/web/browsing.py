@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from functools import cache
 
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 from django.conf import settings
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from tests.web.conftest import signed_in
 
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or ""  # noqa: TID251
+SERIOUS = {"serious", "critical"}
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: set PORTAL_TEST_CHROMIUM")
 
 
@@ -70,12 +72,43 @@ class Complaints(list):
             self.append(f"{message.text} {message.location.get('url', '')}")
 
 
+LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
+
+
+def in_looks(page: Page, *looks: tuple[int, str]) -> Iterator[str]:
+    """The page as it stands, in each of these widths and themes; the values say which."""
+    for width, theme in looks or LOOKS:
+        page.set_viewport_size(screen(width))
+        page.emulate_media(color_scheme=theme)
+        yield f"{width} {theme}"
+
+
+def screen(width: int) -> ViewportSize:
+    return {"width": width, "height": 900 if width > 600 else 740}
+
+
+def is_too_wide(page: Page) -> bool:
+    return page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def findings(page: Page) -> list[str]:
+    """What axe calls serious, in the look that the page has now."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    return [
+        f"{page.url} {each['id']}: {node['html'][:160]}"
+        for each in page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]
+
+
 def open_page(
     browser: Browser, url: str, session: str, *, width: int = 1440, theme: str = "light", script: bool = True
 ) -> tuple[Page, Complaints]:
     """A page in a context of its own, at the server's address."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900 if width > 600 else 740},
+        viewport=screen(width),
         color_scheme=theme,
         java_script_enabled=script,
         base_url=url,

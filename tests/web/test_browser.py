@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from jobs.models import TrainingRun
 from tests.factories.teams import make_member
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.browsing import (
+    chromium,
+    findings,
+    in_looks,
+    is_too_wide,
+    needs_chromium,
+    open_page,
+    screen,
+    session_of,
+)
 from workloads.models import Workload
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
+WIDE_AND_NARROW = ((1440, "light"), (360, "light"))
 # Links that do not fit are scrolled to; the browser of the tests draws no bars, so that they are asked for.
 SCROLL_BARS = """[...document.querySelectorAll("nav, nav *")].some(each => {
     const style = getComputedStyle(each);
     const scrolls = each.scrollWidth > each.clientWidth && ["auto", "scroll"].includes(style.overflowX);
     return scrolls && style.scrollbarWidth !== "none";
 })"""
-SERIOUS = {"serious", "critical"}
 
 
 def addresses(made) -> list[str]:
@@ -42,69 +50,50 @@ def addresses(made) -> list[str]:
     ]
 
 
-def findings(page) -> list[str]:
-    report = Axe().run(page).response
-    return [
-        f"{page.url} {each['id']}: {node['html'][:160]}"
-        for each in report["violations"]
-        if each["impact"] in SERIOUS
-        for node in each["nodes"]
-    ]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1440])
-def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made, width, theme):
+def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made):
     session, wanted = session_of(world.ana), addresses(made)
     found: list[str] = []
     with chromium() as browser:
-        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        page, complaints = open_page(browser, live_server.url, session)
         for address in wanted:
             page.goto(address)
-            found += findings(page)
-            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                found.append(f"{address} is wider than the screen")
-            if page.evaluate(SCROLL_BARS):
-                found.append(f"{address} shows a scroll bar under its tabs")
+            for width in (780, 1030, 1200):
+                page.set_viewport_size(screen(width))
+                if is_too_wide(page):
+                    found.append(f"{address} is wider than {width}")
+            for look in in_looks(page):
+                found += [f"{look} {each}" for each in findings(page)]
+                if is_too_wide(page):
+                    found.append(f"{address} is wider than {look}")
+                if page.evaluate(SCROLL_BARS):
+                    found.append(f"{address} shows a scroll bar under its tabs in {look}")
         # The last page goes on asking for its live events: it must not do so as nobody.
         page.goto("about:blank")
         page.context.clear_cookies()
         page.goto("/sign-in/")
-        found += findings(page)
+        for look in in_looks(page):
+            found += [f"{look} {each}" for each in findings(page)]
         assert not page.locator(".frame").count()
         assert found == []
         assert complaints == []
 
 
-def test_no_page_is_wider_than_the_screen_at_widths_between(live_server, world, made):
-    session, wanted = session_of(world.ana), addresses(made)
-    with chromium() as browser:
-        page, _ = open_page(browser, live_server.url, session, width=780)
-        wide = []
-        for address in wanted:
-            page.goto(address)
-            for width in (780, 1030, 1200):
-                page.set_viewport_size({"width": width, "height": 800})
-                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                    wide.append(f"{address} at {width}")
-        assert wide == []
-
-
-@pytest.mark.parametrize("width", [360, 1440])
-def test_every_page_is_accessible_without_javascript(live_server, world, made, width):
+def test_every_page_is_accessible_without_javascript(live_server, world, made):
     """axe is a script itself, so it looks at pages whose own scripts are kept from loading."""
     session, wanted = session_of(world.ana), addresses(made)
     with chromium() as browser:
-        silent, complaints = open_page(browser, live_server.url, session, width=width, script=False)
-        bare, _ = open_page(browser, live_server.url, session, width=width)
+        silent, complaints = open_page(browser, live_server.url, session, script=False)
+        bare, _ = open_page(browser, live_server.url, session)
         bare.route("**/*.js", lambda route: route.abort())
         found: list[str] = []
         for address in wanted:
             silent.goto(address)
             assert silent.locator("h1").count() == 1, address
-            assert not silent.locator("[data-copy]:visible").count(), address
             bare.goto(address)
-            found += findings(bare)
+            for look in WIDE_AND_NARROW:
+                (shown,) = in_looks(silent, look)
+                assert not silent.locator("[data-copy]:visible").count(), f"{address} {shown}"
+                found += [f"{shown} {each}" for shown in in_looks(bare, look) for each in findings(bare)]
         assert found == []
         assert complaints == []
 

@@ -9,8 +9,7 @@ import yaml
 
 from jobs.models import TrainingRun
 from tests.jobs.test_imports import job
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.test_browser import findings
+from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
 from tests.web.test_forms import text
 from workloads.models import Workload
 

@@ -14,8 +14,15 @@ from inference.services import update_endpoint
 from inference.specs import EndpointSpec
 from quotas.models import Quota
 from teams.actors import Actor
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.test_browser import findings
+from tests.web.browsing import (
+    chromium,
+    findings,
+    in_looks,
+    is_too_wide,
+    needs_chromium,
+    open_page,
+    session_of,
+)
 from workloads.services import note
 
 pytestmark = pytest.mark.django_db
@@ -231,24 +238,20 @@ def test_going_back_to_nothing_is_answered_in_words(ana, digits):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (360, "light"), (1440, "dark")])
-def test_the_guard_is_accessible_and_fits_the_screen(
-    live_server, world, made, digits, width, theme, tmp_path
-):
+def test_the_guard_is_accessible_and_fits_the_screen(live_server, world, made, digits):
     fill_the_quota(digits)
     session = session_of(world.ana)
     with chromium() as browser:
-        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        page, complaints = open_page(browser, live_server.url, session)
         page.goto(url_of(digits, "?tab=revisions"))
-        assert findings(page) == []
-        page.screenshot(path=tmp_path / "revisions.png", full_page=True)
+        assert [(look, found) for look in in_looks(page) for found in findings(page)] == []
         page.goto(url_of(digits, "update/"))
         page.fill("[name=image]", "registry.example.org/serve:4.0")
         page.get_by_role("button", name="Roll out a new revision").click()
         page.wait_for_selector("#guard")
-        assert findings(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        page.screenshot(path=tmp_path / "guard.png", full_page=True)
+        for look in in_looks(page):
+            assert findings(page) == [], look
+            assert not is_too_wide(page), look
         page.get_by_role("button", name="Wait for room").click()
         page.wait_for_url("**tab=revisions")
     assert [each for each in complaints if "409" not in each] == []
@@ -258,10 +261,7 @@ def test_the_guard_is_accessible_and_fits_the_screen(
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("width", [360, 1440])
-def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(
-    live_server, world, made, digits, width
-):
+def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(live_server, world, made, digits):
     session, url = session_of(world.ana), url_of(digits, "?tab=update")
     other = {**digits.current.spec, "args": ["--from-lead"]}
 
@@ -272,15 +272,16 @@ def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(
             connections.close_all()
 
     with chromium() as browser:
-        page, _ = open_page(browser, live_server.url, session, width=width, theme="light")
+        page, _ = open_page(browser, live_server.url, session)
         page.goto(url)
         with ThreadPoolExecutor(1) as thread:
             thread.submit(change).result(30)
         page.fill("[name=image]", "registry.example.org/serve:5.0")
         page.get_by_role("button", name="Roll out a new revision").click()
         page.wait_for_selector("#moved")
-        assert findings(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        for look in in_looks(page):
+            assert findings(page) == [], look
+            assert not is_too_wide(page), look
         page.get_by_role("button", name="Roll out a new revision").click()
         page.wait_for_url("**tab=revisions")
     digits.refresh_from_db()

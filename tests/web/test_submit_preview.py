@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.test_browser import fill_in, findings
+from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
+from tests.web.test_browser import fill_in
 from tests.web.test_escaping import PAYLOADS, harm_in
 from tests.web.test_forms import filled, text
 from workloads.models import Workload

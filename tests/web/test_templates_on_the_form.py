@@ -10,8 +10,7 @@ from foundation import clock
 from jobs.catalogue import set_template
 from jobs.models import TrainingRun
 from tests.factories.teams import ACTOR
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.test_browser import findings
+from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
 from tests.web.test_forms import NEW, text
 from workloads.models import NodeRecord, Workload
 

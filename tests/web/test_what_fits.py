@@ -9,8 +9,16 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from quotas.models import Quota
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.test_browser import findings
+from tests.web.browsing import (
+    LOOKS,
+    chromium,
+    findings,
+    in_looks,
+    is_too_wide,
+    needs_chromium,
+    open_page,
+    session_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -115,9 +123,7 @@ def test_what_is_wrong_is_said_at_its_field(ana, world, query, label, fragment):
 @needs_chromium
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 780, 1440])
-def test_the_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, width, theme):
+def test_the_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world):
     session = session_of(world.ana)
     asked = (
         "",
@@ -127,11 +133,12 @@ def test_the_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, wor
         "?text=7B&kv_heads=8&layers=3",
     )
     with chromium() as browser:
-        page, complaints = open_page(browser, live_server.url, session, width=width, theme=theme)
+        page, complaints = open_page(browser, live_server.url, session)
         for query in asked:
             page.goto(f"{PAGE}{query}")
-            assert findings(page) == []
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), query
+            for look in in_looks(page, *LOOKS, (780, "light"), (780, "dark")):
+                assert findings(page) == [], look
+                assert not is_too_wide(page), f"{query} {look}"
         assert complaints == []
 
 
