@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,11 +169,19 @@ def _end(pid: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix, servers) -> None:
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, servers: Path, django_db_blocker: Any
+) -> None:
     """pytest-django asks for this before it makes a worker's database: the server must answer by then."""
+    from django.conf import settings
+
     from tests.emptying import instead_of_flush
+    from tests.migrating import copied
 
     instead_of_flush()
+    if "PYTEST_XDIST_WORKER" in os.environ and settings.ENVIRONMENT.database is None:  # noqa: TID251
+        with _locked(servers / "template.lock"), django_db_blocker.unblock():
+            copied(servers / "template")
 
 
 @pytest.fixture(autouse=True)
