@@ -104,6 +104,8 @@ class FaultServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # An answer is written in parts, and the second would wait for a delayed acknowledgement of the first.
+            disable_nagle_algorithm = True
 
             def _any(self) -> None:
                 body = self._body()
