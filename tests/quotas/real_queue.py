@@ -17,14 +17,13 @@ class RealQueue:
     def __init__(self, limits, sizes, lasts, rules, teams=()):
         self.limits, self.sizes, self.lasts, self.rules = limits, sizes, lasts, rules
         self.use = {node.name: 0 for node in limits if node.nominal is not None}
-        self.facts = {each.slug: each for each in teams}
         self.now = 0
         self.waiting = {}
         self.running = {}
         self.started = {}
         self.needs = {}
         self.evictions = []
-        self.largest = max(sizes.values())
+        self.still = self._still(teams)
 
     def submit(self, run):
         self.waiting[run.id] = run
@@ -44,23 +43,24 @@ class RealQueue:
                 left[node] -= units
         return left
 
+    def _still(self, teams):
+        """What is the same at every event: it is asked for by the ten thousand."""
+        return supply(
+            self.limits,
+            nodes=self.sizes,
+            rules=self.rules,
+            teams=[each for each in teams if each.slug in self.use],
+        )
+
     def supply(self, now_epoch):
         holders = tuple(self._holder(each) for each in self.running.values())
-        facts = supply(
-            self.limits, nodes=self.sizes, holders=(), waiters=tuple(self.waiting.values()), rules=self.rules,
-            teams=tuple(self._team(slug) for slug in self.use),
-        )  # fmt: skip
         free = self.free()
         return replace(
-            facts, now=now_epoch + self.now, holders=holders, accounts=accounts_of(self.limits, holders),
+            self.still, now=now_epoch + self.now, holders=holders, accounts=accounts_of(self.limits, holders),
+            waiters=tuple(self.waiting.values()),
+            teams=tuple(replace(each, use=each.use + self.use[each.slug]) for each in self.still.teams),
             blocks=tuple(Block(name, size, free[name]) for name, size in self.sizes.items()),
         )  # fmt: skip
-
-    def _team(self, slug):
-        base = self.facts.get(slug)
-        facts = supply(self.limits).teams
-        mine = base or next(each for each in facts if each.slug == slug)
-        return replace(mine, use=mine.use + self.use[slug])
 
     def _holder(self, each):
         age = self.now - each["since"]

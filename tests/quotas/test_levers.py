@@ -11,6 +11,7 @@ from quotas.levers import MOST, Alternative, Levers, levers, with_quota
 from quotas.policy import judge, plan
 from quotas.supply import TeamFacts
 from quotas.words import BESIDE
+from tests.effort import drawn
 from tests.quotas.pure_world import (
     HOUR,
     NOW,
@@ -199,10 +200,11 @@ SEQUENCES = count(10**6)
 
 USED_UP, MAKERS = st.sampled_from([0, 600, 20 * HOUR]), st.sampled_from([None, "somebody"])
 SEEDS = st.integers(0, 10**6)
+PROMISES = drawn(usual=80, landing=200, soak=2000)
 
 
 @given(SEEDS, USED_UP, MAKERS)
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=PROMISES, deadline=None)
 def test_each_lever_gives_what_it_promised(seed, used_up, maker):
     facts = random_supply(seed, teams=4, nodes=5, holders=14, waiters=8)
     other = random_supply(seed + 1, teams=4, nodes=5, holders=8, waiters=3)
@@ -215,7 +217,7 @@ def share_of(units):
 
 
 @given(SEEDS, USED_UP, MAKERS, st.booleans(), st.booleans())
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=PROMISES, deadline=None)
 def test_each_lever_gives_what_it_promised_where_memory_runs_out_first(
     seed, used_up, maker, left_out, greedy
 ):
