@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 from django.http import QueryDict
-from hypothesis import given
+from hypothesis import given, settings
 
 from inference.forms import EndpointForm, values_of
 from inference.models import Endpoint
 from inference.specs import EndpointSpec
 from teams.models import Team
+from tests.effort import drawn
 from tests.manifest_samples import ENDPOINT_BODIES
 from tests.manifest_strategies import endpoint_bodies
 from tests.web.test_forms import text
 
+EXAMPLES = drawn(usual=40, landing=100, soak=2_000)
 TEAM = Team(slug="vision", name="Vision")
 SCALED = {
     "min_replicas": 1,
@@ -93,6 +95,7 @@ def test_the_usual_ways_to_scale_have_inputs_of_their_own():
     assert values["more"] == ""
 
 
+@settings(max_examples=EXAMPLES)
 @given(body=endpoint_bodies)
 def test_any_request_passes_through_the_form(body):
     spec = EndpointSpec.from_json({**body, "image": "b:1"})

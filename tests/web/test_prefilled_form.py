@@ -13,9 +13,11 @@ from controller.page_further import combined
 from jobs.forms import TrainingRunForm, values_of
 from jobs.specs import TrainingRunSpec
 from teams.models import Team
+from tests.effort import drawn
 from tests.manifest_samples import RUN_BODIES
 from tests.manifest_strategies import paths, run_bodies, texts
 
+EXAMPLES = drawn(usual=40, landing=100, soak=2_000)
 TEAM = Team(slug="vision", name="Vision")
 
 
@@ -69,7 +71,7 @@ odd_bodies = st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=EXAMPLES)
 @given(body=run_bodies, odd=odd_bodies)
 def test_any_request_passes_through_the_form_as_it_is(body, odd):
     files = (body.get("source") or {}).get("files") or {}

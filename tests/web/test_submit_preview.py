@@ -206,12 +206,11 @@ def test_what_is_not_yours_fills_in_nothing(stranger, ana, queue, path):
         assert stranger.get(f"{path}?from={given}").status_code == 404
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_what_an_address_brings_is_text(ana, world, payload):
-    names = ("name", "flavor", "capacity", "gpus", "time_limit", "team")
-    given = dict.fromkeys(names[:-1], f"{payload}\x00")
-    assert harm_in(ana.get(NEW, given)) == []
-    assert harm_in(ana.post(NEW, filled(set=f"name={payload}&gpus={payload}"))) == []
+def test_what_an_address_brings_is_text(ana, world):
+    for payload in PAYLOADS:
+        given = dict.fromkeys(("name", "flavor", "capacity", "gpus", "time_limit"), f"{payload}\x00")
+        assert harm_in(ana.get(NEW, given)) == [], payload
+        assert harm_in(ana.post(NEW, filled(set=f"name={payload}&gpus={payload}"))) == [], payload
 
 
 # --- in a browser

@@ -35,6 +35,7 @@ LOG = (
     "checkpoint written to /checkpoints/step-3000",
     "epoch 4/10  loss 0.9417  acc \x1b[32m0.641\x1b[0m",
 )
+PROMETHEUS = "http://prometheus.invalid"
 WAY = (
     (Phase.ADMITTED, Reason.CREATING, 2),
     (Phase.STARTING, Reason.PULLING, 38),
@@ -99,7 +100,7 @@ class World:
         """An endpoint that may sleep while nobody calls, of which nothing runs yet; the portal gets what that takes, a
         scaler in the cluster and a Prometheus in the test's settings.
         """
-        settings.PROMETHEUS_URL = "http://prometheus.invalid"
+        settings.PROMETHEUS_URL = PROMETHEUS
         WatchCursor.objects.create(kind=kinds.SCALED_OBJECT.address)
         scaling = {"trigger": "in-flight", "threshold": 4}
         return self.endpoint("sleepy", max_replicas=3, scale_to_zero=True, scaling=scaling)
