@@ -81,11 +81,18 @@ def one_connection(db):
         signal.connect(close_old_connections)
 
 
+@pytest.fixture(scope="module")
+def standing_headers(stands, standing_world):
+    return stands(headers_of, standing_world)
+
+
 @pytest.fixture
-def headers(one_connection, settings) -> dict[str, dict[str, str]]:
+def headers(one_connection, world, own, standing_headers) -> dict[str, dict[str, str]]:
+    return own(standing_headers)
+
+
+def headers_of(world: World) -> dict[str, dict[str, str]]:
     """Who asks, and everything that there is to ask about."""
-    settings.CLUSTER_KUBECONFIG = "/nonexistent/kubeconfig"
-    world = World()
     admin = make_user("admin", platform_admin=True)
     return {
         "lead": {"Authorization": f"Bearer {make_token(world.lead)}"},

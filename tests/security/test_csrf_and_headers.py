@@ -13,7 +13,7 @@ from django.urls import reverse
 from tests.factories.submitted import run_body
 from tests.factories.teams import PASSWORD, make_token
 from tests.security.routes import ADMIN, ROUTES, all_routes
-from tests.security.world import TEAM, different
+from tests.security.world import TEAM, different, snapshot
 
 UNSAFE_PAGES = sorted(
     {name for name, row in ROUTES.items() if row.kind == "page" and "POST" in row.methods}
@@ -43,7 +43,7 @@ def what_of(name: str) -> str:
 @pytest.mark.parametrize("name", UNSAFE_PAGES)
 def test_no_page_acts_without_a_csrf_token(world, name):
     url = reverse(name, kwargs=world.kwargs(what_of(name)))
-    before = world.snapshot()
+    before = snapshot()
     for client in (browser(), browser(world.member)):
         for headers in (
             {},
@@ -57,18 +57,18 @@ def test_no_page_acts_without_a_csrf_token(world, name):
             assert response.status_code in {302, 403}, (url, headers, response.status_code)
             if response.status_code == 302:
                 assert response["Location"].startswith("/sign-in/?next=")
-    assert different(before, world.snapshot()) == []
+    assert different(before, snapshot()) == []
 
 
 @pytest.mark.parametrize(("name", "method"), UNSAFE_API)
 def test_a_session_needs_its_csrf_token_in_the_api_and_a_bearer_does_not(world, name, method):
     url = reverse(name, kwargs=world.kwargs(ROUTES[name].what))
-    before = world.snapshot()
+    before = snapshot()
     client = browser(world.lead)
     response = client.generic(method, url, "{}", content_type="application/json")
     assert response.status_code == 403
     assert response.json()["detail"].startswith("CSRF")
-    assert different(before, world.snapshot()) == []
+    assert different(before, snapshot()) == []
     secret = _get_new_csrf_string()
     client.cookies[conf.CSRF_COOKIE_NAME] = secret
     passed = client.generic(
@@ -272,7 +272,7 @@ def test_signing_in_leads_nowhere_else(world, target):
 
 def test_a_body_in_a_query_or_a_form_is_not_a_request_to_the_api(world):
     bearer = {"Authorization": f"Bearer {make_token(world.member)}"}
-    before = world.snapshot()
+    before = snapshot()
     response = browser().post("/api/v1/training-runs/", run_body(TEAM), headers=bearer)
     assert response.status_code == 415
     for name in ("_method=DELETE", "format=api", "_content={}"):
@@ -282,4 +282,4 @@ def test_a_body_in_a_query_or_a_form_is_not_a_request_to_the_api(world):
         405,
         415,
     }
-    assert different(before, world.snapshot()) == []
+    assert different(before, snapshot()) == []

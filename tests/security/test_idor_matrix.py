@@ -63,6 +63,10 @@ class Asker:
                 f"{principal.name} {method} can tell {self.url} from nothing: {told(foreign)[:200]}"
             )
 
+    def check(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self.wrong.append(otherwise)
+
     def report(self) -> None:
         assert not self.wrong, "\n".join(self.wrong)
 
@@ -73,17 +77,29 @@ def test_every_route_has_a_row_and_every_row_a_route():
     assert set(ROUTES) - known == set(), "no such route any more"
 
 
-@pytest.mark.parametrize("name", sorted(name for name, row in ROUTES.items() if row.kind in {"api", "page"}))
-def test_every_method_of_a_view_is_in_its_row(name):
-    declared = declared_methods(all_routes()[name])
-    assert declared is None or declared == set(ROUTES[name].methods)
+def test_every_method_of_a_view_is_in_its_row():
+    routes = all_routes()
+    declared = {name: declared_methods(routes[name]) for name in (*API, *PAGES)}
+    known = {name: set(ROUTES[name].methods) for name, methods in declared.items() if methods is not None}
+    assert {name: methods for name, methods in declared.items() if methods is not None} == known
 
 
 @pytest.mark.parametrize("name", API)
-def test_who_has_no_business_gets_nothing_from_the_api(world, name):
+def test_the_api_answers_everybody_as_the_row_of_the_route_says(world, name):
     ask = Asker(world, name)
-    before = world.snapshot()
-    own_report = name.rsplit("-", 1)[-1] in {"checkpoints", "progress"}
+    before = snapshot()
+    refuse_who_has_no_business(ask, name)
+    changed = different(before, snapshot())
+    ask.check(name == "teams-api:token-list" or not changed, f"refused, and yet changed: {changed}")
+    refuse_methods_that_are_not_there(ask, name)
+    leak_nothing_by_options_and_head(ask)
+    let_in_who_may(ask)
+    ask.report()
+
+
+def refuse_who_has_no_business(ask: Asker, name: str) -> None:
+    own_report = name.endswith(("-checkpoints", "-progress"))
+    world = ask.world
     for method, need in ask.row.methods.items():
         for nobody in world.nobodies:
             if own_report and method == "POST" and nobody.name == "run token of this team":
@@ -98,15 +114,36 @@ def test_who_has_no_business_gets_nothing_from_the_api(world, name):
         for viewer in world.viewers:
             if need.viewers == {403}:
                 ask.expect(viewer, method, need, need.viewers, hides=False)
-    ask.report()
-    changed = different(before, snapshot())
-    assert name == "teams-api:token-list" or not changed, f"refused, and yet changed: {changed}"
 
 
-@pytest.mark.parametrize("name", API)
-def test_who_may_is_let_in_to_the_api(world, name):
+def refuse_methods_that_are_not_there(ask: Asker, name: str) -> None:
+    need = next(iter(ask.row.methods.values()))
+    allowed = {405, 403} if name.endswith(("checkpoints", "progress")) else {405}
+    for method in set(METHODS) - set(ask.row.methods):
+        response = ask.expect(ask.world.members[0], method, need, allowed, hides=False)
+        if response.status_code == 405:
+            kind, listed = response["Content-Type"], set(response["Allow"].split(", ")) - {"OPTIONS", "HEAD"}
+            ask.check(kind == "application/problem+json", f"{method} is refused in {kind}")
+            ask.check(listed == set(ask.row.methods), f"{method} is refused, and {listed} allowed")
+
+
+def leak_nothing_by_options_and_head(ask: Asker) -> None:
+    stranger = ask.world.strangers[0]
+    ask.expect(ask.world.nobodies[0], "OPTIONS", next(iter(ask.row.methods.values())), {401}, hides=True)
+    foreign, missing = (stranger.ask("OPTIONS", url) for url in (ask.url, ask.missing))
+    ask.check(foreign.status_code < 500, f"OPTIONS: {foreign.status_code}")
+    ask.check(
+        (foreign.status_code, told(foreign)) == (missing.status_code, told(missing)),
+        f"OPTIONS can tell {ask.url} from nothing: {told(foreign)[:200]}",
+    )
+    if need := ask.row.methods.get("GET"):
+        head = ask.expect(stranger, "HEAD", need, need.strangers, hides=True)
+        ask.check(content(head) == "", "HEAD has a body")
+
+
+def let_in_who_may(ask: Asker) -> None:
     """Without it the matrix could pass because everybody is refused."""
-    ask = Asker(world, name)
+    world = ask.world
     for method in sorted(ask.row.methods, key=["GET", "PATCH", "POST", "PUT", "DELETE"].index):
         need = ask.row.methods[method]
         for principals, statuses in (
@@ -119,32 +156,6 @@ def test_who_may_is_let_in_to_the_api(world, name):
             for principal in principals:
                 gone = {404} if method == "DELETE" and principal is not principals[0] else set()
                 ask.expect(principal, method, need, statuses | gone, hides=False)
-    ask.report()
-
-
-@pytest.mark.parametrize("name", API)
-def test_methods_that_are_not_there_are_refused_and_options_and_head_leak_nothing(world, name):
-    ask = Asker(world, name)
-    member, stranger = world.members[0], world.strangers[0]
-    need = next(iter(ask.row.methods.values()))
-    allowed = {405, 403} if name.endswith(("checkpoints", "progress")) else {405}
-    for method in set(METHODS) - set(ask.row.methods):
-        response = ask.expect(member, method, need, allowed, hides=False)
-        if response.status_code == 405:
-            assert response["Content-Type"] == "application/problem+json"
-            assert set(response["Allow"].split(", ")) - {"OPTIONS", "HEAD"} == set(ask.row.methods)
-    ask.expect(world.nobodies[0], "OPTIONS", need, {401}, hides=True)
-    answers = [
-        (answer.status_code, told(answer))
-        for url in (ask.url, ask.missing)
-        for answer in [stranger.ask("OPTIONS", url)]
-    ]
-    assert answers[0] == answers[1]
-    assert answers[0][0] < 500, answers[0]
-    if "GET" in ask.row.methods:
-        head = ask.expect(stranger, "HEAD", need, ask.row.methods["GET"].strangers, hides=True)
-        assert content(head) == ""
-    ask.report()
 
 
 # No JSON, so its own tests ask it (tests/api/test_cost_reports_and_settings_api.py).
@@ -191,36 +202,36 @@ def test_no_filter_order_or_cursor_of_a_list_reaches_over_the_fence(world, name)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_who_has_no_business_gets_nothing_from_a_page_or_fragment(world, name):
+def test_a_page_and_its_fragments_answer_everybody_as_the_row_of_the_route_says(world, name):
     ask = Asker(world, name)
-    before = world.snapshot()
-    strangers = [each for each in world.strangers if each.user]
-    viewers = [each for each in world.viewers if each.user]
-    for method, need in ask.row.methods.items():
-        # A bearer token is for the API: on a page it is nobody's.
-        for nobody in [*world.nobodies, world.members[0], world.strangers[-1]]:
-            response = ask.expect(nobody, method, need, need.nobodies, hides=True)
-            assert response.status_code != 302 or response["Location"].startswith("/sign-in/?next=")
-        for stranger in strangers:
-            ask.expect(stranger, method, need, need.strangers, hides=need.hides)
-            for fragment in FRAGMENTS:
-                headers = {"HX_Request": "true", "HX_Target": fragment}
-                ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)
-        for viewer in viewers:
-            if need.viewers == {403}:
-                ask.expect(viewer, method, need, need.viewers, hides=False)
-                ask.expect(viewer, method, need, need.viewers, hides=False, HX_Request="true")
-    ask.report()
-    assert different(before, snapshot()) == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_who_may_is_shown_the_page(world, name):
-    ask = Asker(world, name)
+    before = snapshot()
+    show_nothing_to_who_has_no_business(ask)
+    changed = different(before, snapshot())
+    ask.check(not changed, f"refused, and yet changed: {changed}")
     for method, need in ask.row.methods.items():
         for principals, statuses in ((world.viewers, need.viewers), (world.members, need.members)):
             ask.expect(principals[1], method, need, statuses, hides=False)
     ask.report()
+
+
+def show_nothing_to_who_has_no_business(ask: Asker) -> None:
+    world = ask.world
+    for method, need in ask.row.methods.items():
+        # A bearer token is for the API: on a page it is nobody's.
+        for nobody in [*world.nobodies, world.members[0], world.strangers[-1]]:
+            response = ask.expect(nobody, method, need, need.nobodies, hides=True)
+            away = response.get("Location", "")
+            signs_in = response.status_code != 302 or away.startswith("/sign-in/?next=")
+            ask.check(signs_in, f"{nobody.name} {method} is sent to {away}")
+        for stranger in (each for each in world.strangers if each.user):
+            ask.expect(stranger, method, need, need.strangers, hides=need.hides)
+            for fragment in FRAGMENTS:
+                headers = {"HX_Request": "true", "HX_Target": fragment}
+                ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)
+        for viewer in (each for each in world.viewers if each.user):
+            if need.viewers == {403}:
+                ask.expect(viewer, method, need, need.viewers, hides=False)
+                ask.expect(viewer, method, need, need.viewers, hides=False, HX_Request="true")
 
 
 # --- routes that say themselves whom they answer
