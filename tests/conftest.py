@@ -14,9 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import pytest
 
 from tests.seconds import Seconds
 from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_setup, stands  # noqa: F401
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 # Where the controller tells its workers which folder they share.
@@ -112,16 +112,14 @@ def _locked(path: Path) -> Iterator[None]:
 def servers() -> Path:
     """PostgreSQL and Valkey answer; the value is the folder that holds their sockets and logs."""
     folder = _session()
-    ready, pid_file = folder / "ready", folder / "keeper.pid"
+    ready, pid_file, log = folder / "ready", folder / "keeper.pid", folder / "keeper.log"
     with _locked(folder / "keeper.lock"):
         if not pid_file.exists():
             pid_file.write_text(str(_start_keeper(folder)))
-        deadline = time.monotonic() + START_SECONDS
-        while not ready.exists():
-            if not _alive(int(pid_file.read_text())) or time.monotonic() > deadline:
-                log = (folder / "keeper.log").read_text()
-                pytest.exit(f"the embedded servers did not start:\n{log}", returncode=3)
-            time.sleep(0.02)
+        with suppress(AssertionError):  # No other test would fare better.
+            until(lambda: ready.exists() or not _alive(int(pid_file.read_text())), START_SECONDS)
+        if not ready.exists():
+            pytest.exit(f"the embedded servers did not start:\n{log.read_text()}", returncode=3)
     _started.add("servers")
     return folder
 
@@ -260,11 +258,12 @@ def _devcluster(folder: Path, *, kubelet: str) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        deadline = time.monotonic() + START_SECONDS
-        while not kubeconfig.exists():
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, "devcluster wrote no kubeconfig"
-            time.sleep(0.02)
+        until(
+            lambda: kubeconfig.exists() or process.poll() is not None,
+            START_SECONDS,
+            "devcluster's kubeconfig",
+        )
+        assert process.poll() is None, (folder / "log").read_text()
         yield str(kubeconfig)
     finally:
         process.terminate()

@@ -4,7 +4,6 @@ PORTAL_TEST_KUBECONFIG names. Fixtures for the conftest files of both apps."""
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from cluster.kinds import ObjectRef
 from cluster.labels import WORKLOAD_ID
 from controller.podspec import ManifestSet, owned_by
 from tests.manifest_samples import placement
+from tests.waiting import until
 
 REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251 - the suite's own switch, no setting of the portal
 ACCOUNT = "ml-portal-workload"
@@ -64,11 +64,14 @@ class Bench:
 
     def until(self, look: Callable[[], T], done: Callable[[T], bool]) -> T:
         """Look again and again until `done`, or fail with what was seen last."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not done(seen := look()):
-            assert time.monotonic() < deadline, str(seen)
-            time.sleep(0.1)
-        return seen
+        seen: list[T] = []
+
+        def looked() -> bool:
+            seen[:] = [look()]
+            return done(seen[0])
+
+        until(looked, WAIT_SECONDS, lambda: str(seen[0]))
+        return seen[0]
 
 
 def template_as_pod(manifests: ManifestSet) -> dict[str, Any]:

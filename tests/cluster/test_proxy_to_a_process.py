@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 
 import pytest
@@ -13,6 +12,7 @@ from cluster.client import connect
 from cluster.errors import ProxyFailed
 from cluster.proxy import ServiceProxy, invoke
 from cluster.proxy_rules import Target
+from tests.waiting import until
 
 PROGRAM = """
 import os
@@ -54,12 +54,12 @@ def target(process_cluster):
 
 def first_answer(client, target):
     """The echo's answer, as soon as its port is open; until then the proxy says 502 or 503."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+
+    def asked():
         with suppress(ProxyFailed):
             return invoke(client, target, method="POST", path="/a/b", query="c=d", body=b"!body")
-        time.sleep(0.05)
-    pytest.fail("no answer from the pod: " + client.read_log(target.namespace, "echo").decode())
+
+    return until(asked, 20, lambda: client.read_log(target.namespace, "echo").decode())
 
 
 def test_both_proxies_reach_the_process(target):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .kube import Kube, gone, holds, node, unique, until
+from tests.waiting import until
+
+from .kube import Kube, gone, holds, node, unique
 from .pytorchjobs import ALL_RUN, Jobs
 from .scaledobjects import Meter, Scaled
 
@@ -62,11 +63,9 @@ def _start_devcluster(folder: Path, log) -> subprocess.Popen[bytes]:
 
 
 def _wait_for_kubeconfig(process: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not (folder / "kubeconfig").exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            pytest.fail("devcluster did not start:\n" + (folder / "log").read_text()[-4000:])
-        time.sleep(0.05)
+    until(lambda: (folder / "kubeconfig").exists() or process.poll() is not None, said="the kubeconfig")
+    if process.poll() is not None:
+        pytest.fail("devcluster did not start:\n" + (folder / "log").read_text()[-4000:])
 
 
 @pytest.fixture

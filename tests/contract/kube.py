@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -102,26 +101,6 @@ class Kube:
 
 def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
-
-
-def until(look: Callable[[], T], *, seconds: float = 30, every: float = 0.1) -> T:
-    """The first true answer of look; the last answer is in the failure's text."""
-    deadline = time.monotonic() + seconds
-    while True:
-        seen = look()
-        if seen:
-            return seen
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so after {seconds} s: {look.__qualname__} answered {seen!r}")
-        time.sleep(every)
-
-
-def until_equal(look: Callable[[], T], expected: T, *, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while (seen := look()) != expected:
-        if time.monotonic() > deadline:
-            assert seen == expected
-        time.sleep(0.1)
 
 
 def refusal(call: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:

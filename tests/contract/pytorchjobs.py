@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .kube import MERGE, pytorch_job, until_equal
+from tests.waiting import until_equal
+
+from .kube import MERGE, pytorch_job
 
 GROUP = "/apis/kubeflow.org/v1"
 LABEL = "training.kubeflow.org/"

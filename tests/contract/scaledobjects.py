@@ -10,7 +10,9 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from .kube import MERGE, TOLERATE_ALL, Kube, deployment, until
+from tests.waiting import until
+
+from .kube import MERGE, TOLERATE_ALL, Kube, deployment
 
 # What passes by KEDA's or the autoscaler's own rounds, in seconds.
 SLOW = 90

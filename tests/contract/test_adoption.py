@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import MERGE, deployment, gone, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import MERGE, deployment, gone
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 HASH = "pod-template-hash"

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import TOLERATE_ALL, deployment, fields, refusal, until
+from tests.waiting import until
+
+from .kube import TOLERATE_ALL, deployment, fields, refusal
 
 CPU = {
     "type": "Resource",

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import MERGE, config_map, deployment, gone, job, pod, refusal, unique, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import MERGE, config_map, deployment, gone, job, pod, refusal, unique
 
 
 def owned(name, owner, **reference):

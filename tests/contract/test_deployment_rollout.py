@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import MERGE, STRATEGIC, condition, deployment, fields, holds, refusal, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import MERGE, STRATEGIC, condition, deployment, fields, holds, refusal
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import MERGE, condition, gone, holds, job, refusal, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import MERGE, condition, gone, holds, job, refusal
 
 ENDS = {"BED_RUN_SECONDS": "0"}
 FAILS = {**ENDS, "BED_EXIT_CODE": "1"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import until
+
 from .conftest import make_namespace
-from .kube import condition, holds, job, until
+from .kube import condition, holds, job
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 IGNORE = {

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from .kube import MERGE, condition, gone, holds, on_node, pod, refusal, until
+from tests.waiting import until
+
+from .kube import MERGE, condition, gone, holds, on_node, pod, refusal
 
 
 def test_a_node_says_what_it_has_and_that_it_is_ready(kube, own_node):

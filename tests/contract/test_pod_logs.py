@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from tests.waiting import until
+
 from .conftest import make_namespace
-from .kube import job, pod, refusal, until
+from .kube import job, pod, refusal
 
 LINES = [f"line {number} of the pod log" for number in (1, 2, 3)]
 

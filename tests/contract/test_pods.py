@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import JSON_PATCH, MERGE, condition, fields, gone, holds, pod, refusal, until
+from tests.waiting import until
+
+from .kube import JSON_PATCH, MERGE, condition, fields, gone, holds, pod, refusal
 
 
 @pytest.fixture

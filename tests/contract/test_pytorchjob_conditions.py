@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import pytorch_job, unique, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import pytorch_job, unique
 from .pytorchjobs import ALL_RUN, ENDS, FAILS, LABEL, RUNS
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import GPU, gone, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import GPU, gone
 from .pytorchjobs import ALL_RUN, ENDS, GROUP, LABEL, RUNS
 
 

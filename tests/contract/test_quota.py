@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 from kubernetes.client.exceptions import ForbiddenException
 
-from .kube import GPU, MERGE, condition, config_map, deployment, holds, job, pod, refusal, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import GPU, MERGE, condition, config_map, deployment, holds, job, pod, refusal
 
 
 @pytest.fixture

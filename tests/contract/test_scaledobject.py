@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import gone, until, until_equal
+from tests.waiting import until, until_equal
+
+from .kube import gone
 from .scaledobjects import AT_ONCE, HPA, NAME, SLOW
 
 BROKEN = RuntimeError("the metric source is down")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from .kube import GPU, TOLERATE_ALL, condition, deployment, on_node, pod, refusal, unique, until
+from tests.waiting import until
+
+from .kube import GPU, TOLERATE_ALL, condition, deployment, on_node, pod, refusal, unique
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import until
+
 from .conftest import make_namespace
-from .kube import config_map, on_node, pod, refusal, unique, until
+from .kube import config_map, on_node, pod, refusal, unique
 
 COLORS = {
     "a": {"color": "red", "size": "1"},

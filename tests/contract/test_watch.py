@@ -7,7 +7,9 @@ import pytest
 from kubernetes import watch
 from kubernetes.client.exceptions import ApiException
 
-from .kube import MERGE, config_map, on_node, pod, unique, until
+from tests.waiting import until
+
+from .kube import MERGE, config_map, on_node, pod, unique
 
 
 @pytest.fixture
@@ -206,7 +208,7 @@ def test_a_watch_from_before_the_history_is_gone(kube):
             return error
         return None
 
-    error = until(refused, seconds=240, every=1)
+    error = until(refused, seconds=240, longest=1)
     assert error.status == 410
     assert "too old resource version: 1 (" in error.reason
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,16 +13,9 @@ import urllib3
 import yaml
 
 from tests.cluster.cluster_faults import FaultServer, status
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def until(done: Callable[[], object], *, seconds: float = 20, said: Callable[[], object] = lambda: ""):
-    deadline = time.monotonic() + seconds
-    while not (found := done()):
-        assert time.monotonic() < deadline, said() or "it did not happen in time"
-        time.sleep(0.03)
-    return found
 
 
 class OwnCluster:

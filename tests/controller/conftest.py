@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +21,7 @@ from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.teams import make_member, make_team
+from tests.waiting import until
 from workloads.models import Workload
 from workloads.observations import record_node
 
@@ -86,10 +87,8 @@ class Bench:
 
     def until(self, workload: Workload, done: Callable[[Workload], bool], seconds: float = 60) -> Workload:
         """Turn until `done`, or fail with where it stands."""
-        deadline = time.monotonic() + seconds
-        while not done(self.turn(workload)):
-            assert time.monotonic() < deadline, f"{workload.phase} {workload.reason}: {workload.message}"
-            time.sleep(0.1)
+        said = lambda: f"{workload.phase} {workload.reason}: {workload.message}"  # noqa: E731
+        until(lambda: done(self.turn(workload)), seconds, said)
         return workload
 
 
@@ -112,9 +111,8 @@ def _leave_nothing(client: ClusterClient, namespace: str) -> None:
         for pod in client.list(kinds.POD, namespace=namespace).items:
             if not pod["metadata"].get("ownerReferences"):
                 _delete(client, kinds.POD, pod)
-        deadline = time.monotonic() + 20
-        while client.list(kinds.POD, namespace=namespace).items and time.monotonic() < deadline:
-            time.sleep(0.05)
+        with suppress(AssertionError):
+            until(lambda: not client.list(kinds.POD, namespace=namespace).items, 20)
         ref = ObjectRef("v1", "Namespace", "", namespace)
         client.delete(ref, uid=client.get(ref)["metadata"]["uid"])
     except ObjectNotFound:

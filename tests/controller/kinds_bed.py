@@ -21,9 +21,9 @@ from controller.watcher import Watcher
 from foundation import clock
 from foundation.models import PlatformSettings
 from jobs.kinds import OBJECTS
-from tests.controller.clusters import until
 from tests.controller.conftest import Bench
 from tests.factories.catalogue import make_price, make_quota
+from tests.waiting import until
 from workloads.models import Workload
 
 MERGE = "application/merge-patch+json"

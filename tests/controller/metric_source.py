@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing_extensions import override
 
 from cluster import prometheus
 from cluster.errors import ClusterUnavailable
+from tests.waiting import until
 
 PROMETHEUS = shutil.which("prometheus")
 CONFIG = """
@@ -85,13 +85,11 @@ def metric_source(folder: Path) -> Iterator[Source]:
 
 
 def _await(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while True:
+    def answers() -> bool:
         try:
-            prometheus.version(url)
+            return bool(prometheus.version(url))
         except ClusterUnavailable:
             assert process.poll() is None, "Prometheus has ended."
-            assert time.monotonic() < deadline, "Prometheus does not answer."
-            time.sleep(0.1)
-        else:
-            return
+            return False
+
+    until(answers, said="Prometheus answers")

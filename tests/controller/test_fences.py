@@ -14,11 +14,12 @@ from controller.tenancy import ensure_namespace
 from foundation import clock
 from quotas.models import Fence
 from quotas.services import claim
-from tests.controller.clusters import Relay, until
+from tests.controller.clusters import Relay
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.leases import run_out
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
+from tests.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,10 +11,10 @@ import pytest
 from foundation.models import PlatformSettings
 from jobs.kinds import KINDS
 from quotas.models import Claim, Quota
-from tests.controller.clusters import until
 from tests.controller.conftest import REAL
 from tests.controller.kinds_bed import KindsBed
 from tests.controller.kinds_tables import FAULTS, SHAPES, SMALL
+from tests.waiting import until
 from workloads.models import PodRecord
 
 pytestmark = [

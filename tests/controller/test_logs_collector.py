@@ -14,8 +14,8 @@ from controller import log_store, logs
 from controller.log_collector import LogCollector
 from controller.log_store import ContainerLog
 from foundation import clock
-from tests.controller.clusters import until
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
+from tests.waiting import until
 from workloads.models import LogChunk, PodRecord
 from workloads.observations import record_pod
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from controller.metric_queries import try_query
 from tests.controller.metric_source import PROMETHEUS, metric_source
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -22,10 +21,7 @@ def url(tmp_path_factory):
             'waiting{team="theirs",queue="orders"}': 3,
             'waiting{team="theirs",queue="payments"}': 4,
         }
-        deadline = time.monotonic() + 30
-        while try_query(source.url, "count(waiting) == 2").value is None:
-            assert time.monotonic() < deadline, "nothing is scraped"
-            time.sleep(0.1)
+        until(lambda: try_query(source.url, "count(waiting) == 2").value is not None)
         yield source.url
 
 

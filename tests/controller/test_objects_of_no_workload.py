@@ -21,10 +21,10 @@ from foundation import clock
 from foundation.errors import Conflict, NotFound
 from foundation.http import metrics
 from teams.models import AuditEvent
-from tests.controller.clusters import until
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import ACTOR, PASSWORD, make_team, make_token, make_user
 from tests.factories.workloads import make_workload
+from tests.waiting import until
 from workloads.models import ObjectRecord, StrayObject, Workload
 from workloads.queries import nodes
 from workloads.strays import Strays, nodes_and_strays, strays

@@ -12,8 +12,8 @@ from foundation import clock
 from inference.services import update_endpoint
 from quotas.models import Quota
 from teams.actors import Actor
-from tests.controller.clusters import until
 from tests.controller.test_reconcile_endpoint import deploy, own, spec
+from tests.waiting import until
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)

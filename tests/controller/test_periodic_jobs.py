@@ -19,10 +19,10 @@ from foundation import clock, leases
 from portal.settings import queues
 from quotas import decisions
 from quotas.models import Decision, Fence
-from tests.controller.clusters import until
 from tests.controller.test_reconcile_faults import job_manifest, own
 from tests.factories.leases import run_out, take_over
 from tests.factories.workloads import age_lock, make_workload, put_in
+from tests.waiting import until
 from workloads.locks import LOCK_SECONDS, lock
 from workloads.models import ObjectRecord, Workload
 from workloads.observations import record_object

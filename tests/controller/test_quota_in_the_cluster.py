@@ -15,8 +15,8 @@ from controller.tenancy import ensure_namespace
 from foundation import clock
 from quotas.limits import set_nominal
 from quotas.models import Fence
-from tests.controller.clusters import until
 from tests.factories.catalogue import SETUP, make_flavor, make_quota
+from tests.waiting import until
 from workloads.models import NodeRecord
 from workloads.observations import record_node
 

@@ -25,9 +25,10 @@ from foundation import clock
 from foundation.models import PlatformSettings
 from quotas.models import Claim, Quota
 from teams.actors import Actor
-from tests.controller.clusters import Relay, until
+from tests.controller.clusters import Relay
 from tests.factories.catalogue import make_quota
 from tests.factories.workloads import age_lock
+from tests.waiting import until
 from workloads.models import NodeRecord, WatchCursor, Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -13,6 +12,7 @@ from foundation import clock
 from jobs.services import update_training_run
 from quotas.models import Claim, Quota
 from teams.actors import Actor
+from tests.waiting import until_equal
 from workloads.models import NodeRecord, WorkloadEvent
 from workloads.placement import takes_plain_pods
 
@@ -193,10 +193,11 @@ def test_a_run_that_ends_while_nobody_looks_began_and_ended_when_its_pod_did(ben
     bench.until(run, lambda run: run.attempts.filter(ended_at=None).exclude(object_uid="").exists())
     assert run.started_at is None
     own = {"namespace": bench.team.namespace_name, "label_selector": selector(workload_id=str(run.public_id))}
-    deadline = time.monotonic() + 60
-    while [pod["status"].get("phase") for pod in bench.client.list(kinds.POD, **own).items] != ["Succeeded"]:
-        assert time.monotonic() < deadline, "the pod does not end"
-        time.sleep(0.05)
+    until_equal(
+        lambda: [pod["status"].get("phase") for pod in bench.client.list(kinds.POD, **own).items],
+        ["Succeeded"],
+        60,
+    )
     bench.until(run, lambda run: run.is_final)
     (pod,), (attempt,) = run.pods.all(), run.attempts.all()
     assert (run.started_at, run.finished_at) == (pod.started_at, pod.finished_at)

@@ -23,8 +23,8 @@ from inference.specs import EndpointSpec
 from quotas.limits import set_nominal
 from quotas.models import Quota
 from teams.actors import Actor
-from tests.controller.clusters import until
 from tests.factories.catalogue import SETUP, make_flavor, make_quota
+from tests.waiting import until
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from base64 import b64decode
 from datetime import timedelta
 from uuid import UUID
@@ -23,6 +22,7 @@ from teams.actors import Actor
 from tests.controller.conftest import _leave_nothing
 from tests.controller.test_preemption_and_requeue import Neighbours
 from tests.factories.teams import make_user
+from tests.waiting import until
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -82,13 +82,12 @@ class Quiet:
 
     def until(self, done, *, seconds):
         """Tick after tick by the real clock; the moment at which it was done."""
-        end = time.monotonic() + seconds
-        while True:
+
+        def ticked():
             self.tick()
-            if done():
-                return clock.now()
-            assert time.monotonic() < end, "it did not happen by itself"
-            time.sleep(SWEEP_SECONDS)
+            return done() and clock.now()
+
+        return until(ticked, seconds, "it happens by itself", longest=SWEEP_SECONDS)
 
 
 @pytest.fixture

@@ -25,11 +25,12 @@ from controller.watcher import EVERY, OWN, KindWatcher, Watcher
 from costs.models import UsageInterval
 from foundation import clock
 from foundation.models import Heartbeat
-from tests.controller.clusters import OwnCluster, Relay, until
+from tests.controller.clusters import OwnCluster, Relay
 from tests.controller.followers import Follower
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
+from tests.waiting import until
 from workloads.models import (
     ClaimRecord,
     ForeignPod,

@@ -24,6 +24,7 @@ from portal.folders import Folders
 from portal.runtime import children, postgres, valkey
 from portal.runtime.children import Child, Command
 from teams.tokens import new_token
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("web", "live", "worker", "beat", "watcher")
@@ -199,12 +200,14 @@ class Fleet:
         return child
 
     def _until(self, condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        def met() -> bool:
+            if condition():
+                return True
             ended = {name: child.tail for name, child in self.children.items() if child.poll() is not None}
             assert not ended, f"ended while starting: {ended}"
-            time.sleep(0.02)
+            return False
+
+        until(met, seconds, what)
 
 
 @contextmanager

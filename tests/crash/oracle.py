@@ -14,6 +14,7 @@ import psycopg
 from cluster.labels import ATTEMPT, WORKLOAD_ID
 from tests.crash.fleet import Fleet
 from tests.crash.load import Shape
+from tests.waiting import until, until_equal
 
 FINAL = ("Succeeded", "Failed", "Cancelled")
 MICRO_USD_PER_UNIT_SECOND = 1_000_000
@@ -93,20 +94,20 @@ def settle(fleet: Fleet, seconds: float) -> float:
     """Wait until every run has ended; returns the seconds that took."""
     begun = time.monotonic()
     with fleet.database() as database:
-        while left := unfinished(database):
-            assert time.monotonic() - begun < seconds, f"{len(left)} runs have not ended: {left[:5]}"
-            time.sleep(0.2)
+        until(
+            lambda: not unfinished(database),
+            seconds,
+            lambda: f"not ended: {unfinished(database)[:5]}",
+            longest=0.2,
+        )
     return time.monotonic() - begun
 
 
 def until_billed(fleet: Fleet, seconds: float = 30) -> None:
     """The watcher may still be reading what happened while it was dead."""
-    deadline = time.monotonic() + seconds
     query = "SELECT count(*) FROM costs_usageinterval WHERE ended_at IS NULL OR settled_until <> ended_at"
     with fleet.database() as database:
-        while database.execute(query).fetchone() != (0,):
-            assert time.monotonic() < deadline, "usage is still open or not in the ledger"
-            time.sleep(0.2)
+        until_equal(lambda: database.execute(query).fetchone(), (0,), seconds)
 
 
 def findings(database: psycopg.Connection, accepted: dict[str, Shape], seen: Seen) -> list[str]:

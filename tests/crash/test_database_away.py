@@ -13,7 +13,7 @@ from kombu import Connection
 from portal.celery import app
 from portal.settings import queues, stores
 from tests.crash.fleet import running_fleet
-from tests.runtime.processes import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.processes
 
@@ -59,7 +59,7 @@ def test_without_its_database_the_portal_says_so_and_goes_on_when_it_is_back(fle
         until(
             lambda: database.execute(_BEATS, [before]).fetchone()[0] == 1,
             seconds=60,
-            what="the watcher beats",
+            said="the watcher beats",
         )
     fleet.stop_database()
 
@@ -75,7 +75,7 @@ def test_without_its_database_the_portal_says_so_and_goes_on_when_it_is_back(fle
     until(
         lambda: _AWAY in fleet.log("watcher") or fleet.children["watcher"].poll() is not None,
         seconds=60,
-        what="the watcher misses its database",
+        said="the watcher misses its database",
     )
     fleet.start_database()
     with fleet.database() as database:
@@ -83,10 +83,10 @@ def test_without_its_database_the_portal_says_so_and_goes_on_when_it_is_back(fle
         until(
             lambda: database.execute(_BEATS, [back]).fetchone()[0] == 1,
             seconds=60,
-            what=f"the watcher beats again; {fleet.children['watcher'].poll()}",
+            said=f"the watcher beats again; {fleet.children['watcher'].poll()}",
         )
         seen = "SELECT count(*) FROM workloads_watchcursor WHERE kind = 'Node' AND seen_at > %s"
-        until(lambda: database.execute(seen, [back]).fetchone()[0] == 1, seconds=120, what="it watches again")
+        until(lambda: database.execute(seen, [back]).fetchone()[0] == 1, seconds=120, said="it watches again")
     assert fleet.children["watcher"].poll() is None
     assert api(fleet)[0] == 200
 
@@ -100,7 +100,7 @@ def send_jobs(fleet):
         until(
             lambda: not any(map(broker.llen, queues.THREADS)) and not broker.hlen("unacked"),
             seconds=60,
-            what="the worker has tried each",
+            said="the worker has tried each",
         )
 
 
@@ -112,13 +112,13 @@ def test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_th
             beaten = (
                 "SELECT count(*) FROM foundation_heartbeat WHERE process IN ('worker', 'beat', 'watcher')"
             )
-            until(lambda: database.execute(beaten).fetchone()[0] == 3, seconds=60, what="all of them beat")
+            until(lambda: database.execute(beaten).fetchone()[0] == 3, seconds=60, said="all of them beat")
             listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'portal-live-listen'"
-            until(lambda: database.execute(listening).fetchone()[0] == 1, seconds=60, what="live listens")
+            until(lambda: database.execute(listening).fetchone()[0] == 1, seconds=60, said="live listens")
         fleet.stop_database()
         for told, what in ((_AWAY, "misses its database"), (_BACK, "finds it again")):
             for kind in _TIMED:
-                until(lambda kind=kind, told=told: told in fleet.log(kind), seconds=60, what=f"{kind} {what}")
+                until(lambda kind=kind, told=told: told in fleet.log(kind), seconds=60, said=f"{kind} {what}")
             if told == _AWAY:
                 send_jobs(fleet)
                 fleet.start_database()

@@ -10,7 +10,7 @@ from portal.celery import app
 from portal.settings import stores
 from tests.cluster.cluster_faults import FaultServer
 from tests.crash.fleet import running_fleet
-from tests.runtime.processes import until
+from tests.waiting import until
 
 RUNNING = 300
 SWEEPS = 5
@@ -57,11 +57,11 @@ def test_while_the_api_hangs_the_sweep_goes_on_and_a_new_submission_is_looked_at
             def ask(query):
                 return database.execute(query).fetchone()[0]
 
-            until(lambda: len(hung.requests) >= 3, seconds=60, what="the worker waits for the cluster")
+            until(lambda: len(hung.requests) >= 3, seconds=60, said="the worker waits for the cluster")
             submit(fleet, database)
             before = ask(_SWEEPS)
             until(
                 lambda: ask(_SWEEPS) >= before + SWEEPS and ask(_TOUCHED) == "ClusterUnavailable",
                 seconds=40,
-                what="the sweep ran five times more, and the new one was looked at",
+                said="the sweep ran five times more, and the new one was looked at",
             )

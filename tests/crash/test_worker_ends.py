@@ -12,7 +12,7 @@ from kombu import Connection
 from portal.celery import app
 from portal.settings import queues, stores
 from tests.crash.fleet import running_fleet
-from tests.runtime.processes import until
+from tests.waiting import until
 
 _WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 _LEAVES = "Warm shutdown"
@@ -32,9 +32,9 @@ def test_what_a_worker_has_in_hand_when_it_is_told_to_end_is_given_to_no_other(f
         holder.execute("LOCK TABLE foundation_lease")
         with Connection(stores.broker_url(stores.embedded_redis_url(fleet.folders))) as connection:
             app.send_task("quotas.return_requests", connection=connection)
-        until(lambda: database.execute(_WAITS).fetchone()[0] == 1, seconds=60, what="it is in hand")
+        until(lambda: database.execute(_WAITS).fetchone()[0] == 1, seconds=60, said="it is in hand")
         worker.signal(signal.SIGTERM)
-        until(lambda: _LEAVES in fleet.log("worker"), seconds=20, what="the worker is told")
+        until(lambda: _LEAVES in fleet.log("worker"), seconds=20, said="the worker is told")
         holder.rollback()
         assert worker.process.wait(60) == 0
         assert (sum(map(broker.llen, queues.THREADS)), broker.hlen("unacked")) == (0, 0)

@@ -6,28 +6,17 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 30.0
-
-
-def until(look, seconds=PATIENCE_SECONDS):
-    """The first true answer of `look`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = look()
-        if answer:
-            return answer
-        time.sleep(0.02)
-    pytest.fail(f"not so after {seconds:.0f} s: {look.__qualname__}")
 
 
 class RefusedError(Exception):

@@ -12,10 +12,9 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from devcluster_bed import until
-
 from devcluster.prometheus.api import PrometheusApi
 from devcluster.prometheus.storage import NAME, Storage
+from tests.waiting import until
 
 NOW = 1_700_000_000
 EVERY = 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from devcluster_bed import until
+from tests.waiting import until
 
 SERVER = """
 import http.server, os, time

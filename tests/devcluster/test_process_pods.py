@@ -10,12 +10,13 @@ import subprocess
 import threading
 
 import pytest
-from devcluster_bed import RefusedError, until
+from devcluster_bed import RefusedError
 
 from controller.gitsource import fetch_containers
 from controller.modelsource import check_container
 from controller.podstatus import judge
 from controller.specs import GitSource
+from tests.waiting import until
 
 FALL_BACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 

@@ -7,8 +7,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from devcluster_bed import Devcluster, Space, until
+from devcluster_bed import Devcluster, Space
 from prometheus_bed import ask
+
+from tests.waiting import until
 
 SERVER = """
 import http.server

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from devcluster_bed import RefusedError, until
+from devcluster_bed import RefusedError
+
+from tests.waiting import until
 
 ALL_REDUCE = """
 import os, socket, time

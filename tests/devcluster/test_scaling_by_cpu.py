@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from devcluster_bed import Devcluster, Space, until
+from devcluster_bed import Devcluster, Space
+
+from tests.waiting import until
 
 BUSY = "while True:\n    pass\n"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from devcluster_bed import Devcluster, Space, until
+from devcluster_bed import Devcluster, Space
+
+from tests.waiting import until
 
 
 def test_scaling_goes_on_after_a_restart(tmp_path):

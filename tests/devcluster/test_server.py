@@ -11,7 +11,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from devcluster_bed import ROOT, Devcluster, RefusedError, Space, until
+from devcluster_bed import ROOT, Devcluster, RefusedError, Space
+
+from tests.waiting import until
 
 SLEEPS = "import os, subprocess, time\nc = subprocess.Popen(['sleep', '1000'])\nprint(os.getpid(), c.pid)\ntime.sleep(1000)"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -23,6 +22,7 @@ from portal.tour_interruption import EPOCHS, request_for_two_nodes, unusable
 from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_member, make_team
+from tests.waiting import until
 from workloads.models import WatchCursor, Workload
 from workloads.observations import record_node
 
@@ -37,15 +37,13 @@ class Hand:
         self.workload = workload
 
     def until(self, done, seconds=120):
-        deadline = time.monotonic() + seconds
-        while True:
+        def looked():
             Workload.objects.filter(pk=self.workload.pk).update(next_reconcile_at=clock.now())
             reconcile(public_id=self.workload.public_id, client=self.client, now=clock.now())
             self.workload.refresh_from_db()
-            if done(self.workload):
-                return
-            assert time.monotonic() < deadline, f"{self.workload.phase}: {self.workload.message}"
-            time.sleep(0.1)
+            return done(self.workload)
+
+        until(looked, seconds, lambda: f"{self.workload.phase}: {self.workload.message}")
 
 
 @pytest.fixture

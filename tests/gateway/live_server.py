@@ -7,8 +7,7 @@ import http.client
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from gateway.live.passthrough import GatewayLimits
 from teams.models import Team
 from tests.cluster.cluster_faults import FaultServer
 from tests.factories.teams import make_member, make_team, make_token
+from tests.waiting import until
 from workloads.models import Workload
 from workloads.services import create_workload
 from workloads.states import Priority
@@ -32,13 +32,6 @@ ACCESS_SECONDS = 0.5
 LIMITS = GatewayLimits(
     request_bytes=64 * 1024, response_bytes=256 * 1024, access_seconds=ACCESS_SECONDS, again_seconds=0.5
 )
-
-
-def until(holds: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 @dataclass

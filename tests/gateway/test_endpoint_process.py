@@ -10,7 +10,8 @@ import pytest
 from cluster import kinds
 from cluster.client import connect
 from controller import routes
-from tests.gateway.live_server import LIMITS, Bench, LiveServer, until
+from tests.gateway.live_server import LIMITS, Bench, LiveServer
+from tests.waiting import until
 
 # It answers with what it was sent; `/stream` in pieces.
 PROGRAM = """

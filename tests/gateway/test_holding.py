@@ -16,7 +16,8 @@ from gateway.services import create_endpoint_token, revoke_endpoint_token
 from teams.actors import Actor
 from tests.cluster.cluster_faults import status
 from tests.factories.teams import make_member
-from tests.gateway.live_server import LIMITS, LiveServer, until
+from tests.gateway.live_server import LIMITS, LiveServer
+from tests.waiting import until
 from workloads.models import Workload
 from workloads.services import notify
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from tests.gateway.live_server import until
+from tests.waiting import until
 from tests.web.browsing import chromium, needs_chromium
 from workloads.services import notify
 

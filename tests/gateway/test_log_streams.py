@@ -14,7 +14,7 @@ from foundation.tickets import make_ticket
 from teams import services
 from teams.actors import Actor
 from tests.factories.teams import make_user
-from tests.gateway.live_server import until
+from tests.waiting import until
 from workloads.models import Attempt, PodRecord
 
 KEEP = timedelta(days=1)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-import time
 from collections import deque
 
 import pytest
 
 from tests.crash.fleet import RestClient, running_fleet
+from tests.waiting import until
 
 pytestmark = pytest.mark.processes
 
 REQUESTS = 1000
+PATIENCE_SECONDS = 90.0
 CALLERS = 6
 
 # Says which version it is, on the port that it is told; `/stream` tells one event, and the other when somebody has asked for `/go`.
@@ -79,11 +80,11 @@ def endpoint(portal, rest):
     status, text = rest.insist("POST", "endpoints/", json.dumps(body).encode(), key="steady")
     assert status == 201, text
     path = f"endpoints/{json.loads(text)['id']}/"
-    until(lambda: shown(rest, path)["reason"] == "Ready", "the endpoint is ready")
+    until(lambda: shown(rest, path)["reason"] == "Ready", PATIENCE_SECONDS, "the endpoint is ready")
     yield path
     # Its pods are processes of a cluster that others use too.
     rest.insist("DELETE", path)
-    until(lambda: shown(rest, path)["phase"] == "Cancelled", "the endpoint is gone")
+    until(lambda: shown(rest, path)["phase"] == "Cancelled", PATIENCE_SECONDS, "the endpoint is gone")
 
 
 def shown(rest, path):
@@ -95,13 +96,6 @@ def shown(rest, path):
 def left(rest, path):
     """The pods that are not gone."""
     return [pod for pod in shown(rest, f"{path}pods/")["results"] if pod["gone_at"] is None]
-
-
-def until(holds, what, seconds=90.0):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.1)
 
 
 class Callers:
@@ -146,27 +140,27 @@ class Callers:
 
 def test_no_request_fails_while_a_new_revision_takes_over(portal, rest, endpoint):
     with Callers(portal) as callers:
-        until(lambda: callers.answered > REQUESTS / 4, "callers are under way")
+        until(lambda: callers.answered > REQUESTS / 4, PATIENCE_SECONDS, "callers are under way")
         patch = json.dumps({"env": [{"name": "VERSION", "value": "2"}]}).encode()
         assert rest.insist("PATCH", endpoint, patch)[0] == 200
-        until(lambda: set(callers.latest) == {"2"}, "the new revision answers")
+        until(lambda: set(callers.latest) == {"2"}, PATIENCE_SECONDS, "the new revision answers")
         # The old pod serves on for a while, and is really gone in the end.
-        until(lambda: len(left(rest, endpoint)) == 1, "the old pod is gone")
+        until(lambda: len(left(rest, endpoint)) == 1, PATIENCE_SECONDS, "the old pod is gone")
         seen = callers.answered
-        until(lambda: callers.answered > max(REQUESTS, seen + 100), "callers went on")
+        until(lambda: callers.answered > max(REQUESTS, seen + 100), PATIENCE_SECONDS, "callers went on")
     assert callers.failed == []
-    until(lambda: shown(rest, endpoint)["reason"] == "Ready", "the rollout is over")
+    until(lambda: shown(rest, endpoint)["reason"] == "Ready", PATIENCE_SECONDS, "the rollout is over")
 
 
 def test_no_request_fails_while_web_is_killed_and_started_again(portal, endpoint):
     with Callers(portal) as callers:
-        until(lambda: callers.answered > REQUESTS / 4, "callers are under way")
+        until(lambda: callers.answered > REQUESTS / 4, PATIENCE_SECONDS, "callers are under way")
         portal.kill("web")
         seen = callers.answered
-        until(lambda: callers.answered > seen + REQUESTS / 2, "callers go on without web")
+        until(lambda: callers.answered > seen + REQUESTS / 2, PATIENCE_SECONDS, "callers go on without web")
         portal.spawn("web")
         portal.until_web_answers()
-        until(lambda: callers.answered > REQUESTS, "callers went on")
+        until(lambda: callers.answered > REQUESTS, PATIENCE_SECONDS, "callers went on")
     assert callers.failed == []
 
 
@@ -193,7 +187,7 @@ def test_what_was_called_is_counted_by_revision(portal, rest, endpoint):
         both = {each["revision"] for each in series["revisions"]} == {1, 2}
         return both and series["total"]["requests"] >= 2 * REQUESTS
 
-    until(counted, "all requests are counted, of both revisions")
+    until(counted, PATIENCE_SECONDS, "all requests are counted, of both revisions")
     series = shown(rest, f"{endpoint}metrics/")["requests"]
     assert set(series["total"]["classes"]) == {"2xx"}
     assert 0 < series["total"]["p50_ms"] <= series["total"]["p99_ms"]
@@ -202,11 +196,11 @@ def test_what_was_called_is_counted_by_revision(portal, rest, endpoint):
 def test_no_request_fails_while_a_new_revision_takes_over_on_another_port(portal, rest, endpoint):
     env = [{"name": "VERSION", "value": "3"}, {"name": "PORT", "value": "9090"}]
     with Callers(portal) as callers:
-        until(lambda: callers.answered > REQUESTS / 4, "callers are under way")
+        until(lambda: callers.answered > REQUESTS / 4, PATIENCE_SECONDS, "callers are under way")
         patch = json.dumps({"env": env, "ports": {"http": 9090}}).encode()
         assert rest.insist("PATCH", endpoint, patch)[0] == 200
-        until(lambda: set(callers.latest) == {"3"}, "the new revision answers")
-        until(lambda: len(left(rest, endpoint)) == 1, "the old pod is gone")
+        until(lambda: set(callers.latest) == {"3"}, PATIENCE_SECONDS, "the new revision answers")
+        until(lambda: len(left(rest, endpoint)) == 1, PATIENCE_SECONDS, "the old pod is gone")
         seen = callers.answered
-        until(lambda: callers.answered > max(REQUESTS, seen + 100), "callers went on")
+        until(lambda: callers.answered > max(REQUESTS, seen + 100), PATIENCE_SECONDS, "callers went on")
     assert callers.failed == []

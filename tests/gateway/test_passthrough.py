@@ -17,7 +17,8 @@ from teams.actors import Actor
 from teams.models import ApiToken
 from tests.cluster.cluster_faults import status
 from tests.factories.teams import make_member, make_team, make_token, make_user
-from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer, until
+from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer
+from tests.waiting import until
 from workloads.services import notify
 
 PREFIX = "/api/v1/namespaces/team-vision/services/digits:8080/proxy"

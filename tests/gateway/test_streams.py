@@ -17,7 +17,8 @@ from teams import services
 from teams.actors import Actor
 from teams.models import ApiToken
 from tests.factories.teams import api_client, make_member, make_team, make_token, make_user
-from tests.gateway.live_server import path_of, until
+from tests.gateway.live_server import path_of
+from tests.waiting import until
 from workloads.services import notify
 
 ACTOR = Actor.system("tests")

@@ -21,7 +21,8 @@ from teams.actors import Actor
 from teams.models import ApiToken, AuditEvent, User
 from teams.permissions import NOTIFY_CHANNEL
 from tests.factories.teams import make_member, make_team, make_token, make_user
-from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer, until
+from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer
+from tests.waiting import until
 from workloads.models import Workload
 
 ACTOR = Actor.system("tests")

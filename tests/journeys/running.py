@@ -11,7 +11,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from tests.runtime.processes import MARK, processes_of, until
+from tests.runtime.processes import MARK, processes_of
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 FILES = (ROOT / "tests" / "journeys" / "portal.yaml", ROOT / "deploy" / "run-templates.yaml")
@@ -51,7 +52,7 @@ class RunningPortal:
         until(
             lambda: any(end in self.text for end in ends) or self._process.poll() is not None,
             seconds=START_SECONDS,
-            what="the portal has started and loaded its file",
+            said="the portal has started and loaded its file",
         )
         assert LOADED in self.text, self.text
         self.url = re.search(r"the portal is at (http://\S+)", self.text)[1]
@@ -80,7 +81,7 @@ class RunningPortal:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        until(lambda: not processes_of(self.folder, self.mark), seconds=20, what="everything has ended")
+        until(lambda: not processes_of(self.folder, self.mark), seconds=20, said="everything has ended")
 
     def _manage(self, *arguments: str) -> list[str]:
         return [sys.executable, str(ROOT / "manage.py"), *arguments]

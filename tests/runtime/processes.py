@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 MARK = "PORTAL_TEST_MARK"
@@ -33,10 +31,3 @@ def processes_of(folder: Path, mark: str) -> dict[int, str]:
 def _inside(entry: Path, folder: Path, command: bytes) -> bool:
     here = (entry / "cwd").readlink()
     return here == folder or folder in here.parents or os.fsencode(folder) in command
-
-
-def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)

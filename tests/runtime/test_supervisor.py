@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from portal.runtime.children import GUARD, LogFile
+from tests.waiting import until
 
-from .processes import MARK, processes_of, until
+from .processes import MARK, processes_of
 
 ROOT = Path(__file__).parents[2]
 # Reads services as JSON, supervises them until a signal, prints what the terminal would show.
@@ -75,7 +76,7 @@ class Supervised:
         return self.output.read_text().splitlines()
 
     def until_line(self, text: str) -> None:
-        until(lambda: any(text in line for line in self.lines), seconds=20, what=text)
+        until(lambda: any(text in line for line in self.lines), seconds=20, said=text)
 
     def left(self) -> dict[int, str]:
         return processes_of(self.folder, self.mark)
@@ -84,7 +85,7 @@ class Supervised:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        until(lambda: not self.left(), seconds=10, what="the children are gone")
+        until(lambda: not self.left(), seconds=10, said="the children are gone")
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_service_that_ignores_the_request_to_end_is_killed_after_its_time(superv
     supervised.process.terminate()
     assert supervised.process.wait(timeout=20) == 0
     assert "deaf: does not end after 0 s, killed" in supervised.lines
-    until(lambda: not supervised.left(), seconds=5, what="nothing is left")
+    until(lambda: not supervised.left(), seconds=5, said="nothing is left")
 
 
 def test_second_ctrl_c_does_not_wait(supervise):
@@ -180,7 +181,7 @@ def test_second_ctrl_c_does_not_wait(supervise):
     supervised = supervise({"deaf": deaf})
     supervised.until_line("deaf: awake")
     supervised.process.send_signal(signal.SIGINT)
-    until(lambda: _ignores(supervised), seconds=10, what="the first Ctrl-C was seen")
+    until(lambda: _ignores(supervised), seconds=10, said="the first Ctrl-C was seen")
     supervised.process.send_signal(signal.SIGINT)
     assert supervised.process.wait(timeout=20) == 0
 
@@ -209,7 +210,7 @@ def test_no_child_outlives_a_killed_supervisor(supervise):
     assert len(supervised.left()) == 3
     supervised.process.kill()
     supervised.process.wait()
-    until(lambda: not supervised.left(), seconds=5, what="the children are gone")
+    until(lambda: not supervised.left(), seconds=5, said="the children are gone")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
@@ -234,7 +235,7 @@ def test_child_under_another_user_does_not_outlive_its_parent_and_passes_closed_
         assert [parent.stdout.readline().strip() for _ in range(2)] == ["reachable", "nobody"]
         parent.kill()
         parent.wait()
-    until(lambda: not processes_of(closed, "none"), seconds=5, what="the child is gone")
+    until(lambda: not processes_of(closed, "none"), seconds=5, said="the child is gone")
 
 
 def test_child_whose_parent_is_gone_already_ends_at_once():

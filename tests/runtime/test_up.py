@@ -18,8 +18,9 @@ import psycopg
 import pytest
 
 from portal.folders import Folders
+from tests.waiting import until
 
-from .processes import MARK, processes_of, until
+from .processes import MARK, processes_of
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90
@@ -50,7 +51,7 @@ class Up:
         until(
             lambda: "the portal is at" in self.text or self.process.poll() is not None,
             seconds=START_SECONDS,
-            what="up has started",
+            said="up has started",
         )
         assert "the portal is at" in self.text, self.text
         return re.search(r"the portal is at (http://\S+)", self.text)[1]
@@ -76,7 +77,7 @@ def up(tmp_path):
         if each.process.poll() is None:
             each.process.kill()
         each.process.wait()
-        until(lambda each=each: not each.left(), seconds=20, what="everything has ended")
+        until(lambda each=each: not each.left(), seconds=20, said="everything has ended")
 
 
 def fetch(url: str) -> int:
@@ -109,7 +110,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     # After a crash of the web process nobody is turned away: its socket stays open until the next one serves it.
     crashed = first.pids_of("manage.py serve")
     os.kill(crashed[0], signal.SIGKILL)
-    until(lambda: not {*crashed} & {*first.left()}, seconds=10, what="gunicorn and its worker are gone")
+    until(lambda: not {*crashed} & {*first.left()}, seconds=10, said="gunicorn and its worker are gone")
     assert fetch(f"{url}/healthz") == 200
     assert "web ended (signal SIGKILL), starting it again" in first.text
 
@@ -117,7 +118,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     assert len(first.left()) >= 10
     first.process.kill()
     first.process.wait()
-    until(lambda: not first.left(), seconds=20, what=f"no process is left of {first.left()}")
+    until(lambda: not first.left(), seconds=20, said=f"no process is left of {first.left()}")
 
     second = up()
     second.until_started()
@@ -166,7 +167,7 @@ def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_besi
         with urllib.request.urlopen(f"{address}/api/v1/query?query={query}", timeout=5) as answer:  # noqa: S310
             return json.load(answer)["data"]["result"]
 
-    until(lambda: seen('count(up{job="portal"} == 1) == 5'), seconds=30, what="all five have been scraped")
+    until(lambda: seen('count(up{job="portal"} == 1) == 5'), seconds=30, said="all five have been scraped")
     (web, *_) = started.pids_of("manage.py serve")
     assert f"PORTAL_PROMETHEUS_URL={address}".encode() in Path(f"/proc/{web}/environ").read_bytes().split(
         b"\0"
@@ -178,4 +179,4 @@ def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_besi
     assert len(seen("mlportal_gateway_up")) == 1
     alive = {each["metric"]["process"] for each in seen("portal_sign_of_life_age_seconds < 60")}
     assert alive == {"worker", "beat", "watcher"}
-    until(lambda: seen('portal_tasks_total{state="SUCCESS"} > 0'), seconds=30, what="a task has been counted")
+    until(lambda: seen('portal_tasks_total{state="SUCCESS"} > 0'), seconds=30, said="a task has been counted")
