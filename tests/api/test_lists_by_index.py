@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from foundation import clock
-from tests.api.bench import ENDPOINTS, RUNS, problem
+from tests.api.bench import ENDPOINTS, RUNS, Bench, problem
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import api_client, make_team, make_user
 from tests.factories.workloads import make_workload
@@ -45,8 +45,7 @@ def grow(model: Workload, count: int, **values) -> list[Workload]:
     return Workload.objects.bulk_create(made)
 
 
-@pytest.fixture
-def past(bench):
+def make_past(bench: Bench) -> None:
     """Fifteen hundred runs, and before them all a few that are unlike them."""
     model = make_workload(team=bench.team, owner=bench.user, flavor=bench.flavor)
     Workload.objects.filter(pk=model.pk).update(created_at=clock.now() - timedelta(days=9))
@@ -58,6 +57,16 @@ def past(bench):
     )  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
+
+
+@pytest.fixture(scope="module")
+def standing_past(stands, standing_bench):
+    return stands(make_past, standing_bench)
+
+
+@pytest.fixture
+def past(bench, own, standing_past) -> Bench:
+    own(standing_past)
     return bench
 
 
@@ -166,13 +175,23 @@ def test_fifty_runs_with_source_files_are_a_short_answer(bench):
     assert whole[0]["spec"]["source"]["files"] == SOURCE["files"]
 
 
-def _few_of_each(bench) -> dict[str, str]:
+def make_few_of_each(bench: Bench) -> dict[str, str]:
     run, endpoint = bench.run(), bench.endpoint()
     for _ in range(3):
         bench.run()
         bench.endpoint()
         make_team()
     return {"run": f"{RUNS}{run['id']}/", "endpoint": f"{ENDPOINTS}{endpoint['id']}/"}
+
+
+@pytest.fixture(scope="module")
+def standing_few(stands, standing_bench):
+    return stands(make_few_of_each, standing_bench)
+
+
+@pytest.fixture
+def few(bench, own, standing_few) -> dict[str, str]:
+    return own(standing_few)
 
 
 LISTS = (
@@ -198,8 +217,8 @@ QUERIES_MAX = 6
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_list_asks_six_queries_at_most(bench, path, django_assert_max_num_queries):
-    url = path.format(**_few_of_each(bench))
+def test_a_list_asks_six_queries_at_most(bench, few, path, django_assert_max_num_queries):
+    url = path.format(**few)
     assert bench.client.get(url).status_code == 200
     for query in ({}, {"limit": 2}):
         with django_assert_max_num_queries(QUERIES_MAX):

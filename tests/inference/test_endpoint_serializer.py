@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from foundation.http.problems import flatten
 from inference.serializers import EndpointSerializer
 from inference.specs import EndpointSpec
+from tests.effort import drawn
 from tests.inference.test_endpoint_spec import LATER
 from tests.manifest_samples import ENDPOINT_BODIES
 from tests.manifest_strategies import broken, endpoint_bodies
@@ -36,7 +37,11 @@ def test_valid_bodies_are_valid_also_after_being_stored(body):
     assert again.to_spec().to_json() == stored
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=drawn(usual=100, landing=300, soak=3000),
+    deadline=None,
+)
 @given(body=broken(endpoint_bodies, EndpointSerializer().fields))
 def test_whatever_is_sent_is_answered_with_named_problems(body):
     serializer = EndpointSerializer(data=body)

@@ -18,6 +18,7 @@ from jobs.imports import Known, documents, request_of
 from jobs.imports.reading import NODES_MAX, TEXT_BYTES_MAX, _check_size
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
+from tests.effort import drawn
 from tests.kind_samples import SAMPLES
 from tests.manifest_samples import RUN_BODIES, RUN_PLACEMENTS, placement
 from tests.manifest_strategies import run_bodies
@@ -598,7 +599,11 @@ json_like = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+    max_examples=drawn(usual=100, landing=300, soak=3000),
+)
 @given(data=st.data(), value=json_like)
 def test_anything_in_any_place_is_answered(data, value):
     """Whatever stands where: a request, or paths that are named; never an error of the portal's own."""

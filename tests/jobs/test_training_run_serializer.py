@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from foundation.http.problems import flatten
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.specs import TrainingRunSpec
+from tests.effort import drawn
 from tests.kind_samples import SAMPLES
 from tests.manifest_samples import RUN_BODIES
 from tests.manifest_strategies import broken, run_bodies
@@ -28,6 +29,7 @@ def test_the_samples_are_valid(body):
     assert serializer.to_spec() == TrainingRunSpec.from_json(body)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(body=run_bodies)
 def test_valid_bodies_are_valid_also_after_being_stored(body):
     serializer = TrainingRunSerializer(data=body)
@@ -39,7 +41,11 @@ def test_valid_bodies_are_valid_also_after_being_stored(body):
 
 
 @pytest.mark.django_db
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=drawn(usual=100, landing=300, soak=3000),
+    deadline=None,
+)
 @given(body=broken(run_bodies, TrainingRunSerializer().fields))
 def test_whatever_is_sent_is_answered_with_named_problems(body):
     serializer = TrainingRunSerializer(data=body)
