@@ -24,6 +24,7 @@ from costs.services import (
     settle_due,
 )
 from foundation.errors import Conflict, Invalid
+from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.leases import overtaken
 from tests.factories.workloads import make_workload
@@ -585,6 +586,9 @@ def test_a_reversal_takes_a_posting_back_once(house):
     assert ledger_difference() == 0
     with pytest.raises(Conflict):
         reverse(entry, reason="again", actor=SETUP, now=at(30))
+    (audited,) = AuditEvent.objects.filter(action="ledger.reversed", target_id=str(entry.transaction_id))
+    assert (audited.team_slug, audited.reason, audited.actor_label) == (entry.team.slug, "wrong", SETUP.label)
+    assert audited.after == {"transaction_id": str(sides[0].transaction_id)}
     assert cost_of(house.run, now=at(40)).so_far == 0
 
 
