@@ -11,7 +11,7 @@ from django.test import Client
 
 from teams.models import Membership, Team
 from tests.api.bench import RUNS
-from tests.api.test_lists_by_index import ROWS_MAX, grow, names, past  # noqa: F401 (a fixture)
+from tests.api.test_lists_by_index import ROWS_MAX, grow, names, past, standing_past  # noqa: F401 (fixtures)
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read
