@@ -40,6 +40,8 @@ FLUSH_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 5.0
 PENDING_POLL_SECONDS: Final = 15.0
 RESYNC_SECONDS: Final = 30.0
+# A server that ends every stream at once must not be asked in a busy loop.
+REFOLLOW_SECONDS: Final = 1.0
 BACKOFF_SECONDS_MAX: Final = 30.0
 STOP_SECONDS: Final = 10.0
 # What went unnoticed longer ago than this is not looked for any more.
@@ -221,8 +223,7 @@ class LogCollector:
         while pod.streams:
             self._flush(pod.streams[-1])
             pod.streams.pop()
-        # A server that ends every stream at once must not be asked in a busy loop.
-        pod.due_at = 0.0 if pod.ending else pod.followed_at + 1.0
+        pod.due_at = 0.0 if pod.ending else pod.followed_at + REFOLLOW_SECONDS
 
     def _drop(self, pod: _Pod) -> None:
         for stream in pod.streams:

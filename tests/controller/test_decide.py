@@ -20,6 +20,7 @@ from controller.decide import (
     used_seconds,
 )
 from controller.observation import Observation, PodFacts, ScalerFacts, Stage
+from tests.effort import drawn
 from workloads.states import FINAL, HOLDS_CLAIM, IN_CLUSTER, REASONS, Desired, Phase, Reason, can_move
 
 NOW = datetime(2026, 10, 3, 12, tzinfo=UTC)
@@ -585,7 +586,7 @@ def observations(draw):
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(usual=150, landing=400, soak=4_000), deadline=None)
 @given(snapshots(), observations())
 @example(row(max_retries=1), FAILED)
 def test_every_decision_is_legal_and_keeps_the_claim_exactly_while_it_is_needed(snapshot, observed):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controller.demand import Demand, demand_of
 from controller.fitting import Fit, Isolation, Offered, Pool, counts_of, fits_of, said_of
 from controller.memory_sum import memory_sum
+from tests.effort import drawn
 from workloads.placement import FlavorFacts, Sharing
 
 
@@ -198,7 +199,7 @@ def questions(draw) -> tuple[Demand, Offered]:
     return demand_of(given_fields), offered(gib=gib, sharing=sharing, blocks=(8,) * 512)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(usual=60, landing=200, soak=2_000), deadline=None)
 @given(questions())
 def test_the_advised_count_holds_and_no_smaller_one_does(question):
     demand, flavor = question

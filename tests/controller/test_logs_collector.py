@@ -114,7 +114,8 @@ def test_a_pod_that_begins_later_is_followed_when_the_watcher_tells_of_it(bed, c
 
 
 @pytest.mark.parametrize("fault", ["cut_after", "end_after"])
-def test_streams_cut_inside_a_line_lose_and_repeat_nothing(bed, collectors, fault):
+def test_streams_cut_inside_a_line_lose_and_repeat_nothing(bed, collectors, fault, monkeypatch):
+    monkeypatch.setattr("controller.log_collector.REFOLLOW_SECONDS", 0.1)
     run = make_workload()
     pod = make_pod(run, "train-0")
     bed.add(pod.name, pod.uid)

@@ -37,7 +37,7 @@ def phases(workload):
     ],
 )
 def test_only_exit_codes_that_are_worth_it_are_tried_again(bench, steered, codes, attempts):
-    env = {"BED_RUN_SECONDS": 1, **steered}
+    env = {"BED_RUN_SECONDS": 0, **steered}
     run = bench.submit(env=env, max_retries=1, retry={"exit_codes": codes})
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.attempts.count()) == ("Failed", attempts)
@@ -92,8 +92,8 @@ def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
 
 
 def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
-    first = bench.submit(name="first", gpus_per_replica=8, env={"BED_RUN_SECONDS": 3})
-    second = bench.submit(name="second", gpus_per_replica=1, env={"BED_RUN_SECONDS": 1})
+    first = bench.submit(name="first", gpus_per_replica=8, env={"BED_RUN_SECONDS": 1})
+    second = bench.submit(name="second", gpus_per_replica=1, env={"BED_RUN_SECONDS": 0})
     bench.turn(first)
     bench.turn(second)
     assert (second.phase, second.reason) == ("Queued", "WaitingForQuota")

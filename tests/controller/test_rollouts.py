@@ -393,7 +393,7 @@ def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
 
 def test_a_pod_that_served_and_restarts_in_a_long_rollout_has_its_load_budget_anew(bench):
     endpoint = deploy(bench, min_replicas=2, max_replicas=2)
-    change(bench, endpoint, env=[{"name": "BED_START_SECONDS", "value": "5"}])
+    change(bench, endpoint, env=[{"name": "BED_START_SECONDS", "value": "3"}])
     bench.until(endpoint.workload, lambda row: endpoint.revisions.get(number=2).ready == 1)
     # It began longer ago than a pod may take to load, and the first of its pods has served since soon after.
     endpoint.revisions.filter(number=2).update(started_at=clock.now() - timedelta(hours=1))
