@@ -22,8 +22,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPortal]:
+    """It ends with the last journey of this worker, and works beside no other tests."""
     running = RunningPortal(tmp_path_factory.mktemp("journeys") / "data")
     try:
         running.until_started()
