@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.test import Client
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation import clock
-from foundation.errors import Conflict, Invalid
+from foundation.errors import Conflict, Invalid, NotSignedIn
 from teams import services, tokens
 from teams.models import ApiToken, AuditEvent
+from teams.permissions import check_scope
 from tests.factories.teams import ACTOR, PASSWORD, api_client, make_member, make_team, make_token, make_user
 
 ME = "/api/v1/me/"
@@ -47,6 +49,20 @@ def test_what_is_no_token_is_refused_unasked(plain):
 def test_a_token_lets_its_user_in():
     user = make_user("ana")
     assert Client().get(ME, HTTP_AUTHORIZATION=f"bearer {make_token(user)}").json()["username"] == "ana"
+
+
+@pytest.mark.django_db
+def test_who_was_deactivated_is_nobody_by_token_by_session_and_with_any_scope():
+    user = make_user("ana")
+    plain, session = make_token(user), Client()
+    assert session.login(username="ana", password=PASSWORD)
+    services.set_active(actor=ACTOR, user=user, active=False, now=clock.now())
+    assert status(plain) == 401
+    assert session.get(ME).status_code == 401
+    # However such a request was let in.
+    user.refresh_from_db()
+    with pytest.raises(NotSignedIn):
+        check_scope(SimpleNamespace(user=user, auth=None), ApiToken.Scope.READ)
 
 
 @pytest.mark.django_db
