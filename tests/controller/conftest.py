@@ -29,16 +29,10 @@ from workloads.observations import record_node
 REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
 
 
-@pytest.fixture(
-    params=[
-        "devcluster",
-        pytest.param(
-            "real",
-            marks=[pytest.mark.cluster, pytest.mark.skipif(not REAL, reason="no PORTAL_TEST_KUBECONFIG")],
-        ),
-    ]
-)
+@pytest.fixture(params=["devcluster", pytest.param("real", marks=pytest.mark.cluster)])
 def client(request: pytest.FixtureRequest) -> Iterator[ClusterClient]:
+    if request.param == "real" and not REAL:
+        pytest.skip("no PORTAL_TEST_KUBECONFIG")
     kubeconfig = REAL if request.param == "real" else request.getfixturevalue("devcluster")
     return connect(kubeconfig)
 
