@@ -10,7 +10,10 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-JOBS ?= 2
+# Tests wait for servers half of the time, so two of them share a core; Valkey has a database for each of 16 workers.
+JOBS ?= $(shell jobs=$$((2 * $$(getconf _NPROCESSORS_ONLN))); echo $$((jobs < 16 ? jobs : 16)))
+# Whole portals that run at once.
+PORTALS ?= 2
 N ?= 1000
 PYTEST_ARGS ?=
 # Some machines ask Python to keep no bytecode: each of the hundreds of processes of the tests would compile everything anew.
@@ -38,13 +41,13 @@ up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_D
 	@exec $(PYTHON) manage.py up
 
 test: $(STAMP) ## Run the whole default suite
-	@$(PYTHON) -m pytest -n $(JOBS) -m "not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
 
 processes: $(STAMP) ## Start, stop and kill whole portals, pods and databases, which takes long
-	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(PORTALS) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)
 
 journeys: $(STAMP) ## Go through a running portal in Chromium as people do, by clicking only
-	@$(PYTHON) -m pytest tests/journeys -n $(JOBS) --dist worksteal --durations=0 --durations-min=0.5 $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/journeys -n $(PORTALS) --dist worksteal --durations=0 --durations-min=0.5 $(PYTEST_ARGS)
 
 check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks, API schema
 	@run() { echo "--- $$*"; "$$@"; }
