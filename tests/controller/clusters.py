@@ -12,35 +12,10 @@ from pathlib import Path
 import urllib3
 import yaml
 
-from cluster import kinds
-from cluster.client import ClusterClient
 from tests.cluster.cluster_faults import FaultServer, status
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Tide:
-    """Whether anything in a cluster has changed: a look costs a small part of what a reconcile does."""
-
-    # What comes with the time alone is looked for so often.
-    PATIENCE_SECONDS, LOOK_SECONDS = 0.5, 0.03
-
-    def __init__(self, client: ClusterClient) -> None:
-        self._client = client
-        self._seen = [""]
-
-    def wait(self) -> None:
-        """Until the cluster is not what it was when this was last waited for, and rests, or patience runs out."""
-        before = self._seen[-1]
-        with suppress(AssertionError):
-            until(lambda: self._rests(before), self.PATIENCE_SECONDS, longest=self.LOOK_SECONDS)
-
-    def _rests(self, before: str) -> bool:
-        # Every list tells the version of the whole cluster, also one of nothing.
-        seen = self._client.list(kinds.POD, namespace="kube-public").resource_version
-        self._seen = [*self._seen[-2:], seen]
-        return before != seen and self._seen.count(seen) == 3
 
 
 class OwnCluster:

@@ -19,7 +19,6 @@ from foundation import clock
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
-from tests.controller.clusters import Tide
 from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.teams import make_member, make_team
 from tests.waiting import until
@@ -41,7 +40,7 @@ class Bench:
     """One team, one flavor with quota and price, and a hand that turns the reconciler."""
 
     def __init__(self, client: ClusterClient) -> None:
-        self.client, self.tide = client, Tide(client)
+        self.client = client
         for node in client.list(kinds.NODE).items:
             record_node(node, now=clock.now())
         # Several test processes share one real cluster, so the namespace must be this test's own.
@@ -83,7 +82,7 @@ class Bench:
     def until(self, workload: Workload, done: Callable[[Workload], bool], seconds: float = 60) -> Workload:
         """Turn until `done`, or fail with where it stands."""
         said = lambda: f"{workload.phase} {workload.reason}: {workload.message}"  # noqa: E731
-        until(lambda: done(self.turn(workload)) or self.tide.wait(), seconds, said, longest=0)
+        until(lambda: done(self.turn(workload)), seconds, said)
         return workload
 
 
