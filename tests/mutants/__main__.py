@@ -177,14 +177,9 @@ def report() -> str | None:
     for fault in listed():
         if str(fault.number) in now:
             _say(fault, now[str(fault.number)], before.get(str(fault.number)))
-    lost = [number for number in missed(before, now) if number in now]
+    caught = {number for number, each in before.items() if each["verdict"] == "caught"}
+    lost = [number for number, each in now.items() if number in caught and each["verdict"] != "caught"]
     return f"caught before, and now by no test: {', '.join(lost)}" if lost else None
-
-
-def missed(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> list[str]:
-    """The numbers of what was caught and has another verdict now, or none."""
-    found = [number for number, each in before.items() if each["verdict"] == "caught"]
-    return [number for number in found if now.get(number, {}).get("verdict") != "caught"]
 
 
 def _say(fault: Fault, verdict: dict[str, Any], before: dict[str, Any] | None = None) -> None:

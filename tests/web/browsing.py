@@ -19,6 +19,8 @@ from tests.web.conftest import signed_in
 
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or ""  # noqa: TID251
 SERIOUS = {"serious", "critical"}
+LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
+WIDTHS_BETWEEN = (780, 1030, 1200)
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: set PORTAL_TEST_CHROMIUM")
 
 
@@ -72,23 +74,38 @@ class Complaints(list):
             self.append(f"{message.text} {message.location.get('url', '')}")
 
 
-LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
-
-
-def in_looks(page: Page, *looks: tuple[int, str]) -> Iterator[str]:
-    """The page as it stands, in each of these widths and themes; the values say which."""
-    for width, theme in looks or LOOKS:
-        page.set_viewport_size(screen(width))
-        page.emulate_media(color_scheme=theme)
-        yield f"{width} {theme}"
+def show(page: Page, look: tuple[int, str]) -> None:
+    """The page as it stands, in this width and theme."""
+    width, theme = look
+    page.set_viewport_size(screen(width))
+    page.emulate_media(color_scheme=theme)
 
 
 def screen(width: int) -> ViewportSize:
     return {"width": width, "height": 900 if width > 600 else 740}
 
 
-def is_too_wide(page: Page) -> bool:
-    return page.evaluate("document.documentElement.scrollWidth > innerWidth")
+def faults(page: Page, *looks: tuple[int, str]) -> list[str]:
+    """What axe finds, and where the page as it stands is wider than the screen, in each of these looks."""
+    found = []
+    for look in looks or LOOKS:
+        show(page, look)
+        found += [f"{look}: {each}" for each in (*findings(page), *_too_wide(page))]
+    return found
+
+
+def too_wide_between(page: Page) -> list[str]:
+    """Where it is wider than the screen at widths between those of the looks."""
+    found = []
+    for width in WIDTHS_BETWEEN:
+        page.set_viewport_size(screen(width))
+        found += _too_wide(page)
+    return found
+
+
+def _too_wide(page: Page) -> list[str]:
+    size = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    return [f"{page.url} is {size[0]} wide on a screen of {size[1]}"] if size[0] > size[1] else []
 
 
 def findings(page: Page) -> list[str]:

@@ -7,14 +7,15 @@ import pytest
 from jobs.models import TrainingRun
 from tests.factories.teams import make_member
 from tests.web.browsing import (
+    LOOKS,
     chromium,
+    faults,
     findings,
-    in_looks,
-    is_too_wide,
     needs_chromium,
     open_page,
-    screen,
     session_of,
+    show,
+    too_wide_between,
 )
 from workloads.models import Workload
 
@@ -57,22 +58,16 @@ def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, w
         page, complaints = open_page(browser, live_server.url, session)
         for address in wanted:
             page.goto(address)
-            for width in (780, 1030, 1200):
-                page.set_viewport_size(screen(width))
-                if is_too_wide(page):
-                    found.append(f"{address} is wider than {width}")
-            for look in in_looks(page):
-                found += [f"{look} {each}" for each in findings(page)]
-                if is_too_wide(page):
-                    found.append(f"{address} is wider than {look}")
+            found += too_wide_between(page)
+            for look in LOOKS:
+                found += faults(page, look)
                 if page.evaluate(SCROLL_BARS):
                     found.append(f"{address} shows a scroll bar under its tabs in {look}")
         # The last page goes on asking for its live events: it must not do so as nobody.
         page.goto("about:blank")
         page.context.clear_cookies()
         page.goto("/sign-in/")
-        for look in in_looks(page):
-            found += [f"{look} {each}" for each in findings(page)]
+        found += faults(page)
         assert not page.locator(".frame").count()
         assert found == []
         assert complaints == []
@@ -91,9 +86,9 @@ def test_every_page_is_accessible_without_javascript(live_server, world, made):
             assert silent.locator("h1").count() == 1, address
             bare.goto(address)
             for look in WIDE_AND_NARROW:
-                (shown,) = in_looks(silent, look)
-                assert not silent.locator("[data-copy]:visible").count(), f"{address} {shown}"
-                found += [f"{shown} {each}" for shown in in_looks(bare, look) for each in findings(bare)]
+                show(silent, look)
+                assert not silent.locator("[data-copy]:visible").count(), f"{address} {look}"
+                found += faults(bare, look)
         assert found == []
         assert complaints == []
 

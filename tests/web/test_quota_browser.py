@@ -10,16 +10,7 @@ from quotas.changes import LimitChange, apply_changes
 from quotas.models import Quota
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
-from tests.web.browsing import (
-    chromium,
-    findings,
-    in_looks,
-    is_too_wide,
-    needs_chromium,
-    open_page,
-    screen,
-    session_of,
-)
+from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of, too_wide_between
 from tests.web.quota_world import QuotaWorld
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
@@ -76,10 +67,7 @@ def test_every_quota_page_is_accessible_quiet_and_as_wide_as_the_screen(live_ser
         page.get_by_text("2 changes in 2 teams").wait_for()
         for address in wanted:
             page.goto(address)
-            for look in in_looks(page):
-                found += [f"{look} {each}" for each in findings(page)]
-                if is_too_wide(page):
-                    found.append(f"{address} is wider than {look}")
+            found += faults(page)
         assert found == []
         assert complaints == []
 
@@ -91,10 +79,7 @@ def test_no_quota_page_is_wider_than_the_screen_at_widths_between(live_server, w
         wide = []
         for address in wanted:
             page.goto(address)
-            for width in (780, 1030, 1200):
-                page.set_viewport_size(screen(width))
-                if is_too_wide(page):
-                    wide.append(f"{address} at {width}")
+            wide += too_wide_between(page)
         assert wide == []
 
 

@@ -9,16 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from quotas.models import Quota
-from tests.web.browsing import (
-    LOOKS,
-    chromium,
-    findings,
-    in_looks,
-    is_too_wide,
-    needs_chromium,
-    open_page,
-    session_of,
-)
+from tests.web.browsing import LOOKS, chromium, faults, needs_chromium, open_page, session_of
 
 pytestmark = pytest.mark.django_db
 
@@ -136,9 +127,7 @@ def test_the_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, wor
         page, complaints = open_page(browser, live_server.url, session)
         for query in asked:
             page.goto(f"{PAGE}{query}")
-            for look in in_looks(page, *LOOKS, (780, "light"), (780, "dark")):
-                assert findings(page) == [], look
-                assert not is_too_wide(page), f"{query} {look}"
+            assert faults(page, *LOOKS, (780, "light"), (780, "dark")) == []
         assert complaints == []
 
 
