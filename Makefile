@@ -34,7 +34,7 @@ $(STAMP): requirements.lock
 	  | awk '/^Collecting/ {printf "  %s\n", $$2; fflush()} /^Installing collected/ {print "  installing all of them"; fflush()}'
 	touch $(STAMP)
 
-demo: $(STAMP) ## Train a real model, deploy it, call it, then serve (ONCE=1: end after the tour)
+demo: $(STAMP) ## Train a real model, deploy it, call it, then serve (ONCE=1: end after that)
 	@exec $(PYTHON) manage.py demo $(if $(ONCE),--once)
 
 up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_DATA_DIR (.data)
@@ -80,7 +80,7 @@ mutants: $(STAMP) ## Plant 60 faults one by one; which of them do the tests find
 	$(PYTHON) -m tests.mutants report
 
 docs: $(STAMP) ## Write the parts of docs/reference that come from the code
-	@exec $(PYTHON) manage.py write_reference docs/reference
+	@exec $(PYTHON) -m docs.generate
 
 image: ## Build the container image (needs a container engine)
 	@docker build --file deploy/Dockerfile --tag ml-platform-portal .
@@ -90,5 +90,9 @@ clean: ## Remove what was generated: .venv, .data, caches
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 lock: $(STAMP) ## Pin all packages anew from pyproject.toml
-	@$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header -o requirements.lock
+	@pin() { $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header "$$@"; }
+	pin --group laptop --group dev -o requirements.lock
+	# Parts of it, in the versions that the tests run with: what production installs, and what a laptop has besides.
+	pin --constraint requirements.lock -o deploy/requirements.lock
+	pin --constraint requirements.lock --group laptop -o deploy/laptop.lock

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import clusters, database, first_page, many_runs, memory, policy, submit, watch_to_row
+from benchmarks import first_page, many_runs, memory, policy, submit, watch_to_row
 from benchmarks.results import Result, document, machine, table, with_sections
+from benchmarks.worlds import clusters, database
 from portal.settings import env
 from tests.crash.fleet import ROOT, Fleet, running_fleet
 from tests.crash.raw_cluster import RawCluster

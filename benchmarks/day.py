@@ -17,9 +17,10 @@ from uuid import UUID, uuid4
 
 from django.db import connection, transaction
 
-from benchmarks import fifo, rows
-from benchmarks.kueue_load import COHORTS, NOMINAL, QUEUES, Arrival
-from controller import admission
+from benchmarks import fifo
+from benchmarks.worlds import rows
+from benchmarks.worlds.kueue_load import COHORTS, NOMINAL, QUEUES, Arrival
+from controller.admission import scheduler
 from foundation import clock
 from quotas import services, snapshots
 from quotas.models import Pool
@@ -183,7 +184,7 @@ def _row(day: Day, identity: UUID, arrival: Arrival) -> Workload:
 
 def _admit(engine: Engine, pool: Pool, stop: Any, told: Queue[tuple[str, Any, float]]) -> None:
     """What a worker does with a pool: passes over it whenever it is due."""
-    pass_over = admission.pass_over if engine is Engine.ADMISSION else fifo.pass_over
+    pass_over = scheduler.pass_over if engine is Engine.ADMISSION else fifo.pass_over
     while not stop.is_set():
         begun = time.monotonic()
         try:

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from controller.admission import ADMISSION, LEASE, MUTEX
-from quotas.arithmetic import Tree
+from controller.admission.scheduler import ADMISSION, LEASE, MUTEX
+from policy.arithmetic import Tree
+from policy.pool_snapshot import Account
 from quotas.models import CohortUsage, Pool, Quota
 from quotas.services import Wanted, claim_many
-from quotas.supply import Account
-from workloads.moves import Move, lock_queued, move_queued
+from workloads.bulk_transitions import Move, lock_queued, move_queued
 from workloads.states import Phase, Reason
 
 HEADS = 64

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import wire
 from benchmarks.results import Result, Row, median
+from benchmarks.worlds import wire
 from tests.crash.fleet import ROOT
 from tests.factories.submitted import make_attempt, make_endpoint, move
 from tests.factories.teams import make_member, make_team, make_token
@@ -88,8 +88,8 @@ def _parts(folder: Path) -> Iterator[dict[str, int]]:
         "PORTAL_KUBECONFIG": str(kubeconfig),
     }
     commands: list[tuple[list[str], Mapping[str, str] | None]] = [
-        (["-m", "benchmarks.wire", "server", str(ports[DIRECT])], None),
-        (["-m", "benchmarks.wire", "through", str(ports[THROUGH]), server], None),
+        (["-m", "benchmarks.worlds.wire", "server", str(ports[DIRECT])], None),
+        (["-m", "benchmarks.worlds.wire", "through", str(ports[THROUGH]), server], None),
         (["manage.py", "live"], live),
     ]
     processes: list[subprocess.Popen[bytes]] = []

@@ -10,9 +10,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from benchmarks import past_rows
-from benchmarks.past_rows import Past
 from benchmarks.results import Result, Rounds, Row
+from benchmarks.worlds import past_rows
+from benchmarks.worlds.past_rows import Past
 from teams.models import User
 from workloads.models import Workload
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.inside NAME FILE`: one benchmark inside the portal's settings; started by benchmarks.database."""
+"""`python -m benchmarks.inside NAME FILE`: one benchmark inside the portal's settings; started by benchmarks.worlds.database."""
 
 from __future__ import annotations
 

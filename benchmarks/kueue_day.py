@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 from django.db import connection
 
-from benchmarks import fifo, rows
+from benchmarks import fifo
 from benchmarks.day import Day, Engine, Trace, run
-from benchmarks.kueue_load import (
+from benchmarks.results import Result, Row
+from benchmarks.worlds import rows
+from benchmarks.worlds.kueue_load import (
     BORROWING_LIMIT,
     COHORTS,
     KINDS,
@@ -22,7 +24,6 @@ from benchmarks.kueue_load import (
     Kind,
     arrivals,
 )
-from benchmarks.results import Result, Row
 
 WALL_GATE = 1.5
 NODE = 20

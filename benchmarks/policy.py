@@ -10,29 +10,29 @@ from collections.abc import Callable
 from types import FrameType
 
 from benchmarks.results import Result, Row
-from benchmarks.supplies import Shape, supply
-from quotas.estimates import estimate, simulate
-from quotas.policy import plan
-from quotas.supply import Supply
+from benchmarks.worlds.supplies import Shape, supply
+from policy.estimates import estimate, simulate
+from policy.judge import plan
+from policy.pool_snapshot import PoolSnapshot
 
 SHAPES = (Shape(1, 8, 10), Shape(30, 300, 1_000), Shape(100, 1_000, 3_200))
 
 
-def _simulate_to_limits(pool: Supply) -> object:
+def _simulate_to_limits(pool: PoolSnapshot) -> object:
     return simulate(pool, expected=False)
 
 
-def _estimate_in_the_middle(pool: Supply) -> object:
+def _estimate_in_the_middle(pool: PoolSnapshot) -> object:
     return estimate(pool, _middle(pool))
 
 
-def _middle(pool: Supply) -> str:
+def _middle(pool: PoolSnapshot) -> str:
     """The waiter whose turn is in the middle of the line."""
     order = plan(pool).order
     return order[len(order) // 2]
 
 
-WHAT: dict[str, Callable[[Supply], object]] = {
+WHAT: dict[str, Callable[[PoolSnapshot], object]] = {
     "`plan()`": plan,
     "`simulate()` to the end, all to their time limits": _simulate_to_limits,
     "`estimate()` of the one in the middle, with its plan": _estimate_in_the_middle,
@@ -64,7 +64,7 @@ def measure(*, rounds: int) -> Result:
     )
 
 
-def _cpu_of(call: Callable[[Supply], object], pool: Supply) -> float:
+def _cpu_of(call: Callable[[PoolSnapshot], object], pool: PoolSnapshot) -> float:
     """Seconds of CPU; `CUT_SECONDS` or a little more for a call that was stopped."""
     begun = time.process_time()
     signal.signal(signal.SIGPROF, _cut)

@@ -12,10 +12,13 @@ from datetime import datetime
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from benchmarks import rows
 from benchmarks.results import Result, Row
-from controller import admission, waiting
+from benchmarks.worlds import rows
+from controller import waiting_card as waiting
+from controller.admission import scheduler
 from foundation import clock
+from policy import judge
+from quotas import snapshots
 from quotas.services import Wanted, activate, claim_many
 from quotas.waiters import new_waiter
 from teams.models import Team, User
@@ -134,12 +137,12 @@ def _calls(hall: Hall) -> dict[str, Callable[[], object]]:
         "preview, with levers": preview(levers=True),
         "waiting card, without levers": card(levers=False),
         "waiting card, with levers": card(levers=True),
-        "place of the last in its team's line": lambda: admission.position(hall.last, now=clock.now()),
+        "place of the last in its team's line": lambda: _place(hall.last, clock.now()),
         "`admit()` of somebody who has just come": lambda: _admit(hall),
     }
 
 
-def _asked(hall: Hall) -> waiting.Asked:
+def _asked(hall: Hall) -> waiting.CardRequest:
     now = clock.now()
     waiter = new_waiter(
         team=hall.team.slug,
@@ -153,7 +156,8 @@ def _asked(hall: Hall) -> waiting.Asked:
         preemptible=False,
         now=now,
     )
-    return waiting.Asked(
+    return waiting.CardRequest(
+        kind="training-run",
         team=hall.team,
         flavor=hall.flavor,
         capacity_type=rows.ON_DEMAND,
@@ -186,7 +190,7 @@ def _admit(hall: Hall) -> Timed:
     )
     counted = len(connection.queries_log)
     begun = time.process_time(), time.perf_counter()
-    verdict = admission.admit(run, now=clock.now())
+    verdict = scheduler.admit(run, now=clock.now())
     ended = time.process_time(), time.perf_counter()
     queries = len(connection.queries_log) - counted
     if verdict is None or verdict.admitted:
@@ -229,10 +233,18 @@ def _row(words: str, name: str, cost: Cost) -> Row:
     )
 
 
+def _place(workload: Workload, now: datetime) -> int:
+    assert workload.flavor is not None
+    snapshot = snapshots.supply_of(
+        flavor=workload.flavor, capacity_type=workload.capacity_type, now=now, focus=workload
+    )
+    return judge.position(snapshot, str(workload.public_id))
+
+
 def _said(hall: Hall) -> str:
     now = clock.now()
     card = waiting.card_of(hall.middle, named=frozenset(), now=now, with_levers=True)
-    last = admission.position(hall.last, now=now)
+    last = _place(hall.last, now)
     unknown = card.estimate.unknown_because
     start = unknown or f"p90 in {(card.estimate.p90 or 0) - now.timestamp():,.0f} s"
     return (

@@ -16,14 +16,14 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 from typing_extensions import override
 
-from benchmarks import rows
 from benchmarks.results import Result, Rounds, Row, median
+from benchmarks.worlds import rows
 from cluster import kinds
 from cluster.client import PAGE_SIZE, connect
 from cluster.labels import workload_labels
-from controller.log_collector import LogCollector
-from controller.watched_pods import PodSink
-from controller.watcher import OWN, KindWatcher
+from controller.logs.collector import LogCollector
+from controller.watch.pods import PodSink
+from controller.watch.watcher import OWN, KindWatcher
 from workloads.models import PodRecord, Workload
 from workloads.states import Phase, Reason
 

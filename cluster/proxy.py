@@ -35,7 +35,7 @@ Body = AsyncIterator[bytes] | bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ProxyLimits:
     """What one proxied request may take; bytes and seconds."""
 
     request_bytes: int = 32 * 2**20
@@ -60,7 +60,7 @@ class Invocation:
 class Upstream:
     """A service's answer whose body is still coming; `chunks()` may be read once."""
 
-    def __init__(self, response: aiohttp.ClientResponse, first: bytes, limits: Limits) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, first: bytes, limits: ProxyLimits) -> None:
         self.status = response.status
         self.headers = rules.response_headers(
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
@@ -120,9 +120,9 @@ class _Opened:
 class ServiceProxy:
     """Forwards requests on the running event loop; one a process. Close it with `aclose`."""
 
-    def __init__(self, client: ClusterClient, *, limits: Limits | None = None) -> None:
+    def __init__(self, client: ClusterClient, *, limits: ProxyLimits | None = None) -> None:
         self._client = client
-        self._limits = limits or Limits()
+        self._limits = limits or ProxyLimits()
         self._opened: _Opened | None = None
         self._refused: Connection | None = None
         self._renewed_at = -math.inf
@@ -147,7 +147,7 @@ class ServiceProxy:
         query: str = "",
         headers: Iterable[tuple[str, str]] = (),
         body: Body = None,
-        limits: Limits | None = None,
+        limits: ProxyLimits | None = None,
     ) -> AsyncIterator[Upstream]:
         """Sends the request and gives the answer as soon as its headers are there.
 
@@ -186,7 +186,7 @@ class ServiceProxy:
         return self._direct
 
     async def _answer(
-        self, response: aiohttp.ClientResponse, limits: Limits, opened: _Opened | None
+        self, response: aiohttp.ClientResponse, limits: ProxyLimits, opened: _Opened | None
     ) -> Upstream:
         if not 200 <= response.status <= 599:
             raise ProxyFailed(
@@ -248,7 +248,7 @@ class ServiceProxy:
 
 
 async def _sent(
-    sending: Coroutine[Any, Any, aiohttp.ClientResponse], capped: _Capped | None, limits: Limits
+    sending: Coroutine[Any, Any, aiohttp.ClientResponse], capped: _Capped | None, limits: ProxyLimits
 ) -> aiohttp.ClientResponse:
     try:
         return await sending
@@ -282,13 +282,13 @@ def invoke(
     query: str = "",
     headers: Iterable[tuple[str, str]] = (),
     body: bytes | None = None,
-    limits: Limits | None = None,
+    limits: ProxyLimits | None = None,
 ) -> Invocation:
     """One request to a service through the API server, with its whole answer, cut at the limit.
 
     Raises ProxyFailed as `ServiceProxy.forward` does. The duration counts from sending to the last byte read.
     """
-    allowed = limits or Limits(response_bytes=2**20, total_seconds=30.0)
+    allowed = limits or ProxyLimits(response_bytes=2**20, total_seconds=30.0)
     verb, tail = rules.safe_method(method), rules.safe_path(path, query)
     if body is not None and len(body) > allowed.request_bytes:
         raise rules.too_large("request", allowed.request_bytes)
@@ -321,7 +321,7 @@ def invoke(
         raise ProxyFailed(error.message, status=503, reason="cluster-unavailable") from error
 
 
-def _read(response: urllib3.BaseHTTPResponse, limits: Limits, began: float) -> tuple[bytes, bool]:
+def _read(response: urllib3.BaseHTTPResponse, limits: ProxyLimits, began: float) -> tuple[bytes, bool]:
     parts: list[bytes] = []
     size = 0
     try:
@@ -339,7 +339,7 @@ def _read(response: urllib3.BaseHTTPResponse, limits: Limits, began: float) -> t
     return b"".join(parts), False
 
 
-def _request_options(headers: Headers, body: Body, limits: Limits) -> dict[str, Any]:
+def _request_options(headers: Headers, body: Body, limits: ProxyLimits) -> dict[str, Any]:
     length = len(body) if isinstance(body, bytes) else rules.declared_length(headers)
     if length is not None and length > limits.request_bytes:
         raise rules.too_large("request", limits.request_bytes)

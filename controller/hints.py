@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from controller.grammar import image_version
 from controller.sizing import is_shared, knows_nodes, share_of
-from controller.specs import SPOT_FIRST, ContainerSpec
 from foundation.models import PlatformSettings
 from teams.models import Team
 from teams.queries import secrets_of
 from workloads.placement import SPOT
+from workloads.podspec.grammar import image_version
+from workloads.podspec.specs import SPOT_FIRST, ContainerSpec
 
 CHOSEN_BY_THE_PLUGIN = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 

@@ -18,7 +18,7 @@ _SERIES = re.compile(r"\{(.*\}\]?|.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryAnswer:
     """What came of it. `fault` and `doubt` are sentences: the query is wrong, or nobody could tell."""
 
     value: float | None = None
@@ -27,10 +27,10 @@ class Answer:
     doubt: str = ""
 
 
-def try_query(url: str, query: str) -> Answer:
+def try_query(url: str, query: str) -> QueryAnswer:
     """The query's value now. Not to be called inside a transaction."""
     if not url:
-        return Answer(
+        return QueryAnswer(
             doubt="The portal knows no Prometheus (PORTAL_PROMETHEUS_URL), so nobody has tried this query."
         )
     try:
@@ -38,32 +38,34 @@ def try_query(url: str, query: str) -> Answer:
     except ClusterRejected as error:
         # What it cannot parse it quotes from the query; what it cannot evaluate, from the series that were found.
         said = error.message if error.status == prometheus.BAD_DATA else _SERIES.sub("{…}", error.message)
-        return Answer(code="bad_query", fault=f"Prometheus refuses this query: {said}")
+        return QueryAnswer(code="bad_query", fault=f"Prometheus refuses this query: {said}")
     except ClusterUnavailable as error:
-        return Answer(doubt=f"Prometheus does not answer, so nobody has tried this query: {error.message}")
+        return QueryAnswer(
+            doubt=f"Prometheus does not answer, so nobody has tried this query: {error.message}"
+        )
     return _judged(found)
 
 
-def _judged(found: list[prometheus.Element]) -> Answer:
+def _judged(found: list[prometheus.Element]) -> QueryAnswer:
     if len(found) > 1:
         message = (
             f"This query gives {len(found)} series, which differ in {_differing(found)}, and a scaler needs exactly "
             "one: put sum(…), avg(…) or max(…) around it."
         )
-        return Answer(code="several_series", fault=message)
+        return QueryAnswer(code="several_series", fault=message)
     if not found:
         message = (
             "This query gives no series now, and a scaler needs exactly one. Check names and labels; where nothing "
             "is there before the first request, add `or vector(0)`."
         )
-        return Answer(code="no_series", fault=message)
+        return QueryAnswer(code="no_series", fault=message)
     value = found[0].value
     if not math.isfinite(value):
         message = (
             f"This query gives {value} now, which is no number to scale by: keep divisions by zero out of it."
         )
-        return Answer(code="not_finite", fault=message)
-    return Answer(value=value)
+        return QueryAnswer(code="not_finite", fault=message)
+    return QueryAnswer(value=value)
 
 
 def _differing(found: list[prometheus.Element]) -> str:

@@ -9,17 +9,17 @@ from django.conf import settings
 
 from cluster import prometheus
 from cluster.errors import ClusterRejected, ClusterUnavailable
-from cluster.preflight import Check, Facts, register
+from cluster.preflight import Check, ClusterFacts, register
 from controller import gpu_metrics, served_metrics
 from costs.models import PricedCard
 from foundation.models import PlatformSettings
 from workloads.models import PodRecord, ResourceFlavor
+from workloads.node_capacity import observe, rooms_of
 from workloads.placement import Sharing
-from workloads.queries import observe, rooms_of
 
 
 @register(id="flavor-nodes", title="Every flavor has nodes")
-def flavor_nodes(_facts: Facts) -> Check:
+def flavor_nodes(_facts: ClusterFacts) -> Check:
     """Flavors that no observed node offers and that neither a declared block nor a NodePool could bring."""
     known = observe()
     lacking = [
@@ -40,7 +40,7 @@ def flavor_nodes(_facts: Facts) -> Check:
 
 
 @register(id="flavor-prices", title="Every flavor has a price")
-def flavor_prices(_facts: Facts) -> Check:
+def flavor_prices(_facts: ClusterFacts) -> Check:
     """Flavors whose use cannot be billed."""
     priced = set(PricedCard.objects.filter(prices__isnull=False).values_list("card", "capacity_type"))
     lacking = sorted(
@@ -61,7 +61,7 @@ def flavor_prices(_facts: Facts) -> Check:
 
 
 @register(id="internal-url", title="Pods reach the portal")
-def pods_reach_the_portal(_facts: Facts) -> Check:
+def pods_reach_the_portal(_facts: ClusterFacts) -> Check:
     """Whether PORTAL_INTERNAL_URL can be an address for pods at all; that the network lets them through is not asked."""
     title, url = "Pods reach the portal", settings.INTERNAL_URL
     why = None if settings.EMBEDDED_CLUSTER else unreachable_for_pods(urlsplit(url).hostname or "")
@@ -83,7 +83,7 @@ def unreachable_for_pods(host: str) -> str | None:
 
 
 @register(id="prometheus", title="Prometheus answers")
-def prometheus_answers(_facts: Facts) -> Check:
+def prometheus_answers(_facts: ClusterFacts) -> Check:
     """Whether the server that PORTAL_PROMETHEUS_URL names can be asked."""
     title = "Prometheus answers"
     if settings.PROMETHEUS_URL is None:
@@ -101,7 +101,7 @@ def prometheus_answers(_facts: Facts) -> Check:
 
 
 @register(id="gpu-metrics", title="GPU metrics")
-def gpu_metrics_labelled(_facts: Facts) -> Check:
+def gpu_metrics_labelled(_facts: ClusterFacts) -> Check:
     """Whether DCGM's metrics are scraped, and name a GPU's pod as the setting `dcgm_labels` says.
 
     Where they do not, a scaler by `gpu-utilization` finds no pod of its endpoint: it sees 0 % and removes replicas.
@@ -140,7 +140,7 @@ def _labels_as_set(name: str, title: str, series: list[dict[str, str]]) -> Check
 
 
 @register(id="gateway-metrics", title="Gateway metrics")
-def gateway_metrics(_facts: Facts) -> Check:
+def gateway_metrics(_facts: ClusterFacts) -> Check:
     """Whether the gateway's metrics are scraped, and often enough for a rate.
 
     A rate needs two samples. Where there are fewer, a scaler by `requests-per-second` reads 0 and removes replicas.

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from cluster import quantities
-from controller.specs import ClaimUse, ContainerSpec
 from foundation.errors import FieldProblem, Invalid
 from teams.models import Team
 from teams.queries import secrets_of
 from workloads.models import ClaimRecord, ResourceFlavor
-from workloads.queries import claims_in, hosts_of, rooms_of
+from workloads.node_capacity import claims_in, hosts_of, rooms_of
+from workloads.podspec.specs import ClaimUse, ContainerSpec
 
 WRITE_MANY = "ReadWriteMany"
 READ_MANY = "ReadOnlyMany"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
-from controller.log_store import NO_CONTAINER
+from controller.logs.store import NO_CONTAINER
 from costs.models import UsageInterval
 from foundation import leases
 from foundation.models import PlatformSettings

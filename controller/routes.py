@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django.conf import settings
 
-from controller.specs import RateLimit
 from workloads.models import Workload
+from workloads.podspec.specs import RateLimit
 from workloads.states import Phase, Reason
 
 # Running with no replica, on purpose; and on its way back because somebody called.

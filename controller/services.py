@@ -13,22 +13,23 @@ from django.db import transaction
 
 from controller import wakeups
 from controller.references import check_references
-from controller.specs import ContainerSpec
-from controller.waiting import Asked, Card, card_for, judge_new
+from controller.waiting_card import Card, CardRequest, card_for, judge_new
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
 from foundation.http.etag import check_version
+from policy.verdicts import Outcome, Verdict
 from quotas.counters import mark_due
 from quotas.models import Quota, TeamPolicy
 from quotas.queries import nameable_teams, policy_of
-from quotas.verdicts import Outcome, Verdict
 from quotas.waiters import new_waiter
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Membership, Team, User
 from teams.permissions import check_can_submit, has_global_role, role_in
+from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import MIG_PREFIX, Sharing
+from workloads.podspec.specs import ContainerSpec
 from workloads.services import change_generation, clear_up, create_workload, note_call, set_desired
 from workloads.states import Desired, Phase, Priority
 
@@ -38,7 +39,6 @@ class Submission:
     """What a kind's spec says to the controller."""
 
     kind: str
-    noun: str
     name: str
     container: ContainerSpec
     flavor: str | None
@@ -314,14 +314,14 @@ def _replaced(submission: Submission, team: Team) -> Workload | None:
         public_id=wanted, team=team, kind=submission.kind, phase=Phase.QUEUED.value, desired=Desired.RUN.value
     ).first()
     if found is None:
-        message = f"No {submission.noun} of team {team.slug} with this id waits."
+        message = f"No {kind_of(submission.kind).noun} of team {team.slug} with this id waits."
         raise Invalid.of_field("replaces", message, code="not_waiting")
     return found
 
 
 def _judged(
     submission: Submission, team: Team, user: User, now: datetime
-) -> tuple[Submission, Asked, Verdict]:
+) -> tuple[Submission, CardRequest, Verdict]:
     """What is asked for, and what admission says to it; of its other capacity type where the first can never come."""
     asked = _asked(submission, team, user, now)
     verdict = judge_new(asked, now=now)
@@ -334,13 +334,13 @@ def _judged(
     return submission, asked, verdict
 
 
-def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Asked:
+def _asked(submission: Submission, team: Team, user: User, now: datetime) -> CardRequest:
     units = submission.units_each * submission.replicas
     flavor = _flavor(submission)
     waiter = new_waiter(
         team=team.slug,
         owner_id=user.pk,
-        noun=submission.noun,
+        noun=kind_of(submission.kind).noun,
         units=units,
         units_each=submission.units_each,
         pods=submission.pods,
@@ -350,7 +350,8 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Ask
         preemptible=submission.preemptible,
         now=now,
     )
-    return Asked(
+    return CardRequest(
+        kind=submission.kind,
         team=team,
         flavor=flavor if units else None,
         capacity_type=submission.capacity_type,

@@ -7,7 +7,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TypeVar
 
-from controller.specs import (
+from workloads.models import ResourceFlavor
+from workloads.node_capacity import Observed, cards_on, hosts_of, nodes
+from workloads.placement import FlavorFacts, NodeFacts, matching_nodes
+from workloads.podrequests import CPU, MEMORY, Others, others_offered, quantity_of
+from workloads.podspec.specs import (
     CAPACITY_TYPES,
     DEFAULT_CPU,
     DEFAULT_MEMORY,
@@ -15,10 +19,6 @@ from controller.specs import (
     Amount,
     ContainerSpec,
 )
-from workloads.models import ResourceFlavor
-from workloads.placement import FlavorFacts, NodeFacts, matching_nodes
-from workloads.podrequests import CPU, MEMORY, Others, others_offered, quantity_of
-from workloads.queries import Observed, cards_on, hosts_of, nodes
 
 Spec = TypeVar("Spec", bound=ContainerSpec)
 

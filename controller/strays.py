@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StrayOutcome:
     """`deleted` are on their way out; of `kept` the cluster did not let go, or did not answer."""
 
     deleted: int
@@ -33,7 +33,7 @@ class Outcome:
 
 def delete_strays(
     client: ClusterClient, *, uids: Collection[str], reason: str, actor: Actor, now: datetime
-) -> Outcome:
+) -> StrayOutcome:
     """Delete these objects, and what they own with them. The caller has asked for the role of a platform admin.
 
     Raises NotFound where one is not known, and Conflict where one has found its workload again.
@@ -45,7 +45,7 @@ def delete_strays(
         if workload is not None:
             raise Conflict(f"{row} is of a workload that is there again. Look again.", code="not_stray")
     deleted = sum(_delete(client, row, reason, actor, now) for row in rows)
-    return Outcome(deleted=deleted, kept=len(rows) - deleted)
+    return StrayOutcome(deleted=deleted, kept=len(rows) - deleted)
 
 
 def _labelled(row: StrayObject) -> dict[str, Any]:

@@ -11,8 +11,12 @@ from django.db import OperationalError, transaction
 
 from cluster.client import get_client
 from cluster.errors import ClusterRejected, ClusterUnavailable
-from controller import admission, fences, forecasts, garbage, logs, preemption, retention
-from controller.reconcile import ANSWER_FRESH_SECONDS, reconcile
+from controller import retention
+from controller.admission import forecasts, preemption, scheduler
+from controller.logs import workload_logs
+from controller.namespaces import resource_quotas
+from controller.reconcile import garbage
+from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
 from costs.services import settle_due
 from foundation import clock, leases
@@ -80,7 +84,7 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
     try:
         if not client.answered_within(ANSWER_FRESH_SECONDS):
             client.version()
-        admission.pass_over(pool, now=clock.now())
+        scheduler.pass_over(pool, now=clock.now())
     except (ClusterUnavailable, ClusterRejected, QuotaExceeded, OperationalError) as error:
         if is_away(error):
             raise
@@ -101,7 +105,7 @@ def keep_fences(**_future: Any) -> None:
     with leases.periodic("fences", seconds=LEASE_SECONDS) as ours:
         if ours:
             try:
-                fences.keep_in_step(get_client(), now=clock.now())
+                resource_quotas.keep_in_step(get_client(), now=clock.now())
             except (ClusterUnavailable, ClusterRejected) as error:
                 logger.warning("fences.put_off", extra={"error": str(error)})
 
@@ -120,7 +124,7 @@ def collect_garbage(**_future: Any) -> None:
     with leases.periodic("garbage", seconds=LEASE_SECONDS) as ours:
         if ours:
             now = clock.now()
-            logs.expire(now=now)
+            workload_logs.expire(now=now)
             retention.forget(now=now)
             decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))
             # Last: a slow cluster may take the whole of the lease.

@@ -1,0 +1,1 @@
+"""What did it cost? Prices, usage intervals and the ledger."""

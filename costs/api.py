@@ -30,9 +30,9 @@ from foundation.http import filters
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
 from teams.actors import actor_of
+from teams.api.base import PortalView
 from teams.models import ApiToken
 from teams.permissions import check_global_role, visible_teams
-from teams.rest import PortalView
 
 
 class PriceListView(PortalView):

@@ -30,7 +30,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Line:
+class PricedSegment:
     segment: Segment
     amount_micro_usd: int
 
@@ -53,7 +53,9 @@ def exact_cost(segment: Segment, cards: Fraction) -> Fraction:
     return cards * seconds * segment.span.micro_usd_per_card_hour / SECONDS_PER_HOUR
 
 
-def lines(segments: Sequence[Segment], cards: Fraction, carry: Fraction) -> tuple[list[Line], Fraction]:
+def lines(
+    segments: Sequence[Segment], cards: Fraction, carry: Fraction
+) -> tuple[list[PricedSegment], Fraction]:
     """Whole amounts for the segments and the new carry: each line rounds down once, with what was left over
     before taken in, so that the lines of a card always add up to its exact cost to within one micro-USD.
     """
@@ -62,7 +64,7 @@ def lines(segments: Sequence[Segment], cards: Fraction, carry: Fraction) -> tupl
         exact = exact_cost(segment, cards) + carry
         amount = exact.numerator // exact.denominator
         carry = exact - amount
-        result.append(Line(segment, amount))
+        result.append(PricedSegment(segment, amount))
     return result, carry
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from uuid import UUID, uuid4
 
@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.pricing import Line, PriceSpan, Segment, lines, priced_segments
+from costs.pricing import PricedSegment, PriceSpan, Segment, lines, priced_segments
 from costs.queries import ENDED_BEFORE, STILL_THERE, spans_of, standing_postings
 from foundation import leases
 from foundation.crashpoints import crash_point
@@ -20,6 +20,8 @@ from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import PodRecord
 
+# The rule that no two prices of a card overlap counts seconds from 1970 on and has 36 bits for them (until 4147).
+PRICE_YEARS = range(1970, 4000)
 SETTLE_OPEN_EVERY = timedelta(hours=1)
 SETTLE_BATCH_MAX = 500
 
@@ -34,9 +36,12 @@ def set_price(
     actor: Actor,
     now: datetime,
 ) -> Price:
-    """The price from `valid_from` on; ends the one before it. What is already in the ledger stays."""
-    if micro_usd_per_card_hour < 0:
-        raise Invalid.of_field("micro_usd_per_card_hour", "A price is 0 or more.", code="min_value")
+    """The price from `valid_from` on; ends the one before it. What is already in the ledger stays.
+
+    Raises Invalid for less than 0 and for a time outside of PRICE_YEARS (UTC); Conflict for one at or before a later
+    price, unless it comes before the first, and for one whose usage is in the ledger.
+    """
+    _check_price(micro_usd_per_card_hour, valid_from)
     valid_from = valid_from.replace(microsecond=0)
     with transaction.atomic():
         PricedCard.objects.get_or_create(card=card, capacity_type=capacity_type)
@@ -46,23 +51,11 @@ def set_price(
         ).first()
         if same is not None:
             return same
-        earliest = priced.prices.order_by("valid_from").first()
-        first = earliest is not None and valid_from < earliest.valid_from
-        if not first and priced.prices.filter(valid_from__gte=valid_from).exists():
-            raise Conflict.of_field("valid_from", "A later or equal price exists already.", code="not_latest")
-        billed = LedgerEntry.objects.filter(price__priced=priced, ended_at__gt=valid_from).exists()
-        # Before its first price a card was used without any, so nothing of that time is billed.
-        if billed and not first:
-            raise Conflict.of_field(
-                "valid_from", "Usage after that time is already in the ledger.", code="already_billed"
-            )
-        if not first:
-            priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
         price = Price.objects.create(
             priced=priced,
             micro_usd_per_card_hour=micro_usd_per_card_hour,
             valid_from=valid_from,
-            valid_until=earliest.valid_from if first and earliest else None,
+            valid_until=_make_room(priced, valid_from),
             actor=actor.label,
             reason=reason,
             created_at=now,
@@ -82,6 +75,29 @@ def set_price(
             now=now,
         )
     return price
+
+
+def _check_price(micro_usd_per_card_hour: int, valid_from: datetime) -> None:
+    if micro_usd_per_card_hour < 0:
+        raise Invalid.of_field("micro_usd_per_card_hour", "A price is 0 or more.", code="min_value")
+    if valid_from.astimezone(UTC).year not in PRICE_YEARS:
+        message = f"A price begins in one of the years {PRICE_YEARS[0]} to {PRICE_YEARS[-1]}."
+        raise Invalid.of_field("valid_from", message, code="out_of_range")
+
+
+def _make_room(priced: PricedCard, valid_from: datetime) -> datetime | None:
+    """When a price from `valid_from` on ends, if it comes before the first; else the one before it ends then."""
+    earliest = priced.prices.order_by("valid_from").first()
+    # Before its first price a card was used without any, so nothing of that time is billed.
+    if earliest is not None and valid_from < earliest.valid_from:
+        return earliest.valid_from
+    if priced.prices.filter(valid_from__gte=valid_from).exists():
+        raise Conflict.of_field("valid_from", "A later or equal price exists already.", code="not_latest")
+    if LedgerEntry.objects.filter(price__priced=priced, ended_at__gt=valid_from).exists():
+        message = "Usage after that time is already in the ledger."
+        raise Conflict.of_field("valid_from", message, code="already_billed")
+    priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
+    return None
 
 
 def record_usage(pod: PodRecord, *, now: datetime) -> UsageInterval | None:
@@ -251,7 +267,7 @@ def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
     return entries
 
 
-def _both_sides(usage: UsageInterval, line: Line, now: datetime) -> list[LedgerEntry]:
+def _both_sides(usage: UsageInterval, line: PricedSegment, now: datetime) -> list[LedgerEntry]:
     transaction_id = uuid4()
     sides = ((f"team:{usage.team.slug}", 1), (f"supply:{usage.card}:{usage.capacity_type}", -1))
     return [

@@ -36,6 +36,7 @@ from .objects import name_of
 from .prometheus import simulated
 from .prometheus.api import PrometheusApi
 from .prometheus.scrape import Scraper, Target, given_targets, pod_targets
+from .prometheus.simulated import Use
 from .prometheus.storage import Storage
 from .store import Store
 
@@ -49,45 +50,19 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m devcluster", description=__doc__)
-    parser.add_argument(
-        "--kubeconfig", type=Path, required=True, help="written (0600) when the server answers"
-    )
-    parser.add_argument(
-        "--nodes", type=Path, default=Path(__file__).parent / "nodes.yaml", help="Node objects in YAML"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="state that survives a restart; default: a folder that is removed at the end",
-    )
-    parser.add_argument(
-        "--port", type=int, default=0, help="0 takes the port of the last time, else a free one"
-    )
-    parser.add_argument("--kubelet", choices=("process", "clock"), default="process")
-    parser.add_argument("--history", type=int, default=4096, help="versions that a watch can go back")
-    parser.add_argument(
-        "--backoff", type=float, default=10.0, help="seconds before a first retry, then doubling"
-    )
-    parser.add_argument(
-        "--autoscaler-interval", type=float, default=15.0, help="seconds between two looks of an autoscaler"
-    )
-    parser.add_argument(
-        "--prometheus",
-        metavar="ADDRESS",
-        default="",
-        help="127.0.0.1:PORT or fd://N: answer Prometheus' API there",
-    )
-    parser.add_argument(
-        "--scrape",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="a target of the Prometheus; may be repeated",
-    )
-    parser.add_argument("--scrape-interval", type=float, default=5.0, help="seconds between two scrapes")
-    parser.add_argument(
-        "--die-with-parent", action="store_true", help="end when the process that started this one ends"
-    )
+    add, nodes_file = parser.add_argument, Path(__file__).with_name("nodes.yaml")
+    add("--kubeconfig", type=Path, required=True, help="written (0600) when the server answers")
+    add("--nodes", type=Path, default=nodes_file, help="Node objects in YAML")
+    add("--data", type=Path, help="state that survives a restart; else a folder that goes at the end")
+    add("--port", type=int, default=0, help="0 takes the port of the last time, else a free one")
+    add("--kubelet", choices=("process", "clock"), default="process")
+    add("--history", type=int, default=4096, help="versions that a watch can go back")
+    add("--backoff", type=float, default=10.0, help="seconds before a first retry, then doubling")
+    add("--autoscaler-interval", type=float, default=15.0, help="seconds between two looks of an autoscaler")
+    add("--prometheus", metavar="ADDRESS", default="", help="127.0.0.1:PORT or fd://N: its API answers there")
+    add("--scrape", metavar="URL", action="append", default=[], help="one of its targets; may be repeated")
+    add("--scrape-interval", type=float, default=5.0, help="seconds between two scrapes")
+    add("--die-with-parent", action="store_true", help="end when the process that started this one ends")
     return parser.parse_args()
 
 
@@ -156,19 +131,16 @@ async def listen(api: Api, wanted: list[int]) -> tuple[web.AppRunner, int]:
 
 
 async def serve_prometheus(
-    options: argparse.Namespace, store: Store, kubelet: Kubelet
+    options: argparse.Namespace, store: Store, use: Use | None
 ) -> Callable[[], Awaitable[None]]:
-    """Scrape and answer; the result ends it."""
+    """Scrape and answer; the result ends it. Without a `use` pods are only played: no address of them answers."""
     storage, given = Storage(), given_targets(options.scrape)
 
-    # Pods that are only played have no address that answers.
-    played = options.kubelet != "process"
-
     def targets() -> list[Target]:
-        return given if played else [*given, *pod_targets(store), simulated.target(store, kubelet.usage)]
+        return [*given, *pod_targets(store), simulated.target(store, use)] if use else given
 
     scraper = Scraper(storage, targets, options.scrape_interval)
-    runner = web.AppRunner(PrometheusApi(storage, scraper).app(), access_log=None, shutdown_timeout=0.2)
+    runner = web.AppRunner(PrometheusApi(storage).app(), access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     await web.SockSite(runner, loopback(options.prometheus)).start()
     scraper.start()
@@ -201,14 +173,13 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     store = Store(data, options.history)
     cluster = Cluster(store, options.backoff)
-    kubelet: Kubelet = (
-        ProcessKubelet(cluster, data) if options.kubelet == "process" else ClockKubelet(cluster, data)
-    )
+    played = options.kubelet == "clock"
+    kubelet: Kubelet = ClockKubelet(cluster, data) if played else ProcessKubelet(cluster, data)
     token = remembered(data / "token", secrets.token_urlsafe(32))
     api = Api(cluster, kubelet, token)
     observer = Observer(cluster)
     # Without processes there is no CPU time to be measured.
-    use = kubelet.usage if options.kubelet == "process" else None
+    use = None if played else kubelet.usage
     controllers = [make(cluster) for make in _CONTROLLERS]
     controllers.append(ScaledObjects(cluster, observer))
     controllers.append(Autoscalers(cluster, options.autoscaler_interval, observer.metric, use))
@@ -218,7 +189,7 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
     kubelet.start()
     runner, port = await listen(api, wanted_ports(options.port, data / "port"))
     remember(data / "port", str(port))
-    end_prometheus = await serve_prometheus(options, store, kubelet) if options.prometheus else None
+    end_prometheus = await serve_prometheus(options, store, use) if options.prometheus else None
     write_kubeconfig(options.kubeconfig, port, token)
     gc.collect()
     gc.freeze()

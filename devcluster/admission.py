@@ -1,11 +1,10 @@
-"""What admission adds to a pod, what it refuses before validation, and what webhooks refuse after it."""
+"""What admission adds to a pod, and what it refuses before validation."""
 
 from __future__ import annotations
 
-from . import validate_scaledobject
 from .errors import forbidden
-from .kinds import POD, PRIORITY_CLASS, SCALED_OBJECT, SERVICE_ACCOUNT, Kind
-from .objects import Obj, deleting, name_of
+from .kinds import POD, PRIORITY_CLASS, SERVICE_ACCOUNT
+from .objects import Obj, name_of
 from .store import Store
 
 _NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -28,16 +27,11 @@ def admit_pod(store: Store, pod: Obj) -> None:
     spec.setdefault("preemptionPolicy", priority["preemptionPolicy"] if priority else "PreemptLowerPriority")
     tolerations = spec.setdefault("tolerations", [])
     for key in _NODE_TROUBLES:
+        wait = {"key": key, "operator": "Exists", "effect": "NoExecute"}
         if not any(
             t.get("key") in {key, None} and t.get("effect") in {"NoExecute", None} for t in tolerations
         ):
-            wait = {
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _EVICTION_SECONDS,
-            }
-            tolerations.append(wait)
+            tolerations.append(wait | {"tolerationSeconds": _EVICTION_SECONDS})
 
 
 def _priority_class(store: Store, pod_name: str, wanted: str | None) -> Obj | None:
@@ -47,9 +41,3 @@ def _priority_class(store: Store, pod_name: str, wanted: str | None) -> Obj | No
     if found is None:
         raise forbidden(POD, pod_name, f"no PriorityClass with name {wanted} was found")
     return found
-
-
-def review(store: Store, kind: Kind, obj: Obj) -> None:
-    """Webhooks that look at other objects too; what is on its way out is not looked at."""
-    if kind is SCALED_OBJECT and not deleting(obj):
-        validate_scaledobject.review(store, obj)

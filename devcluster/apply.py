@@ -14,7 +14,7 @@ from typing import Any
 from .errors import ApiError
 from .kinds import Kind
 from .objects import Obj, timestamp
-from .schema import MERGE_KEYS, field_type
+from .schema import MERGE_KEYS, field_type, inner_type
 
 Path = tuple[str, ...]
 _UNOWNED = {("f:apiVersion",), ("f:kind",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace")}
@@ -28,15 +28,11 @@ def leaves(type_: str, value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]
         for item in value:
             step = (*path, _item_step(type_, item))
             yield (*step, "."), None
-            yield from leaves(type_[5:-1], item, step)
+            yield from leaves(inner_type(type_), item, step)
     elif isinstance(value, dict) and value and type_ != "LabelSelector":
         for key, item in value.items():
-            step = (*path, f"f:{key}")
-            if (
-                step not in _UNOWNED
-                and not (path == ("f:metadata",) and key in _SERVER_SET)
-                and key != "status"
-            ):
+            step, server_set = (*path, f"f:{key}"), path == ("f:metadata",) and key in _SERVER_SET
+            if step not in _UNOWNED and not server_set and key != "status":
                 yield from leaves(field_type(type_, key), item, step)
     else:
         yield path, value
@@ -78,11 +74,8 @@ def _entry(kind: Kind, manager: str, operation: str, paths: set[Path], subresour
 
 
 def _same(entry: Obj, manager: str, operation: str, subresource: str = "") -> bool:
-    return (entry["manager"], entry["operation"], entry.get("subresource", "")) == (
-        manager,
-        operation,
-        subresource,
-    )
+    known = (entry["manager"], entry["operation"], entry.get("subresource", ""))
+    return known == (manager, operation, subresource)
 
 
 def note_update(kind: Kind, old: Obj | None, new: Obj, manager: str, subresource: str = "") -> None:
@@ -138,7 +131,7 @@ def _merge(type_: str, live: Any, wanted: Any) -> Any:
         items = {_item_step(type_, item): item for item in live or []}
         for item in wanted:
             step = _item_step(type_, item)
-            items[step] = _merge(type_[5:-1], items.get(step), item)
+            items[step] = _merge(inner_type(type_), items.get(step), item)
         return list(items.values())
     if not isinstance(wanted, dict) or type_ == "LabelSelector":
         return copy.deepcopy(wanted)
@@ -168,7 +161,7 @@ def _drop(type_: str, node: Any, path: Path) -> None:
             del node[index]
         else:
             node[index] = dict(node[index])
-            _drop(type_[5:-1], node[index], rest)
+            _drop(inner_type(type_), node[index], rest)
 
 
 def _dotted(path: Path) -> str:
@@ -187,11 +180,7 @@ def _shown(entry: Obj) -> str:
     if entry.get("subresource"):
         text += f" with subresource {json.dumps(entry['subresource'])}"
     if entry["operation"] == "Update":
-        text += (
-            f" using {entry['apiVersion']} at {entry['time']}"
-            if entry.get("time")
-            else f" using {entry['apiVersion']}"
-        )
+        text += f" using {entry['apiVersion']}" + (f" at {entry['time']}" if entry.get("time") else "")
     return text
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import admission, apply, defaults, events, patch, preconditions, quota, schema, validate
+from . import admission, apply, defaults, events, patch, preconditions, quota, schema, validation
 from .errors import (
     ApiError,
     already_exists,
@@ -20,30 +20,15 @@ from .errors import (
     not_found,
     required,
 )
-from .kinds import (
-    EVENT,
-    JOB,
-    NAMESPACE,
-    NODE,
-    POD,
-    SERVICE,
-    Kind,
-)
-from .objects import (
-    Obj,
-    deleting,
-    finished,
-    name_of,
-    namespace_of,
-    random_suffix,
-    timestamp,
-    uid_of,  # fmt: skip
-)
+from .kinds import EVENT, JOB, NAMESPACE, NODE, POD, SERVICE, Kind
+from .objects import Obj, deleting, finished, key_of, name_of, namespace_of, random_suffix, timestamp, uid_of
 from .store import Store
 
 _STATUS_ON_CREATE = (NODE,)
-_KEPT_METADATA = ("name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
-                  "deletionGracePeriodSeconds", "generateName", "managedFields")  # fmt: skip
+_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_KEPT_METADATA = (
+    "name", "namespace", "uid", "creationTimestamp", "generation", "generateName", "managedFields", *_DELETION,
+)  # fmt: skip
 # Not served, but named in refusals.
 PATCH_OPTIONS = Kind("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
 
@@ -84,9 +69,8 @@ class Cluster:
         obj = self._decode(kind, body, options)
         metadata = obj.setdefault("metadata", {})
         if metadata.setdefault("namespace", namespace) != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            text = "the namespace of the provided object does not match the namespace sent on the request"
+            raise bad_request(text)
         if not kind.namespaced:
             del metadata["namespace"]
         else:
@@ -94,13 +78,7 @@ class Cluster:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"][:58] + random_suffix()
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
-        for name in (
-            "resourceVersion",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "managedFields",
-            "generation",
-        ):
+        for name in ("resourceVersion", "managedFields", "generation", *_DELETION):
             metadata.pop(name, None)
         if kind.generation:
             metadata["generation"] = 1
@@ -117,11 +95,11 @@ class Cluster:
             obj["spec"]["clusterIPs"] = [address]
         if kind is POD:
             admission.admit_pod(self.store, obj)
-        faults = validate.on_create(kind, obj)
+        faults = validation.on_create(kind, obj)
         name = obj["metadata"].get("name", "")
         if faults:
             raise invalid(kind, name, faults)
-        admission.review(self.store, kind, obj)
+        validation.review(self.store, kind, obj)
         if kind.namespaced and kind is not EVENT:
             quota.admit(self.store, kind, obj)
         if self.store.get(kind, namespace_of(obj), name) is not None:
@@ -134,16 +112,14 @@ class Cluster:
         obj, unknown = schema.decode(kind, body)
         given = (obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name))
         if given[0] != kind.api_version:
-            raise bad_request(
-                f"the API version in the data ({given[0]}) does not match the expected API version ({kind.api_version})"
-            )
+            text = f"the API version in the data ({given[0]}) does not match the expected API version"
+            raise bad_request(f"{text} ({kind.api_version})")
         if given[1] != kind.name:
             raise bad_request(f"{given[1]} in version {kind.version!r} cannot be handled as a {kind.name}")
         if unknown and options.validation == "Strict":
             listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-            raise bad_request(
-                f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: strict decoding error: {listed}'
-            )
+            text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
+            raise bad_request(f"{text}: strict decoding error: {listed}")
         if options.validation == "Warn":
             options.warnings += [f'unknown field "{path}"' for path in unknown]
         return obj
@@ -153,14 +129,10 @@ class Cluster:
         if deleting(found) and kind is not EVENT:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refusal = forbidden(kind, name, why)
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            raise ApiError(
-                403, refusal.reason, refusal.message, (refusal.details or {}) | {"causes": [cause]}
-            )
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            refusal.details = (refusal.details or {}) | {"causes": [cause]}
+            raise refusal
 
     # Updating
 
@@ -175,11 +147,10 @@ class Cluster:
     ) -> Obj:
         live = self.store.get(kind, namespace, name)
         if media == "application/apply-patch+yaml":
-            return self._apply(kind, namespace, name, live, body, options, sub=sub)
+            return self._apply(kind, (namespace, name), live, body, options, sub=sub)
         if options.force:
-            raise invalid(
-                PATCH_OPTIONS, "", [forbidden_field("force", "may not be specified for non-apply patch")]
-            )
+            fault = forbidden_field("force", "may not be specified for non-apply patch")
+            raise invalid(PATCH_OPTIONS, "", [fault])
         if live is None:
             raise not_found(kind, name)
         match media:
@@ -193,32 +164,23 @@ class Cluster:
                 allowed = (
                     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
                 )
-                raise ApiError(
-                    415, "UnsupportedMediaType",
-                    f"the body of the request was in an unknown format - accepted media types include: {allowed}",
-                )  # fmt: skip
+                text = "the body of the request was in an unknown format - accepted media types include"
+                raise ApiError(415, "UnsupportedMediaType", f"{text}: {allowed}")
         return self._update(kind, live, self._decode(kind, copy.deepcopy(new), options), options, sub)
 
     def _apply(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        live: Obj | None,
-        body: Any,
-        options: Options,
-        *,
-        sub: str,
+        self, kind: Kind, key: tuple[str, str], live: Obj | None, body: Any, options: Options, *, sub: str
     ) -> Obj:
+        namespace, name = key
         if not options.manager:
             raise invalid(PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         unknown = schema.decode(kind, body)[1]
         if unknown:
             where = f"{namespace}/{name}; {kind.api_version if kind.group else '/v1'}, Kind={kind.name}"
-            message = (
+            text = (
                 f"failed to create typed patch object ({where}): .{unknown[0]}: field not declared in schema"
             )
-            raise ApiError(500, "", message)
+            raise ApiError(500, "", text)
         wanted = self._decode(kind, body, options)
         if (wanted.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
@@ -270,61 +232,50 @@ class Cluster:
             for name in ("clusterIP", "clusterIPs"):
                 new.setdefault("spec", {}).setdefault(name, live["spec"].get(name))
         defaults.fill(kind, new)
-        faults = validate.on_update(kind, live, new)
+        faults = validation.on_update(kind, live, new)
         if deleting(live):
             before, after = (set(o["metadata"].get("finalizers", ())) for o in (live, new))
             if after - before:
-                detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {sorted(after - before)}"
-                faults.append(forbidden_field("metadata.finalizers", detail))
+                detail = "no new finalizers can be added if the object is being deleted, found new finalizers"
+                faults.append(forbidden_field("metadata.finalizers", f"{detail} {sorted(after - before)}"))
         if faults:
             raise invalid(kind, name_of(live), faults)
-        admission.review(self.store, kind, new)
-        if kind.generation and new.get("spec") != live.get("spec"):
-            new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
+        validation.review(self.store, kind, new)
+        _count_generation(kind, live, new)
 
     def _store_update(self, kind: Kind, live: Obj, new: Obj, options: Options = INTERNAL) -> Obj:
         if options.dry_run:
             return new
         new = new | {"metadata": dict(new["metadata"])}
         stored = self.store.put(kind, new)
-        if deleting(stored) and not stored["metadata"].get("finalizers") and self._grace_over(stored):
-            return self.store.remove(kind, stored)
-        return stored
-
-    @staticmethod
-    def _grace_over(obj: Obj) -> bool:
-        return not obj["metadata"].get("deletionGracePeriodSeconds")
+        held = stored["metadata"].get("finalizers") or stored["metadata"].get("deletionGracePeriodSeconds")
+        return self.store.remove(kind, stored) if deleting(stored) and not held else stored
 
     # What controllers and kubelets write
 
     def set_status(self, kind: Kind, obj: Obj, status: Obj) -> Obj:
         """Store `status` on the newest version of `obj`; nothing happens when it is gone or says so already."""
-        live = self.store.get(kind, namespace_of(obj), name_of(obj))
-        if live is None or uid_of(live) != uid_of(obj) or live.get("status") == status:
+        live = self.store.newest(kind, obj)
+        if live is None or live.get("status") == status:
             return live or obj
         return self._store_update(kind, live, live | {"status": status})
 
     def modify(self, kind: Kind, obj: Obj, change: Callable[[Obj], None]) -> Obj | None:
         """Let `change` edit a copy of the newest version; controllers need no optimistic locking in one loop."""
-        live = self.store.get(kind, namespace_of(obj), name_of(obj))
-        if live is None or uid_of(live) != uid_of(obj):
+        live = self.store.newest(kind, obj)
+        if live is None:
             return None
         new = copy.deepcopy(live)
         change(new)
         if new == live:
             return live
-        if kind.generation and new.get("spec") != live.get("spec"):
-            new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
+        _count_generation(kind, live, new)
         return self._store_update(kind, live, new)
 
     def drop_finalizer(self, kind: Kind, obj: Obj, finalizer: str) -> None:
-        def change(new: Obj) -> None:
-            rest = [f for f in new["metadata"].get("finalizers", ()) if f != finalizer]
-            new["metadata"].pop("finalizers", None)
-            if rest:
-                new["metadata"]["finalizers"] = rest
-
-        self.modify(kind, obj, change)
+        self.modify(
+            kind, obj, lambda new: _without(new["metadata"], "finalizers", lambda each: each == finalizer)
+        )
 
     # Deleting
 
@@ -353,12 +304,8 @@ class Cluster:
                 new["status"] = {"phase": "Terminating"}
                 metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), "kubernetes"]))
 
-        if (
-            not grace
-            and not live["metadata"].get("finalizers")
-            and policy != "Foreground"
-            and kind is not NAMESPACE
-        ):
+        held = grace or live["metadata"].get("finalizers") or policy == "Foreground" or kind is NAMESPACE
+        if not held:
             return self.store.remove(kind, live)
         return self.modify(kind, live, change) or live
 
@@ -367,6 +314,10 @@ class Cluster:
         if kind is not POD or not live["spec"].get("nodeName") or finished(live):
             return 0
         return int(live["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
+
+    def remove(self, kind: Kind, obj: Obj, **options: Any) -> Obj:
+        """Delete an object by itself, with the options of a delete as Kubernetes spells them."""
+        return self.delete(kind, *key_of(obj), options)
 
     def dependants(self, owner: Obj) -> list[tuple[Kind, Obj]]:
         """What names `owner` as an owner, within its namespace."""
@@ -377,13 +328,10 @@ class Cluster:
     def release(self, kind: Kind, obj: Obj, owner_uid: str) -> None:
         """Take one owner off an object."""
 
-        def change(new: Obj) -> None:
-            rest = [r for r in new["metadata"]["ownerReferences"] if r["uid"] != owner_uid]
-            new["metadata"].pop("ownerReferences")
-            if rest:
-                new["metadata"]["ownerReferences"] = rest
+        def is_it(reference: Obj) -> bool:
+            return bool(reference["uid"] == owner_uid)
 
-        self.modify(kind, obj, change)
+        self.modify(kind, obj, lambda new: _without(new["metadata"], "ownerReferences", is_it))
 
     # Events
 
@@ -396,3 +344,15 @@ class Cluster:
             new = events.made(kind, about, namespace, reason, message, source=source, warning=warning)
             live = self.store.get(EVENT, namespace, name_of(new))
             self.store.put(EVENT, events.repeated(live) if live else new)
+
+
+def _count_generation(kind: Kind, live: Obj, new: Obj) -> None:
+    if kind.generation and new.get("spec") != live.get("spec"):
+        new["metadata"]["generation"] = live["metadata"].get("generation", 1) + 1
+
+
+def _without(metadata: Obj, field: str, unwanted: Callable[[Any], bool]) -> None:
+    """Take items off a list of the metadata; an empty one goes."""
+    rest = [each for each in metadata.pop(field, ()) if not unwanted(each)]
+    if rest:
+        metadata[field] = rest

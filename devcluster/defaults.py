@@ -1,86 +1,55 @@
-"""The values that the API server fills in and clients see."""
+"""The values that the API server fills in and clients see: those of `fields.yaml`, and those that depend on others."""
 
 from __future__ import annotations
 
 import base64
+import copy
 import ipaddress
 from collections.abc import Callable
 from typing import Any
 
-from .kinds import (
-    AUTOSCALER,
-    CLAIM,
-    DEPLOYMENT,
-    JOB,
-    NAMESPACE,
-    NETWORK_POLICY,
-    NODE,
-    POD,
-    PRIORITY_CLASS,
-    PYTORCH_JOB,
-    REPLICA_SET,
-    SCALED_OBJECT,
-    SECRET,
-    SERVICE,
-    Kind,
-)
+from .errors import bad_request
+from .kinds import Kind
 from .objects import Obj, name_of, quantity, show_quantity, uid_of
-from .validate_autoscaler import readable
+from .schema import FIELDS, field_type, inner_type
+from .validation.formats import QUANTITY_TEXT
 
 JOB_NAME, JOB_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
+_PERCENT = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_SCALE_UP = {
+    "stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [{**_PERCENT, "type": "Pods", "value": 4}, _PERCENT],
+}  # fmt: skip
+_SCALE_DOWN = {"selectPolicy": "Max", "policies": [_PERCENT]}
+_CPU = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+_NODE_INFO = {
+    **dict.fromkeys(("bootID", "machineID", "systemUUID", "kernelVersion", "osImage", "kubeProxyVersion"), ""),
+    "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": "v1.36.3", "containerRuntimeVersion": "devcluster",
+}  # fmt: skip
 
 
-def _set(target: Obj, **values: Any) -> None:
-    for key, value in values.items():
-        target.setdefault(key, value)
+def fill(kind: Kind, obj: Obj) -> None:
+    """Fill `obj` in place."""
+    _walk(kind.name, obj, custom=kind.custom)
 
 
-def pod_spec(spec: Obj) -> None:
-    _set(
-        spec, restartPolicy="Always", dnsPolicy="ClusterFirst", schedulerName="default-scheduler",
-        terminationGracePeriodSeconds=30, securityContext={},
-    )  # fmt: skip
-    if "serviceAccountName" in spec:
-        _set(spec, serviceAccount=spec["serviceAccountName"])
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        _container(container)
-    for volume in spec.get("volumes") or ():
-        for source in ("configMap", "secret", "projected", "downwardAPI"):
-            if source in volume:
-                _set(volume[source], defaultMode=420)
-        if set(volume) == {"name"}:
-            volume["emptyDir"] = {}
-
-
-def _container(container: Obj) -> None:
-    image = str(container.get("image", ""))
-    tag = image.rpartition("/")[2].partition(":")[2]
-    policy = "IfNotPresent" if (tag and tag != "latest") or "@" in image else "Always"
-    _set(
-        container, imagePullPolicy=policy, resources={}, terminationMessagePath="/dev/termination-log",
-        terminationMessagePolicy="File",
-    )  # fmt: skip
-    for port in container.get("ports") or ():
-        _set(port, protocol="TCP")
-    for variable in container.get("env") or ():
-        if "fieldRef" in (variable.get("valueFrom") or {}):
-            _set(variable["valueFrom"]["fieldRef"], apiVersion="v1")
-    limits = container["resources"].get("limits") or {}
-    if limits:
-        container["resources"]["requests"] = limits | (container["resources"].get("requests") or {})
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        if probe in container:
-            _set(container[probe], timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
-            if "httpGet" in container[probe]:
-                _set(container[probe]["httpGet"], path="/", scheme="HTTP")
+def _walk(type_: str, value: Any, *, custom: bool) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _walk(inner_type(type_), item, custom=custom)
+    elif isinstance(value, dict):
+        for name, rules in FIELDS.get(type_, {}).items():
+            for word in ("schema_default",) if custom else ("schema_default", "default"):
+                if word in rules:
+                    value.setdefault(name, copy.deepcopy(rules[word]))
+        for key, item in value.items():
+            _walk(field_type(type_, key), item, custom=custom)
+        if not custom and type_ in _DEPENDING:
+            _DEPENDING[type_](value)
 
 
 def _pod(pod: Obj) -> None:
-    spec = pod.setdefault("spec", {})
-    pod_spec(spec)
-    _set(spec, enableServiceLinks=True)
-    pod.setdefault("status", {}).setdefault("phase", "Pending")
-    pod["status"].setdefault("qosClass", _qos(spec))
+    pod["spec"].setdefault("enableServiceLinks", True)
+    pod["status"].setdefault("qosClass", _qos(pod["spec"]))
 
 
 def _qos(spec: Obj) -> str:
@@ -93,20 +62,33 @@ def _qos(spec: Obj) -> str:
     return "Guaranteed" if all(len(one) == 2 for one in limited) and asked == limited else "Burstable"
 
 
-def _job(job: Obj) -> None:
-    spec = job.setdefault("spec", {})
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    policy = spec.get("podFailurePolicy")
-    _set(
-        spec, parallelism=1, backoffLimit=6, completionMode="NonIndexed", manualSelector=False, suspend=False,
-        podReplacementPolicy="Failed" if policy else "TerminatingOrFailed",
-    )  # fmt: skip
-    for rule in (policy or {}).get("rules") or ():
-        for pattern in rule.get("onPodConditions") or ():
-            _set(pattern, status="True")
-    pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
-    job.setdefault("status", {})
+def _pod_spec(spec: Obj) -> None:
+    if "serviceAccountName" in spec:
+        spec.setdefault("serviceAccount", spec["serviceAccountName"])
+
+
+def _container(container: Obj) -> None:
+    image, resources = str(container.get("image", "")), container["resources"]
+    tag = image.rpartition("/")[2].partition(":")[2]
+    container.setdefault(
+        "imagePullPolicy", "IfNotPresent" if tag not in {"", "latest"} or "@" in image else "Always"
+    )
+    if resources.get("limits"):
+        resources["requests"] = resources["limits"] | (resources.get("requests") or {})
+
+
+def _volume(volume: Obj) -> None:
+    if set(volume) == {"name"}:
+        volume["emptyDir"] = {}
+
+
+def _job_spec(spec: Obj) -> None:
+    if "parallelism" not in spec:
+        spec.setdefault("completions", 1)
+    spec.setdefault("parallelism", 1)
+    spec.setdefault(
+        "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+    )
 
 
 def own_job_pods(job: Obj) -> None:
@@ -123,33 +105,14 @@ def own_job_pods(job: Obj) -> None:
         job["metadata"]["labels"] = dict(metadata["labels"])
 
 
-def _deployment(deployment: Obj) -> None:
-    spec = deployment.setdefault("spec", {})
-    _set(spec, replicas=1, strategy={}, revisionHistoryLimit=10, progressDeadlineSeconds=600)
-    _set(spec["strategy"], type="RollingUpdate")
-    if spec["strategy"]["type"] == "RollingUpdate":
-        _set(spec["strategy"], rollingUpdate={})
-        _set(spec["strategy"]["rollingUpdate"], maxSurge="25%", maxUnavailable="25%")
-    pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
-    deployment.setdefault("status", {})
+def _strategy(strategy: Obj) -> None:
+    if strategy["type"] == "RollingUpdate":
+        given = strategy.get("rollingUpdate") or {}
+        strategy["rollingUpdate"] = {"maxSurge": "25%", "maxUnavailable": "25%"} | given
 
 
-def _replica_set(replica_set: Obj) -> None:
-    spec = replica_set.setdefault("spec", {})
-    _set(spec, replicas=1)
-    pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
-    replica_set.setdefault("status", {"replicas": 0})
-
-
-def _service(service: Obj) -> None:
-    spec = service.setdefault("spec", {})
-    _set(
-        spec, type="ClusterIP", sessionAffinity="None", internalTrafficPolicy="Cluster", ipFamilies=["IPv4"],
-        ipFamilyPolicy="SingleStack",
-    )  # fmt: skip
-    for port in spec.get("ports") or ():
-        _set(port, protocol="TCP", targetPort=port.get("port"))
-    service.setdefault("status", {"loadBalancer": {}})
+def _service_port(port: Obj) -> None:
+    port.setdefault("targetPort", port.get("port"))
 
 
 def cluster_ip(serial: int) -> str:
@@ -158,7 +121,6 @@ def cluster_ip(serial: int) -> str:
 
 
 def _secret(secret: Obj) -> None:
-    _set(secret, type="Opaque")
     plain = secret.pop("stringData", None) or {}
     coded = {k: base64.b64encode(v.encode()).decode() for k, v in plain.items()}
     if coded:
@@ -168,87 +130,44 @@ def _secret(secret: Obj) -> None:
 def _namespace(namespace: Obj) -> None:
     labels = namespace["metadata"].setdefault("labels", {})
     labels["kubernetes.io/metadata.name"] = namespace["metadata"].get("name", "")
-    _set(namespace, spec={"finalizers": ["kubernetes"]}, status={"phase": "Active"})
 
 
-def _claim(claim: Obj) -> None:
-    _set(claim.setdefault("spec", {}), volumeMode="Filesystem")
-    _set(claim, status={"phase": "Pending"})
+def _network_policy(spec: Obj) -> None:
+    spec.setdefault("policyTypes", ["Ingress", "Egress"] if "egress" in spec else ["Ingress"])
 
 
-def _network_policy(policy: Obj) -> None:
-    spec = policy.setdefault("spec", {})
-    _set(spec, podSelector={}, policyTypes=["Ingress", "Egress"] if "egress" in spec else ["Ingress"])
+def _autoscaler_spec(spec: Obj) -> None:
+    spec["metrics"] = spec.get("metrics") or [{"type": "Resource", "resource": copy.deepcopy(_CPU)}]
 
 
-def _priority_class(priority: Obj) -> None:
-    _set(priority, value=0, preemptionPolicy="PreemptLowerPriority")
+def _metric_target(target: Obj) -> None:
+    target |= {name: _readable(target[name]) for name in ("value", "averageValue") if name in target}
 
 
-def _pytorch_job(job: Obj) -> None:
-    """What the definition's schema says; the operator's own defaults are never stored."""
-    spec = job.get("spec") or {}
-    if "runPolicy" in spec:
-        _set(spec["runPolicy"], suspend=False)
-    for replica in (spec.get("pytorchReplicaSpecs") or {}).values():
-        for container in ((replica.get("template") or {}).get("spec") or {}).get("containers") or ():
-            for port in container.get("ports") or ():
-                _set(port, protocol="TCP")
+def _readable(value: object) -> str:
+    """A quantity as text; 400 where it is none."""
+    try:
+        return show_quantity(quantity(str(value)))
+    except ValueError as error:
+        what = 'HorizontalPodAutoscaler in version "v2" cannot be handled as a HorizontalPodAutoscaler'
+        raise bad_request(f"{what}: {QUANTITY_TEXT}") from error
 
 
-def _scaled_object(obj: Obj) -> None:
-    if "fallback" in (obj.get("spec") or {}):
-        _set(obj["spec"]["fallback"], behavior="static")
-
-
-def _autoscaler(hpa: Obj) -> None:
-    spec = hpa.setdefault("spec", {})
-    _set(spec, minReplicas=1)
-    if not spec.get("metrics"):
-        target = {"type": "Utilization", "averageUtilization": 80}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    for metric in spec["metrics"]:
-        for source in (each for each in metric.values() if isinstance(each, dict)):
-            target = source.get("target") or {}
-            for name in ("value", "averageValue"):
-                if name in target:
-                    target[name] = show_quantity(quantity(readable(target[name])))
-    if "behavior" in spec:
-        percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
-        up = {
-            "stabilizationWindowSeconds": 0,
-            "selectPolicy": "Max",
-            "policies": [{**percent, "type": "Pods", "value": 4}, percent],
-        }
-        spec["behavior"]["scaleUp"] = up | spec["behavior"].get("scaleUp", {})
-        down = {"selectPolicy": "Max", "policies": [dict(percent)]}
-        spec["behavior"]["scaleDown"] = down | spec["behavior"].get("scaleDown", {})
-    _set(hpa, status={"desiredReplicas": 0, "currentMetrics": None})
+def _behavior(behavior: Obj) -> None:
+    for way, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
+        behavior[way] = copy.deepcopy(rules) | behavior.get(way, {})
 
 
 def _node(node: Obj) -> None:
-    _set(node, spec={}, status={})
-    _set(node["status"], allocatable=dict(node["status"].get("capacity") or {}), nodeInfo={})
-    info = dict.fromkeys(
-        ("bootID", "machineID", "systemUUID", "kernelVersion", "osImage", "kubeProxyVersion"), ""
-    )
-    info |= {
-        "architecture": "amd64",
-        "operatingSystem": "linux",
-        "kubeletVersion": "v1.36.3",
-        "containerRuntimeVersion": "devcluster",
-    }
-    node["status"]["nodeInfo"] = info | node["status"]["nodeInfo"]
+    status = node["status"]
+    status.setdefault("allocatable", dict(status.get("capacity") or {}))
+    status["nodeInfo"] = _NODE_INFO | status.get("nodeInfo", {})
 
 
-_BY_KIND: dict[Kind, Callable[[Obj], None]] = {
-    POD: _pod, JOB: _job, DEPLOYMENT: _deployment, REPLICA_SET: _replica_set, SERVICE: _service, SECRET: _secret,
-    NAMESPACE: _namespace, CLAIM: _claim, NETWORK_POLICY: _network_policy, PRIORITY_CLASS: _priority_class,
-    NODE: _node, PYTORCH_JOB: _pytorch_job, AUTOSCALER: _autoscaler, SCALED_OBJECT: _scaled_object,
+_DEPENDING: dict[str, Callable[[Obj], None]] = {
+    "Container": _container, "DeploymentStrategy": _strategy, "HorizontalPodAutoscalerBehavior": _behavior,
+    "HorizontalPodAutoscalerSpec": _autoscaler_spec, "JobSpec": _job_spec, "MetricTarget": _metric_target,
+    "Namespace": _namespace, "NetworkPolicySpec": _network_policy, "Node": _node, "Pod": _pod, "PodSpec": _pod_spec,
+    "Secret": _secret, "ServicePort": _service_port, "Volume": _volume,
 }  # fmt: skip
-
-
-def fill(kind: Kind, obj: Obj) -> None:
-    """Fill `obj` in place."""
-    if kind in _BY_KIND:
-        _BY_KIND[kind](obj)
+"""By type, after the fields within are filled."""

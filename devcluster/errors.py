@@ -49,7 +49,7 @@ def wrong(field: str, value: object, detail: str) -> Fault:
 
 
 def unsupported(field: str, value: object, allowed: tuple[str, ...]) -> Fault:
-    choices = ", ".join(json.dumps(a) for a in sorted(allowed))
+    choices = ", ".join(map(json.dumps, allowed))
     text = f"Unsupported value: {json.dumps(value)}: supported values: {choices}"
     return Fault(field, "FieldValueNotSupported", text)
 
@@ -94,6 +94,10 @@ def conflict(kind: Kind, name: str, why: str = STALE) -> ApiError:
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', _details(kind, name))
+
+
+def webhook_denial(webhook: str, why: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'admission webhook "{webhook}" denied the request: {why}')
 
 
 def bad_request(message: str) -> ApiError:

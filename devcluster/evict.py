@@ -26,7 +26,7 @@ def evict(cluster: Cluster, pod: Obj, body: Obj) -> Obj:
             raise ApiError(429, "TooManyRequests", _REFUSED, {"causes": causes})
     if "All" not in (options.get("dryRun") or ()):
         mark_disrupted(cluster, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
-        cluster.delete(POD, namespace_of(pod), name_of(pod), options)
+        cluster.remove(POD, pod, **options)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 

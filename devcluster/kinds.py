@@ -37,75 +37,47 @@ class Kind:
         return f"{self.name}.{self.group}" if self.group else self.name
 
 
-NAMESPACE = Kind(
-    "", "v1", "Namespace", "namespaces", namespaced=False, short=("ns",), subresources=("status",)
+def _kind(
+    api_version: str, name: str, plural: str, short: str = "", subresources: str = "", **more: bool
+) -> Kind:
+    group, _, version = api_version.rpartition("/")
+    return Kind(
+        group,
+        version,
+        name,
+        plural,
+        short=tuple(short.split()),
+        subresources=tuple(subresources.split()),
+        **more,
+    )
+
+
+NAMESPACE = _kind("v1", "Namespace", "namespaces", "ns", "status", namespaced=False)
+NODE = _kind("v1", "Node", "nodes", "no", "status", namespaced=False)
+POD = _kind("v1", "Pod", "pods", "po", "status log eviction proxy", generation=True)
+SERVICE = _kind("v1", "Service", "services", "svc", "status proxy")
+CONFIG_MAP = _kind("v1", "ConfigMap", "configmaps", "cm")
+SECRET = _kind("v1", "Secret", "secrets")
+CLAIM = _kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", "status")
+SERVICE_ACCOUNT = _kind("v1", "ServiceAccount", "serviceaccounts", "sa")
+QUOTA = _kind("v1", "ResourceQuota", "resourcequotas", "quota", "status")
+LIMIT_RANGE = _kind("v1", "LimitRange", "limitranges", "limits")
+EVENT = _kind("v1", "Event", "events", "ev")
+DEPLOYMENT = _kind("apps/v1", "Deployment", "deployments", "deploy", "status scale", generation=True)
+REPLICA_SET = _kind("apps/v1", "ReplicaSet", "replicasets", "rs", "status scale", generation=True)
+JOB = _kind("batch/v1", "Job", "jobs", "", "status", generation=True)
+BUDGET = _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", "status", generation=True)
+NETWORK_POLICY = _kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", "netpol", generation=True)
+PRIORITY_CLASS = _kind(
+    "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, generation=True
 )
-NODE = Kind("", "v1", "Node", "nodes", namespaced=False, short=("no",), subresources=("status",))
-POD = Kind(
-    "",
-    "v1",
-    "Pod",
-    "pods",
-    short=("po",),
-    subresources=("status", "log", "eviction", "proxy"),
-    generation=True,
+AUTOSCALER = _kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", "status")
+PYTORCH_JOB = _kind(
+    "kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "", "status", generation=True, custom=True
 )
-SERVICE = Kind("", "v1", "Service", "services", short=("svc",), subresources=("status", "proxy"))
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", short=("cm",))
-SECRET = Kind("", "v1", "Secret", "secrets")
-CLAIM = Kind(
-    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), subresources=("status",)
+SCALED_OBJECT = _kind(
+    "keda.sh/v1alpha1", "ScaledObject", "scaledobjects", "so", "status", generation=True, custom=True
 )
-SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", short=("sa",))
-QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", short=("quota",), subresources=("status",))
-LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", short=("limits",))
-EVENT = Kind("", "v1", "Event", "events", short=("ev",))
-DEPLOYMENT = Kind(
-    "apps",
-    "v1",
-    "Deployment",
-    "deployments",
-    short=("deploy",),
-    subresources=("status", "scale"),
-    generation=True,
-)
-REPLICA_SET = Kind(
-    "apps",
-    "v1",
-    "ReplicaSet",
-    "replicasets",
-    short=("rs",),
-    subresources=("status", "scale"),
-    generation=True,
-)
-JOB = Kind("batch", "v1", "Job", "jobs", subresources=("status",), generation=True)
-BUDGET = Kind(
-    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), subresources=("status",),
-    generation=True,
-)  # fmt: skip
-NETWORK_POLICY = Kind(
-    "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short=("netpol",), generation=True
-)
-PRIORITY_CLASS = Kind(
-    "scheduling.k8s.io",
-    "v1",
-    "PriorityClass",
-    "priorityclasses",
-    namespaced=False,
-    short=("pc",),
-    generation=True,
-)
-PYTORCH_JOB = Kind(
-    "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", subresources=("status",), generation=True, custom=True
-)
-AUTOSCALER = Kind(
-    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", short=("hpa",),
-    subresources=("status",),
-)  # fmt: skip
-SCALED_OBJECT = Kind(
-    "keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", short=("so",), subresources=("status",), generation=True,
-    custom=True,
-)  # fmt: skip
 
 KINDS = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, SECRET, CLAIM, SERVICE_ACCOUNT, QUOTA, LIMIT_RANGE, EVENT,

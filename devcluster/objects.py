@@ -73,12 +73,38 @@ def namespace_of(obj: Obj) -> str:
     return str(obj["metadata"].get("namespace", ""))
 
 
+def key_of(obj: Obj) -> tuple[str, str]:
+    """Namespace and name."""
+    return namespace_of(obj), name_of(obj)
+
+
 def uid_of(obj: Obj) -> str:
     return str(obj["metadata"]["uid"])
 
 
 def labels_of(obj: Obj) -> dict[str, str]:
     return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Obj) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def containers_of(spec: Obj) -> list[Obj]:
+    """Those of a pod that run before the others, then these."""
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def dig(obj: Obj, path: str) -> Any:
+    """What is at a path like `spec.template.spec`; None where nothing is."""
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def started(obj: Obj) -> bool:
+    return "startTime" in obj.get("status", {})
 
 
 def deleting(obj: Obj) -> bool:
@@ -113,6 +139,12 @@ def is_true(obj: Obj, type_: str) -> bool:
     return found is not None and found["status"] == "True"
 
 
+def made_condition(type_: str, status: str, reason: str = "", message: str = "") -> Obj:
+    """A condition without its times; an empty reason or message is left out."""
+    made = {"type": type_, "status": status, "reason": reason, "message": message}
+    return {key: text for key, text in made.items() if text}
+
+
 def with_condition(conditions: Iterable[Obj], new: Obj) -> list[Obj]:
     """The list with `new` in it; its transition time is kept while its status stays the same."""
     result, stamped = [], {"lastTransitionTime": timestamp()} | new
@@ -132,10 +164,10 @@ def matches(selector: Obj | None, labels: dict[str, str]) -> bool:
         return False
     if any(labels.get(k) != v for k, v in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_expression(e, labels) for e in selector.get("matchExpressions") or ())
+    return all(matches_expression(e, labels) for e in selector.get("matchExpressions") or ())
 
 
-def _expression(expression: Obj, labels: dict[str, str]) -> bool:
+def matches_expression(expression: Obj, labels: dict[str, str]) -> bool:
     value, values = labels.get(expression["key"]), expression.get("values") or []
     match expression["operator"]:
         case "In":
@@ -159,26 +191,24 @@ def _compare(operator: str, value: str | None, values: list[str]) -> bool:
     return left > right if operator == "Gt" else left < right
 
 
-matches_expression = _expression
+def _sums(containers: list[Obj], part: str) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for container in containers:
+        for key, value in ((container.get("resources") or {}).get(part) or {}).items():
+            total[key] = total.get(key, Fraction(0)) + quantity(value)
+    return total
 
 
 def pod_requests(spec: Obj) -> dict[str, Fraction]:
     """What the scheduler counts for a pod: the containers' sum, at least the largest init container, and its overhead."""
-    total: dict[str, Fraction] = {}
-    for container in spec.get("containers", ()):
-        for key, value in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[key] = total.get(key, Fraction(0)) + quantity(value)
+    total = _sums(spec.get("containers") or [], "requests")
     for container in spec.get("initContainers") or ():
-        for key, value in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[key] = max(total.get(key, Fraction(0)), quantity(value))
+        for key, value in _sums([container], "requests").items():
+            total[key] = max(total.get(key, Fraction(0)), value)
     for key, value in (spec.get("overhead") or {}).items():
         total[key] = total.get(key, Fraction(0)) + quantity(value)
     return total
 
 
 def pod_limits(spec: Obj) -> dict[str, Fraction]:
-    total: dict[str, Fraction] = {}
-    for container in spec.get("containers", ()):
-        for key, value in ((container.get("resources") or {}).get("limits") or {}).items():
-            total[key] = total.get(key, Fraction(0)) + quantity(value)
-    return total
+    return _sums(spec.get("containers") or [], "limits")

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from .errors import ApiError, bad_request
-from .schema import MERGE_KEYS, field_type, merge_key
+from .schema import MERGE_KEYS, field_type, inner_type, merge_key
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -43,7 +43,7 @@ def strategic(type_: str, target: Any, patch: Any) -> Any:
 
 
 def _strategic_list(type_: str, target: list[Any], patch: list[Any]) -> list[Any]:
-    inner = type_[5:-1]
+    inner = inner_type(type_)
     if {"$patch": "replace"} in patch:
         return [item for item in patch if item != {"$patch": "replace"}]
     items = {merge_key(type_, item): item for item in target}

@@ -11,14 +11,11 @@ def check_identity(kind: Kind, live: Obj, new: Obj) -> None:
     """An update names the object that it was made from."""
     metadata, name = new.setdefault("metadata", {}), name_of(live)
     if metadata.get("name", name) != name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-        )
+        text = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        raise bad_request(text)
     if metadata.get("uid", uid_of(live)) != uid_of(live):
-        why = (
-            f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {uid_of(live)}"
-        )
-        raise conflict(kind, name, why)
+        uids = f"UID in precondition: {metadata['uid']}, UID in object meta: {uid_of(live)}"
+        raise conflict(kind, name, f"Precondition failed: {uids}")
     if metadata.get("resourceVersion") not in {None, "", "0", live["metadata"]["resourceVersion"]}:
         raise conflict(kind, name)
 

@@ -6,7 +6,17 @@ from fractions import Fraction
 
 from .errors import forbidden
 from .kinds import KINDS, POD, QUOTA, Kind
-from .objects import Obj, finished, name_of, namespace_of, pod_limits, pod_requests, quantity, show_quantity
+from .objects import (
+    Obj,
+    dig,
+    finished,
+    name_of,
+    namespace_of,
+    pod_limits,
+    pod_requests,
+    quantity,
+    show_quantity,
+)
 from .store import Store
 
 _COUNTED_BY_NAME = {"pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"}
@@ -78,18 +88,13 @@ def admit(store: Store, kind: Kind, obj: Obj) -> None:
 def _must_specify(quota: Obj, hard: dict[str, str], pod: Obj) -> None:
     missing = []
     for key in sorted(hard):
-        part, _, resource = (
-            key.rpartition(".") if key.startswith(("requests.", "limits.")) else ("requests", "", key)
-        )
-        if resource not in {"cpu", "memory"}:
+        part, _, resource = key.partition(".") if "." in key else ("requests", "", key)
+        if part not in {"requests", "limits"} or resource not in {"cpu", "memory"}:
             continue
-        names = [
-            c["name"] for c in pod["spec"]["containers"]
-            if resource not in ((c.get("resources") or {}).get(part.split(".")[0]) or {})
-        ]  # fmt: skip
+        containers = pod["spec"]["containers"]
+        names = [c["name"] for c in containers if resource not in (dig(c, f"resources.{part}") or {})]
         if names:
             missing.append(f"{key} for: {','.join(names)}")
     if missing:
-        raise forbidden(
-            POD, name_of(pod), f"failed quota: {name_of(quota)}: must specify {'; '.join(missing)}"
-        )
+        why = f"failed quota: {name_of(quota)}: must specify {'; '.join(missing)}"
+        raise forbidden(POD, name_of(pod), why)

@@ -10,15 +10,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from .errors import ApiError, Fault, bad_request, invalid
 from .kinds import Kind
 from .objects import Obj
 
-TYPES: dict[str, dict[str, str]] = {
-    name: fields
-    for file in ("schema.json", "schema_custom.json")
-    for name, fields in json.loads((Path(__file__).parent / file).read_text()).items()
-}
+_HERE = Path(__file__).parent
+CUSTOM_TYPES: dict[str, dict[str, str]] = json.loads((_HERE / "schema_custom.json").read_text())
+TYPES: dict[str, dict[str, str]] = json.loads((_HERE / "schema.json").read_text()) | CUSTOM_TYPES
+FIELDS: dict[str, dict[str, Any]] = yaml.safe_load((_HERE / "fields.yaml").read_text())
+"""What is asked of the fields of a type, and what is filled in."""
 _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "string"), "int": ((int,), "int32"), "bool": ((bool,), "bool"), "datetime": ((str,), "Time"),
 }  # fmt: skip
@@ -34,16 +36,10 @@ UNCHECKED = Fault(
 )  # fmt: skip
 """What the real server adds when a custom resource is too wrong for its rules to be tried."""
 
-# The key by which items of a list are one and the same thing; other lists are replaced as a whole.
 MERGE_KEYS: dict[str, tuple[str, ...]] = {
-    "List[Container]": ("name",), "List[EphemeralContainer]": ("name",), "List[EnvVar]": ("name",),
-    "List[Volume]": ("name",), "List[VolumeMount]": ("mountPath",), "List[VolumeDevice]": ("devicePath",),
-    "List[ContainerPort]": ("containerPort", "protocol"), "List[ServicePort]": ("port", "protocol"),
-    "List[LocalObjectReference]": ("name",), "List[OwnerReference]": ("uid",), "List[PodSchedulingGate]": ("name",),
-    "List[PodCondition]": ("type",), "List[JobCondition]": ("type",), "List[DeploymentCondition]": ("type",),
-    "List[NodeCondition]": ("type",), "List[Condition]": ("type",), "List[ReplicaSetCondition]": ("type",),
-    "List[HostAlias]": ("ip",), "List[TopologySpreadConstraint]": ("topologyKey", "whenUnsatisfiable"),
-}  # fmt: skip
+    f"List[{type_}]": tuple(rules["merge_key"]) for type_, rules in FIELDS.items() if "merge_key" in rules
+}
+"""What makes items of a list one and the same thing; other lists are replaced as a whole."""
 
 
 def decode(kind: Kind, body: Any) -> tuple[Obj, list[str]]:
@@ -84,7 +80,7 @@ def _refusal(kind: Kind, body: Obj, error: _MistypedError) -> ApiError:
 
 def _decode(type_: str, value: Any, path: str, unknown: list[str], owner: str) -> Any:
     if type_.startswith("List["):
-        inner = _inner(type_)
+        inner = inner_type(type_)
         _check(value, (list,), inner, path, owner)
         return [_decode(inner, v, f"{path}[{i}]", unknown, owner) for i, v in enumerate(value)]
     if type_.startswith("Dict["):
@@ -112,7 +108,7 @@ def _decode(type_: str, value: Any, path: str, unknown: list[str], owner: str) -
 def _decode_map(type_: str, value: Any, path: str, unknown: list[str], owner: str) -> Obj:
     _check(value, (dict,), "map[string]string", path, owner)
     given = {k: v for k, v in value.items() if v is not None}
-    inner = _inner(type_)
+    inner = inner_type(type_)
     if inner in TYPES:
         return {k: _decode(inner, v, f"{path}.{k}", unknown, owner) for k, v in given.items()}
     if inner == "str" and path.rpartition(".")[2] not in _QUANTITY_MAPS:
@@ -121,7 +117,7 @@ def _decode_map(type_: str, value: Any, path: str, unknown: list[str], owner: st
     return given
 
 
-def _inner(type_: str) -> str:
+def inner_type(type_: str) -> str:
     """Of `List[X]` and `Dict[str, X]`: X."""
     return type_[5:-1].removeprefix("str, ")
 
@@ -152,5 +148,5 @@ def merge_key(type_: str, item: Any) -> tuple[Any, ...] | None:
 def field_type(type_: str, field: str) -> str:
     """The type of a field; empty where nothing is known of it."""
     if type_.startswith("Dict["):
-        return _inner(type_)
+        return inner_type(type_)
     return TYPES.get(type_, {}).get(field, "")

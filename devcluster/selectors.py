@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from .errors import bad_request
 from .kinds import EVENT, JOB, NAMESPACE, NODE, POD, Kind
-from .objects import Obj, labels_of, matches_expression
+from .objects import Obj, dig, labels_of, matches_expression
 
 _SET = re.compile(r"\s*(\S+)\s+(in|notin)\s+\(([^)]*)\)\s*")
 _KEY = re.compile(r"[-A-Za-z0-9_./]+")
@@ -96,14 +96,11 @@ def _field_test(kind: Kind, term: str) -> Test:
         listed = ", ".join(f'"{k}"' for k in known)
         raise bad_request(f'"{path}" is not a known field selector: only {listed}')
     if operator == "!=":
-        return lambda obj: _dig(obj, path) != value
-    return lambda obj: _dig(obj, path) == value
+        return lambda obj: _text(obj, path) != value
+    return lambda obj: _text(obj, path) == value
 
 
-def _dig(obj: Obj, path: str) -> str:
-    value: Any = obj
-    for part in path.split("."):
-        value = value.get(part, "") if isinstance(value, dict) else ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if value is not None else ""
+def _text(obj: Obj, path: str) -> str:
+    """A field as a selector compares it."""
+    value = dig(obj, path)
+    return json.dumps(value) if isinstance(value, bool) else "" if value is None else str(value)

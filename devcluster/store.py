@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .kinds import BY_PATH, Kind
-from .objects import Obj, name_of, namespace_of
+from .objects import Obj, key_of, uid_of
 
 COMPACT_AT_BYTES = 16 << 20
 # A real cluster is never at version 1; who asks from there is told 410.
@@ -54,6 +54,11 @@ class Store:
     def get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         return self._objects[kind].get((namespace, name))
 
+    def newest(self, kind: Kind, obj: Obj) -> Obj | None:
+        """The version of `obj` that is stored now; None where it is gone, also when another has taken its name."""
+        found = self.get(kind, *key_of(obj))
+        return found if found is not None and uid_of(found) == uid_of(obj) else None
+
     def list(self, kind: Kind, namespace: str = "") -> Iterator[Obj]:
         """Objects of a namespace, or of all; safe against writes during the iteration."""
         for (where, _), obj in list(self._objects[kind].items()):
@@ -72,7 +77,7 @@ class Store:
             if change.version <= version:
                 break
             if change.kind is kind:
-                key = (namespace_of(change.obj), name_of(change.obj))
+                key = key_of(change.obj)
                 objects.pop(key, None)
                 if change.old is not None:
                     objects[key] = change.old
@@ -82,7 +87,7 @@ class Store:
         """Store a new version of `obj` and tell the subscribers."""
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
-        key = (namespace_of(obj), name_of(obj))
+        key = key_of(obj)
         old = self._objects[kind].get(key)
         self._objects[kind][key] = obj
         self._index(kind, old, obj)
@@ -91,7 +96,7 @@ class Store:
 
     def remove(self, kind: Kind, obj: Obj) -> Obj:
         self.version += 1
-        old = self._objects[kind].pop((namespace_of(obj), name_of(obj)))
+        old = self._objects[kind].pop(key_of(obj))
         self._index(kind, old, None)
         last = old | {"metadata": old["metadata"] | {"resourceVersion": str(self.version)}}
         self._record(Change(self.version, kind, "DELETED", last, old))
@@ -109,7 +114,7 @@ class Store:
         some = new or old
         if before == after or some is None:
             return
-        place = (kind, namespace_of(some), name_of(some))
+        place = (kind, *key_of(some))
         for uid in after - before:
             self._owned.setdefault(uid, set()).add(place)
         for uid in before - after:
@@ -134,7 +139,7 @@ class Store:
             "v": change.version,
         }
         if change.type == "DELETED":
-            entry["d"] = [namespace_of(change.obj), name_of(change.obj)]
+            entry["d"] = key_of(change.obj)
         else:
             entry["o"] = change.obj
         line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
@@ -158,7 +163,7 @@ class Store:
                 continue
             objects = self._objects[BY_PATH[tuple(entry["k"])]]
             if "o" in entry:
-                objects[namespace_of(entry["o"]), name_of(entry["o"])] = entry["o"]
+                objects[key_of(entry["o"])] = entry["o"]
             else:
                 objects.pop(tuple(entry["d"]), None)
         # Nothing of before the restart can be replayed: older watches are told 410.

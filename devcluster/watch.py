@@ -56,17 +56,12 @@ class _Watch:
         self._queue: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._over = False
-        self._end = store.subscribe(self._live)
+        self.end = store.subscribe(self._live)
         try:
             self._start(query.get("resourceVersion", ""))
         except BaseException:
-            self._end()
+            self.end()
             raise
-
-    def end(self) -> None:
-        if not self._over or self._end is not _nothing:
-            self._end()
-            self._end = _nothing
 
     def _start(self, text: str) -> None:
         if text in {"", "0"} or self._initial:
@@ -128,10 +123,6 @@ class _Watch:
                 if self._bookmarks:
                     self._queue.append(self._bookmark())
         await response.write_eof()
-
-
-def _nothing() -> None:
-    """The subscription has ended already."""
 
 
 def _line(type_: str, obj: Obj) -> bytes:

@@ -1,1 +1,1 @@
-"""What every app stands on: clock, ids, money, errors, tasks, log context, HTTP manners, rows all need."""
+"""With what? Clock, ids, money, errors, tasks, the REST conventions, platform settings."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from foundation.models import Heartbeat
@@ -19,9 +19,3 @@ def beat(*, process: str, now: datetime, detail: Mapping[str, Any] | None = None
         unique_fields=["process"],
         update_fields=["at", "detail"],
     )
-
-
-def forget_older_than(*, days: int, now: datetime) -> int:
-    """Delete heartbeats of processes that have long been gone; returns how many."""
-    deleted, _ = Heartbeat.objects.filter(at__lt=now - timedelta(days=days)).delete()
-    return deleted

@@ -13,10 +13,7 @@ from django.db.models.functions import JSONObject
 from typing_extensions import override
 
 from foundation import clock
-
-OPTIONAL_KINDS = ("pytorchjob", "tfjob", "mpijob", "trainjob", "keda", "podmonitor")
-"""What `optional_kinds` may name: each is offered only where the cluster serves it too."""
-
+from foundation.optional_kinds import offered_by_default
 
 DEFAULT_GIT_IMAGE = "alpine/git:v2.49.1"
 DEFAULT_STORAGE_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -40,7 +37,8 @@ GANG_SCHEDULERS = ("volcano", "coscheduling")
 
 
 def default_optional_kinds() -> list[str]:
-    return ["pytorchjob", "keda", "podmonitor"]
+    """Named here for the migrations."""
+    return offered_by_default()
 
 
 class PlatformSettings(models.Model):

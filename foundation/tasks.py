@@ -5,7 +5,7 @@ late, is run again when its worker dies and stores no result.
 
 Tasks run in threads, which nothing can interrupt, so Celery's time limits would be words. What a task waits for has
 limits instead: every statement (portal.settings.stores), every call to the cluster (cluster.transport) and all
-calls of one reconcile together (controller.reconcile).
+calls of one reconcile together (controller.reconcile.reconciler).
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from gateway.serializers import (
 )
 from gateway.series import POINTS_MAX, request_series, step_for
 from teams.actors import actor_of
+from teams.api.base import PortalView
 from teams.models import ApiToken
 from teams.permissions import check_can_submit
-from teams.rest import PortalView
 from workloads.models import Workload
 
 _DEFAULT_RANGE: Final = timedelta(hours=1)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from cluster.client import get_client
 from cluster.errors import ProxyFailed
-from cluster.proxy import Invocation, Limits, invoke
+from cluster.proxy import Invocation, ProxyLimits, invoke
 from cluster.proxy_rules import Target
 from controller.routes import Route, route_of
 from controller.services import call_for
@@ -61,7 +61,7 @@ def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
     route = _route(user=user, public_id=public_id)
     if len(call.body) > REQUEST_BYTES_MAX:
         raise TooLarge(f"The request body is larger than {REQUEST_BYTES_MAX} bytes.")
-    limits = Limits(
+    limits = ProxyLimits(
         request_bytes=REQUEST_BYTES_MAX,
         response_bytes=RESPONSE_BYTES_MAX,
         total_seconds=min(SECONDS_MAX, route.timeout_seconds),

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from foundation.http.serializers import StrictSerializer
 from gateway.credentials import NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from gateway.models import EndpointToken
-from gateway.series import Series, Summary
+from gateway.series import CallSeries, Summary
 
 
 class EndpointTokenSerializer(serializers.ModelSerializer[EndpointToken]):
@@ -73,7 +73,7 @@ class EndpointMetricsSerializer(serializers.Serializer[Any]):
     requests = RequestSeriesSerializer()
 
 
-def shown_series(series: Series) -> dict[str, Any]:
+def shown_series(series: CallSeries) -> dict[str, Any]:
     """As `RequestSeriesSerializer` describes it."""
     return {
         "step_seconds": int(series.step.total_seconds()),

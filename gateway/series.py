@@ -53,7 +53,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class CallSeries:
     """Steps without a request are left out. `revisions` and `total` are over the whole time, `by_step` over all revisions."""
 
     step: timedelta
@@ -93,7 +93,7 @@ def classes_by_step(
     return dict(found)
 
 
-def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> Series:
+def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> CallSeries:
     """What ended from `begin` (its minute included) to `end`, in steps that begin at multiples of `step` in UTC."""
     values = _asked(endpoint, begin, end, step)
     classes: defaultdict[tuple[datetime, int], dict[int, int]] = defaultdict(dict)
@@ -113,7 +113,7 @@ def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: 
     for key in keys:
         of_step[key[0]].append(key)
         of_revision[key[1]].append(key)
-    return Series(
+    return CallSeries(
         step=step,
         points=tuple(
             Point(at=at, revision=revision, summary=_summary([(at, revision)], classes, histograms))

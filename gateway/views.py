@@ -22,9 +22,9 @@ from foundation.http.problems import problem_of, respond
 from gateway import tickets
 from gateway.errors import LengthRequired
 from gateway.invocations import REQUEST_BYTES_MAX, Call, harmless_headers, try_endpoint
+from teams.api.scopes import ScopePermission
 from teams.models import ApiToken, User
 from teams.permissions import check_scope
-from teams.scopes import ScopePermission
 
 METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 

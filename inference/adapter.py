@@ -2,82 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+
+from typing_extensions import override
 
 from cluster import kinds
-from cluster.kinds import ObjectRef, ResourceKind
+from cluster.kinds import ObjectRef
 from cluster.names import object_name
-from controller.decide import Action, Plan
-from controller.namespaces import priority_class
-from controller.observation import Observation
-from controller.podspec import ManifestSet
-from controller.podstatus import revision_of
-from controller.specs import ContainerSpec
+from controller.namespaces.namespace_manifests import priority_class
+from controller.reconcile.adapters import Raw, WorkloadAdapter
+from controller.reconcile.decide import Action, Plan
+from inference.autoscaling.platform import engine, scaler_platform
+from inference.autoscaling.sampling import follow_size, sample
+from inference.autoscaling.scalers import AUTOSCALER, KEDA, scaler_refs, steering, steering_patch
 from inference.changes import size_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
-from inference.platform import engine, scaler_platform
-from inference.sampling import follow_size, sample
-from inference.scalers import AUTOSCALER, KEDA, scaler_refs, scales, steering, steering_patch
-from inference.settling import settle, way_back
-from inference.specs import SURGE, EndpointSpec
+from inference.revisions.record import settle, way_back
+from inference.specs import KIND, SURGE, EndpointSpec
 from inference.status import observe_endpoint
+from workloads.kinds import WorkloadKind
 from workloads.models import Workload
 from workloads.placement import Placement
+from workloads.pods.observation import Observation
+from workloads.pods.pod_status import revision_of
+from workloads.podspec.pod_template import ManifestSet
+from workloads.podspec.specs import ContainerSpec
 from workloads.services import change_generation
 from workloads.states import Reason
 from workloads.watches import Followed, followed_kinds
 
-KIND = "endpoint"
-NOUN = "endpoint"
 
+class EndpointAdapter(WorkloadAdapter):
+    kind = WorkloadKind(
+        name=KIND,
+        noun="endpoint",
+        page_path="endpoints",
+        resource_path="endpoints",
+        ends=False,
+        takes_requests=True,
+        replicas_field="max_replicas",
+    )
+    primaries = (kinds.DEPLOYMENT,)
+    companions = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
+    makers = (kinds.REPLICA_SET,)
 
-class EndpointAdapter:
-    kind = KIND
-    noun = NOUN
-    primaries: tuple[ResourceKind, ...] = (kinds.DEPLOYMENT,)
-    companions: tuple[ResourceKind, ...] = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
-    makers: tuple[ResourceKind, ...] = (kinds.REPLICA_SET,)
-    ends = False
-
+    @override
     def object_name(self, workload: Workload, *, attempt: int) -> str:
         """One name for life: revisions and restarts are rollouts of the same Deployment."""
         return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=0)
 
-    def primary_of(self, workload: Workload) -> ResourceKind:
-        return kinds.DEPLOYMENT
-
+    @override
     def asked(self, workload: Workload) -> ContainerSpec:
         return Endpoint.objects.get(workload=workload).parsed
 
+    @override
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         endpoint = Endpoint.objects.get(workload=workload)
         revision = endpoint.to_tell
         return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)
 
+    @override
     def meanwhile(self, workload: Workload, placement: Placement, *, lost: bool) -> ManifestSet | None:
         """The pods that it has, and as many as are wanted now: a size needs no room for a new pod beside an old one."""
         endpoint = Endpoint.objects.get(workload=workload)
         untold = endpoint.untold
         resized = any(size_of(each.spec) != size_of(untold[0].spec) for each in untold)
         # An autoscaler comes and goes with its being held, which no revision tells.
-        may_be_held = engine() == AUTOSCALER and scales(endpoint.parsed)
+        may_be_held = engine() == AUTOSCALER and endpoint.parsed.scales
         if not resized and not may_be_held and not lost:
             return None
         revision = endpoint.told
         return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)
 
+    @override
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
         """Its scaler, where it has one, or may still have the one of before."""
         endpoint = Endpoint.objects.get(workload=workload)
-        if not any(scales(each.parsed) for each in endpoint.untold):
+        if not any(each.parsed.scales for each in endpoint.untold):
             return ()
         return scaler_refs(workload.team.namespace_name, object_name, engine())
 
-    def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
+    @override
+    def surge_units(self, workload: Workload, primary: Raw) -> int:
         """One pod more, as `maxSurge: 1` asks for; nothing where the pods stay those that there are, or are none."""
         revision = _to_tell(workload)
         template = primary["spec"].get("template", {}).get("metadata", {})
@@ -86,35 +95,29 @@ class EndpointAdapter:
             return 0
         return revision.parsed.gpus_per_replica
 
-    def takes_over(self, workload: Workload, pod: Mapping[str, Any]) -> bool:
+    @override
+    def takes_over(self, workload: Workload, pod: Raw) -> bool:
         """Only of its own template: a ReplicaSet selects by the hash of that."""
         return _to_tell(workload).pods_of == revision_of(pod["metadata"])
 
+    @override
     def live_patch(self, workload: Workload) -> None:
         """A new revision is a rollout of the same Deployment: all manifests are applied."""
 
+    @override
     def returns(self, workload: Workload) -> bool:
         return way_back(Endpoint.objects.get(workload=workload)) is not None
 
-    def retries(self, workload: Workload, ended: Observation) -> bool:
-        return ended.retryable
-
+    @override
     def observe(
-        self,
-        primary: Mapping[str, Any] | None,
-        pods: Sequence[Mapping[str, Any]],
-        events: Sequence[Mapping[str, Any]],
-        companions: Sequence[Mapping[str, Any]] = (),
+        self, primary: Raw | None, pods: Sequence[Raw], events: Sequence[Raw], companions: Sequence[Raw] = ()
     ) -> Observation:
         return observe_endpoint(primary, pods, events, companions)
 
+    @override
     def adjustments(
-        self,
-        workload: Workload,
-        companions: Sequence[Mapping[str, Any]],
-        observation: Observation,
-        plan: Plan,
-    ) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        self, workload: Workload, companions: Sequence[Raw], observation: Observation, plan: Plan
+    ) -> list[tuple[Raw, Raw]]:
         """The annotations of its ScaledObject: whether it is held, and whether it is to be up whatever its metric says.
 
         What wakes or loads has no traffic yet, and must not be taken down for that.
@@ -129,7 +132,8 @@ class EndpointAdapter:
         )
         return [(each, patch) for each in companions if (patch := steering_patch(each, wanted))]
 
-    def settled(
+    @override
+    def record(
         self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
     ) -> float | None:
         sample(workload, observation, now)

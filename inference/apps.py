@@ -10,10 +10,15 @@ class InferenceConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        from controller.adapters import register
+        from controller.reconcile.adapters import register
+        from controller.reconcile.placements import POD_MONITOR
         from controller.routes import register_route_source
-        from inference.adapter import KIND, EndpointAdapter
+        from foundation.optional_kinds import register_optional_kinds
+        from inference.adapter import EndpointAdapter
+        from inference.autoscaling.scalers import KEDA
         from inference.queries import routes_to
+        from inference.specs import KIND
 
         register(EndpointAdapter())
+        register_optional_kinds({KEDA: True, POD_MONITOR: True})
         register_route_source(KIND, routes_to)

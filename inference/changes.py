@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from inference.runtimes import CUSTOM
-from inference.scaling import OF_RUNTIME, RUNTIME_SIGNALS
 from inference.specs import SIZE_FIELDS
+from inference.triggers import TRIGGERS
 
 Json = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ _EFFECTS: Mapping[str, Effect] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SpecChange:
     """One field; `before` or `after` is None where it was or is not given."""
 
     field: str
@@ -54,12 +54,12 @@ class Change:
     effect: Effect
 
 
-def changes_between(before: Json, after: Json) -> list[Change]:
+def changes_between(before: Json, after: Json) -> list[SpecChange]:
     """Every field that differs, by its dotted path."""
     # Who wrote an amount says nothing of what it is.
     told = [{name: value for name, value in each.items() if name != "left_out"} for each in (before, after)]
     found = sorted(_differences("", *told), key=lambda each: each[0])
-    return [Change(path, old, new, effect_of(path)) for path, old, new in found]
+    return [SpecChange(path, old, new, effect_of(path)) for path, old, new in found]
 
 
 def effect_of(field: str) -> Effect:
@@ -81,7 +81,8 @@ def with_size_of(version: Json, other: Json) -> dict[str, Any]:
     """The version with the other one's size, as a way back keeps it; by what its own server cannot be scaled, it is not."""
     kept = size_of(other)
     trigger = (other.get("scaling") or {}).get("trigger")
-    if trigger in OF_RUNTIME and trigger not in RUNTIME_SIGNALS.get(version.get("runtime") or CUSTOM, {}):
+    signals = TRIGGERS[trigger].signals if trigger else {}
+    if signals and (version.get("runtime") or CUSTOM) not in signals:
         kept |= {key: version.get(key) for key in ("scaling", "scale_to_zero")}
     return {**version, **kept}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfo
 
-from controller.grammar import Fault
+from workloads.podspec.grammar import Fault
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _NAMES = (

@@ -11,26 +11,23 @@ from typing import Any
 
 from cluster.kinds import POD_MONITOR
 from cluster.labels import METRICS_PORT, REVISION, WORKLOAD_ID
-from controller import modelsource, podspec
-from controller.podspec import ClaimMount, Manifest, ManifestSet, PodParts
-from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
-from inference.scalers import (
+from inference.autoscaling.scalers import (
     NO_SCALER,
     SCALER_ANNOTATION,
     ScalerPlatform,
     build_scaler,
     retired_scalers,
-    scales,
 )
-from inference.specs import SURGE, EndpointSpec, ProbeSpec
+from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
+from inference.specs import DRAIN_SECONDS, SURGE, EndpointSpec, ProbeSpec
 from workloads.placement import Placement
+from workloads.podspec import model_source, pod_template
+from workloads.podspec.pod_template import ClaimMount, Manifest, ManifestSet, PodParts
 
 CONTAINER_NAME = "server"
 CONFIG_VOLUME = "server-config"
 PROGRESS_ALLOWANCE_SECONDS = 1800
 """For scheduling on a node that may have to come first, and for pulling a large image."""
-DRAIN_SECONDS = 5
-"""How long a pod keeps serving after it was told to go, until no proxy sends it new requests any more."""
 STARTUP_PERIOD_SECONDS = 5
 PROBE_TIMEOUT_SECONDS = 5
 REVISIONS_KEPT = 3
@@ -61,7 +58,7 @@ def build_endpoint(
     rollback possible.
     """
     own = dict(spec.source.files) if spec.source else {}
-    files = podspec.files_config_map(f"{placement.object_name}-files-{_digest(own)}", spec, placement)
+    files = pod_template.files_config_map(f"{placement.object_name}-files-{_digest(own)}", spec, placement)
     started = spec.started()
     config = _server_config(started, spec, placement)
     parts = _parts(spec, placement, files, started, config)
@@ -85,7 +82,7 @@ def _scaled(
     """The same with its scaler, to which the number of replicas is left; and without the scalers it has no more."""
     scaler = build_scaler(spec, placement, platform)
     retired = retired_scalers(placement.namespace, placement.object_name, scaler, platform.served)
-    if not scales(spec) or platform.held_at is not None:
+    if not spec.scales or platform.held_at is not None:
         return replace(fixed, retired=retired)
     primary = {**fixed.primary, "spec": dict(fixed.primary["spec"])}
     first = primary["spec"].pop("replicas")
@@ -108,14 +105,14 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             "replicas": replicas,
             "revisionHistoryLimit": REVISIONS_KEPT,
             "progressDeadlineSeconds": spec.probes.load_budget_seconds + PROGRESS_ALLOWANCE_SECONDS,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(strategy)},
-            "selector": {"matchLabels": podspec.workload_selector(placement)},
-            "template": podspec.pod_template(parts, placement),
+            "selector": {"matchLabels": pod_template.workload_selector(placement)},
+            "template": pod_template.pod_template(parts, placement),
         },
     }
 
@@ -130,10 +127,10 @@ def _service(spec: EndpointSpec, placement: Placement) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             "type": "ClusterIP",
-            "selector": podspec.workload_selector(placement),
+            "selector": pod_template.workload_selector(placement),
             "ports": service_ports(spec),
         },
     }
@@ -143,11 +140,11 @@ def _disruption_budget(spec: EndpointSpec, placement: Placement) -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             # maxUnavailable, because minAvailable 1 with one replica would block every drain of a node.
             "maxUnavailable": 1,
-            "selector": {"matchLabels": podspec.workload_selector(placement)},
+            "selector": {"matchLabels": pod_template.workload_selector(placement)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
@@ -160,7 +157,7 @@ def _server_config(started: Started, spec: EndpointSpec, placement: Placement) -
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": podspec.metadata(name, spec, placement),
+        "metadata": pod_template.metadata(name, spec, placement),
         "immutable": True,
         "data": dict(started.config),
     }
@@ -179,14 +176,14 @@ def _parts(
     volumes, mounts, init = _model(spec, placement, started)
     if config is not None:
         volumes.append({"name": CONFIG_VOLUME, "configMap": {"name": config["metadata"]["name"]}})
-        mounts.append(podspec.mount_of(CONFIG_VOLUME, CONFIG_FOLDER, read_only=True))
+        mounts.append(pod_template.mount_of(CONFIG_VOLUME, CONFIG_FOLDER, read_only=True))
     return PodParts(
         spec=replace(spec, command=started.command, args=started.args),
         container_name=CONTAINER_NAME,
         claims=claims,
         files_config_map=files["metadata"]["name"] if files else None,
         default_env=[
-            {**podspec.UNBUFFERED},
+            {**pod_template.UNBUFFERED},
             *({"name": name, "value": value} for name, value in started.env.items()),
         ],
         annotations=_scraped(spec),
@@ -209,22 +206,22 @@ def _model(
 ) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
     """(volumes, mounts, init containers) that bring the model, and look whether what the server is told of is there."""
     volumes, mounts, init = [], [], []
-    common = podspec.helper_fields(spec)
+    common = pod_template.helper_fields(spec)
     model = spec.model
     if model is not None and model.uri is not None:
-        volumes.append({"name": modelsource.VOLUME, "emptyDir": {"sizeLimit": model.size_limit}})
-        mounts.append(podspec.mount_of(modelsource.VOLUME, model.path, read_only=True))
+        volumes.append({"name": model_source.VOLUME, "emptyDir": {"sizeLimit": model.size_limit}})
+        mounts.append(pod_template.mount_of(model_source.VOLUME, model.path, read_only=True))
         init.append(
-            modelsource.fetch_container(
+            model_source.fetch_container(
                 model.uri,
                 secret=model.secret,
                 image=placement.storage_image,
-                mount=podspec.mount_of(modelsource.VOLUME, model.path, read_only=False),
+                mount=pod_template.mount_of(model_source.VOLUME, model.path, read_only=False),
                 common=common,
             )
         )
     if started.looked_for:
-        init.append(modelsource.check_container(started.looked_for, image=spec.image, common=common))
+        init.append(model_source.check_container(started.looked_for, image=spec.image, common=common))
     return volumes, mounts, init
 
 
@@ -243,9 +240,9 @@ def _pod_monitor(spec: EndpointSpec, placement: Placement) -> list[Manifest]:
         {
             "apiVersion": POD_MONITOR.api_version,
             "kind": POD_MONITOR.kind,
-            "metadata": podspec.metadata(placement.object_name, spec, placement),
+            "metadata": pod_template.metadata(placement.object_name, spec, placement),
             "spec": {
-                "selector": {"matchLabels": podspec.workload_selector(placement)},
+                "selector": {"matchLabels": pod_template.workload_selector(placement)},
                 "podTargetLabels": [WORKLOAD_ID, REVISION],
                 "podMetricsEndpoints": [{"port": found[0], "path": METRICS_PATH}],
             },

@@ -4,7 +4,6 @@ from django.db import models
 from typing_extensions import override
 
 from inference.changes import with_size_of
-from inference.scalers import scales
 from inference.specs import EndpointSpec
 from workloads.models import Workload
 
@@ -106,7 +105,7 @@ class Endpoint(models.Model):
 
     def is_held(self, spec: EndpointSpec) -> bool:
         """Whether somebody holds the scaler that it has by `spec`; there is nothing to hold where nothing scales it."""
-        return self.scaler_paused and scales(spec)
+        return self.scaler_paused and spec.scales
 
     def held_at(self, spec: EndpointSpec) -> int | None:
         """Replicas that it is held at, none above the most of `spec`; None where nobody says a number."""
@@ -120,7 +119,7 @@ class Endpoint(models.Model):
         The caller has locked the workload's row.
         """
         own = Endpoint.objects.filter(pk=self.pk)
-        if scales(spec):
+        if spec.scales:
             own.filter(paused_replicas__gt=spec.max_replicas).update(paused_replicas=spec.max_replicas)
         else:
             own.update(scaler_paused=False, paused_replicas=None)

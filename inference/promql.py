@@ -6,23 +6,17 @@ where its source is not scraped.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from decimal import Decimal
 
 from controller import served_metrics
 from controller.gpu_metrics import EXPORTED_PREFIX, MIG_SLICE, WHOLE_GPU
-from inference.scaling import (
-    AVERAGE,
-    GPU_UTILIZATION,
-    IN_FLIGHT,
-    PROMETHEUS,
-    REQUESTS_PER_SECOND,
-    RUNTIME_SIGNALS,
-    TOTAL,
-    RuntimeSignal,
-    ScalingSpec,
-    plain,
-)
 
+AVERAGE = "value"
+TOTAL = "average-value"
+METRIC_TYPES = (AVERAGE, TOTAL)
+"""What a query measures: one number for all replicas (an average, a percentage), or a sum that they share."""
 WINDOW = "1m"
 """Over which rates are taken where it holds two samples at least: four at an interval of 15 s."""
 SPARSE_WINDOW = "5m"
@@ -53,21 +47,15 @@ class Signal:
     """`value`: compared as it is; `average-value`: divided by the number of replicas first."""
 
 
-def signal_of(scaling: ScalingSpec, subject: Subject) -> Signal:
-    """The query of a trigger that asks Prometheus; ValueError for another."""
-    trigger = scaling.trigger
-    if trigger == PROMETHEUS and scaling.query is not None:
-        return Signal(scaling.query, scaling.metric_type or guessed_type(scaling.query))
-    if trigger == GPU_UTILIZATION:
-        return Signal(gpu_utilization(subject), AVERAGE)
-    if trigger == IN_FLIGHT:
-        return Signal(in_flight(subject.endpoint_id), TOTAL)
-    if trigger == REQUESTS_PER_SECOND:
-        return Signal(requests_per_second(subject.endpoint_id), TOTAL)
-    signal = RUNTIME_SIGNALS.get(subject.runtime, {}).get(trigger)
-    if signal is None:
-        raise ValueError(f"{trigger} asks Prometheus nothing for runtime {subject.runtime}.")
-    return _of_runtime(signal, subject)
+@dataclass(frozen=True, slots=True)
+class RuntimeSignal:
+    """What a model server measures of itself: names of its series, without the matchers of the endpoint's pods."""
+
+    total: str
+    count: str = ""
+    """Where `total` grows by each of these, the latency is their ratio; empty for a gauge."""
+    milliseconds: float = 1
+    """How many milliseconds one unit of `total` is."""
 
 
 def guessed_type(query: str) -> str:
@@ -113,7 +101,8 @@ def gpu_utilization(subject: Subject) -> str:
     return f"avg({metric}{matchers}){factor} or 0 * avg({metric})"
 
 
-def _of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
+def of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
+    """What the server measures, over the endpoint's pods: a gauge as a sum, a latency in milliseconds."""
     matchers = _pods(subject, "namespace", "pod")
     if not signal.count:
         return Signal(f"sum({signal.total}{matchers})", TOTAL)
@@ -125,3 +114,11 @@ def _of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
 def _pods(subject: Subject, namespace: str, pod: str) -> str:
     """Exactly the pods of one Deployment, whose names end in two generated parts."""
     return f'{{{namespace}="{subject.namespace}",{pod}=~"{subject.object_name}-[a-z0-9]+-[a-z0-9]+"}}'
+
+
+def plain(value: float) -> str:
+    """A number as KEDA reads it: no exponent, and no point where none is needed."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no threshold.")
+    text = format(Decimal(str(value)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text

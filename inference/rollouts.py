@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from controller.observation import PodFacts, RolloutFacts
+from workloads.pods.observation import PodFacts, RolloutFacts
 from workloads.states import Reason
 
 REFUSED_SECONDS = 60
@@ -17,7 +17,7 @@ QUOTA_WORDS = "exceeded quota"
 _NOT_PLACED = frozenset({Reason.UNSCHEDULABLE.value, Reason.SCHEDULING.value})
 
 
-class Step(StrEnum):
+class RolloutStep(StrEnum):
     """What the history tells of a rollout; tokens as a Reason is one, but they move no phase."""
 
     STARTED = "RolloutStarted"
@@ -31,7 +31,7 @@ class Step(StrEnum):
     IN_PLACE = "RolloutInPlace"
 
 
-class Outcome(StrEnum):
+class RolloutOutcome(StrEnum):
     GOING = "going"
     LIVE = "live"
     FAILED = "failed"
@@ -51,7 +51,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    outcome: Outcome
+    outcome: RolloutOutcome
     message: str = ""
     look_in: float | None = None
     """Seconds until another look may say otherwise, though nothing happens meanwhile."""
@@ -71,21 +71,21 @@ def judge(
     A revision without room is not at fault: a pod that no node takes says nothing about it.
     """
     if rollout.complete and rollout.total:
-        return Judgement(Outcome.LIVE)
+        return Judgement(RolloutOutcome.LIVE)
     findings = [*_of_pods(rollout, pods, bounds, began), *_of_cluster(rollout, bounds)]
     if bounds.downtime and down_since is not None:
         message = f"No replica answered for {bounds.downtime} seconds, the most that was announced."
-        findings.append(_Finding(down_since, bounds.downtime, Outcome.FAILED, message))
+        findings.append(_Finding(down_since, bounds.downtime, RolloutOutcome.FAILED, message))
     due = [each for each in findings if each.left(now) <= 0]
-    for outcome in (Outcome.FAILED, Outcome.NO_ROOM):
+    for outcome in (RolloutOutcome.FAILED, RolloutOutcome.NO_ROOM):
         found = next((each for each in due if each.outcome is outcome), None)
         if found is not None:
             return Judgement(outcome, found.message)
     if rollout.stuck:
         homeless = any(pod.reason in _NOT_PLACED for pod in _new(rollout, pods))
         message = "Its pods made no progress within the Deployment's deadline."
-        return Judgement(Outcome.NO_ROOM if homeless else Outcome.FAILED, message)
-    return Judgement(Outcome.GOING, look_in=min((each.left(now) for each in findings), default=None))
+        return Judgement(RolloutOutcome.NO_ROOM if homeless else RolloutOutcome.FAILED, message)
+    return Judgement(RolloutOutcome.GOING, look_in=min((each.left(now) for each in findings), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Finding:
 
     since: datetime
     seconds: int
-    outcome: Outcome
+    outcome: RolloutOutcome
     message: str
 
     def left(self, now: datetime) -> float:
@@ -121,23 +121,23 @@ def _of_pods(
         since = max(since, began or since, pod.unready_at or since)
         if pod.reason in _NOT_PLACED:
             message = f"No node took pod {pod.name} within {bounds.schedule} seconds. {pod.message}"
-            yield _Finding(pod.waiting_since or since, bounds.schedule, Outcome.NO_ROOM, message)
+            yield _Finding(pod.waiting_since or since, bounds.schedule, RolloutOutcome.NO_ROOM, message)
         elif pod.reason == Reason.IMAGE_PULL_FAILED.value:
             message = f"Its image could not be pulled within {bounds.image_pull} seconds. {pod.message}"
-            yield _Finding(since, bounds.image_pull, Outcome.FAILED, message)
+            yield _Finding(since, bounds.image_pull, RolloutOutcome.FAILED, message)
         elif pod.blocked or pod.restarts:
             message = f"Pod {pod.name} was not ready for {bounds.load} seconds. {pod.message}"
-            yield _Finding(since, bounds.load, Outcome.FAILED, message)
+            yield _Finding(since, bounds.load, RolloutOutcome.FAILED, message)
 
 
 def _of_cluster(rollout: RolloutFacts, bounds: Bounds) -> Iterator[_Finding]:
     if not rollout.refused or rollout.refused_at is None:
         return
     if QUOTA_WORDS in rollout.refused:
-        yield _Finding(rollout.refused_at, bounds.schedule, Outcome.NO_ROOM, rollout.refused)
+        yield _Finding(rollout.refused_at, bounds.schedule, RolloutOutcome.NO_ROOM, rollout.refused)
     else:
         message = f"The cluster refuses its pods: {rollout.refused}"
-        yield _Finding(rollout.refused_at, REFUSED_SECONDS, Outcome.FAILED, message)
+        yield _Finding(rollout.refused_at, REFUSED_SECONDS, RolloutOutcome.FAILED, message)
 
 
 def progress_words(number: int, rollout: RolloutFacts) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controller import modelsource
-from controller.grammar import Fault
 from inference.runtimes import (
     ARCHIVE_SUFFIX,
     CUSTOM,
@@ -14,9 +12,11 @@ from inference.runtimes import (
     TORCHSERVE,
     TRITON,
     VLLM,
-    Preset,
+    ServerPreset,
     archives_of,
 )
+from workloads.podspec import model_source
+from workloads.podspec.grammar import Fault
 
 Json = Mapping[str, Any]
 Problem = tuple[str, Fault]
@@ -26,7 +26,7 @@ TOLD_BY_ARGUMENTS = frozenset({TRITON, VLLM})
 CONFIG_VARIABLE = "TS_CONFIG_FILE"
 
 
-def problems(body: Json, preset: Preset) -> list[Problem]:
+def problems(body: Json, preset: ServerPreset) -> list[Problem]:
     """(dotted path, fault) of whatever the server has no use for, or cannot do without."""
     options = {
         key: value for key, value in (body.get("runtime_options") or {}).items() if value not in (None, [])
@@ -41,7 +41,7 @@ def problems(body: Json, preset: Preset) -> list[Problem]:
     ]
 
 
-def _ports(ports: Json, preset: Preset) -> Iterator[Problem]:
+def _ports(ports: Json, preset: ServerPreset) -> Iterator[Problem]:
     for name, port in ports.items():
         if port is None:
             continue
@@ -52,7 +52,7 @@ def _ports(ports: Json, preset: Preset) -> Iterator[Problem]:
             yield f"ports.{name}", Fault("management_port", message)
 
 
-def _options(options: Json, preset: Preset) -> Iterator[Problem]:
+def _options(options: Json, preset: ServerPreset) -> Iterator[Problem]:
     for name in options:
         path = f"runtime_options.{name}"
         if why := preset.refused_options.get(name):
@@ -66,7 +66,7 @@ def _options(options: Json, preset: Preset) -> Iterator[Problem]:
             yield path, Fault("not_for_runtime", f"{preset.name} has no {name}; it has: {has}.")
 
 
-def _unheard(body: Json, options: Json, preset: Preset) -> Iterator[Problem]:
+def _unheard(body: Json, options: Json, preset: ServerPreset) -> Iterator[Problem]:
     """Options that would say nothing, because the request starts the server in its own way."""
     if body.get("command") and preset.name in TOLD_BY_ARGUMENTS:
         for name in options:
@@ -79,7 +79,7 @@ def _unheard(body: Json, options: Json, preset: Preset) -> Iterator[Problem]:
             yield f"runtime_options.{name}", Fault("no_effect", message)
 
 
-def _models(body: Json, options: Json, preset: Preset) -> Iterator[Problem]:
+def _models(body: Json, options: Json, preset: ServerPreset) -> Iterator[Problem]:
     models = options.get("models") or []
     if preset.name == TORCHSERVE:
         yield from _archives(models, options)
@@ -120,7 +120,7 @@ def _says_where(model: Json) -> bool:
     return any(model.get(key) for key in ("claim", "uri", "path"))
 
 
-def _source(model: Json, preset: Preset) -> Iterator[Problem]:
+def _source(model: Json, preset: ServerPreset) -> Iterator[Problem]:
     claim, uri, secret = model.get("claim"), model.get("uri"), model.get("secret")
     if claim and uri:
         yield "model.uri", Fault("exclusive", "Give a claim or an address; not both.")
@@ -136,9 +136,9 @@ def _source(model: Json, preset: Preset) -> Iterator[Problem]:
         return
     if not uri:
         yield "model.secret", Fault("no_effect", "It is for model.uri, of which there is none.")
-    elif not modelsource.needed_keys(uri):
+    elif not model_source.needed_keys(uri):
         message = (
-            f"From {modelsource.scheme_of(uri)}:// it is read without a key, or as the namespace's service account. For a "
+            f"From {model_source.scheme_of(uri)}:// it is read without a key, or as the namespace's service account. For a "
             "bucket of Google with an HMAC key write s3://, with AWS_ENDPOINT_URL in the secret."
         )
         yield "model.secret", Fault("no_effect", message)

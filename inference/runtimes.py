@@ -30,7 +30,7 @@ Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class ServerPreset:
     name: str
     http: int = 8080
     grpc: int | None = None
@@ -54,11 +54,11 @@ _CONFIG_PBTXT = (
     "Triton batches as each model's own config.pbtxt says (max_batch_size, dynamic_batching with "
     "max_queue_delay_microseconds); no argument of the server overrides it. Set it there."
 )
-PRESETS: Mapping[str, Preset] = {
+PRESETS: Mapping[str, ServerPreset] = {
     preset.name: preset
     for preset in (
-        Preset(name=CUSTOM),
-        Preset(
+        ServerPreset(name=CUSTOM),
+        ServerPreset(
             name=TRITON,
             http=8000,
             grpc=8001,
@@ -69,7 +69,7 @@ PRESETS: Mapping[str, Preset] = {
             options=frozenset({"models"}),
             refused_options={"batch_size": _CONFIG_PBTXT, "max_batch_delay_ms": _CONFIG_PBTXT},
         ),
-        Preset(
+        ServerPreset(
             name=TORCHSERVE,
             http=8080,
             grpc=7070,
@@ -83,7 +83,7 @@ PRESETS: Mapping[str, Preset] = {
                 7071: "TorchServe's management API over gRPC",
             },
         ),
-        Preset(
+        ServerPreset(
             name=VLLM,
             http=8000,
             metrics_port=HTTP,
@@ -117,7 +117,7 @@ LIVENESS_FAILURES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServerRequest:
     """What of a request decides how its server is started."""
 
     command: Sequence[str]
@@ -144,7 +144,7 @@ class Started:
     looked_for: tuple[str, ...] = ()
 
 
-def start(runtime: str, asked: Asked) -> Started:
+def start(runtime: str, asked: ServerRequest) -> Started:
     """Command and arguments as the request gives them, or the preset's with the request's arguments behind them."""
     preset = _STARTS.get(runtime)
     if preset is None:
@@ -155,7 +155,7 @@ def start(runtime: str, asked: Asked) -> Started:
     return replace(started, args=(*started.args, *asked.args))
 
 
-def _triton(asked: Asked) -> Started:
+def _triton(asked: ServerRequest) -> Started:
     folder = asked.model_path or PRESETS[TRITON].model_folder
     models = asked.options.get("models") or ()
     ports = {name: asked.ports[name] for name in ("http", "grpc", "metrics")}
@@ -173,7 +173,7 @@ def _triton(asked: Asked) -> Started:
     )
 
 
-def _vllm(asked: Asked) -> Started:
+def _vllm(asked: ServerRequest) -> Started:
     options = asked.options
     named = next(iter(options.get("models") or ()), None)
     folder = asked.model_path if asked.brought else None
@@ -201,7 +201,7 @@ def _vllm(asked: Asked) -> Started:
     )
 
 
-def _torchserve(asked: Asked) -> Started:
+def _torchserve(asked: ServerRequest) -> Started:
     folder = asked.model_path or str(PRESETS[TORCHSERVE].model_folder)
     path = f"{CONFIG_FOLDER}/{CONFIG_FILE}"
     archives = archives_of(asked.options)
@@ -228,7 +228,7 @@ def archives_of(options: Options) -> dict[str, str]:
     return found
 
 
-def _properties(asked: Asked, folder: str, archives: Mapping[str, str]) -> str:
+def _properties(asked: ServerRequest, folder: str, archives: Mapping[str, str]) -> str:
     """TorchServe's configuration. What it batches it knows by model and version alone: there is no property for all."""
     lines = {
         "inference_address": f"http://0.0.0.0:{asked.ports['http']}",

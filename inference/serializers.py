@@ -8,31 +8,18 @@ from typing import Any
 from rest_framework import serializers
 from typing_extensions import override
 
-from controller import fields, grammar
-from controller.fields import (
-    ChoiceLaterField,
-    FlagField,
-    NumberField,
-    QuantityField,
-    TextField,
-    TextListField,
-    WholeNumberField,
-)
-from controller.grammar import Fault, Mount
-from controller.serializers import GPUS_MAX, ContainerSerializer, Problems
-from controller.specs import typed
+from console.api.request_serializers import GPUS_MAX, ContainerSerializer, Problems
 from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
 from inference import runtime_rules
 from inference.grammar import cron_expression, one_query, time_zone
-from inference.runtimes import CONFIG_FOLDER, CUSTOM, PRESETS, RUNTIMES, TORCHSERVE, Preset
-from inference.scaling import (
+from inference.promql import METRIC_TYPES
+from inference.runtimes import CONFIG_FOLDER, CUSTOM, PRESETS, RUNTIMES, TORCHSERVE, ServerPreset
+from inference.scaling_spec import (
     COOLDOWN_SECONDS_MAX,
-    METRIC_TYPES,
     QUERY_LENGTH_MAX,
     STABILIZATION_SECONDS_MAX,
     THRESHOLD_MAX,
-    TRIGGERS,
     WINDOWS_MAX,
     scaling_problems,
 )
@@ -45,6 +32,19 @@ from inference.specs import (
     ModelSource,
     Ports,
 )
+from inference.triggers import TRIGGERS
+from workloads.podspec import fields, grammar
+from workloads.podspec.fields import (
+    ChoiceLaterField,
+    FlagField,
+    NumberField,
+    QuantityField,
+    TextField,
+    TextListField,
+    WholeNumberField,
+)
+from workloads.podspec.grammar import Fault, Mount
+from workloads.podspec.specs import typed
 
 REPLICAS_MAX = 1000
 LOAD_BUDGET_SECONDS_MAX = 2 * 3600
@@ -68,7 +68,7 @@ class WindowSerializer(StrictSerializer):
 
 
 class ScalingSerializer(StrictSerializer):
-    trigger = serializers.ChoiceField(choices=TRIGGERS, required=False, allow_null=True)
+    trigger = serializers.ChoiceField(choices=tuple(TRIGGERS), required=False, allow_null=True)
     threshold = NumberField(min_value=0.001, max_value=THRESHOLD_MAX, required=False, allow_null=True)
     query = TextField(check=one_query, max_length=QUERY_LENGTH_MAX, required=False, allow_null=True)
     metric_type = serializers.ChoiceField(choices=METRIC_TYPES, required=False, allow_null=True)
@@ -219,8 +219,8 @@ class EndpointSerializer(ContainerSerializer):
     scaling = ScalingSerializer(required=False, allow_null=True)
     rate_limit = RateLimitSerializer(required=False, allow_null=True)
 
+    @override
     def to_spec(self) -> EndpointSpec:
-        """The request as a spec; call after `is_valid`."""
         return EndpointSpec.from_json(self.validated_data)
 
     @override
@@ -243,7 +243,7 @@ class EndpointSerializer(ContainerSerializer):
         ]
 
 
-def _preset(body: Mapping[str, Any]) -> Preset:
+def _preset(body: Mapping[str, Any]) -> ServerPreset:
     return PRESETS[body.get("runtime") or CUSTOM]
 
 

@@ -13,16 +13,16 @@ from controller import services, wakeups
 from controller.references import check_references
 from controller.services import Submission, check_priority
 from controller.sizing import with_host_share
-from controller.specs import SPOT_FIRST
-from controller.waiting import Card
+from controller.waiting_card import Card
 from foundation.errors import Conflict
 from foundation.http.etag import check_version
-from inference.adapter import KIND, NOUN
+from inference.autoscaling.checks import check_scaling, scaling_hints
+from inference.autoscaling.sizes import claim_size
 from inference.changes import Effect
 from inference.errors import RevisionMoved
 from inference.hints import hints_of
 from inference.models import Endpoint, RevisionCause
-from inference.revisions import (
+from inference.revisions.services import (
     Planned,
     add_revision,
     check_allowed,
@@ -31,17 +31,17 @@ from inference.revisions import (
     plan_revision,
     spec_of_return,
 )
-from inference.scaling_checks import check_scaling, scaling_hints
-from inference.sizes import claim_size
-from inference.specs import RESERVED, EndpointSpec
-from quotas import plain
+from inference.specs import KIND, RESERVED, EndpointSpec
+from quotas import cpu_admission
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team, User
 from teams.permissions import check_can_submit
+from workloads.kinds import kind_of
 from workloads.models import Workload
 from workloads.placement import ON_DEMAND
 from workloads.podrequests import PodGroup
+from workloads.podspec.specs import SPOT_FIRST
 from workloads.services import beside_columns, change_generation
 from workloads.states import Priority
 
@@ -252,7 +252,7 @@ def _check_held(spec: EndpointSpec, endpoint: Endpoint, now: datetime) -> None:
     before = endpoint.parsed
     grown = spec.beside if before.gpus_per_replica else _more(spec.beside, before.beside)
     if not spec.gpus_per_replica and any(grown):
-        plain.check_held(NOUN, (PodGroup(1, grown),), now=now)
+        cpu_admission.check_held(kind_of(KIND).noun, (PodGroup(1, grown),), now=now)
 
 
 def _more(wanted: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
@@ -263,7 +263,6 @@ def _more(wanted: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
 def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
     return Submission(
         kind=KIND,
-        noun=NOUN,
         name=spec.name,
         container=spec,
         flavor=spec.flavor,

@@ -8,13 +8,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from controller import modelsource
-from controller import specs as shared
-from controller.specs import ClaimUse, ContainerSpec, Json, RateLimit, SecretUse, value_of
 from inference import runtimes
-from inference.runtimes import CUSTOM, PRESETS, Preset
-from inference.scaling import ScalingSpec
+from inference.runtimes import CUSTOM, PRESETS, ServerPreset
+from inference.scaling_spec import ScalingSpec
+from workloads.podspec import model_source
+from workloads.podspec import specs as shared
+from workloads.podspec.specs import ClaimUse, ContainerSpec, Json, RateLimit, SecretUse, value_of
 
+KIND = "endpoint"
 SURGE = "surge"
 REPLACE = "replace"
 STRATEGIES = (SURGE, REPLACE)
@@ -29,6 +30,8 @@ CAPACITIES = (*shared.CAPACITY_TYPES, shared.SPOT_FIRST)
 LENDABLE = "lendable"
 RESERVED = "reserved"
 HEADROOMS = (LENDABLE, RESERVED)
+DRAIN_SECONDS = 5
+"""How long a pod keeps serving after it was told to go, until no proxy sends it new requests any more."""
 DEFAULT_LOAD_BUDGET_SECONDS = 600
 DEFAULT_REQUEST_TIMEOUT_SECONDS = 60
 
@@ -44,7 +47,7 @@ class Ports:
     metrics: int | None = None
 
     @classmethod
-    def from_json(cls, value: Json | None, preset: Preset) -> Ports:
+    def from_json(cls, value: Json | None, preset: ServerPreset) -> Ports:
         """Those of the request, and for the rest those on which such a server listens by itself."""
         body = value or {}
         return cls(
@@ -97,7 +100,7 @@ class Probes:
     """How long the container may take from its start until it is ready for the first time."""
 
     @classmethod
-    def from_json(cls, value: Json | None, preset: Preset) -> Probes:
+    def from_json(cls, value: Json | None, preset: ServerPreset) -> Probes:
         """Those of the request, with the preset's paths for what it leaves out."""
         body = value or {}
         readiness = {**(body.get("readiness") or {})}
@@ -109,7 +112,7 @@ class Probes:
         )
 
     @staticmethod
-    def _liveness(value: Json | None, preset: Preset) -> ProbeSpec | None:
+    def _liveness(value: Json | None, preset: ServerPreset) -> ProbeSpec | None:
         if preset.liveness_path is None:
             return ProbeSpec.from_json(value) if value else None
         body = {
@@ -142,7 +145,7 @@ class ModelSource:
     """How much of the node's disk what is fetched may take."""
 
     @classmethod
-    def from_json(cls, value: Json | None, preset: Preset) -> ModelSource | None:
+    def from_json(cls, value: Json | None, preset: ServerPreset) -> ModelSource | None:
         """None where the request says nothing of a model."""
         given = {key: each for key, each in (value or {}).items() if each}
         if not given.keys() & {"claim", "uri", "path"}:
@@ -155,7 +158,7 @@ class ModelSource:
             or (DEFAULT_MODEL_PATH if brought else preset.model_folder or DEFAULT_MODEL_PATH),
             secret=given.get("secret"),
             size_limit=given.get("size_limit")
-            or (modelsource.DEFAULT_SIZE_LIMIT if "uri" in given else None),
+            or (model_source.DEFAULT_SIZE_LIMIT if "uri" in given else None),
         )
 
     @property
@@ -204,6 +207,11 @@ class EndpointSpec(ContainerSpec):
     def pods_at_once(self) -> int:
         return self.max_replicas
 
+    @property
+    def scales(self) -> bool:
+        """Whether anything but the portal may change the number of replicas."""
+        return self.scaling is not None and (self.max_replicas > self.min_replicas or self.scale_to_zero)
+
     @override
     def claim_uses(self) -> list[ClaimUse]:
         uses = ContainerSpec.claim_uses(self)
@@ -217,18 +225,18 @@ class EndpointSpec(ContainerSpec):
         model = self.model
         if model is None or model.uri is None or model.secret is None:
             return uses
-        keys = modelsource.needed_keys(model.uri)
+        keys = model_source.needed_keys(model.uri)
         return [*uses, *(SecretUse("model", model.secret, key) for key in keys)]
 
     @property
-    def preset(self) -> Preset:
+    def preset(self) -> ServerPreset:
         return PRESETS[self.runtime]
 
     def started(self) -> runtimes.Started:
         """How its server is started, with what the preset fills in."""
         return runtimes.start(
             self.runtime,
-            runtimes.Asked(
+            runtimes.ServerRequest(
                 command=self.command,
                 args=self.args,
                 ports=self.ports.named(),

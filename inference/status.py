@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from controller import podstatus
-from controller.observation import Observation, PodFacts, RolloutFacts, ScalerFacts, Stage
-from controller.podstatus import Json, Verdict
-from inference.scaler_status import lacks_scaler, scaler_of
+from inference.autoscaling.scaler_status import lacks_scaler, scaler_of
+from workloads.pods import pod_status
+from workloads.pods.observation import Observation, PodFacts, RolloutFacts, ScalerFacts, Stage
+from workloads.pods.pod_status import Json, PodVerdict
 from workloads.states import Reason
 
 SCALER_LOOK_SECONDS = 60.0
@@ -60,8 +60,8 @@ def observe_endpoint(
     itself, so the stage is never `succeeded` or `failed`: what cannot start is `blocked`, and the caller's deadlines
     decide.
     """
-    judged = [(pod, podstatus.judge(pod, events)) for pod in pods]
-    facts = tuple(podstatus.facts(pod, verdict) for pod, verdict in judged)
+    judged = [(pod, pod_status.judge(pod, events)) for pod in pods]
+    facts = tuple(pod_status.facts(pod, verdict) for pod, verdict in judged)
     if deployment is None:
         return Observation(
             stage=Stage.ABSENT,
@@ -116,19 +116,19 @@ def _with_scaler(told: Mapping[str, Any], scaler: ScalerFacts | None) -> dict[st
     }
 
 
-def _still_comes(pod: Json, verdict: Verdict) -> bool:
+def _still_comes(pod: Json, verdict: PodVerdict) -> bool:
     """Whether the pod is on its way to being ready."""
     if pod["metadata"].get("deletionTimestamp") or verdict.stage in {Stage.FAILED, Stage.SUCCEEDED}:
         return False
-    return not podstatus.condition_is_true(pod, "Ready")
+    return not pod_status.condition_is_true(pod, "Ready")
 
 
-def _of_endpoint(pod: Json, verdict: Verdict) -> Verdict:
+def _of_endpoint(pod: Json, verdict: PodVerdict) -> PodVerdict:
     """A container that runs and is not ready is loading its model."""
     if verdict.stage is not Stage.RUNNING:
         return verdict
-    text = podstatus.condition(pod, "ContainersReady").get("message") or "the container is not ready yet"
-    return Verdict(
+    text = pod_status.condition(pod, "ContainersReady").get("message") or "the container is not ready yet"
+    return PodVerdict(
         stage=Stage.LOADING,
         reason=Reason.LOADING,
         message=f"The container runs and is loading: {text}.",
@@ -136,7 +136,7 @@ def _of_endpoint(pod: Json, verdict: Verdict) -> Verdict:
     )
 
 
-def _serving(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> dict[str, Any]:
+def _serving(counts: _Counts, waiting: Sequence[PodVerdict], deployment: Json) -> dict[str, Any]:
     """At least one replica answers."""
     numbers = f"{counts.ready} of {counts.desired} replicas are ready"
     if counts.rolled_out and counts.ready >= counts.desired:
@@ -150,18 +150,18 @@ def _serving(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> d
     return {"stage": Stage.UPDATING, "reason": Reason.UPDATING, "message": message, "blocked": blocked}
 
 
-def _silent(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> dict[str, Any]:
+def _silent(counts: _Counts, waiting: Sequence[PodVerdict], deployment: Json) -> dict[str, Any]:
     """No replica answers: the stage is that of the pod that has come furthest."""
     if counts.desired == 0 and counts.total == 0 and counts.observed:
         return {"stage": Stage.READY, "reason": Reason.READY, "message": "No replicas are wanted."}
     if not waiting:
-        refusal = podstatus.condition(deployment, "ReplicaFailure").get("message") or ""
+        refusal = pod_status.condition(deployment, "ReplicaFailure").get("message") or ""
         return {
             "stage": Stage.CREATING,
             "reason": Reason.CREATING,
-            "message": podstatus.shorten(refusal) or "The Deployment is made; its pods are not there yet.",
+            "message": pod_status.shorten(refusal) or "The Deployment is made; its pods are not there yet.",
             "blocked": bool(refusal),
-            "waiting_since": podstatus.parse_time(deployment["metadata"].get("creationTimestamp")),
+            "waiting_since": pod_status.parse_time(deployment["metadata"].get("creationTimestamp")),
         }
     furthest = max(waiting, key=lambda verdict: _ORDER.index(verdict.stage))
     numbers = f"0 of {counts.desired} replicas are ready"
@@ -175,21 +175,21 @@ def _silent(counts: _Counts, waiting: Sequence[Verdict], deployment: Json) -> di
     }
 
 
-def _what_the_others_do(waiting: Sequence[Verdict], deployment: Json) -> str:
+def _what_the_others_do(waiting: Sequence[PodVerdict], deployment: Json) -> str:
     """Numbers by reason, then the sentence of the pod that has come least far, or the controller's refusal."""
-    refusal = podstatus.condition(deployment, "ReplicaFailure")
+    refusal = pod_status.condition(deployment, "ReplicaFailure")
     if refusal.get("status") == "True":
-        return podstatus.shorten(refusal.get("message") or "")
+        return pod_status.shorten(refusal.get("message") or "")
     if not waiting:
         return "the others are on their way."
     numbers = Counter(str(verdict.reason) for verdict in waiting)
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(numbers.items()))
     worst = min(waiting, key=lambda verdict: (not verdict.blocked, _ORDER.index(verdict.stage)))
-    return podstatus.shorten(f"{listed}. {worst.message}")
+    return pod_status.shorten(f"{listed}. {worst.message}")
 
 
 def _is_stuck(deployment: Json) -> bool:
-    return podstatus.condition(deployment, "Progressing").get("reason") == "ProgressDeadlineExceeded"
+    return pod_status.condition(deployment, "Progressing").get("reason") == "ProgressDeadlineExceeded"
 
 
 def _observation(
@@ -217,19 +217,19 @@ def _observation(
 
 def _completed_at(deployment: Json, pods: Sequence[PodFacts]) -> datetime | None:
     """When the last of the pods was ready and the Deployment had no others; it remembers that as long as it is so."""
-    progress = podstatus.condition(deployment, "Progressing")
+    progress = pod_status.condition(deployment, "Progressing")
     done = progress.get("lastUpdateTime") if progress.get("reason") == "NewReplicaSetAvailable" else None
-    times = [podstatus.parse_time(done), *(pod.ready_at for pod in pods)]
+    times = [pod_status.parse_time(done), *(pod.ready_at for pod in pods)]
     return max((time for time in times if time is not None), default=None)
 
 
 def _rollout(deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...]) -> RolloutFacts:
     """How far the pods of the Deployment's template are, by the revision that their label names."""
-    revision = podstatus.revision_of(deployment["spec"].get("template", {}).get("metadata", {}))
+    revision = pod_status.revision_of(deployment["spec"].get("template", {}).get("metadata", {}))
     staying = [pod for pod in pods if pod.alive and pod.deletion_at is None]
     updated = [pod for pod in staying if pod.revision == revision]
     ready = sum(pod.ready for pod in updated)
-    refusal = podstatus.condition(deployment, "ReplicaFailure")
+    refusal = pod_status.condition(deployment, "ReplicaFailure")
     refused = counts.observed and refusal.get("status") == "True"
     complete = counts.rolled_out and ready >= counts.desired and len(staying) == len(updated)
     return RolloutFacts(
@@ -241,6 +241,6 @@ def _rollout(deployment: Json, counts: _Counts, pods: tuple[PodFacts, ...]) -> R
         complete=complete,
         completed_at=_completed_at(deployment, updated) if complete else None,
         stuck=counts.observed and _is_stuck(deployment),
-        refused=podstatus.shorten(refusal.get("message") or "") if refused else "",
-        refused_at=podstatus.parse_time(refusal.get("lastTransitionTime")) if refused else None,
+        refused=pod_status.shorten(refusal.get("message") or "") if refused else "",
+        refused_at=pod_status.parse_time(refusal.get("lastTransitionTime")) if refused else None,
     )

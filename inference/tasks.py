@@ -4,7 +4,7 @@ from typing import Any
 
 from foundation import clock
 from foundation.tasks import task
-from inference import sampling
+from inference.autoscaling import sampling
 
 # Read by whoever puts the beat schedule together.
 PERIODIC: dict[str, float] = {"inference.tasks.forget_old_samples": 3600.0}

@@ -1,0 +1,1 @@
+"""How does a training run go? Its spec, manifests, status, adapter, services, REST and pages."""

@@ -3,60 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, cast
 
-from cluster.kinds import ObjectRef, ResourceKind
-from cluster.names import object_name
-from controller.decide import Plan
-from controller.observation import Observation
-from controller.podspec import ManifestSet
-from controller.specs import ContainerSpec
+from typing_extensions import override
+
+from cluster.kinds import ResourceKind
+from controller.reconcile.adapters import Raw, WorkloadAdapter
 from foundation.models import PlatformSettings
 from jobs import kinds
 from jobs.manifests import active_deadline_seconds, build_training_run
 from jobs.models import TrainingRun
 from jobs.status import observe_training_run
+from workloads.kinds import WorkloadKind
 from workloads.models import Workload
 from workloads.placement import Placement
+from workloads.pods.observation import Observation
+from workloads.podspec.pod_template import ManifestSet
+from workloads.podspec.specs import ContainerSpec
 
 KIND = "training-run"
-NOUN = "run"
 
 
-class TrainingRunAdapter:
-    kind = KIND
-    noun = NOUN
+class TrainingRunAdapter(WorkloadAdapter):
+    kind = WorkloadKind(
+        name=KIND, noun="run", page_path="runs", resource_path="training-runs", ends=True, tracks=True
+    )
     primaries = kinds.OBJECTS
-    companions: tuple[ResourceKind, ...] = ()
-    makers: tuple[ResourceKind, ...] = ()
-    ends = True
 
-    def object_name(self, workload: Workload, *, attempt: int) -> str:
-        return object_name(workload_name=workload.name, short_id=workload.short_id, attempt=attempt)
-
+    @override
     def primary_of(self, workload: Workload) -> ResourceKind:
         return _run(workload).primary
 
+    @override
     def asked(self, workload: Workload) -> ContainerSpec:
         return _run(workload).parsed
 
+    @override
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
         run = _run(workload)
         return build_training_run(run.parsed, placement, run.primary.address)
 
-    def meanwhile(self, workload: Workload, placement: Placement, *, lost: bool) -> None:
-        """No change of a run waits for room."""
-
-    def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
-        return ()
-
-    def surge_units(self, workload: Workload, primary: Mapping[str, Any]) -> int:
-        return 0
-
-    def takes_over(self, workload: Workload, pod: Mapping[str, Any]) -> bool:
-        return False
-
+    @override
     def live_patch(self, workload: Workload) -> Mapping[str, Any]:
         """Of a run's object only the deadline may change, if that; its pod template never."""
         spec = _run(workload).parsed
@@ -69,32 +56,15 @@ class TrainingRunAdapter:
             patch = {key: patch}
         return cast("Mapping[str, Any]", patch)
 
-    def returns(self, workload: Workload) -> bool:
-        return False
-
+    @override
     def retries(self, workload: Workload, ended: Observation) -> bool:
         """With exit codes that are worth another try, those alone are; without, whatever may end otherwise next time."""
         worth = _run(workload).parsed.retry_exit_codes
         return ended.exit_code in worth if worth else ended.retryable
 
-    def adjustments(
-        self,
-        workload: Workload,
-        companions: Sequence[Mapping[str, Any]],
-        observation: Observation,
-        plan: Plan,
-    ) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:
-        return ()
-
-    def settled(self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime) -> None:
-        """A run has no rows that follow what is seen of it."""
-
+    @override
     def observe(
-        self,
-        primary: Mapping[str, Any] | None,
-        pods: Sequence[Mapping[str, Any]],
-        events: Sequence[Mapping[str, Any]],
-        companions: Sequence[Mapping[str, Any]] = (),
+        self, primary: Raw | None, pods: Sequence[Raw], events: Sequence[Raw], companions: Sequence[Raw] = ()
     ) -> Observation:
         return observe_training_run(primary, pods, events)
 

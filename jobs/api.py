@@ -13,29 +13,28 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from typing_extensions import override
 
-from controller import detail_api, output
-from controller.answers import describe_card
+from console.api import response_serializers
+from console.api import workloads as detail_api
+from console.api.logs import WorkloadLogsView
 from controller.hints import hints_of
-from controller.log_views import WorkloadLogsView
 from foundation import clock
 from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
-from jobs.adapter import KIND, NOUN
+from jobs.adapter import KIND
+from jobs.copy_serializers import CloneSerializer, RetrySerializer, clone_request
 from jobs.importing import ImportedSerializer, ImportSerializer, import_manifest
 from jobs.models import TrainingRun
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
-from jobs.verbs import CloneSerializer, RetrySerializer, clone_request
 from teams.actors import actor_of
+from teams.api.base import PortalView
 from teams.permissions import team_for
-from teams.rest import PortalView
 from workloads.models import Workload
 from workloads.states import Priority
 
 
 class OfTrainingRuns(detail_api.OfKind):
     kind = KIND
-    noun = NOUN
 
     spec_key = "workload_id"
 
@@ -47,14 +46,14 @@ class OfTrainingRuns(detail_api.OfKind):
 class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
     @extend_schema(
         parameters=[detail_api.EXPAND],
-        responses=output.WorkloadRowSerializer(many=True),
+        responses=response_serializers.WorkloadRowSerializer(many=True),
         operation_id="training_runs_list",
     )
     def get(self, request: Any) -> Response:
         """The runs that the caller may see, newest first."""
         return self.list_page()
 
-    @extend_schema(request=TrainingRunSerializer, responses={201: output.SubmittedSerializer})
+    @extend_schema(request=TrainingRunSerializer, responses={201: response_serializers.SubmittedSerializer})
     @idempotent()
     def post(self, request: Any) -> Response:
         """Submit a run. 201 also when it has to wait; 422 when it could never start."""
@@ -77,24 +76,13 @@ class TrainingRunListView(OfTrainingRuns, detail_api.WorkloadListView):
 class TrainingRunPreviewView(PortalView):
     """What submitting this body would do now; makes nothing."""
 
-    @extend_schema(request=TrainingRunSerializer, responses=output.WaitingSerializer)
+    @extend_schema(request=TrainingRunSerializer, responses=response_serializers.WaitingSerializer)
     def post(self, request: Any) -> Response:
-        body = TrainingRunSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        now = clock.now()
-        team = team_for(request.user, body.validated_data["team"], field="team")
-        found = preview_training_run(
-            spec=body.to_spec(),
-            team=team,
-            user=request.user,
-            now=now,
-            replaces=body.replaced_id,
-        )
-        return Response(output.WaitingSerializer(describe_card(found)).data)
+        return detail_api.previewed(request, TrainingRunSerializer(data=request.data), preview_training_run)
 
 
 class TrainingRunDetailView(OfTrainingRuns, detail_api.WorkloadDetailView):
-    @extend_schema(request=TrainingRunPatchSerializer, responses=output.WorkloadSerializer)
+    @extend_schema(request=TrainingRunPatchSerializer, responses=response_serializers.WorkloadSerializer)
     def patch(self, request: Any, public_id: UUID) -> Response:
         """Change the priority while it waits, or the time limit while it lives."""
         now = clock.now()
@@ -164,7 +152,7 @@ class _CopyView(OfTrainingRuns):
 
 
 class TrainingRunRetryView(_CopyView):
-    @extend_schema(request=RetrySerializer, responses={201: output.WorkloadSerializer})
+    @extend_schema(request=RetrySerializer, responses={201: response_serializers.WorkloadSerializer})
     @idempotent()
     def post(self, request: Any, public_id: UUID) -> Response:
         """Submit the same spec again, as a new run; with `from_checkpoint` it goes on where this one left off."""
@@ -182,7 +170,7 @@ class TrainingRunRetryView(_CopyView):
 
 
 class TrainingRunCloneView(_CopyView):
-    @extend_schema(request=CloneSerializer, responses={201: output.WorkloadSerializer})
+    @extend_schema(request=CloneSerializer, responses={201: response_serializers.WorkloadSerializer})
     @idempotent()
     def post(self, request: Any, public_id: UUID) -> Response:
         """Submit the spec with edits (a JSON merge patch), as a new run with a name of its own."""

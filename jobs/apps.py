@@ -10,7 +10,10 @@ class JobsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        from controller.adapters import register
+        from controller.reconcile.adapters import register
+        from foundation.optional_kinds import register_optional_kinds
         from jobs.adapter import TrainingRunAdapter
+        from jobs.kinds import OPTIONAL
 
         register(TrainingRunAdapter())
+        register_optional_kinds(OPTIONAL)

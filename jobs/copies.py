@@ -7,9 +7,9 @@ from collections.abc import Container, Mapping
 from itertools import count
 from typing import Any
 
-from controller.grammar import WORKLOAD_NAME_LENGTH_MAX, is_inside
-from controller.specs import Json
 from jobs.specs import TrainingRunSpec
+from workloads.podspec.grammar import WORKLOAD_NAME_LENGTH_MAX, is_inside
+from workloads.podspec.specs import Json
 
 STEM_LENGTH_MAX = 30
 _NUMBERED = re.compile(r"(?P<stem>.*?)-(?P<number>[1-9][0-9]{0,5})", re.ASCII)

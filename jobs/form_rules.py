@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.page_forms import ContainerForm
-from controller.page_words import limit_words
+from console.pages.forms import ContainerForm
+from console.pages.words import limit_words
 from jobs.models import RunTemplate
 from jobs.presets import Bound
 
@@ -15,7 +15,7 @@ IN_SECONDS = "_seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TemplateRules:
     """Of one template, by the names of the form's fields; empty without one."""
 
     template: RunTemplate | None = None
@@ -44,7 +44,7 @@ class Rules:
             each.help_text = f"{each.help_text} {words}".strip()
 
 
-def rules_of(template: RunTemplate, paths: Mapping[str, str], values: Mapping[str, Any]) -> Rules:
+def rules_of(template: RunTemplate, paths: Mapping[str, str], values: Mapping[str, Any]) -> TemplateRules:
     """The rules for a form whose inputs are at `paths`; `values` are the form's for the template's defaults."""
     given = {path: name for path, name in paths.items() if path.partition(".")[0] in template.defaults}
     locked = frozenset(name for path, name in given.items() if path.partition(".")[0] in template.locked)
@@ -61,7 +61,7 @@ def rules_of(template: RunTemplate, paths: Mapping[str, str], values: Mapping[st
         if (words := _words(path, template.minimum.get(path), template.maximum.get(path)))
     }
     limits |= dict.fromkeys(locked, "Set by the template.")
-    return Rules(template, initial | {"template": template.name}, locked, limits, values["more"])
+    return TemplateRules(template, initial | {"template": template.name}, locked, limits, values["more"])
 
 
 def _words(path: str, least: Bound | None, most: Bound | None) -> str:

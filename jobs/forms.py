@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -10,19 +9,17 @@ from typing import Any
 from django import forms
 from typing_extensions import override
 
-from controller.page_forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, text, whole
-from controller.page_further import FurtherForm, carried
-from controller.page_words import limit_words
-from controller.specs import Json, typed
-from jobs.form_rules import Rules, rules_of
+from console.pages.forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, text, whole
+from console.pages.further import FurtherForm, carried
+from console.pages.words import limit_words, seconds_of
+from jobs.form_rules import TemplateRules, rules_of
 from jobs.kinds import JOB, KINDS
 from jobs.offers import offered_kinds
 from jobs.queries import template_named
 from jobs.serializers import TrainingRunSerializer
 from jobs.specs import TrainingRunSpec
+from workloads.podspec.specs import Json, typed
 from workloads.watches import Followed, followed_kinds
-
-_LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
 
 
 class _KindField(forms.ChoiceField):
@@ -67,7 +64,7 @@ class TrainingRunForm(FurtherForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.followed: Followed = followed_kinds
-        self.rules = Rules()
+        self.rules = TemplateRules()
         self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
         self.fields["kind"].choices = lambda: self._kinds  # type: ignore[attr-defined]
         given = (self.data if self.is_bound else self.initial).get("template")
@@ -104,17 +101,6 @@ class TrainingRunForm(FurtherForm):
         if value and not isinstance(seconds_of(value), int):
             raise forms.ValidationError("Write a time limit as 90m, 2h or 1d 12h.", code="invalid")
         return value
-
-
-def seconds_of(value: str) -> int | str | None:
-    """Seconds of `1d 12h`, `90m` or a plain number; None for nothing, the text itself where it is neither."""
-    if not value.strip():
-        return None
-    match = _LIMIT.match(value.strip())
-    if match is None:
-        return value
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return days * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:

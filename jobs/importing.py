@@ -17,7 +17,7 @@ from jobs.imports.reading import TEXT_BYTES_MAX
 from jobs.serializers import TrainingRunSerializer
 from teams.permissions import visible_teams
 from workloads.models import ResourceFlavor
-from workloads.queries import nodes
+from workloads.node_capacity import nodes
 
 _MANIFEST = {"oneOf": [{"type": "string", "maxLength": TEXT_BYTES_MAX}, {"type": "object"}]}
 

@@ -98,6 +98,11 @@ KINDS: Mapping[str, RunKind] = {
         ),
     )
 }
+NAMES: tuple[str, ...] = tuple(KINDS)
+OPTIONAL: Mapping[str, bool] = {
+    name: name == PYTORCH_JOB for name, kind in KINDS.items() if not kind.always_there
+}
+"""Those that only some clusters have; PyTorchJobs are offered unless the settings say otherwise."""
 OBJECTS: tuple[ResourceKind, ...] = tuple(found for kind in KINDS.values() for found in kind.objects)
 
 

@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from cluster import quantities
-from controller.grammar import Fault
-from controller.specs import Amount, Json
+from workloads.podspec.grammar import Fault
+from workloads.podspec.specs import Amount, Json
 
 FILLED_BY_KEY = ("checkpoint", "labels")
 """Objects of which a request may give a part and the template the rest; any other field is given as a whole."""

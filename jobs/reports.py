@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed
@@ -14,13 +14,13 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.response import Response
 from typing_extensions import override
 
-from controller import run_tokens
+from controller.reconcile import run_tokens
 from foundation import clock
 from foundation.errors import NotAllowed, NotFound
 from foundation.http.serializers import StrictSerializer
 from jobs.api import OfTrainingRuns
-from teams.authentication import TokenAuthentication, bearer_of
-from teams.scopes import ScopePermission
+from teams.api.authentication import TokenAuthentication, bearer_of
+from teams.api.scopes import ScopePermission
 from workloads.models import Attempt
 from workloads.reports import report_checkpoint, report_progress
 
@@ -84,7 +84,8 @@ class ReportPermission(ScopePermission):
         return True
 
 
-class CheckpointSerializer(serializers.Serializer[Any]):
+@extend_schema_serializer(component_name="Checkpoint")
+class ReportedCheckpointSerializer(serializers.Serializer[Any]):
     attempt = serializers.IntegerField(help_text="0: brought along from the run that this one goes on from.")
     step = serializers.IntegerField()
     path = serializers.CharField()
@@ -136,23 +137,25 @@ class _ReportsView(OfTrainingRuns):
 class CheckpointsView(_ReportsView):
     """Resume points that the run reported, newest first; the newest starts its next attempt."""
 
-    serializer_class = CheckpointSerializer
+    serializer_class = ReportedCheckpointSerializer
 
-    @extend_schema(operation_id="training_runs_checkpoints_list", responses=CheckpointSerializer(many=True))
+    @extend_schema(
+        operation_id="training_runs_checkpoints_list", responses=ReportedCheckpointSerializer(many=True)
+    )
     def get(self, request: Any, public_id: UUID) -> Response:
         return self.page(self.find(request.user, public_id).checkpoints.all())
 
     @extend_schema(
         operation_id="training_runs_checkpoints_create",
         request=CheckpointWriteSerializer,
-        responses={201: CheckpointSerializer},
+        responses={201: ReportedCheckpointSerializer},
     )
     def post(self, request: Any, public_id: UUID) -> Response:
         """Report a checkpoint; the same step again replaces its path."""
         attempt = self.own_attempt(request, public_id)
         values = self.read(CheckpointWriteSerializer)
         return Response(
-            CheckpointSerializer(report_checkpoint(attempt=attempt, **values, now=clock.now())).data,
+            ReportedCheckpointSerializer(report_checkpoint(attempt=attempt, **values, now=clock.now())).data,
             status=201,
         )
 

@@ -9,23 +9,17 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 from typing_extensions import override
 
-from controller import fields, grammar
-from controller.fields import (
-    AmountField,
-    ChoiceLaterField,
-    FlagField,
-    TextField,
-    WholeNumberField,
-)
-from controller.grammar import Fault, Mount
-from controller.serializers import GPUS_MAX, ContainerSerializer, Problems, told
-from controller.specs import CAPACITY_TYPES, SPOT_FIRST, volume
+from console.api.request_serializers import GPUS_MAX, ContainerSerializer, Problems, told
 from foundation.http.serializers import StrictSerializer
 from jobs import presets
 from jobs.kinds import JOB, KINDS, RETIRED, TRAIN_JOB, RunKind
 from jobs.queries import enabled_templates, template_named
 from jobs.services import with_defaults
 from jobs.specs import CheckpointSpec, Elastic, TrainingRunSpec
+from workloads.podspec import fields, grammar
+from workloads.podspec.fields import AmountField, ChoiceLaterField, FlagField, TextField, WholeNumberField
+from workloads.podspec.grammar import Fault, Mount
+from workloads.podspec.specs import CAPACITY_TYPES, SPOT_FIRST, volume
 
 REPLICAS_MAX = 1024
 TIME_LIMIT_SECONDS_MIN = 60
@@ -134,8 +128,8 @@ class TrainingRunSerializer(ContainerSerializer):
             raise serializers.ValidationError(told(found))
         return body
 
+    @override
     def to_spec(self) -> TrainingRunSpec:
-        """The request as a spec; call after `is_valid`."""
         return TrainingRunSpec.from_json(self.validated_data)
 
     @override

@@ -13,12 +13,11 @@ from controller import services
 from controller.hints import hints_of
 from controller.services import Submission
 from controller.sizing import with_host_share
-from controller.specs import SPOT_FIRST
-from controller.waiting import Card
+from controller.waiting_card import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.models import PlatformSettings
 from jobs import presets
-from jobs.adapter import KIND, NOUN
+from jobs.adapter import KIND
 from jobs.copies import claim_around
 from jobs.models import TrainingRun
 from jobs.offers import object_kind
@@ -29,6 +28,7 @@ from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Checkpoint
 from workloads.placement import ON_DEMAND
+from workloads.podspec.specs import SPOT_FIRST
 from workloads.reports import bring_checkpoint
 from workloads.states import Priority
 
@@ -118,7 +118,6 @@ def _submission(
     audited = {"origin": str(origin.workload.public_id)} if origin is not None else {}
     return Submission(
         kind=KIND,
-        noun=NOUN,
         name=spec.name,
         container=spec,
         flavor=spec.flavor,

@@ -8,11 +8,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from controller import specs as shared
-from controller.grammar import is_inside
-from controller.specs import Amount, ClaimUse, ContainerSpec, Json, Volume, value_of
 from jobs.kinds import JOB, KINDS, MPI_JOB
 from workloads.podrequests import PodGroup, beside_of
+from workloads.podspec import specs as shared
+from workloads.podspec.grammar import is_inside
+from workloads.podspec.specs import Amount, ClaimUse, ContainerSpec, Json, Volume, value_of
 
 NOT_YET_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     **{path: says for path, says in shared.NOT_YET_SUPPORTED.items() if path != "template"},
@@ -61,7 +61,7 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class ReplicaRole:
     """Pods of a run that are not alike the others. What is None is as the others have it, where the request says that."""
 
     name: str
@@ -72,7 +72,7 @@ class Role:
     memory: Amount | None = None
 
     @classmethod
-    def from_json(cls, value: Json) -> Role:
+    def from_json(cls, value: Json) -> ReplicaRole:
         cpu, memory = value.get("cpu"), value.get("memory")
         return cls(
             name=value["name"],
@@ -134,7 +134,7 @@ class TrainingRunSpec(ContainerSpec):
     replicas: int = 1
     """Pods, all of them alike and all needed: they are admitted, started, retried and ended together. A PyTorchJob's
     master is one of them; the pods of `roles` are not."""
-    roles: tuple[Role, ...] = ()
+    roles: tuple[ReplicaRole, ...] = ()
     elastic: Elastic | None = None
     topology: str = "any"
     """How near each other its pods would best be: a hint to the scheduler."""
@@ -156,11 +156,11 @@ class TrainingRunSpec(ContainerSpec):
     template_version: int | None = None
 
     @property
-    def all_roles(self) -> tuple[Role, ...]:
+    def all_roles(self) -> tuple[ReplicaRole, ...]:
         """Those asked for, and the launcher that an MPIJob has even where nobody asks for one."""
         if self.kind != MPI_JOB or any(role.name == LAUNCHER for role in self.roles):
             return self.roles
-        return (Role(LAUNCHER), *self.roles)
+        return (ReplicaRole(LAUNCHER), *self.roles)
 
     @property
     def pods(self) -> int:
@@ -174,7 +174,7 @@ class TrainingRunSpec(ContainerSpec):
             return self.pods
         return self.replicas + sum(role.replicas for role in self.roles if role.gpus_per_replica)
 
-    def of_role(self, role: Role) -> TrainingRunSpec:
+    def of_role(self, role: ReplicaRole) -> TrainingRunSpec:
         """What a pod of the role asks for: a launcher, which only starts the others, little unless it says more."""
         small = role.name == LAUNCHER
         return replace(
@@ -245,7 +245,7 @@ class TrainingRunSpec(ContainerSpec):
             **shared.container_fields(body),
             kind=value_of(body, "kind", JOB),
             replicas=_replicas(body),
-            roles=tuple(Role.from_json(item) for item in body.get("roles") or ()),
+            roles=tuple(ReplicaRole.from_json(item) for item in body.get("roles") or ()),
             elastic=Elastic.from_json(body.get("elastic")),
             topology=value_of(body, "topology", "any"),
             gang=value_of(body, "gang", True),

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from controller import podstatus
-from controller.observation import Observation, PodFacts, Stage
-from controller.podstatus import Json, Verdict
 from jobs import kinds
+from workloads.pods import pod_status
+from workloads.pods.observation import Observation, PodFacts, Stage
+from workloads.pods.pod_status import Json, PodVerdict
 from workloads.states import Reason
 
 FAILED_CREATE = frozenset({"FailedCreate", "FailedCreatePod", "TrainingRuntimeNotSupported"})
@@ -30,7 +30,7 @@ _AT_THE_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 class _Pod:
     """One pod of this attempt."""
 
-    verdict: Verdict
+    verdict: PodVerdict
     facts: PodFacts
 
     @property
@@ -101,11 +101,11 @@ def observe_training_run(job: Json | None, pods: Sequence[Json], events: Sequenc
             exists=False,
             pods=seen.pods,
         )
-    if podstatus.condition_is_true(job, kinds.of_object(job).succeeded):
+    if pod_status.condition_is_true(job, kinds.of_object(job).succeeded):
         return _observation(
             job, seen, stage=Stage.SUCCEEDED, reason=Reason.COMPLETED, message="Completed.", exit_code=0
         )
-    if podstatus.condition_is_true(job, "Failed"):
+    if pod_status.condition_is_true(job, "Failed"):
         return _failed(job, seen)
     return _live(job, seen, events)
 
@@ -113,8 +113,8 @@ def observe_training_run(job: Json | None, pods: Sequence[Json], events: Sequenc
 def _look_at(job: Json | None, pods: Sequence[Json], events: Sequence[Json]) -> _Seen:
     every, own = [], []
     for pod in pods:
-        verdict = podstatus.judge(pod, events)
-        facts = podstatus.facts(pod, verdict)
+        verdict = pod_status.judge(pod, events)
+        facts = pod_status.facts(pod, verdict)
         every.append(facts)
         if job is not None and _belongs(pod, job):
             own.append((_age_key(pod), _Pod(verdict, facts)))
@@ -142,8 +142,8 @@ def _age_key(pod: Json) -> tuple[str, str]:
 
 
 def _failed(job: Json, seen: _Seen) -> Observation:
-    failure = podstatus.condition(job, "Failed")
-    word, text = failure.get("reason") or "", podstatus.shorten(failure.get("message") or "")
+    failure = pod_status.condition(job, "Failed")
+    word, text = failure.get("reason") or "", pod_status.shorten(failure.get("message") or "")
     if word == "DeadlineExceeded" or DEADLINE_WORDS in text:
         message = f"The {seen.noun}'s own deadline passed: {text}"
         return _observation(job, seen, stage=Stage.FAILED, reason=Reason.DEADLINE_EXCEEDED, message=message)
@@ -235,7 +235,7 @@ def _together(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> Observation:
     )
 
 
-def _reason(seen: _Seen, verdict: Verdict) -> Reason:
+def _reason(seen: _Seen, verdict: PodVerdict) -> Reason:
     """Those that run already wait for the others, unless something is wrong with one of these."""
     waits = verdict.stage in {Stage.PULLING, Stage.INITIALIZING} and not verdict.blocked
     return Reason.GANG_WAITING if waits and any(pod.started for pod in seen.own) else verdict.reason
@@ -268,7 +268,7 @@ def _incomplete(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
 
 
 def _making(job: Json, seen: _Seen, events: Sequence[Json], message: str) -> Observation:
-    refusal = podstatus.latest_event(events, uid=job["metadata"]["uid"], reasons=FAILED_CREATE)
+    refusal = pod_status.latest_event(events, uid=job["metadata"]["uid"], reasons=FAILED_CREATE)
     if _suspended(job):
         refusal, message = "", f"The {seen.noun} is suspended in the cluster, not by the portal."
     return _observation(
@@ -278,7 +278,7 @@ def _making(job: Json, seen: _Seen, events: Sequence[Json], message: str) -> Obs
         reason=Reason.CREATING,
         message=refusal or message,
         blocked=bool(refusal),
-        waiting_since=podstatus.parse_time(job["metadata"].get("creationTimestamp")),
+        waiting_since=pod_status.parse_time(job["metadata"].get("creationTimestamp")),
     )
 
 

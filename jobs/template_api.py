@@ -17,9 +17,9 @@ from jobs.catalogue import delete_template, facts, set_template
 from jobs.models import RunTemplate
 from jobs.template_serializers import TemplateSerializer, TemplateUpdateSerializer, TemplateWriteSerializer
 from teams.actors import actor_of
+from teams.api.base import PortalView
 from teams.models import ApiToken
 from teams.permissions import check_global_role
-from teams.rest import PortalView
 
 
 class _OfTemplates(PortalView):

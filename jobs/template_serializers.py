@@ -8,16 +8,16 @@ from typing import Any
 from rest_framework import serializers
 from typing_extensions import override
 
-from controller import grammar
-from controller.fields import FlagField, QuantityField, TextField, WholeNumberField
-from controller.grammar import Fault
-from controller.serializers import Problems, told
+from console.api.request_serializers import Problems, told
 from foundation.http.problems import flatten
 from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import PARTS
 from jobs.models import RunTemplate
 from jobs.presets import NEVER_IN_A_TEMPLATE, Preset, contradictions
 from jobs.serializers import TrainingRunSerializer
+from workloads.podspec import grammar
+from workloads.podspec.fields import FlagField, QuantityField, TextField, WholeNumberField
+from workloads.podspec.grammar import Fault
 
 FILLED_IN: Mapping[str, Any] = {"team": "team", "name": "name", "image": "image"}
 """What a request must have and a template need not, so that the rest can be judged."""

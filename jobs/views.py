@@ -13,15 +13,9 @@ from django.shortcuts import render
 from django.urls import reverse
 from typing_extensions import override
 
-from controller import services
-from controller.page_forms import ContainerForm, unix, whole
-from controller.page_lists import WorkloadListPage
-from controller.page_queries import watches_of
-from controller.page_reading import Asked
-from controller.page_submit import SubmitPage, teams_to_submit
-from controller.page_views import (
-    Command,
+from console.pages.detail import (
     CommandPage,
+    PageCommand,
     Tab,
     WorkloadDetailPage,
     WorkloadPage,
@@ -29,22 +23,28 @@ from controller.page_views import (
     resume_refusal,
     suspend_refusal,
 )
-from controller.page_words import limit_words
-from controller.waiting import Card
+from console.pages.forms import ContainerForm, unix, whole
+from console.pages.lists import WorkloadListPage
+from console.pages.queries import watches_of
+from console.pages.reading import PageReading
+from console.pages.submit import SubmitPage, teams_to_submit
+from console.pages.words import limit_words
+from controller import services
+from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import Invalid, Malformed, NotFound
 from foundation.http.problems import flatten
 from foundation.models import PlatformSettings
-from jobs.adapter import KIND, NOUN
+from jobs.adapter import KIND
 from jobs.forms import TrainingRunForm, values_of
 from jobs.importing import import_manifest
 from jobs.imports import Imported
-from jobs.limits import running_out
 from jobs.models import TrainingRun
 from jobs.queries import enabled_templates, free_name, template_named
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run, update_training_run
 from jobs.specs import TrainingRunSpec
+from jobs.time_limit import running_out
 from teams.actors import Actor, actor_of
 from teams.models import Team, User
 from workloads.models import Checkpoint, Workload
@@ -70,7 +70,6 @@ EXAMPLE: Mapping[str, str] = {
 
 class OfRuns(WorkloadPage):
     kind = KIND
-    noun = NOUN
     app = "jobs"
     beside = BESIDE
 
@@ -86,11 +85,9 @@ class RunNewPage(SubmitPage):
     """The form of a new run; `?from=` fills it in as an earlier one."""
 
     kind = KIND
-    noun = NOUN
     beside = BESIDE
     form_class = TrainingRunForm
     template = "jobs/run_new.html"
-    api_path = "/api/v1/training-runs/"
 
     @override
     def initial(self, request: HttpRequest) -> dict[str, Any]:
@@ -198,7 +195,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
         return workload.training_run
 
     @override
-    def facts(self, asked: Asked[TrainingRun]) -> dict[str, Any]:
+    def facts(self, asked: PageReading[TrainingRun]) -> dict[str, Any]:
         workload, run = asked.workload, asked.own
         return {
             "spec": run.spec,
@@ -209,11 +206,11 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
         }
 
     @override
-    def commands(self, asked: Asked[TrainingRun], *, may: bool) -> list[Command]:
+    def commands(self, asked: PageReading[TrainingRun], *, may: bool) -> list[PageCommand]:
         workload = asked.workload
         held = f", and frees {workload.units} {workload.flavor}" if workload.flavor and workload.units else ""
         return [
-            Command(
+            PageCommand(
                 name="suspend",
                 label="Suspend",
                 icon="pause",
@@ -222,7 +219,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 "work since the last checkpoint is lost.",
                 refused=suspend_refusal(workload),
             ),
-            Command(
+            PageCommand(
                 name="resume",
                 label="Resume",
                 icon="play",
@@ -230,7 +227,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 effect="Puts it into the queue again.",
                 refused=resume_refusal(workload),
             ),
-            Command(
+            PageCommand(
                 name="retry",
                 label="Run again",
                 icon="retry",
@@ -239,7 +236,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 refused="" if workload.is_final else "Only when this one has ended.",
             ),
             *self._continue(workload),
-            Command(
+            PageCommand(
                 name="cancel",
                 label="Cancel",
                 icon="ban",
@@ -251,13 +248,13 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
             ),
         ]
 
-    def _continue(self, workload: Workload) -> list[Command]:
+    def _continue(self, workload: Workload) -> list[PageCommand]:
         """Offered where it has saved something: in an attempt, if it has not brought that along."""
         saved: Mapping[str, Any] | None = getattr(workload, "saved", None)
         if saved is None:
             return []
         return [
-            Command(
+            PageCommand(
                 name="continue",
                 label="Continue",
                 icon="play",

@@ -25,7 +25,7 @@ class PortalConfig(AppConfig):
 
         # Publishing needs the configured Celery application in every process.
         from portal import celery, checks  # noqa: F401
-        from portal.web import panels
+        from portal.web.endpoints import panels
 
         enable_nested_tag_support()
         panels.register()

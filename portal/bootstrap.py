@@ -16,13 +16,13 @@ from foundation.errors import FieldProblem, PortalError
 from foundation.http.problems import flatten
 from foundation.models import (
     GANG_SCHEDULERS,
-    OPTIONAL_KINDS,
     PlatformSettings,
     validate_image,
     validate_server_url,
 )
+from foundation.optional_kinds import optional_kinds
 from portal.bootstrap_rows import ACTOR, SECTIONS, Apply, parents_first
-from teams.platform import SETTINGS_CHANGEABLE, update_settings
+from teams.platform_settings import SETTINGS_CHANGEABLE, update_settings
 
 FILE_BYTES_MAX = 1024 * 1024
 SETTING_MAX = 2**31 - 1
@@ -141,8 +141,8 @@ def _check_setting(name: Any, value: Any) -> None:
     if name not in SETTINGS_CHANGEABLE:
         raise BootstrapError(f"settings.{name}: there is no such setting.")
     if name == "optional_kinds":
-        if not isinstance(value, list) or not set(map(str, value)) <= set(OPTIONAL_KINDS):
-            raise BootstrapError(f"settings.{name}: a list of any of {', '.join(OPTIONAL_KINDS)}.")
+        if not isinstance(value, list) or not set(map(str, value)) <= set(optional_kinds()):
+            raise BootstrapError(f"settings.{name}: a list of any of {', '.join(optional_kinds())}.")
         return
     if name == "gang_scheduler":
         if value not in {"", *GANG_SCHEDULERS}:

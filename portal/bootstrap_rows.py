@@ -16,10 +16,10 @@ from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import set_template
 from jobs.template_serializers import TemplateWriteSerializer
 from portal.settings import env
+from quotas.api.request_serializers import CohortCreateSerializer, PolicySerializer, QuotaWriteSerializer
 from quotas.limits import LIMITS, create_cohort, limits_of, move_cohort, set_limits, set_policy
 from quotas.models import Cohort, Quota
 from quotas.queries import policy_of
-from quotas.serializers import CohortCreateSerializer, PolicySerializer, QuotaWriteSerializer
 from teams import credentials, services
 from teams.actors import Actor
 from teams.models import ApiToken, Membership, Team, User

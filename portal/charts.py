@@ -23,7 +23,7 @@ X_TICKS_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """One line: a value for every slot, None where nothing is known. `stepped` holds each value until the next."""
 
     name: str
@@ -74,7 +74,7 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     slots: tuple[Slot, ...]
     marks: tuple[Tick, ...]
-    legend: tuple[Series, ...]
+    legend: tuple[ChartSeries, ...]
     empty: bool
     """Whether no value is known at all."""
 
@@ -85,7 +85,7 @@ def draw(
     begin: datetime,
     step: timedelta,
     slots: int,
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     marks: Sequence[Mark] = (),
     unit: str = "",
     least_top: float = 1.0,
@@ -125,7 +125,7 @@ def number_words(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _paths(series: Series, count: int, top: float) -> list[tuple[str, str]]:
+def _paths(series: ChartSeries, count: int, top: float) -> list[tuple[str, str]]:
     """One path a piece between gaps, and the area under it where it is filled."""
     found = []
     for first, values in _pieces(series.values):
@@ -164,7 +164,9 @@ def _points(
     return points
 
 
-def _slots(series: Sequence[Series], count: int, begin: datetime, step: timedelta, unit: str) -> list[Slot]:
+def _slots(
+    series: Sequence[ChartSeries], count: int, begin: datetime, step: timedelta, unit: str
+) -> list[Slot]:
     slots = []
     for index in range(count):
         told = [

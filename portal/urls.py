@@ -13,7 +13,18 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from foundation.http.problems import api_not_found
 from portal.web import urls as web
 
-APPS = ("foundation", "teams", "workloads", "quotas", "costs", "controller", "jobs", "inference", "gateway")
+APPS = (
+    "foundation",
+    "teams",
+    "workloads",
+    "quotas",
+    "costs",
+    "advisor",
+    "console",
+    "jobs",
+    "inference",
+    "gateway",
+)
 
 
 def _modules() -> list[ModuleType]:

@@ -10,18 +10,18 @@ from django.db import transaction
 from django.db.models import Sum
 
 from foundation.errors import Conflict, Invalid, PortalError
+from policy.judge import plan
+from policy.pool_snapshot import PoolSnapshot
+from policy.preemption import evictions_after_cut
+from policy.verdicts import CyclePlan, Victim
 from quotas.checks import check_manager, check_reason
+from quotas.cohort_trees import PoolKey, lock_tree, one_at_a_time
 from quotas.counters import lock_pools
 from quotas.evictions import ask_to_leave, workload_of
-from quotas.forest import PoolKey, lock_forest, one_at_a_time
 from quotas.limits import remove_quota, set_limits
 from quotas.models import Quota, QuotaChange, QuotaChangeSet
-from quotas.policy import plan
-from quotas.preemption import evictions_after_cut
 from quotas.queries import QuotaFigures, team_quotas
 from quotas.snapshots import supply_of
-from quotas.supply import Supply
-from quotas.verdicts import PassPlan, Victim
 from teams.actors import Actor
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
@@ -103,7 +103,7 @@ class _Picture:
     """The quotas and pools that some changes touch, at one moment."""
 
     figures: Mapping[int, QuotaFigures]
-    supplies: Mapping[PoolKey, Supply]
+    supplies: Mapping[PoolKey, PoolSnapshot]
     promised: Mapping[PoolKey, int]
 
 
@@ -187,7 +187,7 @@ def _hold(changes: Sequence[LimitChange]) -> None:
             raise Invalid.of_field(f"changes.{place}", "This quota is changed twice.", code="duplicate")
     one_at_a_time()
     pools = sorted({change.pool for change in changes})
-    lock_forest(team_ids={change.team.pk for change in changes}, pools=set(pools))
+    lock_tree(team_ids={change.team.pk for change in changes}, pools=set(pools))
     lock_pools(pools)
 
 
@@ -236,15 +236,15 @@ def _rows(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> 
     return tuple(ChangedQuota(change, before.figures.get(new.quota.pk), new) for change, new in rows)
 
 
-def _plans(picture: _Picture) -> dict[PoolKey, PassPlan]:
+def _plans(picture: _Picture) -> dict[PoolKey, CyclePlan]:
     return {pool: plan(supply) for pool, supply in picture.supplies.items()}
 
 
 def _moved(
-    first: Mapping[PoolKey, PassPlan],
-    second: Mapping[PoolKey, PassPlan],
+    first: Mapping[PoolKey, CyclePlan],
+    second: Mapping[PoolKey, CyclePlan],
     *,
-    told_by: Mapping[PoolKey, PassPlan],
+    told_by: Mapping[PoolKey, CyclePlan],
     workloads: Mapping[str, Workload],
 ) -> tuple[Waits, ...]:
     """Who is admitted by the first plans but not by the second, with what `told_by` says of them."""
@@ -276,7 +276,7 @@ def _promised(changes: Iterable[LimitChange], before: _Picture, after: _Picture)
     return tuple(found)
 
 
-def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, Supply]) -> list[Victim]:
+def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, PoolSnapshot]) -> list[Victim]:
     """Who has to leave so that no team of these pools holds more than it may, changed teams first."""
     changed = {(change.pool, change.team.slug) for change in changes}
     found: list[Victim] = []

@@ -11,8 +11,8 @@ from django.db import transaction
 
 from foundation.errors import Conflict, Invalid, NotFound
 from quotas.checks import check_capacity_type, check_limits, check_manager, check_reason
+from quotas.cohort_trees import CohortTree, lock_tree, one_at_a_time
 from quotas.counters import pool_changed
-from quotas.forest import Forest, lock_forest, one_at_a_time
 from quotas.models import Cohort, CohortUsage, QuotaChange
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -53,11 +53,11 @@ def move_cohort(*, cohort: Cohort, parent: Cohort | None, actor: Actor, now: dat
             raise Invalid.of_field("parent", message, code="cycle")
         before, left = _values(moved), _path(moved)[-1].name
         # Everybody is held still before it moves: claims climb the old way to their end, or the new one.
-        lock_forest(cohort_names=[left, *(each.name for each in path)])
+        lock_tree(cohort_names=[left, *(each.name for each in path)])
         moved.parent = above
         moved.save(update_fields=["parent"])
         _audit("cohort.move", moved, before=before, after=_values(moved), actor=actor, now=now)
-        settle(lock_forest(cohort_names=[left, moved.name]), now)
+        settle(lock_tree(cohort_names=[left, moved.name]), now)
     return moved
 
 
@@ -97,8 +97,8 @@ def set_cohort_limits(
     with transaction.atomic():
         one_at_a_time()
         changed = _fresh(cohort)
-        forest = lock_forest(cohort_names=[changed.name], pools=[pool])
-        usage = forest.usage(changed.pk, pool)
+        tree = lock_tree(cohort_names=[changed.name], pools=[pool])
+        usage = tree.usage(changed.pk, pool)
         before = {name: getattr(usage, name) for name in COHORT_LIMITS}
         if before == after:
             return usage
@@ -123,7 +123,7 @@ def set_cohort_limits(
             now=now,
             reason=reason,
         )
-        settle(forest, now)
+        settle(tree, now)
     return usage
 
 
@@ -137,13 +137,13 @@ def join(*, team: Team, left: str, now: datetime) -> None:
         if team.cohort_name and not Cohort.objects.filter(name=team.cohort_name).exists():
             message = f"There is no cohort {team.cohort_name}."
             raise Invalid.of_field("cohort", message, code="unknown_cohort")
-        settle(lock_forest(team_ids=[team.pk], cohort_names=[left]), now)
+        settle(lock_tree(team_ids=[team.pk], cohort_names=[left]), now)
 
 
-def settle(forest: Forest, now: datetime) -> None:
+def settle(tree: CohortTree, now: datetime) -> None:
     """Derive and write all of it, and let its pools be passed over anew."""
-    forest.settle()
-    for flavor_id, capacity_type in forest.pools:
+    tree.settle()
+    for flavor_id, capacity_type in tree.pools:
         pool_changed(flavor_id=flavor_id, capacity_type=capacity_type, now=now)
 
 

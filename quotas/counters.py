@@ -8,7 +8,6 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-import psycopg
 from django.db import connection
 
 
@@ -17,20 +16,6 @@ def rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return cursor.fetchall() if cursor.description else []
-
-
-def answer_of_call(statement: str, values: Sequence[Any]) -> Any:
-    """The one value that a call of a function of the database answers, outside any transaction.
-
-    The server binds the values, which Django's own cursor writes into the text: a quarter of what such a call costs.
-    """
-    # As `connection.cursor()` begins: a connection that died while nobody used it is found here.
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
-    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
-        cursor.execute(statement, values)
-        (found,) = cursor.fetchone() or (None,)
-        return found
 
 
 def overflow(used: int, local: int) -> int:

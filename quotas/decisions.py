@@ -13,11 +13,11 @@ from django.db import connection, transaction
 
 from foundation import leases
 from foundation.ids import new_public_id
+from policy.judge import POLICY, REPLAYED, judge
+from policy.pool_snapshot import PoolSnapshot, TeamFacts
+from policy.snapshot_json import digest, dump, dump_verdict, load, load_verdict
+from policy.verdicts import Verdict
 from quotas.models import Decision
-from quotas.policy import POLICY, REPLAYED, judge
-from quotas.supply import Supply, TeamFacts
-from quotas.supply_json import digest, dump, dump_verdict, load, load_verdict
-from quotas.verdicts import Verdict
 from workloads.models import Workload
 
 ANOTHER_TEAM = "another team"
@@ -56,7 +56,7 @@ FROM unnest(%(ids)s::uuid[], %(workloads)s::bigint[], %(verdicts)s::text[], %(re
 """
 
 
-def record(*, receipts: Iterable[Receipt], supply: Supply | None, now: datetime) -> None:
+def record(*, receipts: Iterable[Receipt], supply: PoolSnapshot | None, now: datetime) -> None:
     """Keep the verdicts and, once for all of them, the supply that they were decided on; one statement."""
     kept = list(receipts)
     if not kept:
@@ -93,7 +93,7 @@ def replay(decision: Decision) -> Replay:
     return Replay(stored, verdict, same=verdict == stored)
 
 
-def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> Supply | None:
+def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> PoolSnapshot | None:
     """The stored inputs for somebody of `team`: workloads and owners of other teams have no names, nor have the
     teams themselves unless they are among `named`.
     """

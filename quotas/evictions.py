@@ -9,8 +9,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from foundation import leases
+from policy.verdicts import Victim
 from quotas.models import Claim, ClaimState, Preemption
-from quotas.verdicts import Victim
 from workloads.models import Workload
 
 

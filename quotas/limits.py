@@ -22,10 +22,10 @@ from quotas.checks import (
     check_reason,
     check_whole,
 )
+from quotas.cohort_trees import lock_tree, one_at_a_time
 from quotas.cohorts import create_cohort, delete_cohort, move_cohort, set_cohort_limits
 from quotas.counters import pool_changed
 from quotas.errors import QuotaExceeded
-from quotas.forest import lock_forest, one_at_a_time
 from quotas.models import Quota, QuotaChange, QuotaChangeSet, TeamPolicy
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -42,7 +42,6 @@ __all__ = [
     "remove_quota",
     "set_cohort_limits",
     "set_limits",
-    "set_nominal",
     "set_policy",
     "start_queue",
     "stop_queue",
@@ -77,15 +76,15 @@ def set_limits(
     with transaction.atomic():
         one_at_a_time()
         made = _make(team, flavor, capacity_type, limits)
-        forest = lock_forest(team_ids=[team.pk], pools=[pool])
-        quota = forest.quotas[team.pk, flavor.pk, capacity_type]
+        tree = lock_tree(team_ids=[team.pk], pools=[pool])
+        quota = tree.quotas[team.pk, flavor.pk, capacity_type]
         before = None if made else limits_of(quota)
         after = _merged(limits_of(quota), limits)
         if before == after:
             return quota
         for name, value in after.items():
             setattr(quota, name, value)
-        forest.settle()
+        tree.settle()
         _record(quota, before=before, after=after, change_set=change_set, reason=reason, actor=actor, now=now)
         pool_changed(flavor_id=flavor.pk, capacity_type=capacity_type, now=now)
     return quota
@@ -113,28 +112,6 @@ def _merged(before: Mapping[str, int | None], limits: Mapping[str, int | None]) 
     return after
 
 
-def set_nominal(
-    *,
-    team: Team,
-    flavor: ResourceFlavor,
-    capacity_type: str,
-    nominal: int,
-    reason: str,
-    actor: Actor,
-    now: datetime,
-) -> Quota:
-    """`set_limits` of the nominal quota alone."""
-    return set_limits(
-        team=team,
-        flavor=flavor,
-        capacity_type=capacity_type,
-        limits={"nominal": nominal},
-        reason=reason,
-        actor=actor,
-        now=now,
-    )
-
-
 def remove_quota(
     *,
     quota: Quota,
@@ -149,16 +126,16 @@ def remove_quota(
     pool = (quota.flavor_id, quota.capacity_type)
     with transaction.atomic():
         one_at_a_time()
-        forest = lock_forest(team_ids=[quota.team_id], pools=[pool])
-        gone = forest.quota(quota.team_id, pool)
+        tree = lock_tree(team_ids=[quota.team_id], pools=[pool])
+        gone = tree.quota(quota.team_id, pool)
         if gone is None:
             return
         if gone.claims.exists():
             raise QuotaExceeded(f"{gone} has claims; set it to 0 instead.")
         before = limits_of(gone)
         _record(gone, before=before, after=None, change_set=change_set, reason=reason, actor=actor, now=now)
-        forest.remove(gone)
-        forest.settle()
+        tree.remove(gone)
+        tree.settle()
         pool_changed(flavor_id=pool[0], capacity_type=pool[1], now=now)
 
 
@@ -171,7 +148,7 @@ def rebalance(*, cohort_names: Iterable[str], flavor_id: int, capacity_type: str
     """Derive the trees of these cohorts in one pool anew, from the limits that people set and what claims hold."""
     with transaction.atomic():
         one_at_a_time()
-        lock_forest(cohort_names=cohort_names, pools=[(flavor_id, capacity_type)]).settle()
+        lock_tree(cohort_names=cohort_names, pools=[(flavor_id, capacity_type)]).settle()
 
 
 def _record(

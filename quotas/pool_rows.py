@@ -12,8 +12,9 @@ from django.db import connection
 
 from foundation.models import PlatformSettings
 from quotas import pool_sql
+from workloads.kinds import kinds
 from workloads.models import Workload
-from workloads.queries import OBSERVED_VALUES, Observed, observed_of
+from workloads.node_capacity import OBSERVED_VALUES, Observed, observed_of
 from workloads.states import OUT_OF_REACH
 
 WINDOW = 32
@@ -69,6 +70,7 @@ class PoolReader:
             "wide": EVERYBODY if everybody else WINDOW_WITH_USER_LIMIT,
             "most": EVERYBODY if everybody else OUT_OF_REACH_MAX,
             "runs": HISTORY_RUNS,
+            "ending": [kind.name for kind in kinds() if kind.ends],
         }
 
     def pools(

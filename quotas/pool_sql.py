@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from workloads.queries import OBSERVED
+from workloads.node_capacity import OBSERVED
 
 _POOLS = "unnest(%(flavors)s::bigint[], %(capacities)s::text[]) AS pool (flavor_id, capacity_type)"
 _WAITER = """pool.flavor_id, pool.capacity_type,
@@ -89,7 +89,7 @@ LEFT JOIN LATERAL (
                  sum(storage_bytes)::bigint AS storage
           FROM workloads_podrecord
           WHERE workload_id = w.id AND node_name <> ''
-            AND (w.kind = 'training-run' AND attempt = a.number OR w.kind <> 'training-run' AND gone_at IS NULL)
+            AND CASE WHEN w.kind = ANY(%(ending)s::text[]) THEN attempt = a.number ELSE gone_at IS NULL END
           GROUP BY 1, 2) AS by_node
 ) AS n ON true
 WHERE c.state <> 'released'
@@ -101,9 +101,10 @@ FROM (SELECT t.slug, percentile_cont(0.5) WITHIN GROUP (
           ORDER BY least(1.0, w.used_seconds::float / w.time_limit_seconds)
       ) AS share
       FROM teams_team AS t
+      CROSS JOIN unnest(%(ending)s::text[]) AS ending (kind)
       CROSS JOIN LATERAL (
           SELECT used_seconds, time_limit_seconds FROM workloads_workload
-          WHERE team_id = t.id AND kind = 'training-run' AND phase = 'Succeeded' AND time_limit_seconds > 0
+          WHERE team_id = t.id AND kind = ending.kind AND phase = 'Succeeded' AND time_limit_seconds > 0
           ORDER BY created_at DESC, id DESC LIMIT %(runs)s
       ) AS w
       WHERE t.id IN (SELECT team_id FROM quotas_quota

@@ -26,7 +26,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, JSONObject
 
-from quotas.arithmetic import Tree
+from policy.arithmetic import Tree
+from policy.pool_snapshot import Account
 from quotas.models import (
     Claim,
     ClaimPurpose,
@@ -38,7 +39,6 @@ from quotas.models import (
     StartEstimate,
     TeamPolicy,
 )
-from quotas.supply import Account
 from teams.models import Team
 from teams.permissions import visible_teams
 from workloads.models import Workload

@@ -9,7 +9,7 @@ from django.db import transaction
 from foundation import leases
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
 from quotas.checks import NOMINAL_MAX, check_capacity_type, check_manager, check_reason, check_whole
-from quotas.forest import one_at_a_time
+from quotas.cohort_trees import one_at_a_time
 from quotas.limits import set_limits
 from quotas.models import Quota, QuotaRequest
 from teams.actors import Actor

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, QuerySet
 
 from foundation.errors import Invalid
 from foundation.models import PlatformSettings
+from policy.decay import decayed, integral
 from quotas.checks import NOMINAL_MAX, check_whole
-from quotas.counters import answer_of_call, bump_revision, count_in_cohorts, mark_due, overflow, rows
-from quotas.decay import decayed, integral
+from quotas.counters import bump_revision, count_in_cohorts, mark_due, overflow, rows
 from quotas.errors import QuotaExceeded
 from quotas.models import Claim, ClaimPurpose, ClaimState, Quota
 from teams.models import Team
@@ -55,11 +55,6 @@ def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quo
     return rows.filter(team=team, flavor=flavor, capacity_type=capacity_type).first()
 
 
-# What stays in the team's local part concerns no cohort: one call is the whole transaction.
-_CLAIM_LOCAL = "SELECT quotas_claim_local(%s, %s, %s, %s, %s, %s)"
-_COLUMNS = [field.attname for field in Claim._meta.concrete_fields]  # noqa: SLF001 (documented by Django)
-
-
 def claim(
     *,
     workload: Workload,
@@ -77,39 +72,12 @@ def claim(
     """
     wanted = Wanted(workload.pk, quota.pk, units, headroom, lent)
     _check(wanted)
-    # In a transaction that goes on, the lock of the quota comes before everything else.
-    if not lent and not connection.in_atomic_block:
-        made = _claim_local(wanted, purpose, now)
-        if made is not None:
-            return made
     with transaction.atomic():
         _take([wanted], purpose, now)
         held = _open_claims(workload).filter(purpose=purpose).first()
     if held is None:
         raise QuotaExceeded("Its claim was given back at the same time.")
     return held
-
-
-def _claim_local(wanted: Wanted, purpose: ClaimPurpose, now: datetime) -> Claim | None:
-    """The new claim; None where it does not fit into the local part, or an older claim has a say."""
-    workload, quota, units, spare = wanted.workload_id, wanted.quota_id, wanted.units, wanted.headroom
-    made = answer_of_call(_CLAIM_LOCAL, (workload, quota, units, spare, purpose.value, now))
-    if made is None:
-        return None
-    row = (
-        made,
-        workload,
-        quota,
-        purpose.value,
-        units,
-        spare,
-        False,
-        ClaimState.RESERVED.value,
-        now,
-        None,
-        None,
-    )
-    return Claim.from_db(connection.alias, _COLUMNS, row)
 
 
 def claim_many(*, wanted: Sequence[Wanted], now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a pool read into the frozen Supply that the policy judges."""
+"""Rows of a pool read into the frozen snapshot that the policy judges."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
-from quotas import pool_sql
-from quotas.decay import decayed, integral
-from quotas.models import Pool
-from quotas.packing import what_exists
-from quotas.pool_rows import PoolReader, PoolRows
-from quotas.supply import (
+from policy.decay import decayed, integral
+from policy.packing import what_exists
+from policy.pool_snapshot import (
     Account,
+    AdmissionRules,
     Beyond,
     Block,
     CardFacts,
     Holder,
+    PoolSnapshot,
     Provisionable,
-    Rules,
-    Supply,
     TeamFacts,
     Waiter,
 )
-from quotas.waiters import left_of, noun_of, waiter_of
+from quotas import pool_sql
+from quotas.models import Pool
+from quotas.pool_rows import PoolReader, PoolRows
+from quotas.waiters import left_of, waiter_of
+from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
+from workloads.node_capacity import CardRoom, Observed, rooms_of
 from workloads.placement import FlavorFacts
-from workloads.queries import CardRoom, Observed, rooms_of
 from workloads.states import OUT_OF_REACH, PRIORITY_VALUE
 
 PERMILLE = 1000
@@ -51,7 +52,7 @@ def supply_of(
     without: Workload | None = None,
     history: bool = False,
     whole_line: bool = False,
-) -> Supply:
+) -> PoolSnapshot:
     """Everything a judgement of this pool looks at, as of now.
 
     `extra` is a waiter that has no row, `focus` one that must be shown however far behind it is, `without` one that
@@ -72,10 +73,10 @@ def supply_of(
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A Supply with the keys that acting on it needs."""
+class KeyedSnapshot:
+    """A snapshot with the keys that acting on it needs."""
 
-    supply: Supply
+    supply: PoolSnapshot
     quota_ids: Mapping[str, int]
     """By team."""
     said: Mapping[str, tuple[str, str]]
@@ -88,12 +89,12 @@ class Snapshot:
 class Outlook:
     """A pool, and what else its workloads could ask for, all in the cluster as it was observed once."""
 
-    own: Snapshot
+    own: KeyedSnapshot
     observed: Observed
     _others: Callable[[], Sequence[_Assembly]]
 
     @cached_property
-    def others(self) -> tuple[Supply, ...]:
+    def others(self) -> tuple[PoolSnapshot, ...]:
         """Of other pools in which the team has a quota, the largest quotas first; the waiter stands in none of them."""
         return tuple(each.snapshot().supply for each in self._others())
 
@@ -111,7 +112,7 @@ def snapshot_of(
     turn: int = 0,
     telling: bool = False,
     everybody: bool = False,
-) -> Snapshot:
+) -> KeyedSnapshot:
     """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few, and
     with `everybody` all at once. `telling` brings the messages along that the rows show.
     """
@@ -165,7 +166,7 @@ def _own(
     *,
     extra: Waiter | None,
     focus: Workload | None,
-) -> Snapshot:
+) -> KeyedSnapshot:
     shown = {each.key for each in rows.waiting}
     far = focus if focus is not None and focus.pk not in shown else None
     before = reader.before(rows, far) if far is not None and _has_window(rows, far) else 0
@@ -184,7 +185,7 @@ def _cohort(name: str, known: set[str]) -> str | None:
 
 @dataclass(frozen=True)
 class _Assembly:
-    """Makes a Supply of the rows of a pool and of what was observed; asks nothing."""
+    """Makes a snapshot of the rows of a pool and of what was observed; asks nothing."""
 
     rows: PoolRows
     flavor: FlavorFacts
@@ -196,7 +197,7 @@ class _Assembly:
     before: int = 0
     """How many of its own team and priority stand before that one."""
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> KeyedSnapshot:
         said = {each.public_id: (each.reason, each.message) for each in self.rows.waiting}
         names = {each.public_id: (each.name, each.kind) for each in self.rows.waiting}
         names |= {each.public_id: (each.name, each.kind) for each in self.rows.held}
@@ -204,7 +205,7 @@ class _Assembly:
             said[str(self.far.public_id)] = (self.far.reason, self.far.message)
             names[str(self.far.public_id)] = (self.far.name, self.far.kind)
         quota_ids = {quota.team: quota.id for quota in self.rows.quotas}
-        return Snapshot(self._supply(), quota_ids, said, names)
+        return KeyedSnapshot(self._supply(), quota_ids, said, names)
 
     @cached_property
     def half_life(self) -> int:
@@ -241,7 +242,7 @@ class _Assembly:
                 id=row.public_id,
                 team=row.team,
                 owner=row.owner,
-                noun=noun_of(row.kind),
+                noun=kind_of(row.kind).noun,
                 units=row.units,
                 units_each=row.units_each,
                 pods=row.pods,
@@ -261,12 +262,12 @@ class _Assembly:
             return waiter
         return replace(waiter, expected_seconds=max(1, waiter.seconds * permille // PERMILLE))
 
-    def _supply(self) -> Supply:
+    def _supply(self) -> PoolSnapshot:
         rooms = rooms_of(self.flavor, self.rows.capacity_type, known=self.observed)
         holders, held = self._holders({room.node for room in rooms.rooms})
         accounts, teams = self._accounts(held)
         minimum, grace, _ = self.rows.settings
-        return Supply(
+        return PoolSnapshot(
             flavor=self.flavor,
             capacity_type=self.rows.capacity_type,
             now=int(self.now.timestamp()),
@@ -289,7 +290,7 @@ class _Assembly:
             beyond=self._beyond(),
             far=str(self.far.public_id) if self.far is not None else "",
             before_far=self._before_far(),
-            rules=Rules(minimum_run_seconds=minimum, grace_seconds=grace),
+            rules=AdmissionRules(minimum_run_seconds=minimum, grace_seconds=grace),
         )
 
     def _card(self, room: CardRoom | None) -> CardFacts | None:
@@ -359,7 +360,7 @@ class _Assembly:
             id=found.public_id if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
             team=found.team,
             owner=str(found.owner_id),
-            noun=noun_of(found.kind),
+            noun=kind_of(found.kind).noun,
             units=found.units,
             units_each=found.units_each,
             priority=_VALUE[found.priority],

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from quotas.supply import NEW, Beside, Waiter
+from policy.pool_snapshot import NEW, Beside, Waiter
 from workloads.models import Workload
 from workloads.states import PRIORITY_VALUE, Priority
 
 LAST = 2**62
-_NOUNS = {"training-run": "run"}
-
-
-def noun_of(kind: str) -> str:
-    """What people call a workload of this kind in a sentence."""
-    return _NOUNS.get(kind, kind)
 
 
 def waiter_of(workload: Workload) -> Waiter:
@@ -24,7 +18,7 @@ def waiter_of(workload: Workload) -> Waiter:
         id=str(workload.public_id),
         team=workload.team.slug,
         owner=str(workload.owner_id),
-        noun=noun_of(workload.kind),
+        noun=workload.own_kind.noun,
         units=workload.units,
         units_each=workload.units_each,
         pods=workload.pod_count,

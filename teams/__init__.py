@@ -1,1 +1,1 @@
-"""Who: users, teams, memberships, tokens, permissions and the audit trail."""
+"""Who? Users, teams, memberships, tokens, the audit trail, permissions."""

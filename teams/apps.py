@@ -11,4 +11,4 @@ class TeamsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        from teams import schema  # noqa: F401 - registers itself
+        from teams.api import schema  # noqa: F401 - registers itself

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from teams import api, member_views, views
+from teams import member_views, views
+from teams.api import people
 
 app_name = "teams"
 
@@ -24,13 +25,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
-    path("me/", api.CallerView.as_view(), name="me"),
-    path("teams/", api.TeamListView.as_view(), name="team-list"),
-    path("teams/<str:slug>/", api.TeamView.as_view(), name="team"),
-    path("teams/<str:slug>/members/", api.MemberListView.as_view(), name="member-list"),
-    path("teams/<str:slug>/members/<str:username>/", api.MemberView.as_view(), name="member"),
-    path("tokens/", api.TokenListView.as_view(), name="token-list"),
-    path("tokens/<uuid:token_id>/", api.TokenView.as_view(), name="token"),
-    path("audit/", api.AuditListView.as_view(), name="audit-list"),
-    path("settings/", api.SettingsView.as_view(), name="settings"),
+    path("me/", people.CallerView.as_view(), name="me"),
+    path("teams/", people.TeamListView.as_view(), name="team-list"),
+    path("teams/<str:slug>/", people.TeamView.as_view(), name="team"),
+    path("teams/<str:slug>/members/", people.MemberListView.as_view(), name="member-list"),
+    path("teams/<str:slug>/members/<str:username>/", people.MemberView.as_view(), name="member"),
+    path("tokens/", people.TokenListView.as_view(), name="token-list"),
+    path("tokens/<uuid:token_id>/", people.TokenView.as_view(), name="token"),
+    path("audit/", people.AuditListView.as_view(), name="audit-list"),
+    path("settings/", people.SettingsView.as_view(), name="settings"),
 ]

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.seconds import Seconds
@@ -31,6 +32,15 @@ SESSION_VARIABLE = "PORTAL_TEST_SESSION"
 START_SECONDS = 90.0
 # These suites drive devcluster alone; they need no Django and must not pay for it.
 WITHOUT_PORTAL = (ROOT / "tests" / "contract", ROOT / "tests" / "devcluster")
+
+# No test fails because the machine is busy. The rest is Hypothesis' own choice, which draws the same each time in CI.
+hypothesis.settings.register_profile(
+    "portal",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("portal")
 
 _started: set[str] = set()
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster import kinds
-from controller.podspec import ManifestSet
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from tests.manifest_samples import A100_TERMS, GPU_TAINT, LOST_NODE, placement
 from workloads.placement import Placement
+from workloads.podspec.pod_template import ManifestSet
 
 SPOT_TERM, PRODUCT_TERM, WHOLE_TERM = A100_TERMS
 NCCL = [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_SOCKET_IFNAME", "value": "eth0"}]

@@ -16,9 +16,10 @@ from cluster.client import ClusterClient, connect
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import WORKLOAD_ID
-from controller.podspec import ManifestSet, owned_by
 from tests.manifest_samples import placement
 from tests.waiting import until
+from workloads.placement import Placement
+from workloads.podspec.pod_template import ManifestSet, owned_by
 
 REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251 - the suite's own switch, no setting of the portal
 ACCOUNT = "ml-portal-workload"
@@ -33,10 +34,12 @@ class Bench:
     client: ClusterClient
     namespace: str
 
-    def placement(self, name: str, kind: str, **changes: Any):
+    def placement(self, name: str, kind: str, **changes: Any) -> Placement:
         """Where a workload of its own goes: nobody else's pods carry its id."""
-        here = placement(name, kind, namespace=self.namespace, **changes)
         identity = str(uuid.uuid4())
+        here = placement(
+            name, kind, namespace=self.namespace, object_name=f"{name}-{identity[:8]}", **changes
+        )
         return replace(here, workload_id=identity, labels={**here.labels, WORKLOAD_ID: identity})
 
     def moved(self, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +64,11 @@ class Bench:
             return self.client.get(kinds.ref_of(manifests.primary))
         except ObjectNotFound:
             return None
+
+    def follow(self, manifests: ManifestSet, where: Placement, observe: Callable[..., T]) -> Callable[[], T]:
+        """Make the objects; what is answered looks at what has become of them and of their pods."""
+        self.make(manifests)
+        return lambda: observe(self.primary(manifests), self.pods(where.workload_id), self.events())
 
     def until(self, look: Callable[[], T], done: Callable[[T], bool]) -> T:
         """Look again and again until `done`, or fail with what was seen last."""

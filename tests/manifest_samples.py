@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from cluster import labels, names
-from controller.podspec import ManifestSet
 from tests.serving_samples import resource_of, runtime_bodies
 from workloads.placement import Placement
+from workloads.podspec.pod_template import ManifestSet
 
 WORKLOAD_ID = "0192f0c1-7d1e-7a3b-9c44-5be2a1d3f00d"
 LOST_NODE = [

@@ -6,7 +6,7 @@ import string
 
 from hypothesis import strategies as st
 
-from controller.grammar import RESERVED_FOLDERS, is_inside
+from workloads.podspec.grammar import RESERVED_FOLDERS, is_inside
 
 LOWER = string.ascii_lowercase
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 T0 = "2026-11-01T10:00:00Z"
@@ -10,6 +11,10 @@ T2 = "2026-11-01T10:01:00Z"
 T3 = "2026-11-01T10:30:00Z"
 SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": T1}
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": T2}
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 def pod(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -47,3 +48,20 @@ def _matching(
         time.sleep(pause)
         pause = min(pause * GROWTH, longest)
     return seen
+
+
+def until_blocked(number: int = 1, *, unless: Future[Any] | None = None) -> None:
+    """Waits until so many transactions on the test's database wait for a lock, or what is under way has ended."""
+    from django.db import connection
+
+    def blocked() -> bool:
+        with connection.cursor() as cursor:
+            # What a transaction has seen of the others' activity it keeps.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            return bool(cursor.fetchone()[0] >= number)
+
+    until(lambda: blocked() or (unless is not None and unless.done()), said="somebody waits for a lock")

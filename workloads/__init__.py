@@ -1,0 +1,1 @@
+"""What is there, and in which state? What runs and endpoints have alike, and what was observed of them."""

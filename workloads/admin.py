@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from typing_extensions import override
 
@@ -12,6 +13,7 @@ from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
 from workloads.catalogue import parse_fraction, set_flavor
 from workloads.models import NodeRecord, ResourceFlavor, Workload
+from workloads.states import Reason
 
 
 class FlavorForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class takes a parameter in the stubs alone
@@ -64,10 +66,25 @@ class FlavorAdmin(ServiceAdmin):
         obj.pk = set_flavor(**values, actor=actor_of(request), now=clock.now())[0].pk
 
 
+class ReasonFilter(admin.SimpleListFilter):
+    """The reasons there are, not those that some row has: nobody waits for all rows to be read for a list of names."""
+
+    title = "reason"
+    parameter_name = "reason"
+
+    @override
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Workload]) -> list[tuple[str, str]]:
+        return [(reason.value, reason.value) for reason in Reason]
+
+    @override
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Workload]) -> QuerySet[Workload]:
+        return queryset.filter(reason=self.value()) if self.value() else queryset
+
+
 @admin.register(Workload)
 class WorkloadAdmin(ReadOnlyAdmin):
     list_display = ("name", "kind", "team", "owner", "phase", "reason", "flavor", "units", "created_at")
-    list_filter = ("kind", "phase", "reason")
+    list_filter = ("kind", "phase", ReasonFilter)
     list_select_related = ("team", "owner", "flavor")
     search_fields = ("name", "public_id")
 

@@ -12,9 +12,9 @@ from foundation.errors import NotFound
 from foundation.http import filters
 from foundation.http.idempotency import idempotent
 from teams.actors import actor_of
+from teams.api.base import PortalView
 from teams.models import ApiToken
 from teams.permissions import check_global_role
-from teams.rest import PortalView
 from workloads.catalogue import set_flavor
 from workloads.models import NodeRecord, ResourceFlavor
 from workloads.serializers import (

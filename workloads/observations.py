@@ -25,8 +25,8 @@ from workloads.models import (
     PodRecord,
     Workload,
 )
-from workloads.pod_facts import ENDED, attempt_of, created_at, others_held, pod_facts, pod_times
 from workloads.podrequests import gpu_units, gpus_of_pod
+from workloads.pods.pod_facts import ENDED, attempt_of, created_at, others_held, pod_facts, pod_times
 
 STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
 # What such a field holds when a description says nothing of it.

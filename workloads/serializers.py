@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from typing_extensions import override
 
@@ -47,13 +48,14 @@ class _SelectorField(serializers.DictField):
     )
 
 
-class CapacitySerializer(StrictSerializer):
+@extend_schema_serializer(component_name="Capacity")
+class DeclaredCapacitySerializer(StrictSerializer):
     node_selector = _SelectorField(required=False)
     provisionable = ProvisionableSerializer(required=False)
 
 
 class CapacityMapField(serializers.DictField):
-    child = CapacitySerializer()
+    child = DeclaredCapacitySerializer()
 
     @override
     def to_internal_value(self, data: Any) -> dict[str, Any]:

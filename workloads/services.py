@@ -1,4 +1,6 @@
-"""The only writers of a workload's state. Every move of a phase is one event row, in the same transaction."""
+"""Writers of one workload's state; `bulk_transitions` does what `transition` does for many queued ones. Every move of a
+phase is one event row, in the same transaction.
+"""
 
 from __future__ import annotations
 

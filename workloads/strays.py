@@ -16,10 +16,10 @@ from django.db.models.functions import JSONObject
 
 from cluster import labels as label_names
 from workloads.models import ObjectRecord, PodRecord, StrayObject
+from workloads.node_capacity import nodes_beside
 from workloads.placement import NodeFacts
-from workloads.pod_facts import ENDED, created_at
 from workloads.podrequests import gpus_of_pod
-from workloads.queries import nodes_beside
+from workloads.pods.pod_facts import ENDED, created_at
 
 SHOWN_MAX: Final = 200
 _COUNT: Final = Count("pk", filter=Q(owned=False))

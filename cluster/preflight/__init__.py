@@ -5,6 +5,6 @@
 from __future__ import annotations
 
 from cluster.preflight import checks, gpus
-from cluster.preflight.registry import Check, CheckFunction, Facts, register, run
+from cluster.preflight.registry import Check, CheckFunction, ClusterFacts, register, run
 
-__all__ = ["Check", "CheckFunction", "Facts", "checks", "gpus", "register", "run"]
+__all__ = ["Check", "CheckFunction", "ClusterFacts", "checks", "gpus", "register", "run"]

@@ -6,7 +6,7 @@ from cluster import kinds
 from cluster.errors import ClusterRejected, ObjectNotFound
 from cluster.labels import MANAGED_BY, MANAGER
 from cluster.preflight import rights
-from cluster.preflight.registry import Check, Facts, Status, register
+from cluster.preflight.registry import Check, ClusterFacts, Status, register
 
 _OLDEST_MINOR = 30
 _ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -15,7 +15,7 @@ _GRANT = "kubectl apply -f deploy/rbac.yaml"
 
 
 @register(id="reachable", title="The API server answers")
-def reachable(facts: Facts) -> Check:
+def reachable(facts: ClusterFacts) -> Check:
     """That there is a cluster, and one that is not too old."""
     version = str(facts.version.get("gitVersion", "unknown version"))
     digits = "".join(filter(str.isdigit, str(facts.version.get("minor", ""))))
@@ -26,7 +26,7 @@ def reachable(facts: Facts) -> Check:
 
 
 @register(id="rights", title="The portal may do what it does")
-def own_rights(facts: Facts) -> Check:
+def own_rights(facts: ClusterFacts) -> Check:
     """Every right of deploy/rbac.yaml, asked of the API server itself."""
     title = "The portal may do what it does"
     served_groups = {version.rpartition("/")[0] for version, _ in facts.served}
@@ -48,7 +48,7 @@ def own_rights(facts: Facts) -> Check:
 
 
 @register(id="priority-classes", title="Priority classes")
-def priority_classes(facts: Facts) -> Check:
+def priority_classes(facts: ClusterFacts) -> Check:
     """Classes besides the system's: without any, the scheduler preempts nothing for anybody."""
     title = "Priority classes"
     names = [
@@ -63,7 +63,7 @@ def priority_classes(facts: Facts) -> Check:
 
 
 @register(id="pod-security", title="Pod Security admission")
-def pod_security(facts: Facts) -> Check:
+def pod_security(facts: ClusterFacts) -> Check:
     """A dry run of a privileged pod's Job: where admission works, the server warns of it. Nothing is
     stored.
     """
@@ -91,7 +91,7 @@ def pod_security(facts: Facts) -> Check:
 
 
 @register(id="resource-quota", title="ResourceQuota")
-def resource_quota(facts: Facts) -> Check:
+def resource_quota(facts: ClusterFacts) -> Check:
     """The second line behind the portal's own quota."""
     if facts.serves(kinds.RESOURCE_QUOTA):
         return Check("resource-quota", "ResourceQuota", "ok", "served")
@@ -100,7 +100,7 @@ def resource_quota(facts: Facts) -> Check:
 
 
 @register(id="network-policy", title="NetworkPolicy")
-def network_policy(facts: Facts) -> Check:
+def network_policy(facts: ClusterFacts) -> Check:
     """Served says nothing about enforced: that is the network plugin's doing, and cannot be seen from
     here.
     """
@@ -119,7 +119,7 @@ def network_policy(facts: Facts) -> Check:
 
 
 @register(id="metrics-api", title="Metrics API")
-def metrics_api(facts: Facts) -> Check:
+def metrics_api(facts: ClusterFacts) -> Check:
     """CPU-driven scaling and `kubectl top` need it; the portal itself does not."""
     if any(version.startswith("metrics.k8s.io/") for version, _ in facts.served):
         return Check("metrics-api", "Metrics API", "ok", "served")
@@ -128,7 +128,7 @@ def metrics_api(facts: Facts) -> Check:
 
 
 @register(id="node-pools", title="Karpenter NodePools")
-def node_pools(facts: Facts) -> Check:
+def node_pools(facts: ClusterFacts) -> Check:
     """Where they are served, their limits say what may still come; else each flavor has to declare it."""
     title = "Karpenter NodePools"
     if not facts.serves(kinds.NODE_POOL):
@@ -157,7 +157,7 @@ _CONTROLLERS: dict[kinds.ResourceKind, tuple[str, ...]] = {
 
 
 @register(id="optional-kinds", title="Optional kinds")
-def optional_kinds(facts: Facts) -> Check:
+def optional_kinds(facts: ClusterFacts) -> Check:
     """A served kind without a controller accepts objects and never runs them."""
     title = "Optional kinds"
     served = [kind for kind in kinds.OPTIONAL if facts.serves(kind)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cluster.preflight.registry import Check, Facts, register
+from cluster.preflight.registry import Check, ClusterFacts, register
 from cluster.quantities import parse
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -14,7 +14,7 @@ _PREFIXES = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/
 
 
 @register(id="gpu-nodes", title="GPU nodes")
-def gpu_nodes(facts: Facts) -> Check:
+def gpu_nodes(facts: ClusterFacts) -> Check:
     """Which GPU resources the nodes offer, and how many."""
     nodes: Counter[str] = Counter()
     units: Counter[str] = Counter()
@@ -32,7 +32,7 @@ def gpu_nodes(facts: Facts) -> Check:
 
 
 @register(id="device-plugin", title="Device plugin")
-def device_plugin(facts: Facts) -> Check:
+def device_plugin(facts: ClusterFacts) -> Check:
     """Nodes that have a GPU by their labels and offer none: there the device plugin is missing or broken."""
     mute = [
         _name(node)
@@ -49,7 +49,7 @@ def device_plugin(facts: Facts) -> Check:
 
 
 @register(id="gpu-labels", title="GPU feature discovery")
-def gpu_labels(facts: Facts) -> Check:
+def gpu_labels(facts: ClusterFacts) -> Check:
     """Flavors select nodes by the product's label, which GPU feature discovery sets."""
     title = "GPU feature discovery"
     holders = [
@@ -64,7 +64,7 @@ def gpu_labels(facts: Facts) -> Check:
 
 
 @register(id="sharing-truth", title="A GPU is a whole GPU")
-def sharing_truth(facts: Facts) -> Check:
+def sharing_truth(facts: ClusterFacts) -> Check:
     """Nodes whose `nvidia.com/gpu` is a slice or a share: they look like whole GPUs to every scheduler."""
     title = "A GPU is a whole GPU"
     untrue = {_name(node): why for node in facts.nodes if (why := why_not_whole(node))}

@@ -29,7 +29,7 @@ class Check:
         return asdict(self)
 
 
-class Facts:
+class ClusterFacts:
     """What several checks want to know of the cluster, read once."""
 
     def __init__(self, client: ClusterClient) -> None:
@@ -60,7 +60,7 @@ class Facts:
         return (kind.api_version, kind.kind) in self.served
 
 
-CheckFunction = Callable[[Facts], Check]
+CheckFunction = Callable[[ClusterFacts], Check]
 
 _registered: list[tuple[str, str, CheckFunction]] = []
 
@@ -81,7 +81,7 @@ def register(*, id: str, title: str) -> Callable[[CheckFunction], CheckFunction]
 
 def run(client: ClusterClient) -> list[Check]:
     """All findings in order of registration; only the first if the cluster cannot be reached."""
-    facts = Facts(client)
+    facts = ClusterFacts(client)
     found: list[Check] = []
     for name, title, function in _registered:
         found.append(_outcome(name, title, function, facts))
@@ -90,7 +90,7 @@ def run(client: ClusterClient) -> list[Check]:
     return found
 
 
-def _outcome(name: str, title: str, function: CheckFunction, facts: Facts) -> Check:
+def _outcome(name: str, title: str, function: CheckFunction, facts: ClusterFacts) -> Check:
     try:
         return function(facts)
     except ClusterUnavailable as error:

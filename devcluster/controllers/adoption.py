@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from devcluster import objects
 from devcluster.cluster import Cluster
 from devcluster.kinds import Kind
-from devcluster.objects import (
-    Obj,
-    controller_of,
-    deleting,
-    finished,
-    labels_of,
-    matches,
-    name_of,
-    namespace_of,
-    owner_reference,
-    uid_of,
-)
+from devcluster.objects import Obj, controller_of, deleting, matches, namespace_of, owner_reference, uid_of
 from devcluster.store import Change, Store
 
 
@@ -27,7 +18,7 @@ def claimed(cluster: Cluster, kind: Kind, owner_kind: Kind, owner: Obj) -> list[
     for each in cluster.store.list(kind, namespace_of(owner)):
         reference = controller_of(each)
         if reference is None:
-            if _fits(owner, each) and not (deleting(owner) or deleting(each) or finished(each)):
+            if _fits(owner, each) and not (deleting(owner) or deleting(each) or objects.finished(each)):
                 found.append(_adopt(cluster, kind, owner_kind, owner, each))
         elif reference["uid"] == uid_of(owner):
             if _fits(owner, each) or deleting(owner):
@@ -44,20 +35,25 @@ def concerned(store: Store, owner_kind: Kind, change: Change) -> Iterable[tuple[
         if reference is not None and reference["kind"] == owner_kind.name:
             yield where, reference["name"]
     if owner is None and change.type != "DELETED":
-        yield from (
-            (where, name_of(each)) for each in store.list(owner_kind, where) if _fits(each, change.obj)
-        )
+        yield from (objects.key_of(each) for each in store.list(owner_kind, where) if _fits(each, change.obj))
 
 
 def _fits(owner: Obj, obj: Obj) -> bool:
-    return matches(owner["spec"]["selector"], labels_of(obj))
+    return matches(owner["spec"]["selector"], objects.labels_of(obj))
 
 
 def _adopt(cluster: Cluster, kind: Kind, owner_kind: Kind, owner: Obj, obj: Obj) -> Obj:
-    reference = owner_reference(owner_kind, owner)
-    return (
-        cluster.modify(
-            kind, obj, lambda new: new["metadata"].setdefault("ownerReferences", []).append(reference)
-        )
-        or obj
-    )
+    def change(new: Obj) -> None:
+        new["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner_kind, owner))
+
+    return cluster.modify(kind, obj, change) or obj
+
+
+def pod_of(kind: Kind, owner: Obj, name: str = "", **metadata: Any) -> Obj:
+    """A pod of the owner's template, named after the owner unless it has a `name`."""
+    template, name = owner["spec"]["template"], name or objects.name_of(owner)
+    given = {k: v for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}}
+    own = {
+        "generateName": f"{name}-", "name": f"{name[:57]}-{objects.random_suffix()}", "ownerReferences": [owner_reference(kind, owner)],
+    }  # fmt: skip
+    return {"metadata": given | own | metadata, "spec": template["spec"]}

@@ -11,24 +11,20 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.cluster import Cluster, Options
 from devcluster.errors import ApiError
 from devcluster.kinds import AUTOSCALER, BY_NAME, POD, Kind
-from devcluster.kubelet.usage import Usage
-from devcluster.objects import Obj, labels_of, matches, name_of, namespace_of, timestamp, uid_of
+from devcluster.objects import Obj, key_of, labels_of, made_condition, matches, namespace_of, uid_of
 from devcluster.store import Change
 
-from .loop import Controller
-from .proposals import MetricError, Proposal, Target, external, resource, selector_text
+from .loop import Polling
+from .proposals import MetricError, Proposal, Target, Use, external, resource, selector_text
 from .stabilize import Ask, Memory, decide
 
 log = logging.getLogger("devcluster")
-SOURCE = "horizontal-pod-autoscaler"
 _MANAGER = Options(manager="kube-controller-manager")
-_REASONS = {
-    "External": "FailedGetExternalMetric", "Resource": "FailedGetResourceMetric",
-    "ContainerResource": "FailedGetContainerResourceMetric",
-}  # fmt: skip
+_REASONS = {"External": "FailedGetExternalMetric", "Resource": "FailedGetResourceMetric"}
 _NO_USAGE = (
     "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server could not find "
     "the requested resource (get pods.metrics.k8s.io)"
@@ -41,8 +37,7 @@ External = Callable[[str, str, Obj], Awaitable[int]]
 def scale_to(cluster: Cluster, kind: Kind, target: Obj, replicas: int, manager: Options) -> None:
     """Through the scale subresource, so that the field has this manager from then on."""
     change = {"spec": {"replicas": replicas}}
-    where, name = namespace_of(target), name_of(target)
-    cluster.patch(kind, where, name, "application/merge-patch+json", change, manager, sub="scale")
+    cluster.patch(kind, *key_of(target), "application/merge-patch+json", change, manager, sub="scale")
 
 
 class _Failed(Exception):
@@ -58,55 +53,34 @@ class _Round:
         self.conditions: list[Obj] = self.status.get("conditions") or []
 
     def say(self, type_: str, status: str, reason: str, message: str) -> None:
-        known = next((c for c in self.conditions if c["type"] == type_), None)
-        since = known["lastTransitionTime"] if known and known["status"] == status else timestamp()
-        new = {
-            "type": type_,
-            "status": status,
-            "lastTransitionTime": since,
-            "reason": reason,
-            "message": message,
-        }
-        if known is None:
-            self.conditions.append(new)
-        else:
-            self.conditions[self.conditions.index(known)] = new
+        self.conditions = objects.with_condition(
+            self.conditions, made_condition(type_, status, reason, message)
+        )
 
 
-class Autoscalers(Controller):
-    """Key: (namespace, autoscaler). Each has a task of its own."""
+class Autoscalers(Polling):
+    """Key: (namespace, autoscaler)."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        interval: float,
-        value: External,
-        use: Callable[[Obj, str], Usage | None] | None,
-    ) -> None:
+    kind, source = AUTOSCALER, "horizontal-pod-autoscaler"
+
+    def __init__(self, cluster: Cluster, interval: float, value: External, use: Use | None) -> None:
         super().__init__(cluster)
         self._interval, self._value, self._use = interval, value, use
-        self._tasks: dict[Any, asyncio.Task[None]] = {}
         self._memories: dict[str, Memory] = {}
 
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is AUTOSCALER and change.type != "MODIFIED":
-            yield namespace_of(change.obj), name_of(change.obj)
+        if change.type != "MODIFIED":
+            yield from super().keys(change)
 
     @override
     def reconcile(self, key: Any) -> float | None:
-        found, task = self.store.get(AUTOSCALER, *key), self._tasks.get(key)
-        if found is None and task is not None:
-            self._tasks.pop(key).cancel()
-        elif found is not None and task is None:
+        found = self.store.get(AUTOSCALER, *key)
+        if found is None:
+            self.end(key)
+        elif key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._follow(key))
         return None
-
-    @override
-    def stop(self) -> None:
-        super().stop()
-        for task in self._tasks.values():
-            task.cancel()
 
     async def _follow(self, key: Any) -> None:
         while True:
@@ -131,12 +105,8 @@ class Autoscalers(Controller):
         if kind is None or target is None:
             self._no_scale(turn, kind)
             return
-        turn.say(
-            "AbleToScale",
-            "True",
-            "SucceededGetScale",
-            "the HPA controller was able to get the target's current scale",
-        )
+        text = "the HPA controller was able to get the target's current scale"
+        turn.say("AbleToScale", "True", "SucceededGetScale", text)
         memory = self._memories.setdefault(uid_of(turn.hpa), Memory())
         current = target["spec"]["replicas"]
         if not memory.recommended:
@@ -146,7 +116,7 @@ class Autoscalers(Controller):
         except _Failed as error:
             turn.status |= {"currentReplicas": current}
             self._store(turn)
-            self._event(turn, "FailedComputeMetricsReplicas", str(error), warning=True)
+            self.event(turn.hpa, "FailedComputeMetricsReplicas", str(error), warning=True)
             return
         if desired != current:
             try:
@@ -156,9 +126,9 @@ class Autoscalers(Controller):
                 return
             text = f"the HPA controller was able to update the target scale to {desired}"
             turn.say("AbleToScale", "True", "SucceededRescale", text)
-            self._event(turn, "SuccessfulRescale", f"New size: {desired}; reason: {why}")
+            self.event(turn.hpa, "SuccessfulRescale", f"New size: {desired}; reason: {why}")
             memory.scaled(time.time(), current, desired, turn.spec.get("behavior"))
-            turn.status["lastScaleTime"] = timestamp()
+            turn.status["lastScaleTime"] = objects.timestamp()
         turn.status |= {"currentReplicas": current, "desiredReplicas": desired, "currentMetrics": metrics}
         self._store(turn)
 
@@ -196,7 +166,7 @@ class Autoscalers(Controller):
             except MetricError as error:
                 failures.append((metric["type"], str(error)))
                 statuses.append({"type": ""})
-                self._event(turn, _REASONS[metric["type"]], str(error), warning=True)
+                self.event(turn.hpa, _REASONS[metric["type"]], str(error), warning=True)
                 continue
             statuses.append(one.status)
             best = one if one.replicas > best.replicas or not best.metric else best
@@ -231,11 +201,10 @@ class Autoscalers(Controller):
                 amount = await self._value(where, name, selector or {})
             except MetricError as error:
                 shown = f"{where}/{name}/{selector_text(selector)}"
-                raise MetricError(
-                    f"unable to get external metric {shown}: unable to fetch metrics from external metrics API: {error}"
-                ) from error
+                text = "unable to fetch metrics from external metrics API"
+                raise MetricError(f"unable to get external metric {shown}: {text}: {error}") from error
             return external(source, amount, scale, behavior)
-        source = metric["resource" if metric["type"] == "Resource" else "containerResource"]
+        source = metric["resource"]
         word = "utilization" if "averageUtilization" in source["target"] else "usage"
         prefix, use = f"failed to get {source['name']} {word}", self._use
         if use is None:
@@ -254,20 +223,17 @@ class Autoscalers(Controller):
         text = f'no matches for kind "{ref["kind"]}" in group "{ref["apiVersion"].partition("/")[0]}"'
         if kind is not None:
             text = f'{kind.resource} "{ref["name"]}" not found'
-        self._event(turn, "FailedGetScale", text, warning=True)
+        self.event(turn.hpa, "FailedGetScale", text, warning=True)
         message = f"the HPA controller was unable to get the target's current scale: {text}"
         turn.say("AbleToScale", "False", "FailedGetScale", message)
         self._store(turn)
 
     def _cannot(self, turn: _Round, desired: int, why: str, error: ApiError) -> None:
         text = f"New size: {desired}; reason: {why}; error: {error.message}"
-        self._event(turn, "FailedRescale", text, warning=True)
+        self.event(turn.hpa, "FailedRescale", text, warning=True)
         message = f"the HPA controller was unable to update the target scale: {error.message}"
         turn.say("AbleToScale", "False", "FailedUpdateScale", message)
         self._store(turn)
 
     def _store(self, turn: _Round) -> None:
         self.cluster.set_status(AUTOSCALER, turn.hpa, turn.status | {"conditions": turn.conditions})
-
-    def _event(self, turn: _Round, reason: str, message: str, *, warning: bool = False) -> None:
-        self.cluster.event(AUTOSCALER, turn.hpa, reason, message, source=SOURCE, warning=warning)

@@ -5,20 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
-    )
-}
-_DAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
-_FIELDS = (
-    ("minute", 0, 59),
-    ("hour", 0, 23),
-    ("day of month", 1, 31),
-    ("month", 1, 12),
-    ("day of week", 0, 6),
-)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+"""Of minute, hour, day of month, month and day of week."""
 _YEARS = 5
 
 
@@ -56,9 +46,9 @@ class Schedule:
 def parse(text: str) -> Schedule:
     """ValueError with the parser's words."""
     parts = text.split()
-    if len(parts) != len(_FIELDS):
+    if len(parts) != len(_BOUNDS):
         raise ValueError(f"expected exactly 5 fields, found {len(parts)}: {parts}".replace("'", ""))
-    allowed = tuple(_field(part, least, most) for part, (_, least, most) in zip(parts, _FIELDS, strict=True))
+    allowed = tuple(_field(part, *bounds) for part, bounds in zip(parts, _BOUNDS, strict=True))
     return Schedule(allowed, parts[2][0] in "*?", parts[4][0] in "*?")
 
 
@@ -87,9 +77,10 @@ def _range(text: str, least: int, most: int) -> range:
 
 
 def _number(text: str, most: int) -> int:
-    names = _MONTHS if most == 12 else _DAYS if most == 6 else {}
-    if text.lower() in names:
-        return names[text.lower()]
+    # Months are counted from one.
+    names = ("", *_MONTHS) if most == 12 else _DAYS if most == 6 else ()
+    if text and text.lower() in names:
+        return names.index(text.lower())
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
     return int(text)

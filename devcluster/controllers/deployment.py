@@ -10,28 +10,13 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.errors import ApiError
 from devcluster.kinds import DEPLOYMENT, POD, REPLICA_SET
-from devcluster.objects import (
-    RANDOM_ALPHABET,
-    Obj,
-    condition,
-    controller_of,
-    deleting,
-    finished,
-    is_true,
-    name_of,
-    namespace_of,
-    owner_reference,  # fmt: skip
-    random_suffix,
-    seconds,
-    timestamp,
-    uid_of,
-    with_condition,
-)
+from devcluster.objects import Obj, deleting, finished, is_true, made_condition, name_of, namespace_of, uid_of
 from devcluster.store import Change
 
-from .adoption import claimed, concerned
+from .adoption import claimed, concerned, pod_of
 from .disruption import scaled
 from .loop import Controller
 
@@ -39,30 +24,26 @@ HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
-
-
-def _owned_by(obj: Obj, uid: str) -> bool:
-    owner = controller_of(obj)
-    return owner is not None and owner["uid"] == uid
+_COUNTS = ("replicas", "updatedReplicas", "availableReplicas")
 
 
 class ReplicaSets(Controller):
     """Key: (namespace, replica set)."""
 
+    kind, source = REPLICA_SET, "replicaset-controller"
+
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is REPLICA_SET:
-            yield namespace_of(change.obj), name_of(change.obj)
-        elif change.kind is POD:
-            yield from concerned(self.store, REPLICA_SET, change)
+        yield from concerned(self.store, REPLICA_SET, change) if change.kind is POD else super().keys(change)
 
     @override
     def reconcile(self, key: Any) -> float | None:
         found = self.store.get(REPLICA_SET, *key)
         if found is None:
             return None
-        pods = claimed(self.cluster, POD, REPLICA_SET, found)
-        active = [p for p in pods if not finished(p) and not deleting(p)]
+        active = [
+            p for p in claimed(self.cluster, POD, REPLICA_SET, found) if not finished(p) and not deleting(p)
+        ]
         error = "" if deleting(found) else self._scale(found, active)
         return self._status(found, error)
 
@@ -70,79 +51,52 @@ class ReplicaSets(Controller):
         missing = owner["spec"]["replicas"] - len(active)
         for _ in range(missing):
             try:
-                active.append(self._create(owner))
+                made = self.cluster.create(POD, namespace_of(owner), pod_of(REPLICA_SET, owner))
             except ApiError as error:
-                text = f"Error creating: {error.message}"
-                self.cluster.event(
-                    REPLICA_SET, owner, "FailedCreate", text, source="replicaset-controller", warning=True
-                )
+                self.event(owner, "FailedCreate", f"Error creating: {error.message}", warning=True)
                 return error.message
+            self.event(owner, "SuccessfulCreate", f"Created pod: {name_of(made)}")
         if missing < 0:
             # The least useful first: not running, then not ready, then the youngest.
             active.sort(key=lambda p: p["metadata"]["creationTimestamp"], reverse=True)
             active.sort(key=lambda p: (bool(p["spec"].get("nodeName")), is_true(p, "Ready")))
             for pod in active[:-missing]:
-                self.cluster.delete(POD, namespace_of(pod), name_of(pod))
-                text = f"Deleted pod: {name_of(pod)}"
-                self.cluster.event(
-                    REPLICA_SET, owner, "SuccessfulDelete", text, source="replicaset-controller"
-                )
+                self.cluster.remove(POD, pod)
+                self.event(owner, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         return ""
 
-    def _create(self, owner: Obj) -> Obj:
-        template, name = owner["spec"]["template"], name_of(owner)
-        metadata = {
-            k: v for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}
-        }
-        pod = self.cluster.create(POD, namespace_of(owner), {
-            "metadata": metadata | {
-                "generateName": f"{name}-", "name": f"{name[:57]}-{random_suffix()}",
-                "ownerReferences": [owner_reference(REPLICA_SET, owner)],
-            },
-            "spec": template["spec"],
-        })  # fmt: skip
-        text = f"Created pod: {name_of(pod)}"
-        self.cluster.event(REPLICA_SET, owner, "SuccessfulCreate", text, source="replicaset-controller")
-        return pod
-
     def _status(self, owner: Obj, error: str) -> float | None:
-        where = namespace_of(owner)
-        pods = [
-            p
-            for p in self.store.list(POD, where)
-            if _owned_by(p, uid_of(owner)) and not finished(p) and not deleting(p)
-        ]
-        ready = [p for p in pods if is_true(p, "Ready")]
+        owned = (pod for kind, pod in self.cluster.dependants(owner) if kind is POD)
+        pods = [pod for pod in owned if not finished(pod) and not deleting(pod)]
+        ready = [objects.condition(p, "Ready") or {} for p in pods if is_true(p, "Ready")]
         patience = owner["spec"].get("minReadySeconds", 0)
-        waits = [
-            seconds((condition(p, "Ready") or {})["lastTransitionTime"]) + patience - time.time()
-            for p in ready
-        ]
-        available = sum(not patience or w <= 0 for w in waits)
-        status: Obj = {"replicas": len(pods), "fullyLabeledReplicas": len(pods), "readyReplicas": len(ready),
-                       "availableReplicas": available, "observedGeneration": owner["metadata"]["generation"]}  # fmt: skip
-        status = {k: v for k, v in status.items() if v or k == "replicas"}
+        waits = [objects.seconds(c["lastTransitionTime"]) + patience - time.time() for c in ready]
+        counts = {
+            "fullyLabeledReplicas": len(pods), "readyReplicas": len(ready),
+            "availableReplicas": sum(not patience or wait <= 0 for wait in waits),
+        }  # fmt: skip
+        status: Obj = {"replicas": len(pods), "observedGeneration": owner["metadata"]["generation"]}
+        status |= {name: count for name, count in counts.items() if count}
         if error:
-            failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": error}
-            status["conditions"] = with_condition(owner["status"].get("conditions", []), failure)
+            failure = made_condition("ReplicaFailure", "True", "FailedCreate", error)
+            status["conditions"] = objects.with_condition(owner["status"].get("conditions", []), failure)
         self.cluster.set_status(REPLICA_SET, owner, status)
-        later = [w for w in waits if patience and w > 0]
-        return 1.0 if error else min(later, default=None)
+        return 1.0 if error else min((wait for wait in waits if patience and wait > 0), default=None)
 
 
 class Deployments(Controller):
     """Key: (namespace, deployment)."""
 
+    kind, source = DEPLOYMENT, "deployment-controller"
+
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is DEPLOYMENT:
-            yield namespace_of(change.obj), name_of(change.obj)
-        elif change.kind is REPLICA_SET:
+        yield from super().keys(change)
+        if change.kind is REPLICA_SET:
             yield from concerned(self.store, DEPLOYMENT, change)
         elif change.kind is POD and change.type == "DELETED":
             # Recreate waits for the last old pod.
-            for found in self.store.list(DEPLOYMENT, namespace_of(change.obj)):
-                yield namespace_of(found), name_of(found)
+            yield from map(objects.key_of, self.store.list(DEPLOYMENT, namespace_of(change.obj)))
 
     @override
     def reconcile(self, key: Any) -> float | None:
@@ -165,11 +119,8 @@ class Deployments(Controller):
     def _recreate(self, owner: Obj, newest: Obj | None, old: list[Obj]) -> Obj | None:
         for one in old:
             self._resize(owner, one, 0)
-        uids = {uid_of(s) for s in old}
-        if any(
-            (controller_of(p) or {}).get("uid") in uids and not finished(p)
-            for p in self.store.list(POD, namespace_of(owner))
-        ):
+        pods = (pod for one in old for kind, pod in self.cluster.dependants(one) if kind is POD)
+        if any(not finished(pod) for pod in pods):
             return newest
         newest = self._current(owner, newest, old)
         return self._resize(owner, newest, owner["spec"]["replicas"])
@@ -231,7 +182,7 @@ class Deployments(Controller):
             "metadata": {
                 "name": f"{name_of(owner)}-{digest}", "labels": labels,
                 "annotations": {REVISION: str(revision), **_sizes(owner)},
-                "ownerReferences": [owner_reference(DEPLOYMENT, owner)],
+                "ownerReferences": [objects.owner_reference(DEPLOYMENT, owner)],
             },
             "spec": {
                 "replicas": 0, "minReadySeconds": owner["spec"].get("minReadySeconds", 0),
@@ -245,8 +196,9 @@ class Deployments(Controller):
         if before == size:
             return one
         way = "up" if size > before else "down"
-        text = f"Scaled {way} replica set {name_of(one)} from {before} to {size}"
-        self.cluster.event(DEPLOYMENT, owner, "ScalingReplicaSet", text, source="deployment-controller")
+        self.event(
+            owner, "ScalingReplicaSet", f"Scaled {way} replica set {name_of(one)} from {before} to {size}"
+        )
 
         def change(new: Obj) -> None:
             new["spec"].update(replicas=size)
@@ -258,79 +210,60 @@ class Deployments(Controller):
         idle = [s for s in old if not s["spec"]["replicas"] and not s["status"].get("replicas")]
         idle.sort(key=_revision)
         for one in idle[: max(0, len(idle) - owner["spec"]["revisionHistoryLimit"])]:
-            self.cluster.delete(REPLICA_SET, namespace_of(one), name_of(one))
+            self.cluster.remove(REPLICA_SET, one)
 
     # Status
 
     def _status(self, owner: Obj, newest: Obj | None, old: list[Obj]) -> float | None:
         every = [*([newest] if newest else []), *old]
-        wanted, status = owner["spec"]["replicas"], dict(owner["status"])
-        total = sum(s["status"].get("replicas", 0) for s in every)
-        available = sum(s["status"].get("availableReplicas", 0) for s in every)
+
+        def total(name: str) -> int:
+            return sum(one["status"].get(name, 0) for one in every)
+
+        wanted, available = owner["spec"]["replicas"], total("availableReplicas")
         counts = {
-            "replicas": total, "readyReplicas": sum(s["status"].get("readyReplicas", 0) for s in every),
-            "updatedReplicas": newest["status"].get("replicas", 0) if newest else 0, "availableReplicas": available,
-            "unavailableReplicas": max(0, sum(s["spec"]["replicas"] for s in every) - available),
+            "replicas": total("replicas"), "readyReplicas": total("readyReplicas"), "availableReplicas": available,
+            "updatedReplicas": newest["status"].get("replicas", 0) if newest else 0,
+            "unavailableReplicas": max(0, sum(one["spec"]["replicas"] for one in every) - available),
         }  # fmt: skip
-        for name, value in counts.items():
-            status.pop(name, None)
-            if value:
-                status[name] = value
+        status = {name: value for name, value in owner["status"].items() if name not in counts}
+        status |= {name: value for name, value in counts.items() if value}
         status["observedGeneration"] = owner["metadata"]["generation"]
-        least = wanted - self._may_miss(owner)
-        conditions = with_condition(status.get("conditions", []), _available(available >= least))
-        failure = next(
-            (c for s in every for c in s["status"].get("conditions", ()) if c["type"] == "ReplicaFailure"),
-            None,
+        rolling = owner["spec"]["strategy"].get("rollingUpdate")
+        may_miss = scaled(rolling["maxUnavailable"], wanted, up=False) if rolling else 0
+        conditions = objects.with_condition(
+            status.get("conditions", []), _available(available >= wanted - may_miss)
         )
-        conditions = [c for c in conditions if c["type"] != "ReplicaFailure"]
-        if failure is not None:
-            conditions.append(failure)
-        progress, wait = self._progress(owner, newest, counts, conditions)
+        failures = (objects.condition(one, "ReplicaFailure") for one in every)
+        failure = next(filter(None, failures), None)
+        conditions = [c for c in conditions if c["type"] != "ReplicaFailure"] + ([failure] if failure else [])
+        progress, wait = self._progress(owner, newest, counts)
         status["conditions"] = conditions if progress is None else _with_progress(conditions, progress)
-        self._annotate(owner, newest)
+        if newest is not None:
+            revision = {REVISION: str(_revision(newest))}
+            self.cluster.modify(DEPLOYMENT, owner, lambda new: _note(new, revision))
         self.cluster.set_status(DEPLOYMENT, owner, status)
         return wait
 
     @staticmethod
-    def _may_miss(owner: Obj) -> int:
-        rolling = owner["spec"]["strategy"].get("rollingUpdate")
-        return scaled(rolling["maxUnavailable"], owner["spec"]["replicas"], up=False) if rolling else 0
-
-    def _annotate(self, owner: Obj, newest: Obj | None) -> None:
-        if newest is not None:
-            revision = {REVISION: str(_revision(newest))}
-            self.cluster.modify(DEPLOYMENT, owner, lambda new: _note(new, revision))
-
-    def _progress(
-        self, owner: Obj, newest: Obj | None, counts: Obj, known: list[Obj]
-    ) -> tuple[Obj | None, float | None]:
+    def _progress(owner: Obj, newest: Obj | None, counts: Obj) -> tuple[Obj | None, float | None]:
         """The Progressing condition, and when its deadline is to be looked at."""
-        last = next((c for c in known if c["type"] == "Progressing"), None)
+        last, patience = objects.condition(owner, "Progressing"), owner["spec"]["progressDeadlineSeconds"]
         if owner["spec"].get("paused"):
             return _progressing("Unknown", "DeploymentPaused", "Deployment is paused"), None
-        wanted, name = owner["spec"]["replicas"], name_of(newest) if newest else name_of(owner)
-        if counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == wanted:
+        name = name_of(newest) if newest else name_of(owner)
+        if all(counts[count] == owner["spec"]["replicas"] for count in _COUNTS):
             text = f'ReplicaSet "{name}" has successfully progressed.'
             return _progressing("True", "NewReplicaSetAvailable", text), None
-        moved = any(
-            counts[k] != owner["status"].get(k, 0)
-            for k in ("replicas", "updatedReplicas", "availableReplicas")
-        )
-        if (
-            last is None
-            or moved
-            or owner["status"].get("observedGeneration") != owner["metadata"]["generation"]
-        ):
-            created = not counts["updatedReplicas"]
-            reason, verb = (
-                ("NewReplicaSetCreated", "Created new replica set")
-                if created
-                else ("ReplicaSetUpdated", "is progressing.")
-            )
-            text = f'{verb} "{name}"' if created else f'ReplicaSet "{name}" {verb}'
-            return _progressing("True", reason, text), float(owner["spec"]["progressDeadlineSeconds"])
-        left = seconds(last["lastUpdateTime"]) + owner["spec"]["progressDeadlineSeconds"] - time.time()
+        moved = any(counts[count] != owner["status"].get(count, 0) for count in _COUNTS)
+        changed = owner["status"].get("observedGeneration") != owner["metadata"]["generation"]
+        if last is None or moved or changed:
+            if counts["updatedReplicas"]:
+                return _progressing(
+                    "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.'
+                ), patience
+            return _progressing("True", "NewReplicaSetCreated", f'Created new replica set "{name}"'), patience
+        left = objects.seconds(last["lastUpdateTime"]) + patience - time.time()
         if left <= 0 and last["reason"] not in {"NewReplicaSetAvailable", "ProgressDeadlineExceeded"}:
             text = f'ReplicaSet "{name}" has timed out progressing.'
             return _progressing("False", "ProgressDeadlineExceeded", text), None
@@ -339,28 +272,28 @@ class Deployments(Controller):
 
 def _available(enough: bool) -> Obj:  # noqa: FBT001
     if enough:
-        text = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
-    else:
-        text = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    return {"type": "Available", "status": text[0], "reason": text[1], "message": text[2]}
+        return made_condition(
+            "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
+        )
+    text = "Deployment does not have minimum availability."
+    return made_condition("Available", "False", "MinimumReplicasUnavailable", text)
 
 
 def _progressing(status: str, reason: str, message: str) -> Obj:
-    return {"type": "Progressing", "status": status, "reason": reason, "message": message}
+    return made_condition("Progressing", status, reason, message)
 
 
 def _with_progress(conditions: list[Obj], new: Obj) -> list[Obj]:
     """`lastUpdateTime` is the deadline's start, so it moves only when something is said anew."""
     last = next((c for c in conditions if c["type"] == "Progressing"), None)
     same = last is not None and last["reason"] == new["reason"] == "NewReplicaSetAvailable"
-    return with_condition(
-        conditions, new | {"lastUpdateTime": last["lastUpdateTime"] if same and last else timestamp()}
-    )
+    since = last["lastUpdateTime"] if same and last else objects.timestamp()
+    return objects.with_condition(conditions, new | {"lastUpdateTime": since})
 
 
 def _revision(one: Obj) -> int:
     """0 of a set that no deployment has made."""
-    return int((one["metadata"].get("annotations") or {}).get(REVISION, 0))
+    return int(objects.annotations_of(one).get(REVISION, 0))
 
 
 def _note(obj: Obj, annotations: dict[str, str]) -> None:
@@ -378,7 +311,8 @@ def template_hash(template: Obj, collisions: int = 0) -> str:
     """Stable for equal templates; the real server uses another hash of the same look."""
     labels = {k: v for k, v in ((template.get("metadata") or {}).get("labels") or {}).items() if k != HASH}
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v} | {"labels": labels}
-    plain = template | {"metadata": metadata}
-    text = json.dumps(plain, sort_keys=True) + (str(collisions) if collisions else "")
+    text = json.dumps(template | {"metadata": metadata}, sort_keys=True) + (
+        str(collisions) if collisions else ""
+    )
     digest = hashlib.sha256(text.encode()).digest()
-    return "".join(RANDOM_ALPHABET[b % len(RANDOM_ALPHABET)] for b in digest[:10])
+    return "".join(objects.RANDOM_ALPHABET[b % len(objects.RANDOM_ALPHABET)] for b in digest[:10])

@@ -7,19 +7,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.kinds import BUDGET, DEPLOYMENT, JOB, POD, PYTORCH_JOB, REPLICA_SET
-from devcluster.objects import (
-    Obj,
-    controller_of,
-    deleting,
-    finished,
-    is_true,
-    labels_of,
-    matches,
-    namespace_of,
-    uid_of,
-    with_condition,  # fmt: skip
-)
+from devcluster.objects import Obj, controller_of, deleting, finished, is_true, namespace_of, uid_of
 from devcluster.store import Change
 
 from .loop import Controller
@@ -54,7 +44,7 @@ class Budgets(Controller):
         pods = [
             p
             for p in self.store.list(POD, where)
-            if matches(spec.get("selector"), labels_of(p)) and not finished(p)
+            if objects.matches(spec.get("selector"), objects.labels_of(p)) and not finished(p)
         ]
         healthy = sum(is_true(p, "Ready") and not deleting(p) for p in pods)
         expected = self._expected(pods)
@@ -66,12 +56,11 @@ class Budgets(Controller):
             desired = scaled(spec["minAvailable"], expected, up=True)
         allowed = max(0, healthy - desired) if expected else 0
         state = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
-        condition = {"type": "DisruptionAllowed", "status": state[0], "reason": state[1], "message": "",
-                     "observedGeneration": budget["metadata"]["generation"]}  # fmt: skip
-        self.cluster.set_status(BUDGET, budget, {
+        seen = {"observedGeneration": budget["metadata"]["generation"]}
+        condition = objects.made_condition("DisruptionAllowed", *state) | seen | {"message": ""}
+        self.cluster.set_status(BUDGET, budget, seen | {
             "currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected, "disruptionsAllowed": allowed,
-            "observedGeneration": budget["metadata"]["generation"],
-            "conditions": with_condition(budget.get("status", {}).get("conditions", []), condition),
+            "conditions": objects.with_condition(budget.get("status", {}).get("conditions", []), condition),
         })  # fmt: skip
 
     def _expected(self, pods: list[Obj]) -> int:

@@ -58,7 +58,7 @@ class Garbage(Controller):
         references = obj["metadata"]["ownerReferences"]
         lost = [r for r in references if not self._exists(r, namespace_of(obj))]
         if len(lost) == len(references) and not deleting(obj):
-            self.cluster.delete(kind, namespace_of(obj), name_of(obj), {"propagationPolicy": "Background"})
+            self.cluster.remove(kind, obj, propagationPolicy="Background")
         elif lost and len(lost) < len(references):
             for reference in lost:
                 self.cluster.release(kind, obj, reference["uid"])
@@ -75,8 +75,8 @@ class Garbage(Controller):
             return
         for child_kind, child in self.cluster.dependants(obj):
             if not deleting(child):
-                options = {"propagationPolicy": "Foreground" if child_kind is not POD else "Background"}
-                self.cluster.delete(child_kind, namespace_of(child), name_of(child), options)
+                policy = "Foreground" if child_kind is not POD else "Background"
+                self.cluster.remove(child_kind, child, propagationPolicy=policy)
         if not any(
             r.get("blockOwnerDeletion") for _, c in self.cluster.dependants(obj)
             for r in c["metadata"]["ownerReferences"] if r["uid"] == uid_of(obj)
@@ -108,7 +108,7 @@ class Namespaces(Controller):
             if not kind.namespaced or namespace_of(obj) != key:
                 continue
             if not deleting(obj):
-                self.cluster.delete(kind, key, name_of(obj), {"propagationPolicy": "Background"})
+                self.cluster.remove(kind, obj, propagationPolicy="Background")
             left += self.store.get(kind, key, name_of(obj)) is not None
         if not left:
             self.cluster.drop_finalizer(NAMESPACE, namespace, "kubernetes")
@@ -138,18 +138,14 @@ class PodGarbage(Controller):
                 continue
             if not finished(pod):
                 mark_disrupted(self.cluster, pod, "DeletionByPodGC", "PodGC: node no longer exists")
-                live = self.cluster.get(POD, namespace_of(pod), name_of(pod))
+                live = self.store.newest(POD, pod) or pod
                 self.cluster.set_status(POD, live, live["status"] | {"phase": "Failed"})
-            self.cluster.delete(POD, namespace_of(pod), name_of(pod), {"gracePeriodSeconds": 0})
+            self.cluster.remove(POD, pod, gracePeriodSeconds=0)
         return None
 
     def _forget_events(self) -> float | None:
         horizon = time.time() - EVENT_TTL_SECONDS
-        old = [
-            e
-            for e in self.store.list(EVENT)
-            if seconds(e.get("lastTimestamp") or e["metadata"]["creationTimestamp"]) < horizon
-        ]
-        for event in old:
-            self.store.remove(EVENT, event)
+        for event in self.store.list(EVENT):
+            if seconds(event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]) < horizon:
+                self.store.remove(EVENT, event)
         return EVENT_TTL_SECONDS / 6 if any(True for _ in self.store.list(EVENT)) else None

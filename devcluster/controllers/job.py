@@ -9,32 +9,17 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.errors import ApiError
 from devcluster.kinds import JOB, POD
-from devcluster.objects import (
-    Obj,
-    condition,
-    controller_of,
-    deleting,
-    finished,
-    is_true,
-    name_of,
-    namespace_of,
-    owner_reference,
-    phase_of,
-    random_suffix,  # fmt: skip
-    seconds,
-    timestamp,
-    uid_of,
-    with_condition,
-)
+from devcluster.objects import Obj, condition, deleting, finished, name_of, namespace_of, phase_of, uid_of
 from devcluster.store import Change
 
+from .adoption import pod_of
 from .indexes import INDEX, index_of, indexes_of, numbered, ranges
 from .loop import Controller
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-SOURCE = "job-controller"
 LONGEST_BACKOFF = 60
 _LIMIT = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
 _DEADLINE = ("DeadlineExceeded", "Job was active longer than specified deadline")
@@ -74,21 +59,17 @@ class _Round:
         self.status["succeeded"] = len(done)
 
     def has(self, type_: str) -> bool:
-        return any(c["type"] == type_ and c["status"] == "True" for c in self.status.get("conditions", ()))
+        return objects.is_true({"status": self.status}, type_)
 
     def say(self, type_: str, reason: str, message: str, status: str = "True") -> None:
-        new = {
-            "type": type_,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastProbeTime": timestamp(),
-        }
-        self.status["conditions"] = with_condition(self.status.get("conditions", []), new)
+        new = objects.made_condition(type_, status, reason, message) | {"lastProbeTime": objects.timestamp()}
+        self.status["conditions"] = objects.with_condition(self.status.get("conditions", []), new)
 
 
 class Jobs(Controller):
     """Key: (namespace, job)."""
+
+    kind, source = JOB, "job-controller"
 
     def __init__(self, cluster: Any) -> None:
         super().__init__(cluster)
@@ -97,16 +78,15 @@ class Jobs(Controller):
 
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is JOB:
-            yield namespace_of(change.obj), name_of(change.obj)
-            if change.type == "DELETED":
-                self._backoff.pop(uid_of(change.obj), None)
+        yield from super().keys(change)
+        if change.kind is JOB and change.type == "DELETED":
+            self._backoff.pop(uid_of(change.obj), None)
         elif change.kind is POD:
-            owner = controller_of(change.obj)
-            if owner is not None and owner["kind"] == "Job":
+            owner = objects.controller_of(change.obj)
+            if owner is not None and owner["kind"] == JOB.name:
                 yield namespace_of(change.obj), owner["name"]
-            elif TRACKING in change.obj["metadata"].get("finalizers", ()):
-                self.cluster.drop_finalizer(POD, change.obj, TRACKING)
+            else:
+                self._untrack([change.obj])
 
     @override
     def reconcile(self, key: Any) -> float | None:
@@ -132,12 +112,12 @@ class Jobs(Controller):
         """The Job's pods; those of a Job that is gone are let go."""
         mine = []
         for pod in self.store.list(POD, key[0]):
-            owner = controller_of(pod)
-            if owner is None or owner["kind"] != "Job" or owner["name"] != key[1]:
+            owner = objects.controller_of(pod)
+            if owner is None or owner["kind"] != JOB.name or owner["name"] != key[1]:
                 continue
             if job is not None and owner["uid"] == uid_of(job):
                 mine.append(pod)
-            elif job is None or owner["uid"] != uid_of(job):
+            else:
                 self._untrack([pod])
         return mine
 
@@ -193,7 +173,7 @@ class Jobs(Controller):
         return min((w for w in (wait, deadline) if w is not None), default=None)
 
     def _failure(self, turn: _Round) -> tuple[str, str] | None:
-        decided = next((c for c in turn.status.get("conditions", ()) if c["type"] == "FailureTarget"), None)
+        decided = condition({"status": turn.status}, "FailureTarget")
         if decided is not None and decided["status"] == "True":
             return decided["reason"], decided["message"]
         if turn.policy_failure:
@@ -213,7 +193,7 @@ class Jobs(Controller):
         limit, started = turn.spec.get("activeDeadlineSeconds"), turn.status.get("startTime")
         if limit is None or started is None or turn.spec.get("suspend"):
             return None
-        return float(seconds(started) + limit - time.time())
+        return float(objects.seconds(started) + limit - time.time())
 
     def _fail(self, turn: _Round, reason: str, message: str) -> float | None:
         if not turn.has("FailureTarget"):
@@ -222,7 +202,7 @@ class Jobs(Controller):
         if self._remaining(turn):
             return None
         turn.say("Failed", reason, message)
-        self.cluster.event(JOB, turn.job, reason, message, source=SOURCE, warning=True)
+        self.event(turn.job, reason, message, warning=True)
         return None
 
     def _complete(self, turn: _Round) -> float | None:
@@ -233,8 +213,8 @@ class Jobs(Controller):
         if self._remaining(turn):
             return None
         turn.say("Complete", "CompletionsReached", text)
-        turn.status["completionTime"] = timestamp()
-        self.cluster.event(JOB, turn.job, "Completed", "Job completed", source=SOURCE)
+        turn.status["completionTime"] = objects.timestamp()
+        self.event(turn.job, "Completed", "Job completed")
         return None
 
     def _stop(self, turn: _Round) -> None:
@@ -245,12 +225,12 @@ class Jobs(Controller):
 
     def _remaining(self, turn: _Round) -> list[Obj]:
         """Pods that have not ended; a final condition has to wait for them."""
-        live = (self.store.get(POD, namespace_of(p), name_of(p)) for p in turn.pods)
-        return [p for p in live if p is not None and phase_of(p) not in {"Succeeded", "Failed"}]
+        live = (self.store.newest(POD, pod) for pod in turn.pods)
+        return [pod for pod in live if pod is not None and not finished(pod)]
 
     def _delete(self, job: Obj, pod: Obj) -> None:
-        self.cluster.delete(POD, namespace_of(pod), name_of(pod))
-        self.cluster.event(JOB, job, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}", source=SOURCE)
+        self.cluster.remove(POD, pod)
+        self.event(job, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _dismiss(self, job: Obj, pod: Obj) -> None:
         """Delete a pod that is too many: without the finalizer its end is no failure."""
@@ -263,14 +243,14 @@ class Jobs(Controller):
         turn.active = []
         if not turn.has("Suspended"):
             turn.say("Suspended", "JobSuspended", "Job suspended")
-            self.cluster.event(JOB, turn.job, "Suspended", "Job suspended", source=SOURCE)
+            self.event(turn.job, "Suspended", "Job suspended")
         turn.status.pop("startTime", None)
 
     def _resume(self, turn: _Round) -> None:
         if turn.has("Suspended"):
             turn.say("Suspended", "JobResumed", "Job resumed", "False")
-            self.cluster.event(JOB, turn.job, "Resumed", "Job resumed", source=SOURCE)
-        turn.status.setdefault("startTime", timestamp())
+            self.event(turn.job, "Resumed", "Job resumed")
+        turn.status.setdefault("startTime", objects.timestamp())
 
     # Pods
 
@@ -282,7 +262,7 @@ class Jobs(Controller):
         for pod in turn.active[wanted:]:
             self._dismiss(turn.job, pod)
         del turn.active[wanted:]
-        ending = sum(deleting(p) and phase_of(p) not in {"Succeeded", "Failed"} for p in turn.pods)
+        ending = sum(deleting(pod) and not finished(pod) for pod in turn.pods)
         missing = wanted - len(turn.active)
         if turn.spec["podReplacementPolicy"] == "Failed":
             missing -= ending
@@ -293,8 +273,7 @@ class Jobs(Controller):
             try:
                 turn.active.append(self._create(turn.job, index))
             except ApiError as error:
-                text = f"Error creating: {error.message}"
-                self.cluster.event(JOB, turn.job, "FailedCreate", text, source=SOURCE, warning=True)
+                self.event(turn.job, "FailedCreate", f"Error creating: {error.message}", warning=True)
                 return 1.0
         return None
 
@@ -308,37 +287,26 @@ class Jobs(Controller):
         return [index for index in range(turn.spec["completions"]) if index not in taken][: max(0, missing)]
 
     def _create(self, job: Obj, index: int | None) -> Obj:
-        template, name = job["spec"]["template"], name_of(job)
-        metadata = {
-            k: v for k, v in (template.get("metadata") or {}).items() if k in {"labels", "annotations"}
-        }
-        spec = template["spec"]
-        if index is not None:
+        if index is None:
+            body = pod_of(JOB, job, finalizers=[TRACKING])
+        else:
+            name = f"{name_of(job)}-{index}"
+            body = pod_of(JOB, job, name, finalizers=[TRACKING])
+            body["spec"] = numbered(body["spec"], name)
             for part in ("labels", "annotations"):
-                metadata[part] = {**metadata.get(part, {}), INDEX: str(index)}
-            spec, name = numbered(spec, f"{name}-{index}"), f"{name}-{index}"
-        pod = self.cluster.create(POD, namespace_of(job), {
-            "metadata": metadata | {
-                "generateName": f"{name}-", "name": f"{name[:57]}-{random_suffix()}", "finalizers": [TRACKING],
-                "ownerReferences": [owner_reference(JOB, job)],
-            },
-            "spec": spec,
-        })  # fmt: skip
-        self.cluster.event(JOB, job, "SuccessfulCreate", f"Created pod: {name_of(pod)}", source=SOURCE)
+                body["metadata"][part] = {**body["metadata"].get(part, {}), INDEX: str(index)}
+        pod = self.cluster.create(POD, namespace_of(job), body)
+        self.event(job, "SuccessfulCreate", f"Created pod: {name_of(pod)}")
         return pod
 
     def _count(self, turn: _Round) -> None:
-        live = [self.store.get(POD, namespace_of(p), name_of(p)) or p for p in [*turn.pods, *turn.active]]
-        unique = {uid_of(p): p for p in live if phase_of(p) not in {"Succeeded", "Failed"}}.values()
-        going = sum(deleting(p) for p in unique)
-        counts = {
-            "active": len(unique) - going, "terminating": going,
-            "ready": sum(is_true(p, "Ready") and not deleting(p) for p in unique),
-        }  # fmt: skip
-        for name, value in counts.items():
-            turn.status.pop(name, None)
-            if value or name != "active":
-                turn.status[name] = value
+        live = [self.store.newest(POD, pod) or pod for pod in [*turn.pods, *turn.active]]
+        unique = {uid_of(pod): pod for pod in live if not finished(pod)}.values()
+        going = sum(map(deleting, unique))
+        ready = sum(objects.is_true(pod, "Ready") and not deleting(pod) for pod in unique)
+        turn.status |= {"active": len(unique) - going, "terminating": going, "ready": ready}
+        if not turn.status["active"]:
+            del turn.status["active"]
         turn.status.setdefault("uncountedTerminatedPods", {})
 
     def _expire(self, turn: _Round) -> float | None:
@@ -347,12 +315,10 @@ class Jobs(Controller):
         if limit is None:
             return None
         final = condition(turn.job, "Complete") or condition(turn.job, "Failed") or {}
-        left = seconds(final["lastTransitionTime"]) + limit - time.time()
+        left = objects.seconds(final["lastTransitionTime"]) + limit - time.time()
         if left > 0:
             return float(left)
-        self.cluster.delete(
-            JOB, namespace_of(turn.job), name_of(turn.job), {"propagationPolicy": "Foreground"}
-        )
+        self.cluster.remove(JOB, turn.job, propagationPolicy="Foreground")
         return None
 
 

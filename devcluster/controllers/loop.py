@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Iterable
+from typing import ClassVar
+
+from typing_extensions import override
 
 from devcluster.cluster import Cluster
+from devcluster.kinds import Kind
+from devcluster.objects import Obj, key_of
 from devcluster.store import Change
 
 log = logging.getLogger("devcluster")
@@ -16,6 +21,11 @@ RETRY_SECONDS = 1.0
 class Controller:
     """Subclasses say which keys a change concerns, and how one key is reconciled."""
 
+    kind: ClassVar[Kind]
+    """Whose namespaces and names are the keys, unless `keys` says otherwise."""
+    source: ClassVar[str]
+    """Who writes its Events."""
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.store = cluster, cluster.store
         self._dirty: dict[Hashable, None] = {}
@@ -23,11 +33,16 @@ class Controller:
         self._scheduled = False
 
     def keys(self, change: Change) -> Iterable[Hashable]:
-        raise NotImplementedError
+        if change.kind is self.kind:
+            yield key_of(change.obj)
 
     def reconcile(self, key: Hashable) -> float | None:
         """Bring one key forward; the result asks for another look after so many seconds."""
         raise NotImplementedError
+
+    def event(self, obj: Obj, reason: str, message: str, *, warning: bool = False) -> None:
+        """About an object of its kind."""
+        self.cluster.event(self.kind, obj, reason, message, source=self.source, warning=warning)
 
     def start(self) -> None:
         """Look at everything that is stored, then at every change."""
@@ -74,3 +89,24 @@ class Controller:
                 delay = RETRY_SECONDS
             if delay is not None:
                 self.later(key, delay)
+
+
+class Polling(Controller):
+    """Each object of its kind is followed by a task of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+
+    def end(self, key: Hashable) -> bool:
+        """Whether there was a task."""
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+        return task is not None
+
+    @override
+    def stop(self) -> None:
+        super().stop()
+        for key in tuple(self._tasks):
+            self.end(key)

@@ -8,20 +8,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.evict import mark_disrupted
 from devcluster.kinds import NODE, POD
 from devcluster.kubelet.base import node_lost
-from devcluster.objects import (
-    Obj,
-    condition,
-    deleting,
-    finished,
-    name_of,
-    namespace_of,
-    seconds,
-    timestamp,
-    with_condition,
-)
+from devcluster.objects import Obj, deleting, is_true, made_condition, name_of, timestamp, with_condition
 from devcluster.store import Change
 
 from .loop import Controller
@@ -34,11 +25,12 @@ _PRESSURES = {
 }
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _CORDONED = "node.kubernetes.io/unschedulable"
-_SOURCE = "node-controller"
 
 
 class Nodes(Controller):
     """Key: a node. Sets its conditions, and the taints that follow from them."""
+
+    kind, source = NODE, "node-controller"
 
     @override
     def keys(self, change: Change) -> Iterable[Any]:
@@ -50,55 +42,36 @@ class Nodes(Controller):
         node = self.store.get(NODE, "", key)
         if node is None:
             return None
-        lost = node_lost(node)
-        was_ready = (condition(node, "Ready") or {}).get("status")
+        lost, was_ready = node_lost(node), is_true(node, "Ready")
         conditions = list(node["status"].get("conditions", []))
         stamps = {c["type"]: c.get("lastHeartbeatTime") for c in conditions if c.get("status") != "Unknown"}
         for new in _health(lost=lost):
             new["lastHeartbeatTime"] = stamps.get(new["type"]) or timestamp()
             conditions = with_condition(conditions, new)
         addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": key}]
-        self.cluster.set_status(
-            NODE, node, {"addresses": addresses} | node["status"] | {"conditions": conditions}
-        )
+        status = {"addresses": addresses} | node["status"] | {"conditions": conditions}
+        self.cluster.set_status(NODE, node, status)
         self.cluster.modify(NODE, node, lambda new: _set_taints(new, lost=lost))
-        if lost and was_ready == "True":
-            self.cluster.event(
-                NODE, node, "NodeNotReady", f"Node {key} status is now: NodeNotReady", source=_SOURCE
-            )
+        if lost and was_ready:
+            self.event(node, "NodeNotReady", f"Node {key} status is now: NodeNotReady")
             self._unready_pods(key)
         return None
 
     def _unready_pods(self, node: str) -> None:
         for pod in self.store.list(POD):
-            if (
-                pod["spec"].get("nodeName") == node
-                and (condition(pod, "Ready") or {}).get("status") == "True"
-            ):
-                new = {"type": "Ready", "status": "False"}
-                conditions = with_condition(pod["status"]["conditions"], new)
+            if pod["spec"].get("nodeName") == node and is_true(pod, "Ready"):
+                conditions = with_condition(pod["status"]["conditions"], made_condition("Ready", "False"))
                 self.cluster.set_status(POD, pod, pod["status"] | {"conditions": conditions})
-                self.cluster.event(
-                    POD, pod, "NodeNotReady", "Node is not ready", source=_SOURCE, warning=True
-                )
+                text = "Node is not ready"
+                self.cluster.event(POD, pod, "NodeNotReady", text, source=self.source, warning=True)
 
 
 def _health(*, lost: bool) -> list[Obj]:
     if lost:
-        stopped = {
-            "status": "Unknown",
-            "reason": "NodeStatusUnknown",
-            "message": "Kubelet stopped posting node status.",
-        }
-        return [{"type": t} | stopped for t in (*_PRESSURES, "Ready")]
-    fine = [{"type": t, "status": "False", "reason": r, "message": m} for t, (r, m) in _PRESSURES.items()]
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "kubelet is posting ready status",
-    }
-    return [*fine, ready]
+        word = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        return [made_condition(type_, *word) for type_ in (*_PRESSURES, "Ready")]
+    fine = [made_condition(type_, "False", *word) for type_, word in _PRESSURES.items()]
+    return [*fine, made_condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")]
 
 
 def _set_taints(node: Obj, *, lost: bool) -> None:
@@ -138,7 +111,7 @@ class TaintEviction(Controller):
             return None
         waits = []
         for pod in self.store.list(POD):
-            if pod["spec"].get("nodeName") != key or deleting(pod) or finished(pod):
+            if pod["spec"].get("nodeName") != key or deleting(pod) or objects.finished(pod):
                 continue
             left = _patience(pod, taints)
             if left is not None and left <= 0:
@@ -148,13 +121,11 @@ class TaintEviction(Controller):
         return min(waits, default=None)
 
     def _evict(self, pod: Obj) -> None:
-        where, name = namespace_of(pod), name_of(pod)
-        text = f"Marking for deletion Pod {where}/{name}"
+        text = f"Marking for deletion Pod {objects.namespace_of(pod)}/{name_of(pod)}"
         self.cluster.event(POD, pod, "TaintManagerEviction", text, source="taint-eviction-controller")
-        mark_disrupted(
-            self.cluster, pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
-        )
-        self.cluster.delete(POD, where, name)
+        text = "Taint manager: deleting due to NoExecute taint"
+        mark_disrupted(self.cluster, pod, "DeletionByTaintManager", text)
+        self.cluster.remove(POD, pod)
 
 
 def _patience(pod: Obj, taints: list[Obj]) -> float | None:
@@ -165,6 +136,6 @@ def _patience(pod: Obj, taints: list[Obj]) -> float | None:
         if toleration is None:
             return 0.0
         if "tolerationSeconds" in toleration:
-            since = seconds(taint["timeAdded"]) if "timeAdded" in taint else time.time()
+            since = objects.seconds(taint["timeAdded"]) if "timeAdded" in taint else time.time()
             waits.append(since + toleration["tolerationSeconds"] - time.time())
     return min(waits, default=None)

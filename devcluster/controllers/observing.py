@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from devcluster import objects
 from devcluster.cluster import Cluster
 from devcluster.kinds import AUTOSCALER, POD, SCALED_OBJECT
-from devcluster.objects import Obj, condition, is_true, labels_of, matches, namespace_of, phase_of, uid_of
-from devcluster.validate_scaledobject import OWNER_LABEL, target_kind
+from devcluster.objects import Obj, condition, is_true, labels_of, made_condition, namespace_of, uid_of
+from devcluster.validation.scaling import OWNER_LABEL, target_of
 
 from .proposals import MetricError, milli
 from .triggers import Scaler, TriggerError, build
 
 SOURCE = "keda-operator"
+_UNKNOWN = "rpc error: code = Unknown desc = error when getting metric values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,7 @@ class Observer:
         try:
             scalers = self.scalers(obj)
         except TriggerError as error:
-            raise MetricError(
-                f"rpc error: code = Unknown desc = error when getting metric values error getting scalers {error}"
-            ) from error
+            raise MetricError(f"{_UNKNOWN} error getting scalers {error}") from error
         for trigger, scaler in zip(obj["spec"]["triggers"], scalers, strict=True):
             if scaler.spec.get("external", {}).get("metric", {}).get("name") != name:
                 continue
@@ -95,13 +95,9 @@ class Observer:
             record = record or await self._observe(obj, scaler)
             known.records[name] = record
             if record.amount is None:
-                raise MetricError(
-                    f"rpc error: code = Unknown desc = error when getting metric values metric:{name} encountered error"
-                )
+                raise MetricError(f"{_UNKNOWN} metric:{name} encountered error")
             return record.amount
-        raise MetricError(
-            f"rpc error: code = Unknown desc = error when getting metric values no matching metrics found for {name}"
-        )
+        raise MetricError(f"{_UNKNOWN} no matching metrics found for {name}")
 
     # For the ScaledObject
 
@@ -146,7 +142,7 @@ class Observer:
 
     def _failed(self, obj: Obj, scaler: Scaler, name: str, error: str) -> Record:
         fallback = obj["spec"].get("fallback")
-        live = self._cluster.store.get(SCALED_OBJECT, namespace_of(obj), obj["metadata"]["name"])
+        live = self._cluster.store.newest(SCALED_OBJECT, obj)
         if fallback is None or live is None:
             return Record(name, None, active=False, fallen_back=False, error=error)
         before = live["status"].get("health", {}).get(name, {}).get("numberOfFailures", 0)
@@ -160,8 +156,8 @@ class Observer:
 
     def _note(self, obj: Obj, name: str, health: Obj) -> None:
         """The health of a metric, and with it the Fallback condition."""
-        live = self._cluster.store.get(SCALED_OBJECT, namespace_of(obj), obj["metadata"]["name"])
-        if live is None or uid_of(live) != uid_of(obj):
+        live = self._cluster.store.newest(SCALED_OBJECT, obj)
+        if live is None:
             return
         status = live["status"] | {"health": {**live["status"].get("health", {}), name: health}}
         limit = obj["spec"]["fallback"]["failureThreshold"]
@@ -177,25 +173,18 @@ class Observer:
 
     def _fallback_amount(self, obj: Obj, scaler: Scaler) -> int | None:
         """The value by which the autoscaler comes to the wanted number; None where no ready pod can be divided by."""
-        fallback, kind = obj["spec"]["fallback"], target_kind(obj["spec"])
-        name = obj["spec"]["scaleTargetRef"]["name"]
-        found = self._cluster.store.get(kind, namespace_of(obj), name) if kind else None
+        fallback, found = obj["spec"]["fallback"], target_of(self._cluster.store, obj)
         if found is None:
             return None
-        replicas, current = float(fallback["replicas"]), found["spec"]["replicas"]
-        match fallback["behavior"]:
-            case "currentReplicas":
-                replicas = current
-            case "currentReplicasIfHigher":
-                replicas = max(current, replicas)
-            case "currentReplicasIfLower":
-                replicas = min(current, replicas)
+        replicas = fallback["replicas"]
         target = scaler.spec["external"]["target"]
         if "averageValue" in target:
             return int(milli(target["averageValue"]) * replicas)
         selector = found["spec"].get("selector")
         ready = sum(
-            phase_of(pod) == "Running" and is_true(pod, "Ready") and matches(selector, labels_of(pod))
+            objects.phase_of(pod) == "Running"
+            and is_true(pod, "Ready")
+            and objects.matches(selector, labels_of(pod))
             for pod in self._cluster.store.list(POD, namespace_of(obj))
         )
         return int(milli(target["value"]) * replicas / ready) if ready else None
@@ -205,9 +194,7 @@ def with_word(
     conditions: list[Obj], type_: str, status: str, reason: str = "", message: str = ""
 ) -> list[Obj]:
     """The conditions with one of them set. KEDA's have no time of transition."""
-    new: Obj = {"type": type_, "status": status}
-    new |= {"reason": reason} if reason else {}
-    new |= {"message": message} if message else {}
+    new = made_condition(type_, status, reason, message)
     if condition({"status": {"conditions": conditions}}, type_) is None:
         return [*conditions, new]
     return [new if known["type"] == type_ else known for known in conditions]

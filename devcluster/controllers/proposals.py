@@ -13,6 +13,8 @@ from fractions import Fraction
 from devcluster.kubelet.usage import Usage
 from devcluster.objects import Obj, deleting, is_true, name_of, phase_of, quantity, show_quantity
 
+Use = Callable[[Obj, str], Usage | None]
+"""What a pod uses of the CPU, or with a name one container of it."""
 TOLERANCE = 0.1
 _MOST = 2**31 - 1
 _LARGEST = 2**63 - 1
@@ -41,9 +43,8 @@ class Target:
 
     def ready(self) -> int:
         if not self.pods:
-            raise MetricError(
-                "unable to calculate ready pods: no pods returned by selector while calculating replica count"
-            )
+            text = "no pods returned by selector while calculating replica count"
+            raise MetricError(f"unable to calculate ready pods: {text}")
         return sum(phase_of(pod) == "Running" and is_true(pod, "Ready") for pod in self.pods)
 
 
@@ -97,37 +98,33 @@ def selector_text(selector: Obj | None) -> str:
     return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},}}"
 
 
-def resource(
-    source: Obj, target: Target, behavior: Obj | None, use: Callable[[Obj, str], Usage | None]
-) -> Proposal:
-    """By what the pods use of their CPU; `use` tells it of a pod, or of one container of it."""
-    only, goal = source.get("container", ""), source["target"]
-    used, unready, missing = _grouped(target.pods, only, use)
+def resource(source: Obj, target: Target, behavior: Obj | None, use: Use) -> Proposal:
+    """By what the pods use of their CPU."""
+    goal = source["target"]
+    used, unready, missing = _grouped(target.pods, use)
     if not used:
         raise MetricError("did not receive metrics for targeted pods (pods might be unready)")
-    percent = goal.get("averageUtilization")
+    current: Obj = {"averageValue": shown(sum(used.values()) // len(used))}
+    name, percent = "cpu resource", goal.get("averageUtilization")
     if percent is None:
-        each, filler = milli(goal["averageValue"]), {name_of(p): milli(goal["averageValue"]) for p in missing}
-        weights = None
+        each, weights = milli(goal["averageValue"]), None
+        filler = {name_of(pod): each for pod in missing}
     else:
-        each, weights = percent, {name_of(pod): _request(pod, only) for pod in target.pods}
-        filler = {name_of(p): weights[name_of(p)] * max(100, percent) // 100 for p in missing}
-    ratio = _ratio(used, weights, each)
-    wanted = _count(used, ratio, target, behavior, (unready, filler, lambda u: _ratio(u, weights, each)))
-    average = sum(used.values()) // len(used)
-    current: Obj = {"averageValue": shown(average)}
-    name = "cpu resource"
-    if percent is not None:
-        current["averageUtilization"] = int(ratio * each)
-        name = f"cpu {'container ' if only else ''}resource utilization (percentage of request)"
-    kind = "ContainerResource" if only else "Resource"
-    status = {"name": source["name"], "current": current} | ({"container": only} if only else {})
-    return Proposal(wanted, name, {"type": kind, kind[0].lower() + kind[1:]: status})
+        each, weights = percent, {name_of(pod): _request(pod) for pod in target.pods}
+        filler = {name_of(pod): weights[name_of(pod)] * max(100, percent) // 100 for pod in missing}
+        current["averageUtilization"] = int(_ratio(used, weights, each) * each)
+        name = "cpu resource utilization (percentage of request)"
+
+    def ratio(of: dict[str, int]) -> float:
+        return _ratio(of, weights, each)
+
+    wanted = _count(used, ratio, target, behavior, (unready, filler))
+    return Proposal(
+        wanted, name, {"type": "Resource", "resource": {"name": source["name"], "current": current}}
+    )
 
 
-def _grouped(
-    pods: list[Obj], only: str, use: Callable[[Obj, str], Usage | None]
-) -> tuple[dict[str, int], list[Obj], list[Obj]]:
+def _grouped(pods: list[Obj], use: Use) -> tuple[dict[str, int], list[Obj], list[Obj]]:
     """Thousandths of a core by pod, the pods that are not ready, and those of which nothing is known."""
     used: dict[str, int] = {}
     unready: list[Obj] = []
@@ -137,27 +134,23 @@ def _grouped(
             continue
         if phase_of(pod) == "Pending" or not is_true(pod, "Ready"):
             unready.append(pod)
-            continue
-        usage = use(pod, only)
-        if usage is None:
+        elif (usage := use(pod, "")) is None:
             missing.append(pod)
         else:
             used[name_of(pod)] = int(usage.cores * 1000)
     return used, unready, missing
 
 
-def _request(pod: Obj, only: str) -> int:
+def _request(pod: Obj) -> int:
     """What the pod asks for; MetricError where a container asks for nothing."""
     total = 0
     for container in pod["spec"]["containers"]:
-        if only in {"", container["name"]}:
-            request = (container["resources"].get("requests") or {}).get("cpu")
-            if request is None:
-                text = f"missing request for cpu in container {container['name']} of Pod {name_of(pod)}"
-                raise MetricError(text)
-            total += milli(request)
-    if only and not total:
-        raise MetricError(f"container {only} not found in Pod {name_of(pod)}")
+        request = (container["resources"].get("requests") or {}).get("cpu")
+        if request is None:
+            raise MetricError(
+                f"missing request for cpu in container {container['name']} of Pod {name_of(pod)}"
+            )
+        total += milli(request)
     return total
 
 
@@ -168,14 +161,12 @@ def _ratio(used: dict[str, int], weights: dict[str, int] | None, each: int) -> f
 
 
 def _count(
-    used: dict[str, int],
-    ratio: float,
-    target: Target,
-    behavior: Obj | None,
-    more: tuple[list[Obj], dict[str, int], Callable[[dict[str, int]], float]],
-) -> int:
+    used: dict[str, int], ratio_of: Callable[[dict[str, int]], float], target: Target, behavior: Obj | None,
+    silent: tuple[list[Obj], dict[str, int]]
+) -> int:  # fmt: skip
     """Pods that say nothing count against the change that the others ask for."""
-    unready, filler, again = more
+    unready, filler = silent
+    ratio = ratio_of(used)
     waits = bool(unready) and ratio > 1.0
     if not waits and not filler:
         return target.wanted if _within(ratio, behavior) else math.ceil(ratio * len(used))
@@ -186,7 +177,7 @@ def _count(
         guessed |= dict.fromkeys(filler, 0)
     if waits:
         guessed |= {name_of(pod): 0 for pod in unready}
-    second = again(guessed)
+    second = ratio_of(guessed)
     if _within(second, behavior) or (ratio < 1.0 < second) or (second < 1.0 < ratio):
         return target.wanted
     wanted = math.ceil(second * len(guessed))

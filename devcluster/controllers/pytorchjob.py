@@ -10,36 +10,16 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.errors import ApiError
 from devcluster.kinds import POD, PYTORCH_JOB, SERVICE, Kind
-from devcluster.objects import (
-    Obj,
-    controller_of,
-    deleting,
-    finished,
-    name_of,
-    namespace_of,
-    phase_of,
-    seconds,
-    timestamp,
-    uid_of,
-)
+from devcluster.objects import Obj, condition, deleting, finished, name_of, namespace_of, phase_of, timestamp
 from devcluster.store import Change
-from devcluster.validate_pytorchjob import OPERATOR
+from devcluster.validation.training import OPERATOR
 
+from . import replicas
 from .loop import Controller
-from .replicas import (
-    SOURCE,
-    by_index,
-    count,
-    exit_code,
-    pod,
-    roles_of,
-    selector,
-    service,
-    troubles,
-    with_defaults,
-)
+from .replicas import by_index
 
 _RETRIED = ("OnFailure", "Always", "ExitCode")
 # Exit codes from here on are worth another try under the policy ExitCode.
@@ -67,7 +47,7 @@ class _Round:
         return policy
 
     def has(self, type_: str) -> bool:
-        return any(c["type"] == type_ and c["status"] == "True" for c in self.status.get("conditions", ()))
+        return objects.is_true({"status": self.status}, type_)
 
     @property
     def over(self) -> bool:
@@ -77,7 +57,7 @@ class _Round:
         """Add a condition, newest last. Failed is the last word, and some conditions push others out."""
         reason, now = f"PyTorchJob{reason or type_}", timestamp()
         conditions: list[Obj] = self.status.get("conditions", [])
-        known = next((c for c in conditions if c["type"] == type_), None)
+        known = condition({"status": self.status}, type_)
         if self.has("Failed") or (
             known is not None and (known["status"], known["reason"]) == (status, reason)
         ):
@@ -88,7 +68,7 @@ class _Round:
             kept = [c | {"status": "False"} if c["type"] == "Running" else c for c in kept]
         same = known is not None and known["status"] == status
         since = known["lastTransitionTime"] if known is not None and same else now
-        new = {"type": type_, "status": status, "reason": reason, "message": message}
+        new = objects.made_condition(type_, status, reason, message)
         times = {"lastUpdateTime": now, "lastTransitionTime": since}
         self.status["conditions"] = [*kept, new | times]
 
@@ -96,12 +76,13 @@ class _Round:
 class PyTorchJobs(Controller):
     """Key: (namespace, job)."""
 
+    kind, source = PYTORCH_JOB, replicas.SOURCE
+
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is PYTORCH_JOB:
-            yield namespace_of(change.obj), name_of(change.obj)
-        elif change.kind in {POD, SERVICE}:
-            owner = controller_of(change.obj)
+        yield from super().keys(change)
+        if change.kind in {POD, SERVICE}:
+            owner = objects.controller_of(change.obj)
             if owner is not None and owner["kind"] == PYTORCH_JOB.name:
                 yield namespace_of(change.obj), owner["name"]
 
@@ -110,11 +91,13 @@ class PyTorchJobs(Controller):
         job = self.store.get(PYTORCH_JOB, *key)
         if job is None or deleting(job) or not (job.get("spec") or {}).get("pytorchReplicaSpecs"):
             return None
-        spec = with_defaults(job["spec"])
+        spec = replicas.with_defaults(job["spec"])
         if spec["runPolicy"].get("managedBy", OPERATOR) != OPERATOR:
             return None
         status = copy.deepcopy(job.get("status") or {})
-        turn = _Round(job, spec, status, self._mine(POD, job), self._mine(SERVICE, job))
+        owned = self.cluster.dependants(job)
+        pods, services = ([obj for kind, obj in owned if kind is each] for each in (POD, SERVICE))
+        turn = _Round(job, spec, status, pods, services)
         turn.say("Created", f"PyTorchJob {turn.name} is created.")
         if turn.over:
             return self._finish(turn)
@@ -123,17 +106,10 @@ class PyTorchJobs(Controller):
             return None
         return self._proceed(turn)
 
-    def _mine(self, kind: Kind, job: Obj) -> list[Obj]:
-        owned = ((o, controller_of(o)) for o in self.store.list(kind, namespace_of(job)))
-        return [o for o, owner in owned if owner is not None and owner["uid"] == uid_of(job)]
-
-    def _event(self, turn: _Round, reason: str, message: str, *, warning: bool = False) -> None:
-        self.cluster.event(PYTORCH_JOB, turn.job, reason, message, source=SOURCE, warning=warning)
-
     def _store(self, turn: _Round) -> None:
         for role, counts in turn.counts.items():
             shown = {name: number for name, number in counts.items() if number}
-            shown_as = shown | {"selector": selector(turn.job, role)}
+            shown_as = shown | {"selector": replicas.selector(turn.job, role)}
             turn.status.setdefault("replicaStatuses", {})[role] = shown_as
         self.cluster.set_status(PYTORCH_JOB, turn.job, turn.status)
 
@@ -153,10 +129,10 @@ class PyTorchJobs(Controller):
         limit, ended = turn.policy.get("ttlSecondsAfterFinished"), turn.status.get("completionTime")
         if limit is None or ended is None:
             return None
-        left = seconds(ended) + limit - time.time()
+        left = objects.seconds(ended) + limit - time.time()
         if left > 0:
             return float(left)
-        self.cluster.delete(PYTORCH_JOB, namespace_of(turn.job), turn.name)
+        self.cluster.remove(PYTORCH_JOB, turn.job)
         return None
 
     def _clean(self, turn: _Round) -> None:
@@ -164,15 +140,17 @@ class PyTorchJobs(Controller):
         policy = turn.policy["cleanPodPolicy"] if turn.over else "All"
         for one in turn.pods if policy != "None" else ():
             if policy != "Running" or not finished(one):
-                self._delete(turn, POD, one, "Pod")
+                self._delete(turn, POD, one)
                 live = self.store.get(SERVICE, namespace_of(one), name_of(one))
                 if live is not None:
-                    self._delete(turn, SERVICE, live, "Service")
+                    self._delete(turn, SERVICE, live)
 
-    def _delete(self, turn: _Round, kind: Kind, obj: Obj, word: str) -> None:
+    def _delete(self, turn: _Round, kind: Kind, obj: Obj) -> None:
         if not deleting(obj):
-            self.cluster.delete(kind, namespace_of(obj), name_of(obj))
-            self._event(turn, f"SuccessfulDelete{word}", f"Deleted {word.lower()}: {name_of(obj)}")
+            self.cluster.remove(kind, obj)
+            self.event(
+                turn.job, f"SuccessfulDelete{kind.name}", f"Deleted {kind.name.lower()}: {name_of(obj)}"
+            )
 
     def _suspend(self, turn: _Round) -> None:
         self._clean(turn)
@@ -183,7 +161,7 @@ class PyTorchJobs(Controller):
             turn.say("Running", text, reason="Suspended", status="False")
         if not turn.has("Suspended"):
             turn.say("Suspended", text)
-        self._event(turn, "PyTorchJobSuspended", text)
+        self.event(turn.job, "PyTorchJobSuspended", text)
         self._store(turn)
 
     # Running
@@ -193,20 +171,20 @@ class PyTorchJobs(Controller):
             text = f"PyTorchJob {turn.name} is resumed."
             turn.say("Suspended", text, reason="Resumed", status="False")
             turn.status["startTime"] = timestamp()
-            self._event(turn, "PyTorchJobResumed", text)
+            self.event(turn.job, "PyTorchJobResumed", text)
         active = [p for p in turn.pods if not finished(p) and not deleting(p)]
-        for reason, message in (trouble for one in active for trouble in troubles(one)):
-            self._event(turn, reason, message, warning=True)
+        for reason, message in (trouble for one in active for trouble in replicas.troubles(one)):
+            self.event(turn.job, reason, message, warning=True)
         failure = self._limit(turn, len(active))
         if failure is not None:
             turn.status.setdefault("completionTime", timestamp())
             self._clean(turn)
-            self._event(turn, "PyTorchJobFailed", failure)
+            self.event(turn.job, "PyTorchJobFailed", failure)
             turn.say("Failed", failure)
             self._store(turn)
             return None
         try:
-            for role in roles_of(turn.spec):
+            for role in replicas.roles_of(turn.spec):
                 self._keep_pods(turn, role)
                 self._keep_services(turn, role)
         except ApiError:
@@ -219,17 +197,20 @@ class PyTorchJobs(Controller):
     def _limit(self, turn: _Round, active: int) -> str | None:
         """Why the job has to end by its policy. The deadline is only looked at when something changes."""
         limit, about = turn.policy.get("backoffLimit"), f"Job {turn.name} has failed because it"
-        replicas = turn.spec["pytorchReplicaSpecs"].values()
         if limit is not None:
             known = sum(s.get("failed", 0) for s in turn.status.get("replicaStatuses", {}).values())
             fresh = sum(phase_of(p) == "Failed" for p in turn.pods) > known
             # The operator counts no earlier failures, so that a failed pod ends the job only with a limit of 0.
-            failed = fresh and active != sum(r["replicas"] for r in replicas) and limit < 1
+            failed = (
+                fresh
+                and active != sum(each["replicas"] for each in turn.spec["pytorchReplicaSpecs"].values())
+                and limit < 1
+            )
             restarts = self._restarts(turn)
             if failed or (restarts > 0 if limit == 0 else restarts >= limit):
                 return f"{about} has reached the specified backoff limit"
         allowed, started = turn.policy.get("activeDeadlineSeconds"), turn.status.get("startTime")
-        if allowed is not None and started is not None and time.time() - seconds(started) >= allowed:
+        if allowed is not None and started is not None and time.time() - objects.seconds(started) >= allowed:
             return f"{about} was active longer than specified deadline"
         return None
 
@@ -254,42 +235,42 @@ class PyTorchJobs(Controller):
             if not mine:
                 self._start(turn, role, index)
             elif index >= wanted:
-                self._delete(turn, POD, mine[0], "Pod")
+                self._delete(turn, POD, mine[0])
             else:
                 self._ended(turn, role, mine[0])
-        turn.counts[role] = count(one for pods in found.values() for one in pods[:1])
+        turn.counts[role] = replicas.count(one for pods in found.values() for one in pods[:1])
 
     def _start(self, turn: _Round, role: str, index: int) -> None:
         if turn.spec["pytorchReplicaSpecs"][role]["template"]["spec"].get("restartPolicy"):
             text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
-            self._event(turn, "SetPodTemplateRestartPolicy", text, warning=True)
-        self._create(turn, POD, pod(turn.job, turn.spec, role, index), "Pod")
+            self.event(turn.job, "SetPodTemplateRestartPolicy", text, warning=True)
+        self._create(turn, POD, replicas.pod(turn.job, turn.spec, role, index))
 
-    def _create(self, turn: _Round, kind: Kind, body: Obj, word: str) -> None:
+    def _create(self, turn: _Round, kind: Kind, body: Obj) -> None:
         try:
             made = self.cluster.create(kind, namespace_of(turn.job), body)
         except ApiError as error:
-            self._event(turn, f"FailedCreate{word}", f"Error creating: {error.message}", warning=True)
+            self.event(turn.job, f"FailedCreate{kind.name}", f"Error creating: {error.message}", warning=True)
             raise
-        self._event(turn, f"SuccessfulCreate{word}", f"Created {word.lower()}: {name_of(made)}")
+        self.event(turn.job, f"SuccessfulCreate{kind.name}", f"Created {kind.name.lower()}: {name_of(made)}")
 
     def _ended(self, turn: _Round, role: str, one: Obj) -> None:
         """Tell of an exit, and let a failed pod go where its replica is to be retried."""
-        code, policy = exit_code(one), turn.spec["pytorchReplicaSpecs"][role]["restartPolicy"]
+        code, policy = replicas.exit_code(one), turn.spec["pytorchReplicaSpecs"][role]["restartPolicy"]
         if code is not None:
             text = f"Pod: {namespace_of(one)}.{name_of(one)} exited with code {code}"
-            self._event(turn, "ExitedWithCode", text)
+            self.event(turn.job, "ExitedWithCode", text)
         if phase_of(one) != "Failed" or policy not in _RETRIED:
             return
         # A pod that failed without its container's end counts as worth a try.
         if policy == "ExitCode" and code is not None and code < _RETRYABLE:
             text = f'job "{turn.name}" is failing because "{role}" replica(s) failed.'
-            self._event(turn, "PyTorchJobFailed", text, warning=True)
+            self.event(turn.job, "PyTorchJobFailed", text, warning=True)
             turn.say("Failed", text)
             return
-        self._delete(turn, POD, one, "Pod")
+        self._delete(turn, POD, one)
         text = f"job {turn.name} is restarting because {role} replica(s) failed."
-        self._event(turn, "PyTorchJobRestarting", text, warning=True)
+        self.event(turn.job, "PyTorchJobRestarting", text, warning=True)
         turn.say("Restarting", text)
 
     def _keep_services(self, turn: _Round, role: str) -> None:
@@ -297,9 +278,9 @@ class PyTorchJobs(Controller):
         found = by_index(turn.services, role)
         for index in range(wanted):
             if index not in found:
-                self._create(turn, SERVICE, service(turn.job, turn.spec, role, index), "Service")
+                self._create(turn, SERVICE, replicas.service(turn.job, turn.spec, role, index))
         for index in sorted(set(found) - set(range(wanted))):
-            self._delete(turn, SERVICE, found[index][0], "Service")
+            self._delete(turn, SERVICE, found[index][0])
 
     # Judging
 
@@ -322,7 +303,7 @@ class PyTorchJobs(Controller):
         enough = "elasticPolicy" in turn.spec and not master and counts["succeeded"]
         if wanted == counts["succeeded"] or enough:
             text = f"PyTorchJob {who} {'is ' if master else ''}successfully completed."
-            self._event(turn, "PyTorchJobSucceeded", text)
+            self.event(turn.job, "PyTorchJobSucceeded", text)
             turn.status.setdefault("completionTime", timestamp())
             turn.say("Succeeded", text)
         elif counts["active"]:
@@ -331,10 +312,10 @@ class PyTorchJobs(Controller):
     def _failed(self, turn: _Round, role: str, failed: int) -> None:
         if turn.spec["pytorchReplicaSpecs"][role]["restartPolicy"] != "Never":
             text = f"PyTorchJob {turn.name} is restarting because {failed} {role} replica(s) failed."
-            self._event(turn, "PyTorchJobRestarting", text, warning=True)
+            self.event(turn.job, "PyTorchJobRestarting", text, warning=True)
             turn.say("Restarting", text)
             return
         text = f"PyTorchJob {turn.name} is failed because {failed} {role} replica(s) failed."
-        self._event(turn, "PyTorchJobFailed", text)
+        self.event(turn.job, "PyTorchJobFailed", text)
         turn.status.setdefault("completionTime", timestamp())
         turn.say("Failed", text)

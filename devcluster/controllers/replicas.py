@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from devcluster.kinds import PYTORCH_JOB
 from devcluster.objects import Obj, deleting, labels_of, name_of, owner_reference, phase_of, seconds
-from devcluster.validate_pytorchjob import CONTAINER, ROLES
+from devcluster.validation.training import CONTAINER, ROLES
 
 SOURCE = "pytorchjob-controller"
 PORT, PORT_NAME = 23456, "pytorchjob-port"
 _PREFIX = "training.kubeflow.org/"
 INDEX = f"{_PREFIX}replica-index"
 _ROLE = f"{_PREFIX}replica-type"
+_OPTIONAL = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
 
 
 def with_defaults(spec: Obj) -> Obj:
@@ -49,11 +50,7 @@ def replica_name(job: str, role: str, index: int) -> str:
 
 def labels(job: Obj, role: str) -> dict[str, str]:
     """What all replicas of a role have in common."""
-    return {
-        f"{_PREFIX}job-name": name_of(job),
-        f"{_PREFIX}operator-name": SOURCE,
-        _ROLE: role.lower(),
-    }
+    return {f"{_PREFIX}job-name": name_of(job), f"{_PREFIX}operator-name": SOURCE, _ROLE: role.lower()}
 
 
 def selector(job: Obj, role: str) -> str:
@@ -108,12 +105,8 @@ def _environment(job: Obj, spec: Obj, role: str, index: int) -> list[dict[str, s
         port = _port(replicas["Master"])
         address = replica_name(name_of(job), "Master", 0)
         rank = str(index + (role == "Worker"))
-        env |= {
-            "MASTER_PORT": port,
-            "PET_MASTER_PORT": port,
-            "MASTER_ADDR": address,
-            "PET_MASTER_ADDR": address,
-        }
+        env |= {f"{prefix}MASTER_ADDR": address for prefix in ("", "PET_")}
+        env |= {f"{prefix}MASTER_PORT": port for prefix in ("", "PET_")}
         env |= {"WORLD_SIZE": str(nodes * processes), "RANK": rank, "PET_NODE_RANK": rank}
     env |= {} if per_node is None else {"PET_NPROC_PER_NODE": per_node}
     env |= _rendezvous(job, spec) if "elasticPolicy" in spec else {"PET_NNODES": str(nodes)}
@@ -130,16 +123,10 @@ def _rendezvous(job: Obj, spec: Obj) -> dict[str, str]:
         "PET_RDZV_BACKEND": policy.get("rdzvBackend", "c10d"),
         "PET_NNODES": f"{policy['minReplicas']}:{policy['maxReplicas']}",
     }
-    optional = {
-        "PET_MAX_RESTARTS": "maxRestarts",
-        "PET_NPROC_PER_NODE": "nProcPerNode",
-        "PET_RDZV_ID": "rdzvId",
-    }
-    env |= {name: str(policy[field]) for name, field in optional.items() if field in policy}
+    env |= {name: str(policy[field]) for name, field in _OPTIONAL.items() if field in policy}
     if policy.get("rdzvConf"):
-        env["PET_RDZV_CONF"] = ",".join(
-            f"{c.get('key', '')}={c.get('value', '')}" for c in policy["rdzvConf"]
-        )
+        pairs = (f"{each.get('key', '')}={each.get('value', '')}" for each in policy["rdzvConf"])
+        env["PET_RDZV_CONF"] = ",".join(pairs)
     return env | ({"PET_STANDALONE": ""} if policy.get("standalone") else {})
 
 
@@ -204,9 +191,7 @@ def troubles(one: Obj) -> list[tuple[str, str]]:
     status = one.get("status", {})
     containers = status.get("containerStatuses") or status.get("initContainerStatuses")
     if containers:
-        return [
-            trouble for container in containers for trouble in _container_troubles(name_of(one), container)
-        ]
+        return [trouble for each in containers for trouble in _container_troubles(name_of(one), each)]
     newest = max(status.get("conditions", ()), key=lambda c: seconds(c["lastTransitionTime"]), default=None)
     if newest is None or newest["status"] == "True":
         return []

@@ -11,25 +11,28 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.cluster import Cluster, Options
 from devcluster.defaults import fill
 from devcluster.errors import ApiError
-from devcluster.kinds import AUTOSCALER, DEPLOYMENT, SCALED_OBJECT, Kind
-from devcluster.objects import Obj, condition, deleting, name_of, namespace_of, owner_reference, uid_of
+from devcluster.kinds import AUTOSCALER, SCALED_OBJECT, Kind
+from devcluster.objects import Obj, annotations_of, condition, dig, labels_of, name_of, namespace_of
 from devcluster.store import Change
-from devcluster.validate_scaledobject import (
+from devcluster.validation.scaling import (
     LABEL_MAX,
     MAX_DEFAULT,
     OWNER_LABEL,
     bounds,
     hpa_name,
+    no_target_kind,
     repeated_trigger,
     target_kind,
+    target_of,
 )
 
-from .activation import Activation, annotated
+from .activation import annotated, follow
 from .autoscaler import scale_to
-from .loop import Controller
+from .loop import Polling
 from .observing import Observer, with_word
 from .triggers import TriggerError
 
@@ -56,14 +59,14 @@ def _watched(obj: Obj) -> tuple[Any, ...]:
     return (obj.get("spec"), *(metadata.get(part) for part in parts))
 
 
-class ScaledObjects(Controller):
+class ScaledObjects(Polling):
     """Key: (namespace, ScaledObject)."""
+
+    kind = SCALED_OBJECT
 
     def __init__(self, cluster: Cluster, observer: Observer) -> None:
         super().__init__(cluster)
         self._observer = observer
-        self._activation = Activation(cluster, observer)
-        self._tasks: dict[Any, asyncio.Task[None]] = {}
         self._generations: dict[Any, tuple[str, int]] = {}
         self._failures: dict[Any, int] = {}
 
@@ -73,18 +76,10 @@ class ScaledObjects(Controller):
             return
         if change.type == "MODIFIED" and change.old and _watched(change.old) == _watched(change.obj):
             return
-        if change.kind is SCALED_OBJECT:
-            yield namespace_of(change.obj), name_of(change.obj)
-            return
+        yield from super().keys(change)
         for owner in change.obj["metadata"].get("ownerReferences") or ():
             if owner["kind"] == SCALED_OBJECT.name:
                 yield namespace_of(change.obj), owner["name"]
-
-    @override
-    def stop(self) -> None:
-        super().stop()
-        for task in self._tasks.values():
-            task.cancel()
 
     @override
     def reconcile(self, key: Any) -> float | None:
@@ -92,21 +87,15 @@ class ScaledObjects(Controller):
         if found is None:
             self._stop_polling(key)
             return None
-        if deleting(found):
+        if objects.deleting(found):
             self._finalize(key, found)
             return None
         if FINALIZER not in found["metadata"].get("finalizers", ()):
-            found = self._change(
-                found, lambda new: new["metadata"].setdefault("finalizers", []).append(FINALIZER)
-            )
+            add = [*found["metadata"].get("finalizers", ()), FINALIZER]
+            found = self._change(found, lambda new: new["metadata"].update(finalizers=add))
         if "conditions" not in found.get("status", {}):
-            types = (
-                ("Ready", "Unknown"),
-                ("Active", "Unknown"),
-                ("Fallback", "Unknown"),
-                ("Paused", "False"),
-            )
-            found = self._status(found, conditions=[{"type": t, "status": s} for t, s in types])
+            unknown = [objects.made_condition(type_, "Unknown") for type_ in ("Ready", "Active", "Fallback")]
+            found = self._status(found, conditions=[*unknown, objects.made_condition("Paused", "False")])
         try:
             message = self._bring(key, found)
         except _CheckError as error:
@@ -120,7 +109,7 @@ class ScaledObjects(Controller):
     # What it says
 
     def _live(self, obj: Obj) -> Obj:
-        return self.store.get(SCALED_OBJECT, namespace_of(obj), name_of(obj)) or obj
+        return self.store.newest(SCALED_OBJECT, obj) or obj
 
     def _change(self, obj: Obj, change: Any) -> Obj:
         return self.cluster.modify(SCALED_OBJECT, obj, change) or obj
@@ -130,94 +119,84 @@ class ScaledObjects(Controller):
         status = self._live(obj).get("status", {}) | fields
         return self.cluster.set_status(SCALED_OBJECT, obj, {k: v for k, v in status.items() if v is not None})
 
-    def _say(self, obj: Obj, type_: str, status: str, reason: str, message: str) -> Obj:
-        return self._say_all(obj, {type_: (status, reason, message)})
-
-    def _say_all(self, obj: Obj, words: dict[str, tuple[str, str, str]]) -> Obj:
+    def _say(self, obj: Obj, words: dict[str, tuple[str, str, str]]) -> Obj:
         """Several conditions in one write."""
         known = self._live(obj)["status"]["conditions"]
         for type_, word in words.items():
             known = with_word(known, type_, *word)
         return self._status(obj, conditions=known)
 
+    def _say_paused(self, obj: Obj, *, was_paused: bool) -> Obj:
+        if was_paused:
+            return obj
+        self._observer.event(obj, "ScaledObjectPaused", _PAUSED_TEXT)
+        return self._say(obj, {"Paused": ("True", "ScaledObjectPaused", _PAUSED_TEXT)})
+
+    def _failed(self, obj: Obj, message: str) -> None:
+        self._observer.event(obj, "ScaledObjectCheckFailed", message, warning=True)
+
     def _ready(self, obj: Obj, message: str) -> None:
         known = condition(self._live(obj), "Ready")
         if known is not None and known["status"] != "True":
             self._observer.event(obj, "ScaledObjectReady", "ScaledObject is ready for scaling")
-        self._say_all(obj, {"Ready": ("True", "ScaledObjectReady", message)} | _without_fallback(obj))
+        self._say(obj, {"Ready": ("True", "ScaledObjectReady", message)} | _without_fallback(obj))
 
     def _not_ready(self, obj: Obj, message: str) -> None:
-        words = {
-            "Ready": ("False", "ScaledObjectCheckFailed", message),
-            "Active": ("Unknown", "UnknownState", "ScaledObject check failed"),
-        }
-        self._say_all(obj, words | _without_fallback(obj))
-        self._observer.event(obj, "ScaledObjectCheckFailed", message, warning=True)
+        unknown = ("Unknown", "UnknownState", "ScaledObject check failed")
+        words = {"Ready": ("False", "ScaledObjectCheckFailed", message), "Active": unknown}
+        self._say(obj, words | _without_fallback(obj))
+        self._failed(obj, message)
 
     # Bringing it forward
 
     def _bring(self, key: Any, obj: Obj) -> str:
         """Whatever is missing; the result is the message of the Ready condition. Raises _CheckError."""
-        annotations, paused = obj["metadata"].get("annotations") or {}, condition(obj, "Paused")
-        was_paused = paused is not None and paused["status"] == "True"
+        annotations, was_paused = annotations_of(obj), objects.is_true(obj, "Paused")
         one_way = [annotated(obj, f"{PAUSED}-scale-{way}") for way in ("in", "out")]
         if PAUSED_AT in annotations or annotated(obj, PAUSED):
             self._pause(key, obj, annotations.get(PAUSED_AT), was_paused=was_paused)
             return _PAUSED_TEXT
         if any(one_way):
-            obj = self._say(obj, "Paused", "True", "ScaledObjectPaused", _PAUSED_TEXT)
-            if not was_paused:
-                self._observer.event(obj, "ScaledObjectPaused", _PAUSED_TEXT)
+            obj = self._say_paused(obj, was_paused=was_paused)
         elif was_paused:
             text = "pause annotation removed for ScaledObject"
-            obj = self._say(obj, "Paused", "False", "ScaledObjectUnpaused", text)
+            obj = self._say(obj, {"Paused": ("False", "ScaledObjectUnpaused", text)})
             self._observer.event(obj, "ScaledObjectUnpaused", text)
             obj = self._status(obj, pausedReplicaCount=None)
-        if (obj["metadata"].get("labels") or {}).get(OWNER_LABEL) != name_of(obj):
+        if labels_of(obj).get(OWNER_LABEL) != name_of(obj):
             label = {OWNER_LABEL: name_of(obj)}
             obj = self._change(obj, lambda new: new["metadata"].setdefault("labels", {}).update(label))
         kind, target = self._target(obj)
         obj = self._know_target(obj, kind, target)
-        wrong = bounds(obj["spec"])
-        if wrong:
-            raise _CheckError(
-                f"ScaledObject doesn't have correct Idle/Min/Max Replica Counts specification: {wrong}"
-            )
-        wrong = repeated_trigger(obj["spec"]["triggers"])
-        if wrong:
-            raise _CheckError(f"ScaledObject doesn't have correct triggers specification: {wrong}")
+        counts, triggers = bounds(obj["spec"]), repeated_trigger(obj["spec"]["triggers"])
+        for what, wrong in (("Idle/Min/Max Replica Counts", counts), ("triggers", triggers)):
+            if wrong:
+                raise _CheckError(f"ScaledObject doesn't have correct {what} specification: {wrong}")
         types = dict.fromkeys(trigger["type"] for trigger in obj["spec"]["triggers"])
         obj = self._status(obj, triggersTypes=",".join(types), authenticationsTypes="")
         made = self._keep_autoscaler(obj, kind)
-        if made or self._generations.get(key) != (uid_of(obj), obj["metadata"]["generation"]):
+        if made or self._generations.get(key) != (objects.uid_of(obj), obj["metadata"]["generation"]):
             self._poll(key, self._live(obj))
         return _READY
 
     def _target(self, obj: Obj) -> tuple[Kind, Obj]:
         ref, kind = obj["spec"]["scaleTargetRef"], target_kind(obj["spec"])
         if kind is None:
-            version, word = ref.get("apiVersion") or "apps/v1", ref.get("kind") or DEPLOYMENT.name
-            raise _CheckError(f'{_TARGET_WRONG}: no matches for kind "{word}" in version "{version}"')
+            raise _CheckError(f"{_TARGET_WRONG}: {no_target_kind(obj['spec'])}")
         found = self.store.get(kind, namespace_of(obj), ref["name"])
         if found is None:
-            text = "Target resource doesn't exist"
-            self._observer.event(obj, "ScaledObjectCheckFailed", text, warning=True)
+            self._failed(obj, "Target resource doesn't exist")
             raise _CheckError(f'{_TARGET_WRONG}: {kind.resource} "{ref["name"]}" not found')
         if "scale" not in kind.subresources:
-            text = "Target resource doesn't expose /scale subresource"
-            self._observer.event(obj, "ScaledObjectCheckFailed", text, warning=True)
+            self._failed(obj, "Target resource doesn't expose /scale subresource")
             raise _CheckError(f"{_TARGET_WRONG}: the server could not find the requested resource")
         return kind, found
 
     def _know_target(self, obj: Obj, kind: Kind, target: Obj) -> Obj:
         gvkr = {"group": kind.group, "kind": kind.name, "resource": kind.plural, "version": kind.version}
         known = obj["status"].get("originalReplicaCount", target["spec"]["replicas"])
-        return self._status(
-            obj,
-            scaleTargetKind=f"{kind.api_version}.{kind.name}",
-            scaleTargetGVKR=gvkr,
-            originalReplicaCount=known,
-        )
+        name = f"{kind.api_version}.{kind.name}"
+        return self._status(obj, scaleTargetKind=name, scaleTargetGVKR=gvkr, originalReplicaCount=known)
 
     # The autoscaler
 
@@ -230,12 +209,8 @@ class ScaledObjects(Controller):
         external = [s["external"]["metric"]["name"] for s in specs if s["type"] == "External"]
         resources = [s["resource"]["name"] for s in specs if s["type"] == "Resource"]
         health = {k: v for k, v in self._live(obj)["status"].get("health", {}).items() if k in external}
-        self._status(
-            obj,
-            externalMetricNames=external or None,
-            resourceMetricNames=resources or None,
-            health=health or None,
-        )
+        names = {"externalMetricNames": external, "resourceMetricNames": resources, "health": health}
+        self._status(obj, **{field: value or None for field, value in names.items()})
         wanted, known = self._autoscaler(obj, kind, specs), obj["status"].get("hpaName")
         if known is not None and known != name_of(wanted):
             self._delete_autoscaler(obj, known)
@@ -251,11 +226,10 @@ class ScaledObjects(Controller):
         return found is None
 
     def _autoscaler(self, obj: Obj, kind: Kind, specs: list[Obj]) -> Obj:
-        spec, config = (
+        spec, behavior = (
             obj["spec"],
-            (obj["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {},
+            copy.deepcopy(dig(obj, "spec.advanced.horizontalPodAutoscalerConfig.behavior")),
         )
-        behavior = copy.deepcopy(config.get("behavior"))
         for way, rules in (("in", "scaleDown"), ("out", "scaleUp")):
             if annotated(obj, f"{PAUSED}-scale-{way}"):
                 behavior = behavior or {}
@@ -270,13 +244,13 @@ class ScaledObjects(Controller):
             "app.kubernetes.io/version": VERSION, "app.kubernetes.io/part-of": name_of(obj),
             "app.kubernetes.io/managed-by": "keda-operator",
         }  # fmt: skip
-        annotations = obj["metadata"].get("annotations") or {}
+        annotations = annotations_of(obj)
         left_out = annotations.get("scaledobject.keda.sh/hpa-excluded-labels", "").split(",")
-        labels |= {k: v for k, v in (obj["metadata"].get("labels") or {}).items() if k not in left_out}
+        labels |= {k: v for k, v in labels_of(obj).items() if k not in left_out}
         wanted: Obj = {
             "metadata": {
                 "name": name, "labels": labels,
-                "ownerReferences": [owner_reference(SCALED_OBJECT, obj)],
+                "ownerReferences": [objects.owner_reference(SCALED_OBJECT, obj)],
             },
             "spec": {
                 "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.name, "name": spec["scaleTargetRef"]["name"]},
@@ -296,26 +270,18 @@ class ScaledObjects(Controller):
     # Polling
 
     def _poll(self, key: Any, obj: Obj) -> None:
-        running = self._tasks.pop(key, None)
-        if running is not None:
-            running.cancel()
-        else:
+        if not self.end(key):
             self._observer.event(obj, "KEDAScalersStarted", "Started scalers watch")
-        self._generations[key] = (uid_of(obj), obj["metadata"]["generation"])
-        self._tasks[key] = asyncio.create_task(self._activation.follow(obj))
+        self._generations[key] = (objects.uid_of(obj), obj["metadata"]["generation"])
+        self._tasks[key] = asyncio.create_task(follow(self.cluster, self._observer, obj))
 
-    def _stop_polling(self, key: Any) -> None:
-        task = self._tasks.pop(key, None)
+    def _stop_polling(self, key: Any) -> bool:
         self._generations.pop(key, None)
-        if task is not None:
-            task.cancel()
+        return self.end(key)
 
     def _pause(self, key: Any, obj: Obj, replicas: str | None, *, was_paused: bool) -> None:
-        if not was_paused:
-            obj = self._say(obj, "Paused", "True", "ScaledObjectPaused", _PAUSED_TEXT)
-            self._observer.event(obj, "ScaledObjectPaused", _PAUSED_TEXT)
-        if key in self._tasks:
-            self._stop_polling(key)
+        obj = self._say_paused(obj, was_paused=was_paused)
+        if self._stop_polling(key):
             self._observer.event(obj, "KEDAScalersStopped", "Stopped scalers watch")
         self._delete_autoscaler(obj, obj["status"].get("hpaName") or hpa_name(obj))
         if replicas is None:
@@ -342,15 +308,15 @@ class ScaledObjects(Controller):
         self._stop_polling(key)
         self._observer.forget(obj)
         self._failures.pop(key, None)
-        kind, original = target_kind(obj["spec"]), obj.get("status", {}).get("originalReplicaCount")
+        kind, target = target_kind(obj["spec"]), target_of(self.store, obj)
+        original = obj.get("status", {}).get("originalReplicaCount")
         if (
-            (obj["spec"].get("advanced") or {}).get("restoreToOriginalReplicaCount")
+            dig(obj, "spec.advanced.restoreToOriginalReplicaCount")
             and kind
+            and target
             and original is not None
         ):
-            target = self.store.get(kind, namespace_of(obj), obj["spec"]["scaleTargetRef"]["name"])
-            if target is not None:
-                scale_to(self.cluster, kind, target, original, _OPERATOR)
+            scale_to(self.cluster, kind, target, original, _OPERATOR)
         self._observer.event(obj, "ScaledObjectDeleted", "ScaledObject was deleted", warning=True)
         self.cluster.drop_finalizer(SCALED_OBJECT, obj, FINALIZER)
 
@@ -362,9 +328,9 @@ def _without_fallback(obj: Obj) -> dict[str, tuple[str, str, str]]:
 
 
 def _differs(found: Obj, wanted: Obj) -> bool:
-    kept = ("labels", "annotations")
+    before, after = found["metadata"], wanted["metadata"]
     return wanted["spec"] != found["spec"] or any(
-        wanted["metadata"].get(part) != found["metadata"].get(part) for part in kept
+        after.get(p) != before.get(p) for p in ("labels", "annotations")
     )
 
 

@@ -9,25 +9,13 @@ from typing import Any
 
 from typing_extensions import override
 
+from devcluster import objects
 from devcluster.kinds import CLAIM, NODE, POD
-from devcluster.objects import (
-    Obj,
-    condition,
-    deleting,
-    finished,
-    labels_of,
-    matches_expression,
-    name_of,
-    namespace_of,
-    pod_requests,
-    quantity,
-    with_condition,  # fmt: skip
-)
+from devcluster.objects import Obj, condition, deleting, finished, labels_of, matches_expression, name_of
 from devcluster.store import Change
 
 from .loop import Controller
 
-SOURCE = "default-scheduler"
 # Copied from the node to the pod, as 1.36 does.
 _TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _UNTOLERATED = "node(s) had untolerated taint(s)"
@@ -42,9 +30,8 @@ def tolerates(pod_spec: Obj, taint: Obj) -> Obj | None:
             continue
         if toleration.get("key") not in {None, "", taint["key"]}:
             continue
-        if toleration.get("operator", "Equal") == "Exists" or toleration.get("value", "") == taint.get(
-            "value", ""
-        ):
+        same = toleration.get("value", "") == taint.get("value", "")
+        if same or toleration.get("operator", "Equal") == "Exists":
             return dict(toleration)
     return None
 
@@ -55,11 +42,11 @@ class _Room:
     def __init__(self, node: Obj) -> None:
         self.node = node
         allocatable = node.get("status", {}).get("allocatable") or {}
-        self.size = {key: quantity(value) for key, value in allocatable.items()}
+        self.size = {key: objects.quantity(value) for key, value in allocatable.items()}
         self.free = dict(self.size)
 
     def take(self, pod: Obj) -> None:
-        for key, value in (pod_requests(pod["spec"]) | {"pods": Fraction(1)}).items():
+        for key, value in (objects.pod_requests(pod["spec"]) | {"pods": Fraction(1)}).items():
             self.free[key] = self.free.get(key, Fraction(0)) - value
 
     def refusals(self, spec: Obj, wants: dict[str, Fraction]) -> tuple[list[str], bool]:
@@ -102,6 +89,8 @@ def _selected(spec: Obj, node: Obj) -> bool:
 class Scheduler(Controller):
     """One key: a pass over all waiting pods, woken by whatever may have made room."""
 
+    kind, source = POD, "default-scheduler"
+
     @override
     def keys(self, change: Change) -> Iterable[Any]:
         if change.kind is NODE or change.kind is CLAIM:
@@ -118,7 +107,7 @@ class Scheduler(Controller):
         waiting = [
             p for p in self.store.list(POD)
             if not p["spec"].get("nodeName") and not deleting(p) and not finished(p)
-            and p["spec"].get("schedulerName") == SOURCE
+            and p["spec"].get("schedulerName") == self.source
         ]  # fmt: skip
         if not waiting:
             return None
@@ -126,14 +115,7 @@ class Scheduler(Controller):
         for pod in self.store.list(POD):
             if pod["spec"].get("nodeName") in rooms and not finished(pod):
                 rooms[pod["spec"]["nodeName"]].take(pod)
-        waiting.sort(
-            key=lambda p: (
-                -p["spec"].get("priority", 0),
-                p["metadata"]["creationTimestamp"],
-                int(p["metadata"]["resourceVersion"]),
-            )
-        )
-        for pod in waiting:
+        for pod in sorted(waiting, key=_turn):
             self._place(pod, rooms)
         return None
 
@@ -141,15 +123,14 @@ class Scheduler(Controller):
         gates = pod["spec"].get("schedulingGates")
         if gates:
             names = ", ".join(g["name"] for g in gates)
-            self._say(
-                pod, "SchedulingGated", f"Scheduling is blocked due to non-empty scheduling gates: [{names}]"
-            )
+            text = f"Scheduling is blocked due to non-empty scheduling gates: [{names}]"
+            self._say(pod, "SchedulingGated", text)
             return
         problem = self._claims(pod)
         if problem is not None or not rooms:
             self._refuse(pod, _unplaceable(len(rooms), problem))
             return
-        wants = {k: v for k, v in pod_requests(pod["spec"]).items() if v}
+        wants = {k: v for k, v in objects.pod_requests(pod["spec"]).items() if v}
         reasons: Counter[str] = Counter()
         helpless, fitting = 0, []
         for name, room in rooms.items():
@@ -170,7 +151,7 @@ class Scheduler(Controller):
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if name is None:
                 continue
-            claim = self.store.get(CLAIM, namespace_of(pod), name)
+            claim = self.store.get(CLAIM, objects.namespace_of(pod), name)
             if claim is None:
                 return f'persistentvolumeclaim "{name}" not found. not found'
             if deleting(claim):
@@ -184,32 +165,37 @@ class Scheduler(Controller):
             new["spec"]["nodeName"] = node
             place = {k: v for k, v in labels_of(home).items() if k in _TOPOLOGY}
             new["metadata"]["labels"] = place | labels_of(new)
-            scheduled = {
-                "type": "PodScheduled",
-                "status": "True",
-                "observedGeneration": new["metadata"].get("generation", 1),
-            }
-            new["status"]["conditions"] = with_condition(new["status"].get("conditions", []), scheduled)
+            new["status"]["conditions"] = _with_scheduled(new, "True")
 
         bound = self.cluster.modify(POD, pod, change)
         if bound is not None:
-            text = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {node}"
-            self.cluster.event(POD, bound, "Scheduled", text, source=SOURCE)
+            text = f"Successfully assigned {objects.namespace_of(pod)}/{name_of(pod)} to {node}"
+            self.event(bound, "Scheduled", text)
 
     def _refuse(self, pod: Obj, text: str) -> None:
         if self._say(pod, "Unschedulable", text):
-            self.cluster.event(POD, pod, "FailedScheduling", text, source=SOURCE, warning=True)
+            self.event(pod, "FailedScheduling", text, warning=True)
 
     def _say(self, pod: Obj, reason: str, text: str) -> bool:
         """Write the condition; False when it says so already."""
         known = condition(pod, "PodScheduled")
         if known is not None and known.get("message") == text:
             return False
-        new = {"type": "PodScheduled", "status": "False", "reason": reason, "message": text}
-        new["observedGeneration"] = pod["metadata"].get("generation", 1)
-        status = pod["status"] | {"conditions": with_condition(pod["status"].get("conditions", []), new)}
+        status = pod["status"] | {"conditions": _with_scheduled(pod, "False", reason, text)}
         self.cluster.set_status(POD, pod, status)
         return True
+
+
+def _turn(pod: Obj) -> tuple[int, str, int]:
+    metadata = pod["metadata"]
+    return -pod["spec"].get("priority", 0), metadata["creationTimestamp"], int(metadata["resourceVersion"])
+
+
+def _with_scheduled(pod: Obj, *word: str) -> list[Obj]:
+    new = objects.made_condition("PodScheduled", *word) | {
+        "observedGeneration": pod["metadata"].get("generation", 1)
+    }
+    return objects.with_condition(pod["status"].get("conditions", []), new)
 
 
 def _fullness(room: _Room) -> Fraction:

@@ -51,27 +51,15 @@ class Ask:
 
 
 READY = ("ReadyForNewScale", "recommended size matches current size")
-_STABLE_UP = (
-    "ScaleUpStabilized",
-    "recent recommendations were lower than current one, applying the lowest recent recommendation",
-)
-_STABLE_DOWN = (
-    "ScaleDownStabilized",
-    "recent recommendations were higher than current one, applying the highest recent recommendation",
-)
+_STABILIZED = "recent recommendations were {} than current one, applying the {} recent recommendation"
+_STABLE_UP = ("ScaleUpStabilized", _STABILIZED.format("lower", "lowest"))
+_STABLE_DOWN = ("ScaleDownStabilized", _STABILIZED.format("higher", "highest"))
 _WITHIN = (False, "DesiredWithinRange", "the desired count is within the acceptable range")
 _TOO_MANY = (True, "TooManyReplicas", "the desired replica count is more than the maximum replica count")
 _TOO_FEW = (True, "TooFewReplicas", "the desired replica count is less than the minimum replica count")
-_TOO_FAST = (
-    True,
-    "ScaleUpLimit",
-    "the desired replica count is increasing faster than the maximum scale rate",
-)
-_TOO_FAST_DOWN = (
-    True,
-    "ScaleDownLimit",
-    "the desired replica count is decreasing faster than the maximum scale rate",
-)
+_RATE = "the desired replica count is {} faster than the maximum scale rate"
+_TOO_FAST = (True, "ScaleUpLimit", _RATE.format("increasing"))
+_TOO_FAST_DOWN = (True, "ScaleDownLimit", _RATE.format("decreasing"))
 
 
 def decide(memory: Memory, ask: Ask, behavior: Obj | None) -> Verdict:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from devcluster import quota
 from devcluster.kinds import CLAIM, POD, QUOTA
-from devcluster.objects import finished, name_of, namespace_of
+from devcluster.objects import finished, namespace_of
 from devcluster.store import Change
 
 from .loop import Controller
@@ -18,10 +18,7 @@ from .loop import Controller
 class Claims(Controller):
     """Key: (namespace, claim). A claim is a folder, so it is bound at once."""
 
-    @override
-    def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is CLAIM and change.type == "ADDED":
-            yield namespace_of(change.obj), name_of(change.obj)
+    kind = CLAIM
 
     @override
     def reconcile(self, key: Any) -> float | None:
@@ -40,16 +37,10 @@ class Quotas(Controller):
 
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if not change.kind.namespaced:
-            return
-        old = change.old
-        if (
-            change.kind is QUOTA
-            or change.type != "MODIFIED"
-            or old is None
-            or (change.kind is POD and finished(old) != finished(change.obj))
-        ):
-            yield namespace_of(change.obj)
+        old, new = change.old, change.obj
+        ended = change.kind is POD and old is not None and finished(old) != finished(new)
+        if change.kind.namespaced and (change.kind is QUOTA or change.type != "MODIFIED" or ended):
+            yield namespace_of(new)
 
     @override
     def reconcile(self, key: Any) -> float | None:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from devcluster.cluster import Cluster
 from devcluster.kinds import NODE, POD
-from devcluster.objects import Obj, deleting, name_of, namespace_of, uid_of, with_condition
+from devcluster.objects import Obj, annotations_of, deleting, name_of, with_condition
 from devcluster.store import Change
 
 from .usage import Usage
@@ -21,7 +21,7 @@ LOST = "realcluster/lost"
 
 def node_lost(node: Obj | None) -> bool:
     """A node whose kubelet is to be taken for dead: gone, or annotated so."""
-    return node is None or (node["metadata"].get("annotations") or {}).get(LOST) == "true"
+    return node is None or annotations_of(node).get(LOST) == "true"
 
 
 class Kubelet:
@@ -42,12 +42,7 @@ class Kubelet:
             self.gone(change.obj)
         elif change.kind is POD:
             self._pod_changed(change.obj)
-        elif (
-            change.kind is NODE
-            and change.old is not None
-            and node_lost(change.old)
-            and not node_lost(change.obj)
-        ):
+        elif change.kind is NODE and change.old and node_lost(change.old) and not node_lost(change.obj):
             # The kubelet is back: it reports what it could not report meanwhile.
             for pod in self.cluster.store.list(POD):
                 if pod["spec"].get("nodeName") == name_of(change.obj):
@@ -55,12 +50,12 @@ class Kubelet:
 
     def _pod_changed(self, pod: Obj) -> None:
         if self.reachable(pod):
-            asyncio.get_running_loop().call_soon(self._sync, namespace_of(pod), name_of(pod), uid_of(pod))
+            asyncio.get_running_loop().call_soon(self._sync, pod)
 
-    def _sync(self, namespace: str, name: str, uid: str) -> None:
-        pod = self.cluster.store.get(POD, namespace, name)
-        if pod is not None and uid_of(pod) == uid and self.reachable(pod):
-            self.sync(pod)
+    def _sync(self, pod: Obj) -> None:
+        live = self.cluster.store.newest(POD, pod)
+        if live is not None and self.reachable(live):
+            self.sync(live)
 
     def reachable(self, pod: Obj) -> bool:
         node = pod["spec"].get("nodeName")
@@ -87,8 +82,8 @@ class Kubelet:
 
     def report(self, pod: Obj, **fields: Any) -> None:
         """Write status fields; `conditions` are merged by type."""
-        live = self.cluster.store.get(POD, namespace_of(pod), name_of(pod))
-        if live is None or uid_of(live) != uid_of(pod) or not self.reachable(live):
+        live = self.cluster.store.newest(POD, pod)
+        if live is None or not self.reachable(live):
             return
         status: Obj = live.get("status", {})
         conditions = status.get("conditions", [])
@@ -98,18 +93,6 @@ class Kubelet:
 
     def release(self, pod: Obj) -> None:
         """All containers have ended and the pod is to be deleted: let it go."""
-        live = self.cluster.store.get(POD, namespace_of(pod), name_of(pod))
-        if live is not None and uid_of(live) == uid_of(pod) and deleting(live):
-            self.cluster.delete(POD, namespace_of(pod), name_of(pod), {"gracePeriodSeconds": 0})
-
-
-def ended_conditions(phase: str) -> list[Obj]:
-    reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
-    return [{"type": t, "status": "False", "reason": reason} for t in ("Ready", "ContainersReady")]
-
-
-def ready_conditions() -> list[Obj]:
-    return [
-        {"type": t, "status": "True"}
-        for t in ("Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready")
-    ]
+        live = self.cluster.store.newest(POD, pod)
+        if live is not None and deleting(live):
+            self.cluster.remove(POD, live, gracePeriodSeconds=0)

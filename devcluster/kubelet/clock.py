@@ -14,10 +14,11 @@ from typing_extensions import override
 
 from devcluster.cluster import Cluster
 from devcluster.kinds import POD
-from devcluster.objects import Obj, deleting, finished, name_of, namespace_of, timestamp, uid_of
+from devcluster.objects import Obj, annotations_of, deleting, finished, started, timestamp, uid_of
 
-from .base import Kubelet, ended_conditions, ready_conditions
+from .base import Kubelet
 from .logs import LogFile, serve_log
+from .statuses import container_status, ended_conditions, ready_conditions, terminated, waiting, without_image
 from .usage import Usage
 
 _ANNOTATIONS = {
@@ -27,7 +28,7 @@ _ANNOTATIONS = {
 
 
 def knob(pod: Obj, name: str) -> str | None:
-    annotation = (pod["metadata"].get("annotations") or {}).get(_ANNOTATIONS.get(name, ""))
+    annotation = annotations_of(pod).get(_ANNOTATIONS.get(name, ""))
     env = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0].get("env") or ()}
     first, second = (annotation, env.get(name))
     if name in {"BED_EXIT_CODE", "BED_OOM"}:
@@ -52,7 +53,7 @@ class ClockKubelet(Kubelet):
         status = pod.get("status", {})
         if deleting(pod):
             self._after(pod, "stop", float(knob(pod, "BED_STOP_SECONDS") or 0), self._stop)
-        elif "startTime" not in status:
+        elif not started(pod):
             self._begin(pod)
         elif finished(pod) or _waiting(pod) == "ImagePullBackOff":
             return
@@ -79,11 +80,11 @@ class ClockKubelet(Kubelet):
 
     @override
     async def log(self, request: web.Request, pod: Obj) -> web.StreamResponse:
-        started = "podIP" in pod.get("status", {})
         source = self._log.path if finished(pod) else self._log
-        return await serve_log(
-            request, pod, {c["name"]: source for c in pod["spec"]["containers"]} if started else {}
+        files = (
+            {c["name"]: source for c in pod["spec"]["containers"]} if "podIP" in pod.get("status", {}) else {}
         )
+        return await serve_log(request, pod, files)
 
     def _after(self, pod: Obj, step: str, delay: float, action: Callable[[Obj], None]) -> None:
         """One appointment a step; after a restart of devcluster the wait begins anew."""
@@ -93,22 +94,15 @@ class ClockKubelet(Kubelet):
             self._timers[key] = loop.call_later(delay, self._due, pod, action)
 
     def _due(self, pod: Obj, action: Callable[[Obj], None]) -> None:
-        live = self.cluster.store.get(POD, namespace_of(pod), name_of(pod))
-        if live is not None and uid_of(live) == uid_of(pod) and self.reachable(live):
+        live = self.cluster.store.newest(POD, pod)
+        if live is not None and self.reachable(live):
             action(live)
 
     def _begin(self, pod: Obj) -> None:
-        if "does-not-exist" in pod["spec"]["containers"][0]["image"]:
-            states = [
-                _waiting_state("ImagePullBackOff", f'Back-off pulling image "{c["image"]}": not found')
-                for c in pod["spec"]["containers"]
-            ]
-        else:
-            states = [_waiting_state("ContainerCreating") for _ in pod["spec"]["containers"]]
-        statuses = [
-            _container(c, s, ready=False) for c, s in zip(pod["spec"]["containers"], states, strict=True)
-        ]
-        self.report(pod, startTime=timestamp(), hostIP="127.0.0.1", containerStatuses=statuses)
+        creating = [container_status(c, waiting("ContainerCreating")) for c in pod["spec"]["containers"]]
+        self.report(
+            pod, startTime=timestamp(), hostIP="127.0.0.1", containerStatuses=without_image(pod) or creating
+        )
 
     def _run(self, pod: Obj) -> None:
         if deleting(pod):
@@ -116,12 +110,11 @@ class ClockKubelet(Kubelet):
         now = timestamp()
         self._serial += 1
         address = f"10.244.{self._serial >> 8 & 255}.{self._serial & 255}"
-        running = {"running": {"startedAt": now}}
-        done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}
+        running, done = {"running": {"startedAt": now}}, terminated(0, "Completed", now)
         self.report(
             pod, phase="Running", podIP=address, podIPs=[{"ip": address}], conditions=ready_conditions(),
-            containerStatuses=[_container(c, running, ready=True) for c in pod["spec"]["containers"]],
-            initContainerStatuses=[_container(c, done, ready=True) for c in pod["spec"].get("initContainers") or ()],
+            containerStatuses=[_played(c, running, ready=True) for c in pod["spec"]["containers"]],
+            initContainerStatuses=[_played(c, done, ready=True) for c in pod["spec"].get("initContainers") or ()],
         )  # fmt: skip
 
     def _end(self, pod: Obj) -> None:
@@ -137,13 +130,10 @@ class ClockKubelet(Kubelet):
         self.release(pod)
 
     def _finish(self, pod: Obj, code: int, reason: str) -> None:
-        now, statuses = timestamp(), []
-        for container, was in zip(
-            pod["spec"]["containers"], pod["status"].get("containerStatuses", ()), strict=False
-        ):
-            began = was["state"].get("running", {}).get("startedAt", now)
-            ended = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now}
-            statuses.append(_container(container, {"terminated": ended}, ready=False))
+        containers, before = pod["spec"]["containers"], pod["status"].get("containerStatuses", ())
+        since = [was["state"].get("running", {}).get("startedAt", timestamp()) for was in before]
+        states = [terminated(code, reason, began) for began in since]
+        statuses = [_played(c, state, ready=False) for c, state in zip(containers, states, strict=False)]
         phase = "Failed" if code else "Succeeded"
         self.report(pod, phase=phase, containerStatuses=statuses, conditions=ended_conditions(phase))
 
@@ -153,13 +143,5 @@ def _waiting(pod: Obj) -> str:
     return str(statuses[0].get("state", {}).get("waiting", {}).get("reason", ""))
 
 
-def _waiting_state(reason: str, message: str = "") -> Obj:
-    return {"waiting": {"reason": reason} | ({"message": message} if message else {})}
-
-
-def _container(container: Obj, state: Obj, *, ready: bool) -> Obj:
-    image = container["image"]
-    return {
-        "name": container["name"], "image": image, "imageID": "" if "waiting" in state else f"{image}@sha256:{0:064d}",
-        "ready": ready, "started": ready, "restartCount": 0, "state": state,
-    }  # fmt: skip
+def _played(container: Obj, state: Obj, *, ready: bool) -> Obj:
+    return container_status(container, state, f"{container['image']}@sha256:{0:064d}", ready=ready)

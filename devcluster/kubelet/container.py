@@ -18,6 +18,7 @@ from .environment import command_line, environment
 from .guard import sessions
 from .logs import LogFile
 from .sandbox import NotReady, Sandbox
+from .statuses import container_status, terminated, waiting
 
 _LAUNCHER = str(Path(__file__).with_name("podexec.py"))
 START_ERROR = 128
@@ -41,7 +42,7 @@ class Container:
 
     def __init__(self, spec: Obj, sandbox: Sandbox) -> None:
         self.spec, self.name, self._sandbox = spec, str(spec["name"]), sandbox
-        self.state: Obj = {"waiting": {"reason": "ContainerCreating"}}
+        self.state = waiting("ContainerCreating")
         self.last: Obj = {}
         self.restarts = 0
         self.ready = self.started = False
@@ -64,16 +65,14 @@ class Container:
         return ended
 
     def status(self) -> Obj:
-        image = self.spec["image"]
-        shown: Obj = {
-            "name": self.name, "image": image, "imageID": "" if "waiting" in self.state and not self.restarts else f"simulated://{image}",
-            "ready": self.ready, "started": self.started, "restartCount": self.restarts, "state": self.state,
-            "lastState": self.last,
-        }  # fmt: skip
-        return shown
+        image_id = (
+            "" if "waiting" in self.state and not self.restarts else f"simulated://{self.spec['image']}"
+        )
+        own = {"started": self.started, "restartCount": self.restarts, "lastState": self.last}
+        return container_status(self.spec, self.state, image_id, ready=self.ready) | own
 
     def wait(self, reason: str, message: str = "") -> None:
-        self.state = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
+        self.state = waiting(reason, message)
         self.ready = self.started = False
 
     def configure(self) -> None:
@@ -149,8 +148,7 @@ class Container:
             log.write(data)
 
     def _terminate(self, code: int, reason: str, started: str, message: str = "") -> None:
-        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": timestamp()}
-        self.state = {"terminated": ended | ({"message": message} if message else {})}
+        self.state = terminated(code, reason, started, message)
         self.ready = self.started = False
 
     # Stopping

@@ -6,7 +6,7 @@ import re
 import sys
 
 from devcluster.kinds import CONFIG_MAP, SECRET, Kind
-from devcluster.objects import Obj, quantity
+from devcluster.objects import Obj
 
 from .sandbox import NotReady, Rewriter, Sandbox, decode_data
 
@@ -37,7 +37,7 @@ def environment(sandbox: Sandbox, container: Obj, rewrite: Rewriter) -> dict[str
                 env |= {prefix + k: v.decode() for k, v in values.items()}
     for variable in container.get("env") or ():
         if "valueFrom" in variable:
-            value = _from(sandbox, container, variable["valueFrom"])
+            value = _from(sandbox, variable["valueFrom"])
         else:
             value = rewrite(expand(variable.get("value", ""), env))
         if value is not None:
@@ -45,12 +45,9 @@ def environment(sandbox: Sandbox, container: Obj, rewrite: Rewriter) -> dict[str
     return {"PATH": _PATH, "HOME": str(sandbox.home), "HOSTNAME": sandbox.pod["metadata"]["name"]} | env
 
 
-def _from(sandbox: Sandbox, container: Obj, source: Obj) -> str | None:
+def _from(sandbox: Sandbox, source: Obj) -> str | None:
     if "fieldRef" in source:
         return sandbox.field(source["fieldRef"]["fieldPath"])
-    if "resourceFieldRef" in source:
-        part, _, key = source["resourceFieldRef"]["resource"].partition(".")
-        return str(int(quantity(((container.get("resources") or {}).get(part) or {}).get(key, "0"))))
     if "secretKeyRef" in source:
         return _key(sandbox, SECRET, source["secretKeyRef"])
     return _key(sandbox, CONFIG_MAP, source["configMapKeyRef"])

@@ -10,11 +10,12 @@ from typing import Any
 import aiohttp
 
 from devcluster.kinds import POD
-from devcluster.objects import Obj, name_of, namespace_of, timestamp, uid_of
+from devcluster.objects import Obj, made_condition, name_of, namespace_of, timestamp, uid_of
 
-from .base import Kubelet, ended_conditions
+from .base import Kubelet
 from .container import Container
 from .sandbox import NotReady, Sandbox, Unresolved
+from .statuses import ended_conditions
 
 RETRY_SECONDS = 1.0
 LONGEST_BACKOFF = 30
@@ -57,8 +58,7 @@ class PodRunner:
         deadline = loop.time() + grace
         for container in self.all:
             if container.process is not None:
-                text = f"Stopping container {container.name}"
-                self._event("Killing", text)
+                self._event("Killing", f"Stopping container {container.name}")
         await asyncio.gather(*(self._stop_one(c, grace) for c in self.all))
         await asyncio.sleep(max(0.0, deadline - loop.time()))
         for container in self.all:
@@ -104,19 +104,16 @@ class PodRunner:
         while not self._stopping.is_set():
             try:
                 action()
-            except Unresolved as error:
-                for one in [container] if container else self.all:
-                    one.wait("ContainerCreating", str(error))
-                self.report()
-                await self._pause(RETRY_SECONDS)
-            except NotReady as error:
-                for one in [container] if container else self.all:
-                    one.wait(reason, str(error) if container else "")
-                self._event("Failed" if container else "FailedMount", f"Error: {error}", warning=True)
-                self.report()
-                await self._pause(RETRY_SECONDS)
-            else:
                 return True
+            except Unresolved as error:
+                why = ("ContainerCreating", str(error))
+            except NotReady as error:
+                why = (reason, str(error) if container else "")
+                self._event("Failed" if container else "FailedMount", f"Error: {error}", warning=True)
+            for one in [container] if container else self.all:
+                one.wait(*why)
+            self.report()
+            await self._pause(RETRY_SECONDS)
         return False
 
     async def _pause(self, delay: float) -> None:
@@ -144,10 +141,8 @@ class PodRunner:
                 return
             container.last, container.restarts = container.state, container.restarts + 1
             who = f"{name_of(self.pod)}_{namespace_of(self.pod)}({uid_of(self.pod)})"
-            container.wait(
-                "CrashLoopBackOff",
-                f"back-off {backoff:.0f}s restarting failed container={container.name} pod={who}",
-            )
+            text = f"back-off {backoff:.0f}s restarting failed container={container.name} pod={who}"
+            container.wait("CrashLoopBackOff", text)
             text = f"Back-off restarting failed container {container.name} in pod {who}"
             self._event("BackOff", text, warning=True)
             self.report()
@@ -226,11 +221,11 @@ class PodRunner:
     def report(self) -> None:
         ready = all(c.ready for c in self.containers)
         begun = self._initialized and any(c.running or c.restarts or c.ended for c in self.containers)
-        conditions = [
-            _condition("PodReadyToStartContainers", good=True), _condition("Initialized", good=self._initialized, reason="ContainersNotInitialized"),
-            _condition("ContainersReady", good=ready, reason="ContainersNotReady"),
-            _condition("Ready", good=ready, reason="ContainersNotReady"),
-        ]  # fmt: skip
+        states = {
+            "PodReadyToStartContainers": (True, ""), "Initialized": (self._initialized, "ContainersNotInitialized"),
+            "ContainersReady": (ready, "ContainersNotReady"), "Ready": (ready, "ContainersNotReady"),
+        }  # fmt: skip
+        conditions = [made_condition(t, str(good), "" if good else why) for t, (good, why) in states.items()]
         for container in self.containers if self.inits and not self._initialized else ():
             container.wait("PodInitializing")
         self._kubelet.report(
@@ -243,17 +238,11 @@ class PodRunner:
         ends = [c.ended for c in self.all]
         good = all(e is not None and e["exitCode"] == 0 for e in ends)
         phase = "Succeeded" if good else "Failed"
+        statuses = [container.status() for container in self.containers]
         self._kubelet.report(
-            self.pod,
-            phase=phase,
-            conditions=ended_conditions(phase),
-            containerStatuses=[c.status() for c in self.containers],
+            self.pod, phase=phase, conditions=ended_conditions(phase), containerStatuses=statuses
         )
         self._kubelet.release(self.pod)
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._kubelet.cluster.event(POD, self.pod, reason, message, source="kubelet", warning=warning)
-
-
-def _condition(type_: str, *, good: bool, reason: str = "") -> Obj:
-    return {"type": type_, "status": "True"} if good else {"type": type_, "status": "False", "reason": reason}

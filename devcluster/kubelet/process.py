@@ -18,14 +18,15 @@ from typing_extensions import override
 from devcluster.cluster import Cluster
 from devcluster.evict import mark_disrupted
 from devcluster.kinds import POD
-from devcluster.objects import Obj, deleting, finished, timestamp, uid_of
+from devcluster.objects import Obj, containers_of, deleting, finished, started, timestamp, uid_of
 
 from . import guard
-from .base import Kubelet, ended_conditions
+from .base import Kubelet
 from .container import Container
 from .logs import LogFile, serve_log
 from .pod import PodRunner
 from .sandbox import Sandbox
+from .statuses import ended_conditions, terminated, without_image
 from .usage import CpuMeter, Usage
 
 SAMPLE_SECONDS = 1.0
@@ -53,7 +54,7 @@ class ProcessKubelet(Kubelet):
     def start(self) -> None:
         guard.sweep(str(self._data / "pods"), spared=os.getsid(0))
         for pod in self.cluster.store.list(POD):
-            if not finished(pod) and "startTime" in pod.get("status", {}):
+            if not finished(pod) and started(pod):
                 self._found_dead(pod)
         self._metering = asyncio.create_task(self._read_meter())
         super().start()
@@ -64,26 +65,14 @@ class ProcessKubelet(Kubelet):
         for status in pod["status"].get("containerStatuses", ()):
             state = status["state"]
             if "terminated" not in state:
-                began = state.get("running", {}).get("startedAt", pod["status"]["startTime"])
-                state = {
-                    "terminated": {
-                        "exitCode": 137,
-                        "reason": "Error",
-                        "startedAt": began,
-                        "finishedAt": timestamp(),
-                    }
-                }
+                since = state.get("running", {}).get("startedAt", pod["status"]["startTime"])
+                state = terminated(137, "Error", since)
             statuses.append(status | {"state": state, "ready": False, "started": False})
         mark_disrupted(self.cluster, pod, "TerminationByKubelet", _SHUTDOWN)
-        conditions = ended_conditions("Failed")
         self.report(
-            pod,
-            phase="Failed",
-            reason="Terminated",
-            message=_SHUTDOWN,
-            containerStatuses=statuses,
-            conditions=conditions,
-        )
+            pod, phase="Failed", reason="Terminated", message=_SHUTDOWN, containerStatuses=statuses,
+            conditions=ended_conditions("Failed"),
+        )  # fmt: skip
 
     @override
     def sync(self, pod: Obj) -> None:
@@ -97,9 +86,9 @@ class ProcessKubelet(Kubelet):
             runner.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 0)))
 
     def _begin(self, pod: Obj) -> None:
-        if any("does-not-exist" in c["image"] for c in pod["spec"]["containers"]):
-            if "startTime" not in pod["status"]:
-                self._no_image(pod)
+        if statuses := without_image(pod):
+            if not started(pod):
+                self.report(pod, startTime=timestamp(), containerStatuses=statuses)
             return
         self._serial += 1
         second, third = self._network
@@ -110,19 +99,6 @@ class ProcessKubelet(Kubelet):
             self._sampler = asyncio.create_task(self._sample())
         if self._guard is None:
             self._guard_task = asyncio.create_task(self._start_guard())
-
-    def _no_image(self, pod: Obj) -> None:
-        statuses = []
-        for spec in pod["spec"]["containers"]:
-            waiting = {
-                "reason": "ImagePullBackOff",
-                "message": f'Back-off pulling image "{spec["image"]}": not found',
-            }
-            statuses.append({
-                "name": spec["name"], "image": spec["image"], "imageID": "", "ready": False, "started": False,
-                "restartCount": 0, "state": {"waiting": waiting},
-            })  # fmt: skip
-        self.report(pod, startTime=timestamp(), containerStatuses=statuses)
 
     async def _start_guard(self) -> None:
         self._guard = await asyncio.create_subprocess_exec(
@@ -147,9 +123,9 @@ class ProcessKubelet(Kubelet):
     @override
     async def log(self, request: web.Request, pod: Obj) -> web.StreamResponse:
         runner, home = self._runners.get(uid_of(pod)), self._data / "pods" / uid_of(pod)
-        files: dict[str, LogFile | Path] = {}
-        for spec in [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]:
-            files[spec["name"]] = home / f"{spec['name']}.log"
+        files: dict[str, LogFile | Path] = {
+            c["name"]: home / f"{c['name']}.log" for c in containers_of(pod["spec"])
+        }
         for container in runner.all if runner else ():
             if container.log is not None:
                 files[container.name] = container.log

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from devcluster.cluster import Cluster
 from devcluster.kinds import CLAIM, CONFIG_MAP, POD, PYTORCH_JOB, SECRET, SERVICE, Kind
-from devcluster.objects import Obj, controller_of, finished, labels_of, matches, namespace_of, uid_of
+from devcluster.objects import Obj, controller_of, dig, finished, labels_of, matches, namespace_of, uid_of
 
 _HOST = re.compile(r"(?<![\w./-])[a-z]([-a-z0-9]*[a-z0-9])?\.[a-z]([-a-z0-9]*[a-z0-9])?(?![\w./-])")
 _ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
@@ -111,10 +111,8 @@ class Sandbox:
         found = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
         if found:
             return str((self.pod["metadata"].get(found[1]) or {}).get(found[2], ""))
-        value: object = self.pod
-        for part in path.split("."):
-            value = value.get(part, "") if isinstance(value, dict) else ""
-        return str(value)
+        value = dig(self.pod, path)
+        return "" if value is None else str(value)
 
     def rewriter(self, container: Obj) -> Rewriter:
         volumes = {v["name"]: v for v in self.pod["spec"].get("volumes") or ()}

@@ -1,263 +1,277 @@
-"""Evaluates an expression at one time, and at the steps of a range."""
+"""PromQL: promql-parser reads it, and every expression becomes a function of the moment that it is evaluated at."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
+
+import promql_parser as promql
 
 from .functions import (
     AGGREGATIONS,
-    KEEPS_NAME,
-    RANGE,
-    VALUES,
+    OVER_RANGE,
+    OVER_VALUES,
+    LabelSet,
     Vector,
-    by_value,
-    clamped,
     histogram_quantile,
+    label_set,
     nameless,
-    quantile,
-    rounded,
 )
-from .matching import ARITHMETIC, COMPARE, ExecutionError, Signature, matched, of_sets, result
-from .nodes import SCALAR, Aggregation, Binary, Call, Negated, Node, Number, Selector, Text
-from .parser import COMPARISONS
-from .storage import NAME, Series, Storage
+from .operators import ARITHMETIC, COMPARISONS, SETS, Operation, matched, of_sets, unique, with_scalar
+from .storage import NAME, Matcher, Storage
 
 LOOKBACK_MS = 300_000
-STEPS_MAX = 11_000
+CHARACTERS_MAX, DEPTH_MAX = 4096, 100
+_MATCH_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
+
+Value = float | Vector
 
 
-Value = float | str | Vector
+class ParseError(Exception):
+    """No PromQL, or something of it that devcluster does not evaluate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """One evaluation at `at` (Unix milliseconds)."""
+class Moment:
+    """The samples, and a time in Unix milliseconds."""
 
     storage: Storage
     at: int
-    # What each selector found: the steps of a range share it.
-    selected: dict[int, list[Series]] = field(default_factory=dict)
-
-    def value(self, node: Node) -> Value:
-        """Raises ExecutionError."""
-        match node:
-            case Number() | Text():
-                return node.value
-            case Selector():
-                return [
-                    (series.labels, found[1])
-                    for series in self._series(node)
-                    if (found := self._latest(node, series))
-                ]
-            case Negated():
-                inner = self.value(node.inner)
-                return (
-                    -_number(inner)
-                    if node.type == SCALAR
-                    else [(nameless(labels), -v) for labels, v in _vector(inner)]
-                )
-            case Call():
-                return self._call(node)
-            case Aggregation():
-                return self._aggregate(node)
-            case Binary():
-                return self._binary(node)
-        raise ExecutionError(f"devcluster does not evaluate {type(node).__name__}")
-
-    def _series(self, node: Selector) -> list[Series]:
-        found = self.selected.get(id(node))
-        if found is None:
-            found = self.selected[id(node)] = self.storage.select(node.matchers)
-        return found
-
-    def _latest(self, node: Selector, series: Series) -> tuple[int, float] | None:
-        at = self.at - node.offset
-        return series.latest(at - LOOKBACK_MS, at)
-
-    # Functions
-
-    def _call(self, node: Call) -> Value:
-        name, arguments = node.function, node.arguments
-        if name in RANGE or name in {"quantile_over_time", "absent_over_time"}:
-            return self._over_range(node)
-        if name == "time":
-            return self.at / 1000
-        if name == "timestamp":
-            return self._timestamps(arguments[0])
-        values = [self.value(argument) for argument in arguments]
-        if name == "absent":
-            return [] if values[0] else _absent(arguments[0])
-        special = _SPECIAL.get(name)
-        if special is not None:
-            return special(values)
-        return self._each(name, _vector(values[0]), [_number(value) for value in values[1:]])
-
-    @staticmethod
-    def _each(name: str, vector: Vector, numbers: list[float]) -> Vector:
-        function = VALUES.get(name)
-        if function is None:
-            match name:
-                case "clamp":
-                    if numbers[0] > numbers[1]:
-                        return []
-                    least, most = numbers
-                case "clamp_min":
-                    least, most = numbers[0], math.inf
-                case "clamp_max":
-                    least, most = -math.inf, numbers[0]
-                case _:
-                    nearest = numbers[0] if numbers else 1.0
-                    return _unique([(nameless(labels), rounded(value, nearest)) for labels, value in vector])
-            return _unique([(nameless(labels), clamped(value, least, most)) for labels, value in vector])
-        return _unique([(nameless(labels), function(value)) for labels, value in vector])
-
-    def _over_range(self, node: Call) -> Vector:
-        selector = node.arguments[-1]
-        if not isinstance(selector, Selector):
-            raise ExecutionError(f"{node.function} takes a range of a selector")
-        end = self.at - selector.offset
-        start, found = end - selector.span, []
-        share = _number(self.value(node.arguments[0])) if len(node.arguments) > 1 else 0.0
-        for series in self._series(selector):
-            points = series.between(start, end)
-            if not points:
-                continue
-            if node.function == "quantile_over_time":
-                value: float | None = quantile(share, [v for _, v in points])
-            else:
-                value = (
-                    0.0 if node.function == "absent_over_time" else RANGE[node.function](points, start, end)
-                )
-            if value is not None:
-                kept = series.labels if node.function in KEEPS_NAME else nameless(series.labels)
-                found.append((kept, value))
-        if node.function == "absent_over_time":
-            return [] if found else _absent(selector)
-        return _unique(found)
-
-    def _timestamps(self, node: Node) -> Vector:
-        if isinstance(node, Selector):
-            pairs = [(series.labels, self._latest(node, series)) for series in self._series(node)]
-            return [(nameless(labels), found[0] / 1000) for labels, found in pairs if found]
-        return [(nameless(labels), self.at / 1000) for labels, _ in _vector(self.value(node))]
-
-    # Aggregations
-
-    def _aggregate(self, node: Aggregation) -> Vector:
-        parameter = None if node.parameter is None else _number(self.value(node.parameter))
-        groups: dict[Signature, tuple[dict[str, str], Vector]] = {}
-        for labels, value in _vector(self.value(node.inner)):
-            if node.without:
-                kept = {label: text for label, text in nameless(labels).items() if label not in node.labels}
-            else:
-                kept = {label: labels[label] for label in node.labels if label in labels}
-            groups.setdefault(tuple(sorted(kept.items())), (kept, []))[1].append((labels, value))
-        if node.function in {"topk", "bottomk"}:
-            return self._picked(node, [group for _, group in groups.values()], parameter or 0.0)
-        return [
-            (kept, AGGREGATIONS[node.function]([value for _, value in group], parameter or 0.0))
-            for kept, group in groups.values()
-        ]
-
-    @staticmethod
-    def _picked(node: Aggregation, groups: list[Vector], parameter: float) -> Vector:
-        if math.isnan(parameter):
-            raise ExecutionError("Scalar value NaN overflows int64")
-        count = max(0, int(min(parameter, 2**31)))
-        return [
-            each for group in groups for each in by_value(group, descending=node.function == "topk")[:count]
-        ]
-
-    # Binary operations
-
-    def _binary(self, node: Binary) -> Value:
-        left, right = self.value(node.left), self.value(node.right)
-        if isinstance(left, float) and isinstance(right, float):
-            if node.operator in COMPARISONS:
-                return float(COMPARE[node.operator](left, right))
-            return float(ARITHMETIC[node.operator](left, right))
-        if node.operator in {"and", "or", "unless"}:
-            return of_sets(node, _vector(left), _vector(right))
-        if isinstance(left, float):
-            return self._with_scalar(node, _vector(right), left, swapped=True)
-        if isinstance(right, float):
-            return self._with_scalar(node, _vector(left), right, swapped=False)
-        return matched(node, _vector(left), _vector(right))
-
-    @staticmethod
-    def _with_scalar(node: Binary, vector: Vector, scalar: float, *, swapped: bool) -> Vector:
-        found = []
-        for labels, value in vector:
-            pair = (scalar, value) if swapped else (value, scalar)
-            made = result(node, *pair)
-            if made is None:
-                continue
-            if node.operator in COMPARISONS and not node.as_bool:
-                # What is filtered keeps its own value, on whichever side it stands.
-                found.append((labels, value))
-            else:
-                found.append((nameless(labels), made))
-        return _unique(found) if node.operator not in COMPARISONS or node.as_bool else found
 
 
-def _absent(node: Node) -> Vector:
-    """One element with the labels that the selector asks for by equality."""
-    wanted = node.matchers if isinstance(node, Selector) else ()
-    equal = [m for m in wanted if m.operator == "=" and m.label != NAME]
-    names = [matcher.label for matcher in wanted]
-    return [({m.label: m.value for m in equal if names.count(m.label) == 1}, 1.0)]
+Expression = Callable[[Moment], Value]
 
 
-def _relabelled(vector: Vector, texts: list[str]) -> Vector:
-    target, replacement, source, pattern = texts
+def parse(query: str) -> Expression:
+    """Raises ParseError; what is returned raises ExecutionError."""
+    if len(query) > CHARACTERS_MAX:
+        raise ParseError(f"the query has more than {CHARACTERS_MAX} characters")
     try:
-        expression = re.compile(f"(?:{pattern})", re.DOTALL)
-    except re.error as error:
-        raise ExecutionError(f"invalid regular expression in label_replace(): {pattern}") from error
-    if re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", target) is None:
-        raise ExecutionError(f"invalid destination label name in label_replace(): {target}")
-    template, found = re.sub(r"\$\{?(\w+)\}?", r"\\g<\1>", replacement.replace("\\", r"\\")), []
-    for labels, value in vector:
-        match = expression.fullmatch(labels.get(source, ""))
-        new = dict(labels)
-        if match is not None:
-            new[target] = match.expand(template)
-        found.append(({label: text for label, text in new.items() if text}, value))
-    return _unique(found)
+        node = promql.parse(query)
+    except ValueError as error:
+        raise ParseError(str(error)) from error
+    if isinstance(_bare(node), promql.MatrixSelector):
+        raise ParseError('invalid expression type "range vector", must be Scalar or instant Vector')
+    return _expression(node, 0)
 
 
-def _unique(vector: Vector) -> Vector:
-    seen = {tuple(sorted(labels.items())) for labels, _ in vector}
-    if len(seen) < len(vector):
-        raise ExecutionError("vector cannot contain metrics with the same labelset")
-    return vector
+def _refused(what: str) -> ParseError:
+    return ParseError(f"devcluster does not evaluate {what}")
+
+
+def _bare(node: promql.Expr) -> promql.Expr:
+    """Without its parentheses, up to a depth that is refused anyway."""
+    for _ in range(DEPTH_MAX):
+        if not isinstance(node, promql.ParenExpr):
+            break
+        node = node.expr
+    return node
+
+
+def _expression(node: promql.Expr, depth: int) -> Expression:
+    if depth > DEPTH_MAX:
+        raise ParseError(f"the expression is nested more than {DEPTH_MAX} deep")
+    read = _READERS.get(type(node))
+    if read is None:
+        raise _refused("strings" if isinstance(node, promql.StringLiteral) else "subqueries")
+    return read(node, depth + 1)
+
+
+class _Selector:
+    """Of series, at one time or over a range."""
+
+    def __init__(self, node: promql.VectorSelector, span: int = 0) -> None:
+        if node.at is not None:
+            raise _refused("the @ modifier")
+        if node.matchers.or_matchers:
+            raise _refused("matchers that are joined by or")
+        self.matchers = [Matcher(NAME, "=", node.name)] if node.name else []
+        self.matchers += [
+            Matcher(m.name, _MATCH_OPERATORS[str(m.op)], m.value) for m in node.matchers.matchers
+        ]
+        self._offset = int(node.offset.total_seconds() * 1000) if node.offset else 0
+        self._span = span
+        try:
+            for matcher in self.matchers:
+                matcher.test()
+        except ValueError as error:
+            raise ParseError(str(error)) from error
+
+    def __call__(self, moment: Moment) -> Vector:
+        at = moment.at - self._offset
+        newest = (
+            (series.labels, series.latest(at - LOOKBACK_MS, at))
+            for series in moment.storage.select(self.matchers)
+        )
+        return [(labels, found[1]) for labels, found in newest if found]
+
+    def over_range(self, name: str, moment: Moment) -> Vector:
+        """The function of the samples of every series that has some."""
+        end = moment.at - self._offset
+        start, found = end - self._span, []
+        for series in moment.storage.select(self.matchers):
+            points = series.between(start, end)
+            value = OVER_RANGE[name](points, start, end) if points else None
+            if value is not None:
+                found.append((nameless(series.labels), value))
+        return unique(found)
+
+    def missing(self) -> Vector:
+        """What `absent` gives: one element with the labels that are asked for by equality."""
+        names = [matcher.label for matcher in self.matchers]
+        equal = (m for m in self.matchers if m.operator == "=" and names.count(m.label) == 1)
+        return [(nameless({m.label: m.value for m in equal}), 1.0)]
+
+
+def _number_literal(node: promql.NumberLiteral, _depth: int) -> Expression:
+    number = float(node.val)
+    return lambda _moment: number
+
+
+def _negated(node: promql.UnaryExpr, depth: int) -> Expression:
+    inner = _expression(node.expr, depth)
+
+    def negated(moment: Moment) -> Value:
+        value = inner(moment)
+        return -value if isinstance(value, float) else [(nameless(labels), -v) for labels, v in value]
+
+    return negated
+
+
+# Functions
+
+
+def _call(node: promql.Call, depth: int) -> Expression:
+    name = node.func.name
+    if name in OVER_RANGE:
+        matrix = _bare(node.args[0])
+        if not isinstance(matrix, promql.MatrixSelector):
+            raise _refused("subqueries")
+        selector = _Selector(matrix.vector_selector, int(matrix.range.total_seconds() * 1000))
+        return lambda moment: selector.over_range(name, moment)
+    if name not in OVER_VALUES and name not in _SPECIAL:
+        raise _refused(f"the function {name}")
+    arguments = [_expression(argument, depth) for argument in node.args]
+    return _over_values(name, arguments) if name in OVER_VALUES else _SPECIAL[name](*arguments)
+
+
+def _over_values(name: str, arguments: list[Expression]) -> Expression:
+    def evaluated(moment: Moment) -> Vector:
+        vector, *numbers = (argument(moment) for argument in arguments)
+        if name == "clamp" and _number(numbers[0]) > _number(numbers[1]):
+            return []
+        return unique([
+            (nameless(labels), OVER_VALUES[name](value, *numbers)) for labels, value in _vector(vector)
+        ])  # fmt: skip
+
+    return evaluated
+
+
+def _absent(inner: Expression) -> Expression:
+    missing = inner.missing() if isinstance(inner, _Selector) else [({}, 1.0)]
+    return lambda moment: [] if inner(moment) else missing
+
+
+def _scalar(inner: Expression) -> Expression:
+    def only(moment: Moment) -> float:
+        vector = _vector(inner(moment))
+        return vector[0][1] if len(vector) == 1 else math.nan
+
+    return only
+
+
+def _quantile(share: Expression, buckets: Expression) -> Expression:
+    return lambda moment: histogram_quantile(_number(share(moment)), _vector(buckets(moment)))
+
+
+_SPECIAL: dict[str, Callable[..., Expression]] = {
+    "absent": _absent,
+    "histogram_quantile": _quantile,
+    "scalar": _scalar,
+    "time": lambda: lambda moment: moment.at / 1000,
+    "vector": lambda inner: lambda moment: [({}, _number(inner(moment)))],
+}
+
+
+# Aggregations and operators
+
+
+def _aggregation(node: promql.AggregateExpr, depth: int) -> Expression:
+    name, inner = str(node.op), _expression(node.expr, depth)
+    if name not in AGGREGATIONS:
+        raise _refused(f"the aggregation {name}")
+    labels = set(node.modifier.labels if node.modifier else ())
+    without = node.modifier is not None and node.modifier.type == promql.AggModifierType.Without
+
+    def aggregated(moment: Moment) -> Vector:
+        groups: dict[LabelSet, list[float]] = {}
+        for given, value in _vector(inner(moment)):
+            kept = {
+                k: v for k, v in given.items() if (k not in labels and k != NAME if without else k in labels)
+            }
+            groups.setdefault(label_set(kept), []).append(value)
+        return [(dict(kept), AGGREGATIONS[name](values)) for kept, values in groups.items()]
+
+    return aggregated
+
+
+def _binary(node: promql.BinaryExpr, depth: int) -> Expression:
+    left, right, operation = (
+        _expression(node.lhs, depth), _expression(node.rhs, depth), _operation(node),
+    )  # fmt: skip
+
+    def joined(moment: Moment) -> Value:
+        first, second = left(moment), right(moment)
+        if isinstance(first, float) and isinstance(second, float):
+            return operation.of_scalars(first, second)
+        if operation.operator in SETS:
+            return of_sets(operation, _vector(first), _vector(second))
+        if isinstance(first, float):
+            return with_scalar(operation, _vector(second), first, swapped=True)
+        if isinstance(second, float):
+            return with_scalar(operation, first, second, swapped=False)
+        return matched(operation, first, second)
+
+    return joined
+
+
+def _operation(node: promql.BinaryExpr) -> Operation:
+    name, modifier = str(node.op), node.modifier
+    if name not in {*ARITHMETIC, *COMPARISONS, *SETS}:
+        raise _refused(f"the operator {name}")
+    if modifier is None:
+        return Operation(name)
+    if modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None:
+        raise _refused("fill modifiers")
+    many = {"VectorMatchCardinality.ManyToOne": "left", "VectorMatchCardinality.OneToMany": "right"}
+    matching = modifier.matching
+    return Operation(
+        name, as_bool=modifier.return_bool, labels=frozenset(matching.labels if matching else ()),
+        on=matching is not None and matching.type == promql.LabelModifierType.Include,
+        many=many.get(str(modifier.card), ""), include=tuple(modifier.group_labels or ()),
+    )  # fmt: skip
+
+
+_READERS: dict[type[promql.Expr], Callable[[Any, int], Expression]] = {
+    promql.ParenExpr: lambda node, depth: _expression(node.expr, depth),
+    promql.NumberLiteral: _number_literal,
+    promql.VectorSelector: lambda node, _depth: _Selector(node),
+    promql.UnaryExpr: _negated,
+    promql.Call: _call,
+    promql.AggregateExpr: _aggregation,
+    promql.BinaryExpr: _binary,
+}
 
 
 def _number(value: Value) -> float:
     if not isinstance(value, float):
-        raise ExecutionError("a scalar is expected")
+        raise TypeError("promql-parser lets only a scalar stand here")
     return value
 
 
 def _vector(value: Value) -> Vector:
-    if not isinstance(value, list):
-        raise ExecutionError("an instant vector is expected")
+    if isinstance(value, float):
+        raise TypeError("promql-parser lets only an instant vector stand here")
     return value
-
-
-def _scalar(values: list[Value]) -> float:
-    found = _vector(values[0])
-    return found[0][1] if len(found) == 1 else math.nan
-
-
-_SPECIAL: dict[str, Callable[[list[Value]], Value]] = {
-    "vector": lambda values: [({}, _number(values[0]))],
-    "scalar": _scalar,
-    "histogram_quantile": lambda values: histogram_quantile(_number(values[0]), _vector(values[1])),
-    "sort": lambda values: by_value(_vector(values[0]), descending=False),
-    "sort_desc": lambda values: by_value(_vector(values[0]), descending=True),
-    "label_replace": lambda values: _relabelled(_vector(values[0]), [str(value) for value in values[1:]]),
-}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
 from devcluster.kinds import POD
-from devcluster.objects import Obj, labels_of, name_of, namespace_of, phase_of
+from devcluster.objects import Obj, annotations_of, labels_of, name_of, namespace_of, phase_of
 from devcluster.store import Store
 
-from .exposition import FormatError, parse
 from .storage import NAME, STALE, FullError, Storage
 
 log = logging.getLogger("devcluster")
@@ -27,15 +28,17 @@ SAMPLES_MAX = 5000
 ANNOTATION = "prometheus.io/"
 
 Key = frozenset[tuple[str, str]]
+Sample = tuple[dict[str, str], float, int | None]
+"""Labels, with the name as `__name__`, value, and the time in milliseconds where the target gives one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One URL, or a text that is made here, and the labels that its samples get."""
+    """One URL, or samples that are made here, and the labels that they get."""
 
     url: str
     labels: tuple[tuple[str, str], ...]
-    text: Callable[[], str] | None = None
+    samples: Callable[[], Iterable[Sample]] | None = None
 
 
 def given_targets(urls: list[str]) -> list[Target]:
@@ -46,16 +49,11 @@ def given_targets(urls: list[str]) -> list[Target]:
 def pod_targets(store: Store) -> Iterator[Target]:
     """Pods with `prometheus.io/scrape: "true"`, `prometheus.io/port` and perhaps `prometheus.io/path`."""
     for pod in store.list(POD):
-        wanted, address = pod["metadata"].get("annotations") or {}, pod.get("status", {}).get("podIP")
-        port = wanted.get(f"{ANNOTATION}port", "")
-        if (
-            wanted.get(f"{ANNOTATION}scrape") == "true"
-            and phase_of(pod) == "Running"
-            and address
-            and port.isdigit()
-        ):
-            path = wanted.get(f"{ANNOTATION}path", "/metrics").lstrip("/")
-            yield Target(f"http://{address}:{port}/{path}", _pod_labels(pod, f"{address}:{port}"))
+        wanted, address = annotations_of(pod), pod.get("status", {}).get("podIP")
+        port, path = wanted.get(f"{ANNOTATION}port", ""), wanted.get(f"{ANNOTATION}path", "/metrics")
+        asked = wanted.get(f"{ANNOTATION}scrape") == "true" and port.isdigit()
+        if asked and address and phase_of(pod) == "Running":
+            yield Target(f"http://{address}:{port}/{path.lstrip('/')}", _pod_labels(pod, f"{address}:{port}"))
 
 
 def _pod_labels(pod: Obj, instance: str) -> tuple[tuple[str, str], ...]:
@@ -68,6 +66,16 @@ def _pod_labels(pod: Obj, instance: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(labels.items()))
 
 
+def parse(text: str) -> Iterator[Sample]:
+    """Of Prometheus' text format 0.0.4. ValueError for a line that is none of it."""
+    # Without the types: the parser would rename counters that do not end in `_total`.
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    for family in text_string_to_metric_families("\n".join(lines)):
+        for sample in family.samples:
+            at = None if sample.timestamp is None else round(float(sample.timestamp) * 1000)
+            yield {NAME: sample.name, **sample.labels}, sample.value, at
+
+
 class Scraper:
     """Asks all targets at an interval, side by side."""
 
@@ -76,7 +84,6 @@ class Scraper:
         self._seen: dict[Target, dict[Key, dict[str, str]]] = {}
         self._http: aiohttp.ClientSession | None = None
         self._task: asyncio.Task[None] | None = None
-        self.errors: dict[Target, str] = {}
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -102,41 +109,32 @@ class Scraper:
         for gone in self._seen.keys() - set(targets):
             self._end(gone, {}, int(time.time() * 1000))
             self._seen.pop(gone)
-            self.errors.pop(gone, None)
         await asyncio.gather(*(self._scrape(http, target) for target in targets))
         self._storage.forget(int(time.time() * 1000))
 
     async def _scrape(self, http: aiohttp.ClientSession, target: Target) -> None:
-        at, began = int(time.time() * 1000), time.monotonic()
+        at, is_up = int(time.time() * 1000), True
         found: dict[Key, dict[str, str]] = {}
-        count, error = 0, ""
         try:
-            samples = await self._samples(http, target)
-            count = len(samples)
-            for given, value, stamp in samples:
+            for given, value, stamp in await self._samples(http, target):
                 labels = _merged(given, target)
                 self._storage.append(labels, at if stamp is None else stamp, value)
                 if stamp is None:
                     found[frozenset(labels.items())] = labels
-        except (aiohttp.ClientError, OSError, TimeoutError, FormatError, FullError, ValueError) as problem:
-            error = str(problem) or type(problem).__name__
-        if error and self.errors.get(target) != error:
-            # `up` and `/api/v1/targets` tell as well: a target that is just starting is no news.
-            log.debug("could not scrape %s: %s", target.url, error)
-        self.errors[target] = error
+        except (aiohttp.ClientError, OSError, TimeoutError, FullError, ValueError) as problem:
+            # `up` tells as well: a target that is just starting is no news.
+            log.debug("could not scrape %s: %r", target.url, problem)
+            is_up = False
         self._end(target, found, at)
         self._seen[target] = found
-        self._report(target, at, {"up": float(not error), "scrape_samples_scraped": float(count),
-                                  "scrape_duration_seconds": time.monotonic() - began})  # fmt: skip
+        with contextlib.suppress(FullError):
+            self._storage.append({NAME: "up", **dict(target.labels)}, at, float(is_up))
 
-    async def _samples(
-        self, http: aiohttp.ClientSession, target: Target
-    ) -> list[tuple[dict[str, str], float, int | None]]:
-        samples = list(
-            parse(target.text() if target.text is not None else await self._text(http, target.url))
-        )
+    async def _samples(self, http: aiohttp.ClientSession, target: Target) -> list[Sample]:
+        made = parse(await self._text(http, target.url)) if target.samples is None else target.samples()
+        samples = list(made)
         if len(samples) > SAMPLES_MAX:
-            raise FormatError(f"{len(samples)} samples, at most {SAMPLES_MAX} are taken")
+            raise ValueError(f"{len(samples)} samples, at most {SAMPLES_MAX} are taken")
         return samples
 
     async def _text(self, http: aiohttp.ClientSession, url: str) -> str:
@@ -144,12 +142,12 @@ class Scraper:
         headers = {"Accept": "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"}
         async with http.get(url, headers=headers, timeout=limit) as answer:
             if answer.status != 200:
-                raise FormatError(f"server returned HTTP status {answer.status} {answer.reason}")
+                raise ValueError(f"server returned HTTP status {answer.status} {answer.reason}")
             body = b""
             async for chunk in answer.content.iter_chunked(1 << 16):
                 body += chunk
                 if len(body) > BODY_BYTES_MAX:
-                    raise FormatError(f"the body exceeds {BODY_BYTES_MAX} bytes")
+                    raise ValueError(f"the body exceeds {BODY_BYTES_MAX} bytes")
             return body.decode()
 
     def _end(self, target: Target, found: dict[Key, dict[str, str]], at: int) -> None:
@@ -157,13 +155,6 @@ class Scraper:
         for key, labels in self._seen.get(target, {}).items():
             if key not in found:
                 self._storage.append(labels, at, STALE)
-
-    def _report(self, target: Target, at: int, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            try:
-                self._storage.append({NAME: name, **dict(target.labels)}, at, value)
-            except FullError:
-                return
 
 
 def _merged(given: dict[str, str], target: Target) -> dict[str, str]:

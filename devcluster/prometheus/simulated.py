@@ -9,38 +9,22 @@ from devcluster.kubelet.usage import Usage
 from devcluster.objects import Obj, labels_of, name_of, namespace_of, phase_of, quantity
 from devcluster.store import Store
 
-from .scrape import Target
+from .scrape import Sample, Target
+from .storage import NAME
 
 LABELS = (
     ("container", "simulated"), ("instance", "simulated"), ("job", "dcgm-exporter"),
     ("namespace", "gpu-operator"), ("pod", "dcgm-exporter-simulated"),
 )  # fmt: skip
-_HELP = {
-    "DCGM_FI_DEV_GPU_UTIL": "simulated: the CPU use of the pod's processes in percent of what the pod asked for",
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "simulated: the same as a share of one",
-    "DCGM_FI_DEV_FB_USED": "simulated: resident memory of the pod's processes in MiB, at most that of the card",
-    "DCGM_FI_DEV_FB_FREE": "simulated: what is left of the card's memory in MiB",
-}
 _PREFIX = "nvidia.com/"
 
 Use = Callable[[Obj, str], Usage | None]
-Sample = tuple[str, dict[str, str], float]
 
 
 def target(store: Store, use: Use) -> Target:
-    return Target("simulated", LABELS, lambda: text(store, use))
-
-
-def text(store: Store, use: Use) -> str:
-    """In the text format."""
-    samples = [sample for pod in store.list(POD) for sample in _of_pod(store, pod, use)]
-    lines = []
-    for name, words in _HELP.items():
-        lines += [f"# HELP {name} {words}", f"# TYPE {name} gauge"]
-        for _, labels, value in (sample for sample in samples if sample[0] == name):
-            inner = ",".join(f'{label}="{shown}"' for label, shown in labels.items())
-            lines.append(f"{name}{{{inner}}} {value:g}")
-    return "\n".join(lines) + "\n"
+    return Target(
+        "simulated", LABELS, lambda: (each for pod in store.list(POD) for each in _of_pod(store, pod, use))
+    )
 
 
 def _of_pod(store: Store, pod: Obj, use: Use) -> Iterator[Sample]:
@@ -70,15 +54,17 @@ def _labels(pod: Obj, node: Obj, container: str, resource: str, index: int) -> d
 
 
 def _of_card(labels: dict[str, str], usage: Usage, container: Obj, node: Obj) -> Iterator[Sample]:
+    """The CPU use of the pod's processes as a share of what the pod asked for, and their resident memory in MiB."""
     asked = ((container.get("resources") or {}).get("requests") or {}).get("cpu", "1")
     share = min(1.0, usage.cores / max(float(quantity(asked)), 0.001))
+    whole, used = float(labels_of(node).get(f"{_PREFIX}gpu.memory", "0")), usage.resident / (1 << 20)
+    values = {
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": round(share, 4),
+        "DCGM_FI_DEV_FB_USED": round(min(used, whole or used)),
+    }
     if "GPU_I_PROFILE" not in labels:
         # DCGM has no such value for a slice of a card.
-        yield "DCGM_FI_DEV_GPU_UTIL", labels, round(share * 100)
-    yield "DCGM_FI_PROF_GR_ENGINE_ACTIVE", labels, round(share, 4)
-    whole = float(labels_of(node).get(f"{_PREFIX}gpu.memory", "0"))
-    used = usage.resident / (1 << 20)
-    used = min(used, whole) if whole else used
-    yield "DCGM_FI_DEV_FB_USED", labels, round(used)
+        values["DCGM_FI_DEV_GPU_UTIL"] = round(share * 100)
     if whole:
-        yield "DCGM_FI_DEV_FB_FREE", labels, round(whole - used)
+        values["DCGM_FI_DEV_FB_FREE"] = round(whole - min(used, whole))
+    yield from (({NAME: name, **labels}, float(value), None) for name, value in values.items())

@@ -33,7 +33,7 @@ Direction = Literal["next", "previous"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
+class PageCursor:
     """A cut between rows: after (`value`, `row_id`) going `direction`; with `inclusive`, that row counts too."""
 
     ordering: str
@@ -133,13 +133,13 @@ class CursorPage(BasePagination):
         edge = self._cursor_at(rows[-1 if backwards else 0], "next") if rows else self._empty_edge()
         return queryset.order_by().filter(_beyond(self.order, edge, backwards=not backwards)).exists()
 
-    def _empty_edge(self) -> Cursor:
+    def _empty_edge(self) -> PageCursor:
         """Where an empty page was cut, seen from the other side: a row that the cut left out is in now."""
         assert self.cursor is not None  # noqa: S101 - a page without a cursor asks for no edge
         return replace(self.cursor, inclusive=not self.cursor.inclusive)
 
-    def _cursor_at(self, row: Any, direction: Direction) -> Cursor:
-        return Cursor(
+    def _cursor_at(self, row: Any, direction: Direction) -> PageCursor:
+        return PageCursor(
             ordering=self.order.name,
             direction=direction,
             value=_value(row, self.order.field),
@@ -212,7 +212,7 @@ def _order_by(order: Order, *, backwards: bool) -> list[Any]:
     return [ordered, row_id]
 
 
-def _beyond(order: Order, cut: Cursor, *, backwards: bool) -> Q:
+def _beyond(order: Order, cut: PageCursor, *, backwards: bool) -> Q:
     """Rows after the cut in the order, or before it; nulls are last in every order."""
     way = "lt" if order.descending != backwards else "gt"
     tie = Q(**{f"id__{way}e" if cut.inclusive else f"id__{way}": cut.row_id})
@@ -232,13 +232,13 @@ def _value(row: Any, path: str) -> Any:
     return row
 
 
-def _sign(cursor: Cursor) -> str:
+def _sign(cursor: PageCursor) -> str:
     kind, text = _encode(cursor.value)
     payload = [cursor.ordering, cursor.direction, kind, text, cursor.row_id, int(cursor.inclusive)]
     return signing.dumps(payload, salt=CURSOR_SALT)
 
 
-def _read_cursor(request: Any, order: Order) -> Cursor | None:
+def _read_cursor(request: Any, order: Order) -> PageCursor | None:
     raw = one(request, "cursor")
     if raw is None:
         return None
@@ -251,7 +251,7 @@ def _read_cursor(request: Any, order: Order) -> Cursor | None:
     if ordering != order.name:
         raise refuse("cursor", f"belongs to the ordering {ordering}.")
     value = _decode(kind, text)
-    return Cursor(
+    return PageCursor(
         ordering=ordering, direction=direction, value=value, row_id=row_id, inclusive=bool(inclusive)
     )
 

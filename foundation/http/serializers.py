@@ -72,3 +72,10 @@ class StrictSerializer(_Strict):
     Errors (422), each naming its field: `unknown_field`, `read_only`, `not_yet_supported` for a name in
     `unsupported_fields` that is given a value.
     """
+
+
+class MoneySerializer(serializers.Serializer[Any]):
+    """An amount of money."""
+
+    amount_micro_usd = serializers.IntegerField()
+    usd = serializers.CharField()

@@ -9,8 +9,8 @@ from controller.routes import Route
 from foundation import clock
 from foundation.errors import NotAllowed, NotSignedIn
 from gateway import queries
+from gateway.live.db_threads import Rows
 from gateway.live.exchange import Exchange
-from gateway.live.rows import Rows
 from gateway.live.table import Ages, Table
 from gateway.queries import Access
 from teams import tokens

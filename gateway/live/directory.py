@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from controller.routes import Route, is_served, routes_for
-from gateway.live.rows import Rows
+from gateway.live.db_threads import Rows
 from gateway.live.table import Ages, Table
 
 Key = tuple[str, str]

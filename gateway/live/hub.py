@@ -22,7 +22,7 @@ PING = b": ping\n\n"
 _EVENT_FIELDS = ("workload", "kind", "team", "phase", "reason")
 
 
-class View(Protocol):
+class StreamScope(Protocol):
     """What a stream may see; see `audience.View`."""
 
     slugs: frozenset[str]
@@ -43,7 +43,7 @@ class Event:
 class Subscription:
     """One stream's queue. A consumer that lets it run full is cut off, and asks for the whole state anew."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: StreamScope) -> None:
         self.view = view
         self.ended = asyncio.Event()
         self._waiting: deque[bytes] = deque()
@@ -133,7 +133,7 @@ class Hub:
     def resync_frame(self) -> bytes:
         return _frame("resync", "{}", self._id(self._sequence))
 
-    def backlog(self, last_id: str, view: View) -> bytes:
+    def backlog(self, last_id: str, view: StreamScope) -> bytes:
         """What a stream that saw `last_id` has missed: the events, or a resync if they are no longer known.
 
         A first stream ("") is told to ask anew only if something happened while its page was being made.
@@ -148,7 +148,7 @@ class Hub:
             return self.resync_frame()
         return b"".join(each.frame for each in self._seen_by(view) if each.sequence > seen)
 
-    def _seen_by(self, view: View) -> list[Event]:
+    def _seen_by(self, view: StreamScope) -> list[Event]:
         return [each for each in self._recent if each.team in view.slugs]
 
     def _id(self, sequence: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from controller.logs import LogLine, LogPage, read_lines
+from controller.logs.workload_logs import LogLine, LogPage, read_lines
 from foundation import clock
 from foundation.digits import whole_number
 from foundation.errors import Malformed, NotFound

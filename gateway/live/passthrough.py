@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from cluster.errors import ProxyFailed
-from cluster.proxy import Limits, ServiceProxy, Upstream
+from cluster.proxy import ProxyLimits, ServiceProxy, Upstream
 from cluster.proxy_rules import Target
 from controller.routes import Route
 from foundation import clock
@@ -236,7 +236,7 @@ class Gateway:
             query=call.exchange.query,
             headers=_sent_headers(call.exchange),
             body=call.body.chunks() if call.body is not None else None,
-            limits=Limits(
+            limits=ProxyLimits(
                 request_bytes=self._limits.request_bytes,
                 response_bytes=self._limits.response_bytes,
                 total_seconds=route.timeout_seconds,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from controller.specs import RateLimit
+from workloads.podspec.specs import RateLimit
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from typing import Final
 
 from cluster.errors import ProxyFailed
 from controller.routes import Route
-from controller.specs import RateLimit
 from foundation.http.problems import Problem
 from gateway.live.ratelimit import whole_seconds
+from workloads.podspec.specs import RateLimit
 
 NOT_LIVE_RETRY_SECONDS: Final = 5
 HELD_RETRY_SECONDS: Final = 10

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from cluster.client import ClusterClient
 from cluster.proxy import ServiceProxy
-from controller.logs import NOTIFY_CHANNEL as LOGS_CHANNEL
+from controller.logs.workload_logs import NOTIFY_CHANNEL as LOGS_CHANNEL
 from controller.services import call_for
 from foundation import clock
 from foundation.database import is_missed
@@ -18,12 +18,12 @@ from gateway import queries, services
 from gateway.live.audience import Audience
 from gateway.live.callers import Callers
 from gateway.live.counts import Counts
+from gateway.live.db_threads import Rows
 from gateway.live.directory import Directory
 from gateway.live.hub import Hub, LogBell
 from gateway.live.listener import Listener, connection_parameters
 from gateway.live.metrics import Metrics
 from gateway.live.passthrough import Gateway, GatewayLimits
-from gateway.live.rows import Rows
 from gateway.live.table import Ages
 from gateway.live.waking import Waking
 from gateway.queries import Principal

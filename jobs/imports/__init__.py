@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller import grammar
 from foundation.errors import FieldProblem
 from jobs.imports import pod
 from jobs.imports.pod import Known
 from jobs.imports.reading import Fields, Notes, documents
 from jobs.kinds import JOB, PYTORCH_JOB
+from workloads.podspec import grammar
 
 __all__ = ["Imported", "Known", "documents", "request_of"]
 

@@ -34,7 +34,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlacementChoice:
     """What the request says of it, and what the user has to say yet."""
 
     flavor: FlavorFacts | None = None
@@ -75,10 +75,10 @@ def _of_affinity(affinity: Fields) -> Iterator[Wish]:
 
 def choose(
     resource: str | None, wanted: Sequence[Wish], flavors: Sequence[FlavorFacts], nodes: Sequence[NodeFacts]
-) -> Choice:
+) -> PlacementChoice:
     """The one flavor that gives what is wanted; a problem that lists them where there is none or several."""
     if resource is None:
-        return Choice()
+        return PlacementChoice()
     fitting = [flavor for flavor in flavors if flavor.resource == resource]
     if not fitting:
         listed = ", ".join(f"{flavor.name} ({flavor.resource})" for flavor in flavors) or "none"
@@ -92,11 +92,11 @@ def choose(
         why = "Several flavors fit" if names else "No flavor has such nodes"
         return _problem(f"{why}: choose one of {', '.join(names or [each.name for each in fitting])}.")
     capacities = [kind for _, kind in chosen]
-    return Choice(chosen[0][0], ON_DEMAND if ON_DEMAND in capacities else capacities[0])
+    return PlacementChoice(chosen[0][0], ON_DEMAND if ON_DEMAND in capacities else capacities[0])
 
 
-def _problem(message: str) -> Choice:
-    return Choice(problem=FieldProblem(field="flavor", code="ambiguous_flavor", message=message))
+def _problem(message: str) -> PlacementChoice:
+    return PlacementChoice(problem=FieldProblem(field="flavor", code="ambiguous_flavor", message=message))
 
 
 def _against(wish: Wish, flavor: FlavorFacts, capacity: str) -> bool:
@@ -125,7 +125,7 @@ def _is_term(wish: Wish, flavor: FlavorFacts, capacity: str, nodes: Sequence[Nod
     )
 
 
-def check(pod: Fields, wanted: Sequence[Wish], choice: Choice, nodes: Sequence[NodeFacts]) -> None:
+def check(pod: Fields, wanted: Sequence[Wish], choice: PlacementChoice, nodes: Sequence[NodeFacts]) -> None:
     """Refuse what the chosen flavor does not see to: labels of nodes, and taints that it does not tolerate."""
     flavor, capacity = choice.flavor, choice.capacity or ON_DEMAND
     for wish in wanted:

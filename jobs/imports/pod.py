@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller import grammar
-from controller.namespaces import SERVICE_ACCOUNT, priority_class
-from controller.podspec import UNBUFFERED
-from controller.specs import DEFAULT_USER, Json
+from controller.namespaces.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from foundation.errors import FieldProblem
 from jobs.imports import placing
 from jobs.imports.reading import Fields
 from workloads.placement import FlavorFacts, NodeFacts
+from workloads.podspec import grammar
+from workloads.podspec.pod_template import UNBUFFERED
+from workloads.podspec.specs import DEFAULT_USER, Json
 from workloads.states import Priority
 
 SHM = "/dev/shm"  # noqa: S108 - a mount point

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from controller.specs import says_nothing
 from foundation.errors import FieldProblem, Malformed
+from workloads.podspec.specs import says_nothing
 
 TEXT_BYTES_MAX = 128 * 1024
 NODES_MAX = 20_000

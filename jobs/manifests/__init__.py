@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from controller import podspec
-from controller.podspec import Manifest, ManifestSet
 from jobs import kinds
 from jobs.manifests import gang, job, kubeflow, mpi, trainjob
 from jobs.manifests.parts import active_deadline_seconds, among_themselves, files_name
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import Manifest, ManifestSet
 
 __all__ = ["active_deadline_seconds", "build_training_run"]
 
@@ -42,7 +42,7 @@ def build_training_run(
     dependants = [*group, *gang.budget(spec, placement)]
     if spec.pods > 1:
         dependants += [*job.rendezvous(spec, placement), among_themselves(spec, placement)]
-    files = podspec.files_config_map(files_name(placement), spec, placement)
+    files = pod_template.files_config_map(files_name(placement), spec, placement)
     if files is not None:
         dependants.append(files)
     return ManifestSet(primary, tuple(dependants), kind.suspend_path)

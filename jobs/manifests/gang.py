@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from cluster import kinds
 from cluster.labels import ATTEMPT
-from controller import podspec
-from controller.podspec import Manifest
 from jobs.kinds import TRAIN_JOB
 from jobs.specs import TrainingRunSpec
 from workloads.placement import SPOT, Placement
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import Manifest
 
 NEAR: Mapping[str, str] = {
     "same-node": "kubernetes.io/hostname",
@@ -57,7 +57,7 @@ def group(spec: TrainingRunSpec, placement: Placement, *, made_last: int = 0) ->
     made = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": body,
     }
     return [made]
@@ -72,11 +72,11 @@ def budget(spec: TrainingRunSpec, placement: Placement) -> list[Manifest]:
     """
     if not spec.gpus_per_replica or placement.capacity_type == SPOT:
         return []
-    own = {**podspec.workload_selector(placement), ATTEMPT: str(placement.attempt)}
+    own = {**pod_template.workload_selector(placement), ATTEMPT: str(placement.attempt)}
     made = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             "minAvailable": needed(spec),
             "selector": {"matchLabels": own},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from controller import podspec
-from controller.podspec import Manifest
 from jobs.kinds import JOB
 from jobs.manifests import parts
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import Manifest
 
 CONTAINER_NAME = "main"
 RENDEZVOUS_PORT = 29500
@@ -37,7 +37,7 @@ def build(spec: TrainingRunSpec, placement: Placement) -> Manifest:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": podspec.metadata(name, spec, placement),
+        "metadata": pod_template.metadata(name, spec, placement),
         "spec": {
             "backoffLimit": 0,
             "completions": spec.replicas,
@@ -61,7 +61,7 @@ def rendezvous(spec: TrainingRunSpec, placement: Placement) -> list[Manifest]:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": podspec.metadata(name, spec, placement),
+        "metadata": pod_template.metadata(name, spec, placement),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

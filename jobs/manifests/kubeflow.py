@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
-from controller import podspec
-from controller.podspec import Manifest
 from jobs.manifests import parts
-from jobs.specs import Role, TrainingRunSpec
+from jobs.specs import ReplicaRole, TrainingRunSpec
 from workloads.placement import Placement
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import Manifest
 
 API_VERSION = "kubeflow.org/v1"
 PYTORCH_CONTAINER = "pytorch"
@@ -63,7 +63,7 @@ def roles(spec: TrainingRunSpec, placement: Placement, container: str) -> dict[s
     }
 
 
-def _pod_of_role(spec: TrainingRunSpec, role: Role, placement: Placement, container: str) -> Manifest:
+def _pod_of_role(spec: TrainingRunSpec, role: ReplicaRole, placement: Placement, container: str) -> Manifest:
     return parts.pod(spec.of_role(role), placement, container=container)
 
 
@@ -92,6 +92,6 @@ def run_object(
     return {
         "apiVersion": api_version,
         "kind": kind,
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {"runPolicy": policy, **body},
     }

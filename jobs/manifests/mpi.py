@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.podspec import Manifest
 from jobs.kinds import WAIT_FOR_WORKERS
 from jobs.manifests import kubeflow, parts
 from jobs.specs import LAUNCHER, TrainingRunSpec
 from workloads.placement import Placement
+from workloads.podspec.pod_template import Manifest
 
 CONTAINER = "mpi"
 V2 = "kubeflow.org/v2beta1"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller import podspec
-from controller.podspec import ClaimMount, Manifest, PodParts
 from jobs.kinds import PYTORCH_JOB
 from jobs.manifests import gang
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import ClaimMount, Manifest, PodParts
 
 DEADLINE_SLACK_SECONDS = 3600
 """An object's clock also runs while its pods are Pending, which the portal's does not count."""
@@ -25,7 +25,7 @@ def pod(
 ) -> Manifest:
     """The pod template of the run, or of one of its roles where `spec` is that role's."""
     parts = pod_parts(spec, placement, container=container, env=env, subdomain=subdomain)
-    return gang.marked(podspec.pod_template(parts, placement), spec, placement)
+    return gang.marked(pod_template.pod_template(parts, placement), spec, placement)
 
 
 def pod_parts(
@@ -42,11 +42,15 @@ def pod_parts(
         container_name=container,
         claims=[ClaimMount(volume.claim, volume.path, volume.read_only) for volume in spec.mounted_volumes],
         files_config_map=files_name(placement) if spec.source and spec.source.files else None,
-        portal_env=[*podspec.run_environment(placement, checkpoint_dir), *env],
-        default_env=[*_unbuffered(spec), *podspec.tracking_environment(spec, placement), *_collectives(spec)],
+        portal_env=[*pod_template.run_environment(placement, checkpoint_dir), *env],
+        default_env=[
+            *_unbuffered(spec),
+            *pod_template.tracking_environment(spec, placement),
+            *_collectives(spec),
+        ],
         subdomain=subdomain,
         near=gang.NEAR.get(spec.topology) if spec.pods > 1 else None,
-        annotations=podspec.DO_NOT_DISRUPT,
+        annotations=pod_template.DO_NOT_DISRUPT,
         grace_seconds=placement.grace_seconds,
         restart_policy="Never",
     )
@@ -54,7 +58,7 @@ def pod_parts(
 
 def _unbuffered(spec: TrainingRunSpec) -> list[Manifest]:
     """The operator of PyTorchJobs sets it itself."""
-    return [] if spec.kind == PYTORCH_JOB else [{**podspec.UNBUFFERED}]
+    return [] if spec.kind == PYTORCH_JOB else [{**pod_template.UNBUFFERED}]
 
 
 def _collectives(spec: TrainingRunSpec) -> list[Manifest]:
@@ -78,12 +82,12 @@ def among_themselves(spec: TrainingRunSpec, placement: Placement) -> Manifest:
     """
 
     def own() -> Manifest:
-        return {"matchLabels": podspec.workload_selector(placement)}
+        return {"matchLabels": pod_template.workload_selector(placement)}
 
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             "podSelector": own(),
             "policyTypes": ["Ingress"],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller import podspec
-from controller.podspec import Manifest
 from jobs.manifests import parts
 from jobs.specs import TrainingRunSpec
 from workloads.placement import Placement
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import Manifest
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 API_GROUP = "trainer.kubeflow.org"
@@ -47,7 +47,7 @@ def build(spec: TrainingRunSpec, placement: Placement) -> Manifest:
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainJob",
-        "metadata": podspec.metadata(placement.object_name, spec, placement),
+        "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             "runtimeRef": {
                 "apiGroup": API_GROUP,

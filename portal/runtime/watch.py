@@ -10,7 +10,7 @@ from portal.runtime import metrics
 from portal.settings.env import Bind
 
 HEARTBEAT = "watcher"
-WATCHER = "controller.watcher"
+WATCHER = "controller.watch.watcher"
 # It beats every ten seconds, and an attempt to reach a database that hangs ends after thirty.
 STUCK_SECONDS = 120.0
 

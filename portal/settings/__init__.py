@@ -109,9 +109,10 @@ LOGIN_REDIRECT_URL = "/"
 # --- applications
 
 INSTALLED_APPS = [
+    "demo",
     "portal",
-    "inference",
     "jobs",
+    "inference",
     "gateway",
     "controller",
     "quotas",
@@ -251,7 +252,7 @@ CELERY_TASK_ROUTES = queues.ROUTES
 CELERY_TASK_DEFAULT_QUEUE = queues.DEFAULT
 # Celery would open a connection to PostgreSQL for every task; foundation.tasks keeps the thread's own, as requests do.
 CELERY_DB_REUSE_MAX = sys.maxsize
-# The periodic jobs of every app are added where the app declares them (portal.celery).
+# The periodic jobs of all apps.
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "worker-heartbeat": {
         "task": "portal.tasks.worker_heartbeat",
@@ -278,10 +279,10 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "teams.authentication.TokenAuthentication",
+        "teams.api.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["teams.scopes.ScopePermission"],
+    "DEFAULT_PERMISSION_CLASSES": ["teams.api.scopes.ScopePermission"],
     "DEFAULT_PARSER_CLASSES": ["foundation.http.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "foundation.http.pages.CursorPage",
@@ -307,14 +308,14 @@ SPECTACULAR_SETTINGS = {
         "foundation.http.schema.declare_problems",
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
-    "GET_LIB_DOC_EXCLUDES": "teams.rest.classes_without_api_docs",
+    "GET_LIB_DOC_EXCLUDES": "teams.api.base.classes_without_api_docs",
     "ENUM_NAME_OVERRIDES": {
         "CapacityType": "workloads.models.CapacityType",
         "RequestedCapacity": ["on-demand", "spot", "spot-first"],
         "MembershipRole": "teams.models.Membership.Role",
         "TokenScope": "teams.models.ApiToken.Scope",
         "PodSecurity": "teams.models.Team.PodSecurity",
-        "RunKind": ["job", "pytorchjob", "tfjob", "mpijob", "trainjob"],
+        "RunKind": "jobs.kinds.NAMES",
         "RuntimeKind": ["ClusterTrainingRuntime", "TrainingRuntime"],
     },
 }

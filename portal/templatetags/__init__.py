@@ -1,0 +1,1 @@
+"""How are facts written on pages?"""

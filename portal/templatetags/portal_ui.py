@@ -13,8 +13,8 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from controller.fitting import gib
-from controller.page_words import PHASES, duration_words, span_words
+from advisor.fitting import gib
+from console.pages.words import PHASES, duration_words, span_words
 from foundation import clock
 from foundation.money import format_usd
 

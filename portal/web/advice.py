@@ -15,15 +15,15 @@ from django.urls import reverse
 from django.views import View
 from typing_extensions import override
 
-from controller.advice import Advice, advise
-from controller.advice_serializers import AdviceRequestSerializer
-from controller.demand import demand_of
-from controller.fitting import USABLE_PERCENT, Fit, Isolation, Place
-from controller.memory_sum import SOURCES, Term
-from controller.model_text import GRAMMAR, TEXT_LENGTH_MAX, Optimizer, Precision, Purpose, Sharding
-from controller.page_forms import text as line
-from controller.page_forms import whole
-from controller.page_queries import submit_teams, teams_of
+from advisor.advice import Advice, advise
+from advisor.demand import demand_of
+from advisor.fitting import USABLE_PERCENT, Fit, Isolation, Place
+from advisor.memory_sum import SOURCES, Term
+from advisor.model_text import GRAMMAR, TEXT_LENGTH_MAX, Optimizer, Precision, Purpose, Sharding
+from advisor.serializers import AdviceRequestSerializer
+from console.pages.forms import text as line
+from console.pages.forms import whole
+from console.pages.queries import submit_teams, teams_of
 from foundation import clock
 from foundation.errors import FieldProblem, Invalid, NotFound
 from foundation.http.problems import flatten
@@ -130,7 +130,7 @@ def _body(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReferencedTerm:
     """A term with the name and the address of its source."""
 
     term: Term
@@ -139,7 +139,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedFit:
     """How one flavor can be asked for; `url` opens the form, and is empty where the reader may not submit."""
 
     fit: Fit
@@ -199,9 +199,9 @@ def _answer(advice: Advice, team: Team, *, may_submit: bool) -> dict[str, Any]:
     holding = [fit for fit in advice.fits if fit.holds]
     return {
         "advice": advice,
-        "lines": [Line(term, *SOURCES[term.source]) for term in advice.memory.terms],
+        "lines": [ReferencedTerm(term, *SOURCES[term.source]) for term in advice.memory.terms],
         "offers": [
-            Offered(fit, place, _form_url(advice, team, fit, place) if may_submit else "")
+            OfferedFit(fit, place, _form_url(advice, team, fit, place) if may_submit else "")
             for fit in holding
             for place in fit.places
             if not place.refused

@@ -8,10 +8,11 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from controller.page_queries import watches_of
-from controller.page_reading import Freshness, freshness_of
+from console.pages.queries import watches_of
+from console.pages.reading import Freshness, freshness_of
 from foundation import clock
 from foundation.http.context import request_id_of
+from workloads.kinds import kinds
 
 THEME_COOKIE: Final = "portal-theme"
 THEMES: Final = ("auto", "light", "dark")
@@ -39,7 +40,7 @@ def _section(path: str) -> str:
     parts = [part for part in path.split("/") if part]
     if not parts:
         return "home"
-    if parts[0] == "teams" and len(parts) > 2 and parts[2] in {"runs", "endpoints"}:
+    if parts[0] == "teams" and len(parts) > 2 and parts[2] in {each.page_path for each in kinds()}:
         return parts[2]
     return parts[0]
 

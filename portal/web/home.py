@@ -13,19 +13,19 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views import View
 from django.views.decorators.http import require_POST
 
-from controller.page_lists import rows_of
-from controller.page_queries import flavor_cards, submit_teams, teams_of
-from controller.page_words import NEXT_STEP
+from console.pages.lists import rows_of
+from console.pages.queries import flavor_cards, submit_teams, teams_of
 from costs.queries import spans_by_card
 from foundation import clock
-from inference.adapter import KIND as ENDPOINT
+from inference.specs import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
 from portal.web.context import THEME_COOKIE, THEMES
 from quotas.models import Quota
 from teams.models import Team
 from teams.permissions import has_global_role
 from workloads.models import Workload
-from workloads.queries import nodes
+from workloads.node_capacity import nodes
+from workloads.reason_texts import next_step
 from workloads.states import Desired, Phase, Reason
 from workloads.strays import nodes_and_strays
 
@@ -59,7 +59,7 @@ def _facts(request: HttpRequest, now: datetime) -> dict[str, Any]:
     rows = {row.workload.pk: row for row in rows_of([*runs, *endpoints], now=now, price_book=price_book)}
     observed, lost = nodes_and_strays() if has_global_role(request.user) else (nodes(), None)
     return {
-        "attention": [(each, NEXT_STEP.get(each.reason, "")) for each in attention],
+        "attention": [(each, next_step(each.reason)) for each in attention],
         "runs": [rows[each.pk] for each in runs],
         "endpoints": [rows[each.pk] for each in endpoints],
         "quotas": list(Quota.objects.filter(team__in=teams).select_related("team", "flavor")[:SHOWN_MAX]),

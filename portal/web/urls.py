@@ -2,19 +2,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.web import (
-    advice,
-    endpoint_access,
-    home,
-    quota_changes,
-    quota_cohorts,
-    quota_requests,
-    quota_teams,
-    quotas,
-    team,
-    team_quota,
-    try_it,
-)
+from portal.web import advice, home
+from portal.web.endpoints import access, try_it
+from portal.web.quotas import changes, cohorts, pages, requests, teams
+from portal.web.teams import quota, team
 
 app_name = "portal"
 
@@ -24,35 +15,35 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
     path("teams/", team.TeamListPage.as_view(), name="team-list"),
     path("teams/<slug:slug>/", team.TeamDetailPage.as_view(), name="team-detail"),
-    path("teams/<slug:slug>/quota/", team_quota.TeamQuotaPage.as_view(), name="team-quota"),
-    path("teams/<slug:slug>/quota/queue/", team_quota.QueuePage.as_view(), name="team-queue"),
+    path("teams/<slug:slug>/quota/", quota.TeamQuotaPage.as_view(), name="team-quota"),
+    path("teams/<slug:slug>/quota/queue/", quota.QueuePage.as_view(), name="team-queue"),
     path(
         "teams/<slug:slug>/quota/requests/<uuid:public_id>/withdraw/",
-        team_quota.WithdrawPage.as_view(),
+        quota.WithdrawPage.as_view(),
         name="team-quota-withdraw",
     ),
-    path("quotas/", quotas.ConsolePage.as_view(), name="quota-console"),
-    path("quotas/draft/", quotas.DraftPage.as_view(), name="quota-draft"),
-    path("quotas/changes/", quota_changes.ChangeSetListPage.as_view(), name="quota-changes"),
-    path("quotas/changes/<uuid:public_id>/", quota_changes.ChangeSetPage.as_view(), name="quota-change-set"),
-    path("quotas/requests/", quota_requests.RequestListPage.as_view(), name="quota-requests"),
+    path("quotas/", pages.ConsolePage.as_view(), name="quota-console"),
+    path("quotas/draft/", pages.DraftPage.as_view(), name="quota-draft"),
+    path("quotas/changes/", changes.ChangeSetListPage.as_view(), name="quota-changes"),
+    path("quotas/changes/<uuid:public_id>/", changes.ChangeSetPage.as_view(), name="quota-change-set"),
+    path("quotas/requests/", requests.RequestListPage.as_view(), name="quota-requests"),
     path(
         "quotas/requests/<uuid:public_id>/",
-        quota_requests.RequestDecisionPage.as_view(),
+        requests.RequestDecisionPage.as_view(),
         name="quota-request-decide",
     ),
-    path("quotas/cohorts/", quota_cohorts.CohortListPage.as_view(), name="quota-cohorts"),
-    path("quotas/cohorts/<uuid:public_id>/", quota_cohorts.CohortPage.as_view(), name="quota-cohort"),
-    path("quotas/teams/", quota_teams.TeamPolicyListPage.as_view(), name="quota-teams"),
-    path("quotas/teams/<slug:slug>/", quota_teams.TeamPolicyPage.as_view(), name="quota-team"),
+    path("quotas/cohorts/", cohorts.CohortListPage.as_view(), name="quota-cohorts"),
+    path("quotas/cohorts/<uuid:public_id>/", cohorts.CohortPage.as_view(), name="quota-cohort"),
+    path("quotas/teams/", teams.TeamPolicyListPage.as_view(), name="quota-teams"),
+    path("quotas/teams/<slug:slug>/", teams.TeamPolicyPage.as_view(), name="quota-team"),
     path(
         "endpoints/<uuid:public_id>/tokens/",
-        endpoint_access.EndpointTokensPage.as_view(),
+        access.EndpointTokensPage.as_view(),
         name="endpoint-tokens",
     ),
     path(
         "endpoints/<uuid:public_id>/tokens/<uuid:token_id>/revoke/",
-        endpoint_access.EndpointTokenRevokePage.as_view(),
+        access.EndpointTokenRevokePage.as_view(),
         name="endpoint-token-revoke",
     ),
     path("endpoints/<uuid:public_id>/try/", try_it.TryItPage.as_view(), name="endpoint-try"),

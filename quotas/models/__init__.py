@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from quotas.models.changes import QuotaChange, QuotaChangeSet, QuotaRequest
 from quotas.models.claims import Claim, ClaimPurpose, ClaimState, Preemption
-from quotas.models.decisions import Decision, Fence, Pool, StartEstimate, SupplyRecord
+from quotas.models.decisions import Decision, StartEstimate, SupplyRecord
 from quotas.models.limits import Cohort, CohortUsage, Quota, TeamPolicy
+from quotas.models.pools import Fence, Pool
 
 __all__ = [
     "Claim",

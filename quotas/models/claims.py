@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import F, Q
 from typing_extensions import override
 
+from policy.verdicts import PreemptionCause
 from quotas.models.limits import Quota
-from quotas.verdicts import PreemptionCause
 from workloads.models import Workload
 
 

@@ -1,7 +1,7 @@
 /* Times go on while a page stays open: "2 min ago" and "3m 07s so far" are of the moment in which the server wrote them.
 
    data-age and data-lasts hold the seconds as of then; what has passed since is this clock's, whatever it says the time is.
-   The words are those of portal/templatetags/portal_ui.py and controller/page_words.py. */
+   The words are those of portal/templatetags/portal_ui.py and console/pages/words.py. */
 "use strict";
 (() => {
   const TICK_MS = 1000;

@@ -12,6 +12,7 @@ from tests.factories.catalogue import make_flavor, make_node, make_price, make_q
 from tests.factories.submitted import endpoint_body, run_body
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from tests.security.world import snapshot
+from workloads.models import Workload
 
 RUNS = "/api/v1/training-runs/"
 ENDPOINTS = "/api/v1/endpoints/"
@@ -78,3 +79,8 @@ class Unchanged:
 
 def ids(results: Iterable[dict[str, Any]]) -> list[str]:
     return [each["id"] for each in results]
+
+
+def row(answered: dict[str, Any]) -> Workload:
+    """The row of the run or endpoint that was answered."""
+    return Workload.objects.get(public_id=answered["id"])

@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import pytest
 
+from advisor.serializers import AdviceRequestSerializer
 from foundation import clock
 from quotas.models import Quota
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor, make_price, make_quota
-from tests.factories.teams import api_client, make_team, make_user
+from tests.factories.teams import make_team
 from workloads.models import ForeignPod, NodeRecord, ResourceFlavor
 
 ADVICE = "/api/v1/advice/"
@@ -211,16 +212,6 @@ def test_the_number_of_queries_does_not_grow_with_flavors(bench, slices, django_
         assert len(bench.client.post(ADVICE, {"team": "vision", "text": "7B"}).json()["flavors"]) == 9
 
 
-def test_a_stranger_is_told_that_there_is_no_such_team(bench):
-    answer = api_client(make_user("eve")).post(ADVICE, {"team": "vision", "text": "7B"})
-    problem(answer, 404, "team")
-
-
-def test_a_token_that_may_only_read_is_enough(bench):
-    client = api_client(bench.user, scopes=("read",))
-    assert client.post(ADVICE, {"team": "vision", "text": "7B"}).status_code == 200
-
-
 WRONG = [
     ({}, "parameters"),
     ({"text": "a lot"}, "text"),
@@ -236,18 +227,24 @@ WRONG = [
     ({"text": "7B", "gradient_checkpointing": "yes"}, "gradient_checkpointing"),
     ({"text": "7B", "layers": 32}, "hidden_size"),
     ({"text": "7B", "purpose": "inference", "optimizer": "adam"}, "optimizer"),
-    *(({"parameters": value}, "parameters") for value in (0, 999, -7, 10**14, 1.5, "7B", True, [])),
-    *(
-        ({"text": "7B", name: value}, name)
-        for name in ("sequence_length", "batch_size", "layers", "hidden_size", "kv_heads", "vocabulary_size", "cards")
-        for value in (0, -1, 1.5, "8", 10**12, True, {})
-    ),
-]  # fmt: skip
+    ({"parameters": 999}, "parameters"),
+]
 
 
 @pytest.mark.parametrize(("values", "field"), WRONG)
 def test_what_is_wrong_is_named(bench, values, field):
     problem(ask(bench, **values), 422, field)
+
+
+COUNTS = ("sequence_length", "batch_size", "layers", "hidden_size", "kv_heads", "vocabulary_size", "cards")
+
+
+@pytest.mark.parametrize("field", ["parameters", *COUNTS])
+def test_a_number_that_is_none_or_out_of_reach_is_named(field):
+    for value in (0, -1, 1.5, "8", 10**14, True, {}):
+        told = AdviceRequestSerializer(data={"team": "vision", "text": "7B", field: value})
+        assert not told.is_valid()
+        assert set(told.errors) == {field}, value
 
 
 def test_a_body_that_is_no_object_is_refused(bench):

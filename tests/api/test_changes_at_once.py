@@ -10,8 +10,8 @@ import pytest
 from django.db import connection, connections, transaction
 
 from foundation import clock
+from inference.autoscaling.services import scale_endpoint
 from inference.models import Endpoint
-from inference.scaler_verbs import scale_endpoint
 from inference.services import update_endpoint
 from inference.specs import EndpointSpec
 from teams.actors import Actor

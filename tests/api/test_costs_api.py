@@ -1,23 +1,25 @@
-"""Prices and the ledger over REST: integer micro-USD, and sides that add up to nothing."""
+"""Prices, the ledger, its sums and the settings over REST: integer micro-USD, and sides that add up to nothing."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import defaultdict
 
 import pytest
 
-from costs.models import Price
+from costs.models import LedgerEntry, Price
+from costs.queries import ledger_difference
+from foundation.models import PlatformSettings
 from tests.api.bench import Unchanged, problem
 from tests.factories.submitted import make_attempt, make_pod
-from tests.factories.teams import api_client, make_member, make_team, make_user
+from tests.factories.teams import api_client, make_user
 from workloads.models import Workload
 
 PRICES, LEDGER = "/api/v1/prices/", "/api/v1/ledger/"
-
-
-@pytest.fixture
-def manager(bench):
-    return api_client(make_user("manager", quota_manager=True))
+COSTS, EXPORT, ADJUSTMENTS, SETTINGS = (
+    f"/api/v1/{path}" for path in ("costs/", "costs/export.csv", "adjustments/", "settings/")
+)
 
 
 @pytest.fixture
@@ -26,6 +28,12 @@ def billed(bench):
     make_attempt(run)
     make_pod(run, units=1, minutes=10)
     return run
+
+
+@pytest.fixture
+def charged(billed):
+    """The line of the team that the run was billed to."""
+    return LedgerEntry.objects.get(account__startswith="team:", amount_micro_usd__gt=0)
 
 
 def test_a_price_is_set_from_a_moment_on(bench, manager):
@@ -58,12 +66,14 @@ def test_a_price_may_be_set_before_the_first_and_ends_where_that_begins(bench, m
         problem(manager.post(PRICES, between), 409, "valid_from")
 
 
-def test_only_managers_set_prices(bench):
+@pytest.mark.parametrize("moment", ["0099-06-01T00:00:00Z", "1969-12-31T23:59:59Z", "4000-01-01T00:00:00Z"])
+def test_a_price_of_an_age_that_is_no_ones_is_refused_by_its_field(bench, manager, moment):
+    """The database tells prices of cards apart by seconds from 1970 on; beyond its reach two cards' would overlap."""
     body = {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x"}
-    clients = [bench.client, api_client(bench.lead)]
+    for furthest in ("3999-12-31T23:59:59Z", "1970-01-01T00:00:00Z"):
+        assert manager.post(PRICES, body | {"valid_from": furthest}).status_code == 201
     with Unchanged():
-        for client in clients:
-            problem(client.post(PRICES, body), 403, code="role_missing")
+        problem(manager.post(PRICES, body | {"card": "h200", "valid_from": moment}), 422, "valid_from")
 
 
 def test_what_is_billed_already_cannot_get_another_price(bench, manager, billed):
@@ -105,13 +115,84 @@ def test_the_ledger_is_filtered(bench, billed, query, count):
     assert len(bench.client.get(LEDGER, query).json()["results"]) == count
 
 
-def test_the_ledger_of_another_team_is_not_told(bench, billed):
-    stranger = api_client(make_member("lead", team=make_team("audio")).user)
-    for query in ({}, {"team": "vision"}, {"workload": str(billed.public_id)}, {"account": "team:vision"}):
-        assert stranger.get(LEDGER, query).json()["results"] == []
-
-
 def test_nothing_in_the_ledger_can_be_written(bench, manager, billed):
     with Unchanged():
         for method in ("post", "put", "patch", "delete"):
             problem(getattr(manager, method)(LEDGER, {}), 405)
+
+
+# --- sums, adjustments, settings
+
+
+@pytest.mark.parametrize("group_by", ["team", "flavor", "workload", "day"])
+def test_what_was_charged_is_summed_by_every_group(bench, charged, group_by):
+    (group,) = bench.client.get(COSTS, {"group_by": group_by}).json()["results"]
+    assert group["amount"]["amount_micro_usd"] == charged.amount_micro_usd
+    keys = {
+        "team": charged.team.slug,
+        "flavor": charged.flavor_name,
+        "workload": str(charged.workload.public_id),
+        "day": f"{charged.started_at:%Y-%m-%d}",
+    }
+    assert group["key"] == keys[group_by]
+
+
+def test_a_span_leaves_out_what_began_outside_it(bench, charged):
+    before = {"to": charged.started_at.isoformat()}
+    assert bench.client.get(COSTS, before).json()["results"] == []
+    assert len(bench.client.get(COSTS, {"from": charged.started_at.isoformat()}).json()["results"]) == 1
+
+
+def test_an_unknown_group_is_refused_by_name(bench):
+    problem(bench.client.get(COSTS, {"group_by": "owner"}), 400, "group_by")
+
+
+def test_strangers_see_no_sum_and_no_line(charged):
+    stranger = api_client(make_user())
+    assert stranger.get(COSTS).json()["results"] == []
+    for query in (
+        {},
+        {"team": charged.team.slug},
+        {"pod_uid": charged.pod_uid},
+        {"account": charged.account},
+    ):
+        assert len(b"".join(stranger.get(EXPORT, query).streaming_content).splitlines()) == 1, query
+
+
+def test_the_export_holds_the_ledgers_lines_and_no_formula(bench, manager, charged):
+    body = {"transaction_id": str(charged.transaction_id), "reason": "=cmd|' /C calc'!A0"}
+    assert manager.post(ADJUSTMENTS, body).status_code == 201
+    text = b"".join(bench.client.get(EXPORT).streaming_content).decode()
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert [int(line["amount_micro_usd"]) for line in lines] == [
+        charged.amount_micro_usd,
+        -charged.amount_micro_usd,
+    ]
+    assert lines[1]["reason"].startswith("'=")
+
+
+def test_an_adjustment_takes_a_posting_back_once(bench, manager, charged):
+    body = {"transaction_id": str(charged.transaction_id), "reason": "billed by mistake"}
+    sides = manager.post(ADJUSTMENTS, body)
+    assert sides.status_code == 201
+    assert sum(side["amount"]["amount_micro_usd"] for side in sides.json()) == 0
+    assert ledger_difference() == 0
+    assert bench.client.get(COSTS).json()["results"][0]["amount"]["amount_micro_usd"] == 0
+    with Unchanged():
+        problem(manager.post(ADJUSTMENTS, body), 409, code="already_reversed")
+        problem(bench.client.post(ADJUSTMENTS, body), 403)
+        unknown = body | {"transaction_id": "00000000-0000-4000-8000-000000000000"}
+        problem(manager.post(ADJUSTMENTS, unknown), 422, "transaction_id")
+
+
+def test_settings_are_read_by_all_and_changed_by_admins(bench, manager, admin):
+    assert bench.client.get(SETTINGS).json()["grace_seconds"] == 60
+    changed = admin.patch(SETTINGS, {"grace_seconds": 5})
+    assert changed.status_code == 200
+    assert PlatformSettings.current().grace_seconds == 5
+    with Unchanged():
+        problem(manager.patch(SETTINGS, {"grace_seconds": 6}), 403)
+        problem(admin.patch(SETTINGS, {"grace_seconds": -1}), 422, "grace_seconds")
+        problem(admin.patch(SETTINGS, {"spot_fallback_seconds": 0}), 422, "spot_fallback_seconds")
+        stale = {"If-Match": '"1"'}
+        problem(admin.patch(SETTINGS, {"grace_seconds": 7}, headers=stale), 412)

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from foundation import clock
+from policy.judge import judge
+from policy.verdicts import PreemptionCause, Victim
 from quotas.decisions import Receipt, record
 from quotas.limits import set_policy
 from quotas.models import SupplyRecord
-from quotas.policy import judge
 from quotas.snapshots import supply_of
-from quotas.verdicts import PreemptionCause, Victim
 from teams.actors import Actor
 from tests.api.bench import problem
 from tests.factories.catalogue import make_quota
@@ -144,14 +144,6 @@ def test_decisions_of_an_endpoint_are_listed(bench):
     path = f"/api/v1/endpoints/{endpoint.public_id}/decisions/"
     assert [each["id"] for each in bench.client.get(path).json()["results"]] == [str(decision.public_id)]
     problem(bench.client.get(f"/api/v1/training-runs/{endpoint.public_id}/decisions/"), 404)
-
-
-def test_strangers_see_no_decision(bench, run):
-    decision = decide(run)
-    stranger = api_client(make_member("lead").user)
-    problem(stranger.get(url(decision)), 404)
-    problem(stranger.get(url(decision, "replay/")), 404)
-    problem(stranger.get(f"/api/v1/training-runs/{run.public_id}/decisions/"), 404)
 
 
 def test_a_wrong_parameter_of_a_replay_is_refused_by_name(bench, run):

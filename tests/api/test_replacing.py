@@ -8,19 +8,14 @@ from uuid import uuid4
 import pytest
 
 from teams.models import AuditEvent
-from tests.api.bench import ENDPOINTS, RUNS, Unchanged, problem
+from tests.api.bench import ENDPOINTS, RUNS, Unchanged, problem, row
 from tests.factories.submitted import move, run_body
 from tests.factories.teams import api_client, make_member, make_team
 from tests.web.queue_world import make_queue
 from tests.web.world import make_world
-from workloads.models import Workload
 from workloads.states import Desired, Phase
 
 pytestmark = pytest.mark.django_db
-
-
-def row(run) -> Workload:
-    return Workload.objects.get(public_id=run["id"])
 
 
 def test_the_waiting_one_is_cancelled_by_the_same_call(bench):
@@ -74,13 +69,6 @@ def test_a_submission_that_fails_cancels_nothing(bench):
         answer = bench.client.post(RUNS, run_body("vision", name=taken["name"], replaces=old["id"]))
     problem(answer, 409)
     assert row(old).desired == Desired.RUN
-
-
-def test_nobody_replaces_what_they_may_not_cancel(bench):
-    old = bench.run(name="old")
-    viewer = api_client(make_member("viewer", team=bench.team).user)
-    with Unchanged():
-        problem(viewer.post(RUNS, run_body("vision", name="new", replaces=old["id"])), 403)
 
 
 def test_a_preview_without_the_waiting_one_is_what_its_levers_promised():

@@ -38,12 +38,12 @@ def naming(secret="hf", key="token"):  # noqa: S107 - a Secret's name
         (naming(key="other"), "env.1.key", "unknown_key"),
     ],
 )
-@pytest.mark.parametrize("path", [RUNS, f"{RUNS}preview/", ENDPOINTS, f"{ENDPOINTS}preview/"])
-def test_a_secret_that_is_not_known_is_told_at_once_with_what_is_there(bench, known, path, body, field, code):
-    make = run_body if path.startswith(RUNS) else endpoint_body
+def test_a_secret_that_is_not_known_is_told_at_once_with_what_is_there(bench, known, body, field, code):
     with Unchanged():
-        said = problem(bench.client.post(path, make("vision", **body)), 422, field, code=code)
-    assert ("hf" if field.endswith("secret") else "token") in said["detail"]
+        for path, make in ((RUNS, run_body), (ENDPOINTS, endpoint_body)):
+            for url in (path, f"{path}preview/"):
+                said = problem(bench.client.post(url, make("vision", **body)), 422, field, code=code)
+                assert ("hf" if field.endswith("secret") else "token") in said["detail"]
 
 
 def test_a_run_and_an_endpoint_name_a_key_of_a_secret(bench, known):

@@ -12,7 +12,7 @@ from jobs.models import RunTemplate, TrainingRun
 from teams.models import AuditEvent
 from tests.api.bench import RUNS, Unchanged, problem
 from tests.factories.submitted import move, run_body
-from tests.factories.teams import ACTOR, PASSWORD, api_client, make_user
+from tests.factories.teams import ACTOR, PASSWORD, make_user
 from workloads.models import Workload
 from workloads.states import Phase
 
@@ -33,11 +33,6 @@ SMALL = {
     "maximum": {"gpus_per_replica": 2, "time_limit_seconds": 3600},
     "locked": ["image", "run_as_user"],
 }
-
-
-@pytest.fixture
-def admin(bench):
-    return api_client(make_user("root", platform_admin=True))
 
 
 @pytest.fixture
@@ -71,13 +66,11 @@ def test_a_template_is_made_read_changed_and_deleted(bench, admin, small):
     assert list(actions) == ["template.changed", "template.changed", "template.deleted"]
 
 
-def test_only_a_platform_admin_changes_templates(bench, small):
-    clients = (bench.client, api_client(bench.lead), api_client(make_user("qm", quota_manager=True)))
+def test_a_quota_manager_changes_no_template(manager, small):
     with Unchanged():
-        for client in clients:
-            problem(client.post(TEMPLATES, {**SMALL, "title": "Other"}), 403)
-            problem(client.patch(f"{TEMPLATES}small/", {"title": "Other"}), 403)
-            problem(client.delete(f"{TEMPLATES}small/"), 403)
+        problem(manager.post(TEMPLATES, {**SMALL, "title": "Other"}), 403)
+        problem(manager.patch(f"{TEMPLATES}small/", {"title": "Other"}), 403)
+        problem(manager.delete(f"{TEMPLATES}small/"), 403)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +98,6 @@ def test_only_a_platform_admin_changes_templates(bench, small):
         ({"maximum": {"cpu": "many"}}, "maximum.cpu", "invalid_quantity"),
         ({"maximum": {"template_version": 4}}, "maximum.template_version", "unknown_field"),
         ({"minimum": {"replicas": 3}, "maximum": {"replicas": 2}}, "minimum.replicas", "minimum_above_maximum"),
-        ({"defaults": {"replicas": 3}, "maximum": {"replicas": 2}}, "defaults.replicas", "above_maximum"),
-        ({"locked": ["image"]}, "locked.0", "no_default"),
         ({"locked": ["colour"]}, "locked.0", "unknown_field"),
         ({"locked": ["name"], "defaults": {"name": "x"}}, "locked.0", "unknown_field"),
         ({"name": "Not A Name"}, "name", "invalid_name"),
@@ -140,7 +131,6 @@ def test_a_run_begins_with_what_the_template_says(bench, small):
     assert preview.json()["quota"]["after"]["used"] == 1
 
 
-@pytest.mark.parametrize("path", [RUNS, f"{RUNS}preview/"])
 @pytest.mark.parametrize(
     ("values", "field", "code", "said"),
     [
@@ -156,17 +146,16 @@ def test_a_run_begins_with_what_the_template_says(bench, small):
         ({"template": None, "image": "a:1", "checkpoint": None, "template_version": 1}, "template", "required", "name it"),
     ],
 )  # fmt: skip
-def test_what_the_template_does_not_allow_is_refused_with_the_rule(
-    bench, small, path, values, field, code, said
-):
+def test_what_the_template_does_not_allow_is_refused_with_the_rule(bench, small, values, field, code, said):
     with Unchanged():
-        answer = problem(bench.client.post(path, body(**values)), 422, field, code=code)
+        answer = problem(bench.client.post(RUNS, body(**values)), 422, field, code=code)
     assert said in answer["errors"][0]["message"]
 
 
 def test_all_that_is_wrong_is_told_at_once(bench, small):
     sent = body(image="example.org/train:2", memory="lots", colour="red")
-    problem(bench.client.post(RUNS, sent), 422, "image", "memory", "colour")
+    for path in (RUNS, f"{RUNS}preview/"):
+        problem(bench.client.post(path, sent), 422, "image", "memory", "colour")
 
 
 def test_the_limit_of_the_platform_is_held_against_the_templates(bench, admin):

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from gateway.live.table import Ages
-from tests.architecture.sources import ROOT, markdown, tracked_texts
+from tests.architecture.sources import PACKAGES, ROOT, markdown, tracked_texts
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -80,6 +80,19 @@ def test_code_names_only_pages_that_exist():
         for page in re.findall(r"\bdocs/[\w/-]+\.md\b", text)
     }
     assert sorted((name, page) for name, page in named if not (ROOT / page).is_file()) == []
+
+
+def test_documentation_names_only_files_that_exist():
+    inside = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|benchmarks)/[\w/]+\.py)`")
+    named = {
+        (name, path)
+        for name, text in markdown().items()
+        if name != "CHANGELOG.md"
+        for path in inside.findall(text)
+    }
+    assert len(named) > 10
+    # The recipe for a new kind names files of an app that does not exist.
+    assert sorted((name, path) for name, path in named if not (ROOT / path).is_file()) == []
 
 
 @pytest.mark.parametrize("what", TELLTALES)

@@ -12,14 +12,19 @@ from django.conf import settings
 from django.core.management import get_commands, load_command_class
 
 from controller.wakeups import RECONCILE_TASK
-from portal import reference
+from docs.generate import reference
 from portal.celery import app
 from tests.architecture.sources import APART, ROOT, markdown, modules, nodes
 from workloads.states import REASONS, TRANSITIONS, Phase, Reason
 
 REFERENCE = ROOT / "docs" / "reference"
 # These hold sentences about the states, and use none of them.
-WORDS = ("workloads/states.py", "controller/page_words.py", "portal/reference_words.py")
+WORDS = (
+    "workloads/states.py",
+    "workloads/reason_texts.py",
+    "console/pages/words.py",
+    "docs/generate/words.py",
+)
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +139,13 @@ def test_every_target_of_the_makefile_is_in_the_readme():
     targets = re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE)
     assert "demo" in targets
     assert [target for target in targets if f"make {target}" not in readme] == []
+
+
+def test_a_class_name_has_one_meaning():
+    public: Counter[str] = Counter()
+    for name, tree in modules().items():
+        if not name.startswith((APART, "demo/digits/")):
+            public.update(
+                each.name for each in tree.body if isinstance(each, ast.ClassDef) and each.name[0] != "_"
+            )
+    assert sorted(name for name, times in public.items() if times > 1 and name != "Command") == []

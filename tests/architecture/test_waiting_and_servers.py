@@ -86,6 +86,18 @@ def test_no_test_sleeps():
     assert found == {each for each in PAUSES if not each.endswith("*")}
 
 
+def test_no_test_waits_by_a_function_in_the_page():
+    """Playwright evaluates it anew at each look, which the pages' policy forbids: it ends well only if the
+    first look is true. A locator waits without."""
+    waiting = {
+        path
+        for path, tree in trees().items()
+        for _, called, _ in calls(tree)
+        if called == "wait_for_function"
+    }
+    assert waiting == set()
+
+
 def test_no_test_starts_a_server_that_a_fixture_has():
     found = {
         f"{path} {where}"

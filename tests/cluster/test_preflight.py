@@ -93,11 +93,11 @@ def test_upper_layers_add_their_checks_and_an_error_becomes_a_finding(devcluster
 )
 def test_an_internal_url_that_no_pod_can_reach_is_found(settings, faulty_client, url, why):
     settings.EMBEDDED_CLUSTER, settings.INTERNAL_URL = False, url
-    found = pods_reach_the_portal(preflight.Facts(faulty_client))
+    found = pods_reach_the_portal(preflight.ClusterFacts(faulty_client))
     assert found.status == ("ok" if why is None else "warn")
     assert (why or url) in found.detail
     settings.EMBEDDED_CLUSTER = True
-    assert pods_reach_the_portal(preflight.Facts(faulty_client)).status == "ok"
+    assert pods_reach_the_portal(preflight.ClusterFacts(faulty_client)).status == "ok"
 
 
 def test_the_address_of_the_compose_file_is_one_of_them():
@@ -120,7 +120,7 @@ def test_lacking_rights_are_named_with_the_command_that_grants_them(faulty, faul
             exchange.reply(404, status(404, "NotFound", "no"))
 
     faulty.script = script
-    found = preflight.checks.own_rights(preflight.Facts(faulty_client))
+    found = preflight.checks.own_rights(preflight.ClusterFacts(faulty_client))
     assert found.status == "fail"
     assert "get pods/log" in found.detail
     assert "get, list, watch, create, patch, delete jobs.batch" in found.detail

@@ -19,9 +19,10 @@ def apply(kube, shared_ns):
     return apply
 
 
-def test_apply_creates_then_changes(apply):
+def test_apply_creates_then_keeps_the_version_of_the_same_and_then_changes(apply):
     name = unique("applied")
     first = apply(applied(name, a="1"))
+    assert apply(applied(name, a="1")).metadata.resource_version == first.metadata.resource_version
     second = apply(applied(name, a="2"))
     assert first.metadata.uid == second.metadata.uid
     assert second.data == {"a": "2"}
@@ -35,12 +36,6 @@ def test_apply_answers_201_then_200(kube, shared_ns):
         for _ in range(2)
     ]
     assert codes == [201, 200]
-
-
-def test_apply_of_the_same_keeps_the_resource_version(apply):
-    name = unique("applied")
-    first = apply(applied(name, a="1"))
-    assert apply(applied(name, a="1")).metadata.resource_version == first.metadata.resource_version
 
 
 def test_apply_records_who_owns_which_field(apply):
@@ -74,7 +69,7 @@ def test_a_field_that_two_apply_alike_is_shared(apply):
     assert apply(applied(name, b="2")).data == {"a": "1", "b": "2"}
 
 
-def test_changing_a_field_of_another_manager_is_a_conflict(apply):
+def test_changing_a_field_of_another_manager_is_a_conflict_until_force_takes_it_over(apply):
     name = unique("applied")
     apply(applied(name, a="1"))
     status = refusal(apply, applied(name, a="2"), manager="another")
@@ -83,6 +78,8 @@ def test_changing_a_field_of_another_manager_is_a_conflict(apply):
     assert status["details"]["causes"] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "portal"', "field": ".data.a"}
     ]
+    assert apply(applied(name, a="2"), manager="another", force=True).data == {"a": "2"}
+    assert 'conflict with "another"' in refusal(apply, applied(name, a="3"))["message"]
 
 
 def test_two_conflicts_are_both_named(apply):
@@ -91,14 +88,6 @@ def test_two_conflicts_are_both_named(apply):
     status = refusal(apply, applied(name, a="2", b="2"), manager="another")
     assert status["message"].startswith('Apply failed with 2 conflicts: conflicts with "portal":\n')
     assert fields(status) == {".data.a", ".data.b"}
-
-
-def test_force_takes_the_field_over(apply):
-    name = unique("applied")
-    apply(applied(name, a="1"))
-    assert apply(applied(name, a="2"), manager="another", force=True).data == {"a": "2"}
-    status = refusal(apply, applied(name, a="3"))
-    assert 'conflict with "another"' in status["message"]
 
 
 def test_an_update_by_another_client_is_a_conflict_too(kube, shared_ns, apply):

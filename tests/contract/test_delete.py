@@ -48,16 +48,12 @@ def test_delete_answers_success_with_the_uid(kube, maps, ns):
     assert refusal(maps.delete, "a")["reason"] == "NotFound"
 
 
-def test_delete_of_another_uid_is_a_conflict(maps):
-    maps.create(config_map("a"))
+def test_delete_of_another_uid_is_a_conflict_and_of_the_right_one_deletes(maps):
+    made = maps.create(config_map("a"))
     status = refusal(maps.delete, "a", preconditions={"uid": "00000000-0000-4000-8000-000000000000"})
     assert (status["code"], status["reason"]) == (409, "Conflict")
     assert "the UID in the precondition" in status["message"]
     assert maps.names() == {"a"}
-
-
-def test_delete_of_the_right_uid_deletes(maps):
-    made = maps.create(config_map("a"))
     maps.delete("a", preconditions={"uid": made.metadata.uid})
     assert maps.names() == set()
 
@@ -77,35 +73,21 @@ def test_delete_of_a_collection_obeys_its_selector(kube, ns, maps):
     assert maps.names() == {"c"}
 
 
-def test_a_finalizer_holds_a_deleted_object(maps):
+def test_a_finalizer_holds_a_deleted_object_that_takes_no_second_delete_and_no_new_finalizer(maps):
     maps.create(config_map("a", finalizers=["contract.test/hold"]))
     maps.delete("a")
     held = maps.read("a")
     assert held.metadata.deletion_timestamp
     assert held.metadata.deletion_grace_period_seconds == 0
+    maps.delete("a")
+    assert maps.read("a").metadata.deletion_timestamp == held.metadata.deletion_timestamp
+    late = {"metadata": {"finalizers": ["contract.test/hold", "contract.test/late"]}}
+    status = refusal(maps.patch, "a", late)
+    assert (status["code"], status["reason"]) == (422, "Invalid")
+    assert "no new finalizers can be added if the object is being deleted" in status["message"]
     maps.patch("a", {"data": {"still": "changeable"}})
     maps.patch("a", {"metadata": {"finalizers": None}})
     assert maps.names() == set()
-
-
-def test_a_second_delete_of_a_held_object_changes_nothing(maps):
-    maps.create(config_map("a", finalizers=["contract.test/hold"]))
-    maps.delete("a")
-    first = maps.read("a").metadata
-    maps.delete("a")
-    assert maps.read("a").metadata.deletion_timestamp == first.deletion_timestamp
-    maps.patch("a", {"metadata": {"finalizers": []}})
-
-
-def test_a_deleted_object_takes_no_new_finalizer(maps):
-    maps.create(config_map("a", finalizers=["contract.test/hold"]))
-    maps.delete("a")
-    status = refusal(
-        maps.patch, "a", {"metadata": {"finalizers": ["contract.test/hold", "contract.test/late"]}}
-    )
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-    assert "no new finalizers can be added if the object is being deleted" in status["message"]
-    maps.patch("a", {"metadata": {"finalizers": None}})
 
 
 def test_background_deletion_takes_the_dependants(maps):

@@ -53,7 +53,9 @@ def said(seen, kind):
     return found.status, found.reason, found.message
 
 
-def test_a_rolled_out_deployment_is_available_and_has_progressed(served):
+def test_a_rolled_out_deployment_is_available_and_has_progressed_and_its_scaling_is_an_event(
+    kube, ns, served
+):
     served.create(replicas=2)
     served.rolled_out()
     until(lambda: condition(served.read(), "Progressing").reason == "NewReplicaSetAvailable")
@@ -68,6 +70,10 @@ def test_a_rolled_out_deployment_is_available_and_has_progressed(served):
         f'ReplicaSet "{made.metadata.name}" has successfully progressed.',
     )
     assert (seen.status.ready_replicas, seen.status.unavailable_replicas) == (2, None)
+    selector = "involvedObject.kind=Deployment,reason=ScalingReplicaSet"
+    (event,) = until(lambda: kube.core.list_namespaced_event(ns, field_selector=selector).items)
+    assert event.source.component == "deployment-controller"
+    assert event.message == f"Scaled up replica set {made.metadata.name} from 0 to 2"
 
 
 def test_a_new_deployment_gets_its_defaults(served):
@@ -96,23 +102,16 @@ def test_the_replica_set_is_named_and_owned(served):
     assert served.read().metadata.annotations["deployment.kubernetes.io/revision"] == "1"
 
 
-def test_a_changed_template_rolls_to_a_new_replica_set(served):
+def test_a_changed_template_rolls_to_a_new_replica_set_and_going_back_uses_the_old_one_again(served):
     served.create(replicas=2)
     served.rolled_out()
+    (first,) = served.sets()
     served.image(2)
     served.rolled_out()
     until_equal(lambda: [item.spec.replicas for item in served.sets()], [0, 2])
     until(lambda: len(served.pods()) == 2)
     assert {pod.spec.containers[0].image for pod in served.pods()} == {"registry.example.test/trainer:2"}
     assert served.read().metadata.annotations["deployment.kubernetes.io/revision"] == "2"
-
-
-def test_going_back_uses_the_old_replica_set_again(served):
-    served.create()
-    served.rolled_out()
-    (first,) = served.sets()
-    served.image(2)
-    served.rolled_out()
     served.image(1)
     served.rolled_out()
     assert [item.metadata.uid for item in served.sets()][-1] == first.metadata.uid
@@ -175,7 +174,7 @@ def test_a_stuck_rollout_exceeds_its_progress_deadline(served):
     assert seen.status.unavailable_replicas == 1
 
 
-def test_the_scale_subresource_reads_and_writes_replicas(kube, ns, served):
+def test_the_scale_subresource_reads_and_writes_replicas_of_one_replica_set(kube, ns, served):
     served.create(replicas=1)
     served.rolled_out()
     scale = kube.apps.read_namespaced_deployment_scale("served", ns)
@@ -186,19 +185,12 @@ def test_the_scale_subresource_reads_and_writes_replicas(kube, ns, served):
     assert patched.spec.replicas == 3
     assert served.rolled_out().spec.replicas == 3
     assert len(served.pods()) == 3
+    assert len(served.sets()) == 1
     patched.spec.replicas = 1
     patched.metadata.resource_version = None
     kube.apps.replace_namespaced_deployment_scale("served", ns, patched)
     served.rolled_out()
     until(lambda: len(served.pods()) == 1)
-
-
-def test_scaling_keeps_the_replica_set(served):
-    served.create(replicas=1)
-    served.rolled_out()
-    served.patch({"replicas": 2})
-    served.rolled_out()
-    assert len(served.sets()) == 1
 
 
 def test_a_scale_below_zero_is_refused(kube, ns, served):
@@ -244,13 +236,3 @@ def test_min_ready_seconds_delays_availability(served):
     until(lambda: served.read().status.ready_replicas == 1)
     assert not served.read().status.available_replicas
     served.rolled_out()
-
-
-def test_scaling_is_an_event(kube, ns, served):
-    served.create(replicas=2)
-    served.rolled_out()
-    (made,) = served.sets()
-    selector = "involvedObject.kind=Deployment,reason=ScalingReplicaSet"
-    (event,) = until(lambda: kube.core.list_namespaced_event(ns, field_selector=selector).items)
-    assert event.source.component == "deployment-controller"
-    assert event.message == f"Scaled up replica set {made.metadata.name} from 0 to 2"

@@ -198,18 +198,6 @@ STORED = {
 }
 
 
-def test_a_priority_class_keeps_its_value(kube):
-    name = unique("contract-priority")
-    made = kube.scheduling.create_priority_class(
-        {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"}
-    )
-    try:
-        assert (made.value, made.preemption_policy) == (1000, "Never")
-        assert name in {item.metadata.name for item in kube.scheduling.list_priority_class().items}
-    finally:
-        kube.scheduling.delete_priority_class(name)
-
-
 @pytest.mark.parametrize("resource", STORED)
 def test_a_stored_kind_comes_back_as_it_was_sent(kube, ns, resource):
     root, kind, content = STORED[resource]

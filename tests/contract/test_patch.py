@@ -35,24 +35,20 @@ def test_a_merge_patch_replaces_a_list_whole(kube, shared_ns):
     assert [item.name for item in seen.spec.template.spec.containers[0].env] == ["C"]
 
 
-def test_a_strategic_patch_merges_lists_by_their_key(kube, shared_ns):
+def test_a_strategic_patch_merges_lists_by_their_key_and_deletes_by_directive(kube, shared_ns):
     name = unique("patched")
     kube.apps.create_namespaced_deployment(shared_ns, deployment(name, {"A": "1", "B": "2"}, replicas=0))
-    env = [{"name": "B", "value": "9"}, {"name": "C", "value": "3"}]
-    body = {"spec": {"template": {"spec": {"containers": [{"name": "main", "env": env}]}}}}
-    seen = kube.apps.patch_namespaced_deployment(name, shared_ns, body, _content_type=STRATEGIC)
-    (container,) = seen.spec.template.spec.containers
-    assert container.image == "registry.example.test/trainer:1"
-    assert {item.name: item.value for item in container.env} == {"A": "1", "B": "9", "C": "3"}
 
+    def patched(*env):
+        body = {"spec": {"template": {"spec": {"containers": [{"name": "main", "env": env}]}}}}
+        seen = kube.apps.patch_namespaced_deployment(name, shared_ns, body, _content_type=STRATEGIC)
+        (container,) = seen.spec.template.spec.containers
+        assert container.image == "registry.example.test/trainer:1"
+        return {item.name: item.value for item in container.env}
 
-def test_a_strategic_patch_deletes_by_directive(kube, shared_ns):
-    name = unique("patched")
-    kube.apps.create_namespaced_deployment(shared_ns, deployment(name, {"A": "1", "B": "2"}, replicas=0))
-    env = [{"$patch": "delete", "name": "A"}]
-    body = {"spec": {"template": {"spec": {"containers": [{"name": "main", "env": env}]}}}}
-    seen = kube.apps.patch_namespaced_deployment(name, shared_ns, body, _content_type=STRATEGIC)
-    assert [item.name for item in seen.spec.template.spec.containers[0].env] == ["B"]
+    merged = patched({"name": "B", "value": "9"}, {"name": "C", "value": "3"})
+    assert merged == {"A": "1", "B": "9", "C": "3"}
+    assert patched({"$patch": "delete", "name": "A"}) == {"B": "9", "C": "3"}
 
 
 def test_a_json_patch_applies_its_operations_in_order(patch):

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 
 from .conftest import make_namespace
-from .kube import job, pod, refusal
+from .kube import pod, refusal
 
 LINES = [f"line {number} of the pod log" for number in (1, 2, 3)]
 
@@ -107,18 +107,6 @@ def test_follow_streams_the_lines_of_a_running_pod(kube, ns):
     finally:
         response.close()
     assert seen.decode().splitlines() == LINES
-
-
-def test_a_jobs_pod_is_found_by_label_and_read(kube, ns):
-    kube.batch.create_namespaced_job(ns, job("run", {"BED_RUN_SECONDS": "0"}))
-    selector = "batch.kubernetes.io/job-name=run"
-
-    def done():
-        found = kube.core.list_namespaced_pod(ns, label_selector=selector).items
-        return found and found[0].status.phase == "Succeeded" and found[0]
-
-    found = until(done)
-    assert kube.core.read_namespaced_pod_log(found.metadata.name, ns).splitlines()[:3] == LINES
 
 
 def _text(kube, path, **query):

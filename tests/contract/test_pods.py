@@ -21,13 +21,25 @@ def ended(kube, ns):
     return ended
 
 
-def test_a_new_pod_is_pending_with_its_defaults(kube, ns):
+def test_a_new_pod_is_pending_with_its_defaults_and_waits_as_container_creating(kube, ns):
     made = kube.core.create_namespaced_pod(ns, pod("p", {"BED_START_SECONDS": "60"}))
     assert (made.status.phase, made.status.qos_class) == ("Pending", "BestEffort")
     assert (made.spec.termination_grace_period_seconds, made.spec.dns_policy) == (30, "ClusterFirst")
     assert made.spec.scheduler_name == "default-scheduler"
     assert made.spec.service_account_name == "default"
     assert made.spec.containers[0].image_pull_policy == "IfNotPresent"
+    assert waiting(kube, ns).reason == "ContainerCreating"
+    assert kube.core.read_namespaced_pod("p", ns).status.phase == "Pending"
+
+
+def waiting(kube, ns):
+    """What the container of p waits for, as soon as it does."""
+
+    def waits():
+        statuses = kube.core.read_namespaced_pod("p", ns).status.container_statuses
+        return statuses and statuses[0].state.waiting
+
+    return until(waits)
 
 
 @pytest.mark.parametrize(
@@ -41,17 +53,6 @@ def test_a_new_pod_is_pending_with_its_defaults(kube, ns):
 )
 def test_resources_decide_the_quality_of_service(kube, ns, resources, qos):
     assert kube.core.create_namespaced_pod(ns, pod("p", **resources)).status.qos_class == qos
-
-
-def test_a_starting_pod_waits_as_container_creating(kube, ns):
-    kube.core.create_namespaced_pod(ns, pod("p", {"BED_START_SECONDS": "60"}))
-
-    def waiting():
-        statuses = kube.core.read_namespaced_pod("p", ns).status.container_statuses
-        return statuses and statuses[0].state.waiting
-
-    assert until(waiting).reason == "ContainerCreating"
-    assert kube.core.read_namespaced_pod("p", ns).status.phase == "Pending"
 
 
 def test_a_running_pod_is_ready_and_has_an_address(kube, ns):
@@ -78,30 +79,26 @@ def test_a_pod_that_ends_well_succeeded(ended):
     assert condition(seen, "Ready").reason == "PodCompleted"
 
 
-@pytest.mark.parametrize("code", [1, 3, 139])
-def test_a_pod_that_ends_badly_says_its_exit_code(ended, code):
-    seen = ended({"BED_EXIT_CODE": str(code)})
+@pytest.mark.parametrize(
+    ("bed", "code", "reason"),
+    [
+        ({"BED_EXIT_CODE": "1"}, 1, "Error"),
+        ({"BED_EXIT_CODE": "3"}, 3, "Error"),
+        ({"BED_EXIT_CODE": "139"}, 139, "Error"),
+        ({"BED_OOM": "true"}, 137, "OOMKilled"),
+    ],
+)
+def test_a_pod_that_ends_badly_says_its_exit_code_and_why(ended, bed, code, reason):
+    seen = ended(bed)
     terminated = seen.status.container_statuses[0].state.terminated
     assert seen.status.phase == "Failed"
-    assert (terminated.exit_code, terminated.reason) == (code, "Error")
-
-
-def test_a_pod_out_of_memory_is_oom_killed(ended):
-    seen = ended({"BED_OOM": "true"})
-    terminated = seen.status.container_statuses[0].state.terminated
-    assert seen.status.phase == "Failed"
-    assert (terminated.exit_code, terminated.reason) == (137, "OOMKilled")
+    assert (terminated.exit_code, terminated.reason) == (code, reason)
 
 
 def test_an_image_that_does_not_exist_backs_off(kube, ns):
     image = "registry.example.test/does-not-exist:1"
     kube.core.create_namespaced_pod(ns, pod("p", image=image))
-
-    def waiting():
-        statuses = kube.core.read_namespaced_pod("p", ns).status.container_statuses
-        return statuses and statuses[0].state.waiting
-
-    seen = until(waiting)
+    seen = waiting(kube, ns)
     assert seen.reason == "ImagePullBackOff"
     assert image in seen.message
     assert kube.core.read_namespaced_pod("p", ns).status.phase == "Pending"

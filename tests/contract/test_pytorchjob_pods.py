@@ -25,7 +25,7 @@ def test_the_kind_is_discovered(kube, operator):
     assert found["pytorchjobs/status"]["kind"] == "PyTorchJob"
 
 
-def test_pods_have_stable_names_labels_and_an_owner(jobs):
+def test_every_replica_has_a_pod_with_a_stable_name_labels_and_an_owner_and_a_headless_service(jobs):
     made = jobs.create(ALL_RUN, template={"labels": {"own": "yes"}})
     until_equal(lambda: sorted(jobs.pods()), ["run-master-0", "run-worker-0", "run-worker-1"])
     wanted = {f"{LABEL}job-name": "run", f"{LABEL}operator-name": "pytorchjob-controller", "own": "yes"}
@@ -45,10 +45,6 @@ def test_pods_have_stable_names_labels_and_an_owner(jobs):
             "controller": True,
             "blockOwnerDeletion": True,
         }
-
-
-def test_every_replica_has_a_headless_service(jobs):
-    jobs.create(ALL_RUN)
     until_equal(lambda: sorted(jobs.objects("services")), ["run-master-0", "run-worker-0", "run-worker-1"])
     service = jobs.objects("services")["run-worker-1"]
     assert service["spec"]["clusterIP"] == "None"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import json
-from pathlib import Path
 
 import pytest
 
+from .definitions import knows_the_fields_of
 from .kube import APPLY, GPU, MERGE, STRATEGIC, fields, pytorch_job, refusal, unique
 from .pytorchjobs import ALL_RUN, GROUP
 
@@ -218,21 +217,10 @@ TYPES = {
     "TrainingJobCondition": ("status", "conditions", "[]"),
     "TrainingReplicaStatus": ("status", "replicaStatuses", "{}"),
 }
-CUSTOM = Path(__file__).parents[2] / "devcluster" / "schema_custom.json"
-SCALARS = {"str": "string", "int": "integer", "bool": "boolean", "datetime": "string"}
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("kube", ["real"], indirect=True)
 @pytest.mark.parametrize("name", TYPES)
 def test_devcluster_knows_the_fields_of_the_real_definition(kube, path, name):
-    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pytorchjobs.kubeflow.org"
-    node = kube.request("GET", definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for step in TYPES[name]:
-        inner = {"[]": "items", "{}": "additionalProperties"}.get(step)
-        node = node[inner] if inner else node["properties"][step]
-    known = json.loads(CUSTOM.read_text())[name]
-    assert set(known) == set(node["properties"])
-    for field, type_ in known.items():
-        kind = "array" if type_.startswith("List[") else SCALARS.get(type_, "object")
-        assert node["properties"][field]["type"] == kind, field
+    knows_the_fields_of(kube, "pytorchjobs.kubeflow.org", TYPES[name], name)

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from .definitions import knows_the_fields_of
 from .kube import fields, refusal
 from .scaledobjects import NAME
-from .test_pytorchjob_refusals import SCALARS
 
 PROMETHEUS = {
     "type": "prometheus",
@@ -132,20 +131,10 @@ TYPES = {
     "GroupVersionKindResource": ("status", "scaleTargetGVKR"),
     "TriggerActivityStatus": ("status", "triggersActivity", "{}"),
 }
-CUSTOM = Path(__file__).parents[2] / "devcluster" / "schema_custom.json"
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("kube", ["real"], indirect=True)
 @pytest.mark.parametrize("name", TYPES)
 def test_devcluster_knows_the_fields_of_the_real_definition(kube, name):
-    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/scaledobjects.keda.sh"
-    node = kube.request("GET", definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for step in TYPES[name]:
-        inner = {"[]": "items", "{}": "additionalProperties"}.get(step)
-        node = node[inner] if inner else node["properties"][step]
-    known = json.loads(CUSTOM.read_text())[name]
-    assert set(known) == set(node["properties"])
-    for field, type_ in known.items():
-        kind = "array" if type_.startswith("List[") else SCALARS.get(type_, "object")
-        assert node["properties"][field]["type"] == kind, field
+    knows_the_fields_of(kube, "scaledobjects.keda.sh", TYPES[name], name)

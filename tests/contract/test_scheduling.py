@@ -49,34 +49,40 @@ def only(name, **more):
     return {**on_node(name), "tolerations": TOLERATE_ALL, **more}
 
 
-def test_a_pod_is_bound_to_the_node_it_selects(kube, ns, own_node):
+def test_a_pod_is_bound_to_the_node_it_selects_and_an_event_says_so(kube, ns, own_node):
     kube.core.create_namespaced_pod(ns, pod("p", **on_node(own_node)))
     seen = until(lambda: _running(kube, ns, "p"))
     assert seen.spec.node_name == own_node
     assert condition(seen, "PodScheduled").status == "True"
-
-
-def test_a_scheduled_event_names_the_node(kube, ns, own_node):
-    made = kube.core.create_namespaced_pod(ns, pod("p", **on_node(own_node)))
-    selector = f"involvedObject.uid={made.metadata.uid},reason=Scheduled"
+    selector = f"involvedObject.uid={seen.metadata.uid},reason=Scheduled"
     (event,) = until(lambda: kube.core.list_namespaced_event(ns, field_selector=selector).items)
     assert event.type == "Normal"
     assert event.message == f"Successfully assigned {ns}/p to {own_node}"
 
 
-def test_too_many_gpus_is_insufficient(verdict, own_node):
-    counted, after = reasons(verdict(pod("p", limits={GPU: "5"}, **only(own_node))))
+def test_too_many_gpus_is_insufficient_and_an_event_says_the_same(kube, ns, verdict, own_node):
+    message = verdict(pod("p", limits={GPU: "5"}, **only(own_node)))
+    counted, after = reasons(message)
     assert everything_else_mismatches(counted) == {f"Insufficient {GPU}": 1}
     assert "Preemption is not helpful for scheduling" in after
+    uid = kube.core.read_namespaced_pod("p", ns).metadata.uid
+    selector = f"involvedObject.uid={uid},reason=FailedScheduling"
+    event = until(lambda: kube.core.list_namespaced_event(ns, field_selector=selector).items)[0]
+    assert event.type == "Warning"
+    assert message.partition(" nodes are available: ")[2][:60] in event.message
 
 
 @pytest.mark.parametrize(
-    ("requests", "reason"),
-    [({"cpu": "5"}, "Insufficient cpu"), ({"memory": "9Gi"}, "Insufficient memory")],
-    ids=["cpu", "memory"],
+    ("asks", "reason"),
+    [
+        ({"requests": {"cpu": "5"}}, "Insufficient cpu"),
+        ({"requests": {"memory": "9Gi"}}, "Insufficient memory"),
+        ({"limits": {"nvidia.com/mig-7g.80gb": "1"}}, "Insufficient nvidia.com/mig-7g.80gb"),
+    ],
+    ids=["cpu", "memory", "what no node has"],
 )
-def test_too_much_of_the_host_is_insufficient(verdict, own_node, requests, reason):
-    counted, _ = reasons(verdict(pod("p", requests=requests, **only(own_node))))
+def test_too_much_of_a_node_is_insufficient(verdict, own_node, asks, reason):
+    counted, _ = reasons(verdict(pod("p", **asks, **only(own_node))))
     assert everything_else_mismatches(counted) == {reason: 1}
 
 
@@ -84,11 +90,6 @@ def test_every_missing_resource_of_a_node_is_counted(verdict, own_node):
     body = pod("p", limits={GPU: "5"}, requests={"cpu": "5", "memory": "9Gi"}, **only(own_node))
     message = verdict(body)
     assert "1 Insufficient cpu, 1 Insufficient memory, 1 Insufficient nvidia.com/gpu" in message
-
-
-def test_a_resource_that_no_node_has_is_insufficient(verdict, own_node):
-    counted, _ = reasons(verdict(pod("p", limits={"nvidia.com/mig-7g.80gb": "1"}, **only(own_node))))
-    assert everything_else_mismatches(counted) == {"Insufficient nvidia.com/mig-7g.80gb": 1}
 
 
 def test_no_node_matches_the_selector(kube, verdict):
@@ -118,15 +119,6 @@ def test_a_taint_that_is_not_tolerated_is_counted(verdict, own_node):
         "node(s) didn't match Pod's node affinity/selector",
         "node(s) were unschedulable",
     }
-
-
-def test_a_failed_scheduling_event_says_the_same(kube, ns, verdict, own_node):
-    message = verdict(pod("p", limits={GPU: "5"}, **only(own_node)))
-    uid = kube.core.read_namespaced_pod("p", ns).metadata.uid
-    selector = f"involvedObject.uid={uid},reason=FailedScheduling"
-    event = until(lambda: kube.core.list_namespaced_event(ns, field_selector=selector).items)[0]
-    assert event.type == "Warning"
-    assert message.partition(" nodes are available: ")[2][:60] in event.message
 
 
 def test_used_gpus_make_the_next_pod_wait_until_they_are_free(kube, ns, spare_node):
@@ -207,8 +199,11 @@ def test_an_unknown_priority_class_is_forbidden(kube, ns):
 
 def test_a_priority_class_gives_its_value(kube, ns):
     name = unique("contract-priority")
-    kube.scheduling.create_priority_class({"metadata": {"name": name}, "value": 77})
+    body = {"metadata": {"name": name}, "value": 77, "preemptionPolicy": "Never"}
+    kept = kube.scheduling.create_priority_class(body)
     try:
+        assert (kept.value, kept.preemption_policy) == (77, "Never")
+        assert name in {item.metadata.name for item in kube.scheduling.list_priority_class().items}
         made = kube.core.create_namespaced_pod(ns, pod("p", priorityClassName=name))
         assert made.spec.priority == 77
     finally:

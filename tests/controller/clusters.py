@@ -5,17 +5,45 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import urllib3
 import yaml
 
+from cluster import kinds
+from cluster.client import ClusterClient
+from cluster.errors import ObjectNotFound
+from cluster.kinds import ObjectRef
 from tests.cluster.cluster_faults import FaultServer, status
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def gone(client: ClusterClient, ref: ObjectRef) -> bool:
+    """Whether the cluster has no such object (any more)."""
+    try:
+        client.get(ref)
+    except ObjectNotFound:
+        return True
+    return False
+
+
+@contextmanager
+def own_namespace(client: ClusterClient, prefix: str) -> Iterator[str]:
+    """One in which pods can be made; it is deleted, its pods first, without grace."""
+    name = f"{prefix}-{uuid4().hex[:8]}"
+    made = client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    # The real control plane makes pods only once the namespace has its account.
+    until(lambda: not gone(client, ObjectRef("v1", "ServiceAccount", name, "default")))
+    yield name
+    for pod in client.list(kinds.POD, namespace=name).items:
+        ref = ObjectRef("v1", "Pod", name, pod["metadata"]["name"])
+        client.delete(ref, uid=pod["metadata"]["uid"], grace_seconds=0)
+    client.delete(ObjectRef("v1", "Namespace", "", name), uid=made["metadata"]["uid"])
 
 
 class OwnCluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,11 +15,16 @@ from cluster import kinds
 from cluster.client import ClusterClient, connect
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller.reconcile import reconcile
+from cluster.labels import selector
+from controller import services
+from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
+from teams.models import Team, User
+from tests.controller.clusters import Relay
+from tests.controller.neighbours import Neighbours
 from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.teams import make_member, make_team
 from tests.waiting import until
@@ -40,7 +46,7 @@ class Bench:
     """One team, one flavor with quota and price, and a hand that turns the reconciler."""
 
     def __init__(self, client: ClusterClient) -> None:
-        self.client = client
+        self.client = self.direct = client
         for node in client.list(kinds.NODE).items:
             record_node(node, now=clock.now())
         # Several test processes share one real cluster, so the namespace must be this test's own.
@@ -50,7 +56,9 @@ class Bench:
         self.quota = make_quota(self.team, self.flavor, 8)
         make_price()
 
-    def submit(self, *, name: str = "train", **fields: Any) -> Workload:
+    def submit(
+        self, *, name: str = "train", team: Team | None = None, member: User | None = None, **fields: Any
+    ) -> Workload:
         """A run of two GPUs unless told otherwise; `env` is a mapping, such as of the variables that steer a pod."""
         body = {
             "name": name,
@@ -65,12 +73,31 @@ class Bench:
         }
         body["env"] = [{"name": key, "value": str(value)} for key, value in body.get("env", {}).items()]
         spec = TrainingRunSpec.from_json(body)
-        actor = Actor.of_user(self.member)
-        return submit_training_run(spec=spec, team=self.team, actor=actor, now=clock.now()).workload
+        actor = Actor.of_user(member or self.member)
+        return submit_training_run(spec=spec, team=team or self.team, actor=actor, now=clock.now()).workload
 
     def running(self, **fields: Any) -> Workload:
         """One that was submitted and runs."""
         return self.until(self.submit(**fields), lambda run: run.phase == "Running")
+
+    def own(self, workload: Workload, kind: kinds.ResourceKind) -> list[dict[str, Any]]:
+        """What the cluster has of the kind for this workload."""
+        label = selector(workload_id=str(workload.public_id))
+        return self.client.list(kind, namespace=self.team.namespace_name, label_selector=label).items
+
+    def delete(self, kind: kinds.ResourceKind, item: dict[str, Any], propagation: str = "Background") -> None:
+        """Behind the portal's back."""
+        _delete(self.client, kind, item, propagation)
+
+    def cancel(self, workload: Workload) -> None:
+        """As the member who submitted it wishes."""
+        services.cancel(workload=workload, actor=Actor.of_user(self.member), now=clock.now())
+
+    def suspend(self, workload: Workload) -> None:
+        services.suspend(workload=workload, actor=Actor.of_user(self.member), now=clock.now())
+
+    def resume(self, workload: Workload) -> None:
+        services.resume(workload=workload, actor=Actor.of_user(self.member), now=clock.now())
 
     def turn(self, workload: Workload) -> Workload:
         """One reconcile of a workload that is made due."""
@@ -90,10 +117,28 @@ class Bench:
 def bench(client: ClusterClient, transactional_db: None) -> Iterator[Bench]:
     bench = Bench(client)
     yield bench
-    _leave_nothing(client, bench.team.namespace_name)
+    leave_nothing(client, bench.team.namespace_name)
 
 
-def _leave_nothing(client: ClusterClient, namespace: str) -> None:
+@pytest.fixture
+def relay(bench: Bench, tmp_path: Path, client: ClusterClient) -> Iterator[Relay]:
+    """What the bench's client goes through from now on; `bench.direct` does not."""
+    relay = Relay(tmp_path, client.source)
+    bench.direct, bench.client = client, connect(relay.kubeconfig)
+    yield relay
+    bench.client.close()
+    bench.client = client
+    relay.close()
+
+
+@pytest.fixture
+def neighbours(bench: Bench) -> Iterator[Neighbours]:
+    both = Neighbours(bench)
+    yield both
+    leave_nothing(bench.direct, both.owner.namespace_name)
+
+
+def leave_nothing(client: ClusterClient, namespace: str) -> None:
     """Jobs first: a pod that is deleted before its Job keeps the Job's finalizer where no kubelet ends it.
 
     Pods that nobody owns go with nothing else, and the next test would wait for their nodes.
@@ -121,7 +166,9 @@ def _listed(client: ClusterClient, kind: kinds.ResourceKind, namespace: str) -> 
         return []
 
 
-def _delete(client: ClusterClient, kind: kinds.ResourceKind, item: dict[str, Any]) -> None:
+def _delete(
+    client: ClusterClient, kind: kinds.ResourceKind, item: dict[str, Any], propagation: str = "Background"
+) -> None:
     metadata = item["metadata"]
     ref = ObjectRef(kind.api_version, kind.kind, metadata["namespace"], metadata["name"])
-    client.delete(ref, uid=metadata["uid"])
+    client.delete(ref, uid=metadata["uid"], propagation=propagation)

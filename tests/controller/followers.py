@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connections
 from typing_extensions import override
 
-from controller.watcher import KindWatcher
+from controller.watch.watcher import KindWatcher
 
 
 class Follower(KindWatcher):

@@ -16,8 +16,8 @@ from cluster import kinds
 from cluster.errors import ClusterConflict, ClusterRejected, ObjectNotFound
 from cluster.kinds import ObjectRef, ResourceKind
 from cluster.labels import selector
-from controller import garbage
-from controller.watcher import Watcher
+from controller.reconcile import garbage
+from controller.watch.watcher import Watcher
 from foundation import clock
 from foundation.models import PlatformSettings
 from jobs.kinds import OBJECTS

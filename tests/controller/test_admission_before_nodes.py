@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from controller import admission
 from foundation import clock
 from foundation.errors import Invalid
+from tests.controller.looks import look
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team
-from workloads import locks
 from workloads.models import WatchCursor, Workload
-from workloads.queries import NODE_CURSOR
+from workloads.node_capacity import NODE_CURSOR
 from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,24 +34,17 @@ def nodes_are_listed():
     WatchCursor.objects.create(kind=NODE_CURSOR, resource_version="1", listed_at=now, seen_at=now)
 
 
-def looked_at(run):
-    Workload.objects.filter(pk=run.pk).update(next_reconcile_at=clock.now())
-    locked = locks.lock(public_id=run.public_id, now=clock.now())
-    admission.admit(locked, now=clock.now())
-    locks.unlock(locked, next_at=None, failed=False)
-    run.refresh_from_db()
-    return run
-
-
 def test_what_nobody_has_looked_for_is_not_said_to_be_missing(owner, flavor):
     run = make_run(owner.team, owner.user, flavor=flavor, gpus_per_replica=1)
-    looked_at(run)
+    look(run)
     assert (run.phase, run.reason) == (Phase.QUEUED, Reason.TOPOLOGY_PLACEMENT_FAILED)
     assert "nodes are being listed" in run.message
 
     make_node("a100-0", units=8)
     nodes_are_listed()
-    assert looked_at(run).phase == Phase.ADMITTED
+    Workload.objects.filter(pk=run.pk).update(next_reconcile_at=clock.now())
+    assert look(run).admitted
+    assert run.phase == Phase.ADMITTED
 
 
 def test_a_cluster_that_was_listed_and_has_no_node_refuses(owner, flavor):

@@ -10,21 +10,22 @@ from threading import Barrier
 import pytest
 from django.db import connection, transaction
 
-from controller import admission, preemption
 from controller import services as verbs
-from controller.waiting import card_of
+from controller.admission import preemption, scheduler
+from controller.waiting_card import card_of
 from foundation import clock
 from foundation.errors import Invalid
+from policy.verdicts import PreemptionCause, Victim
 from quotas import pool_rows, snapshots
 from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import readable_supply
-from quotas.limits import set_limits, stop_queue
+from quotas.limits import stop_queue
 from quotas.models import Claim, Decision, Pool, Preemption
-from quotas.verdicts import PreemptionCause, Victim
 from teams.actors import Actor
-from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
+from tests.controller.looks import look
+from tests.factories.catalogue import SETUP, limit, make_flavor, make_node, make_quota
 from tests.factories.teams import make_member, make_team
-from workloads import locks, services
+from workloads import services
 from workloads.models import NodeRecord, Workload
 from workloads.states import Phase, Priority, Reason
 
@@ -72,17 +73,9 @@ def submit(team, user, flavor, name, **values):
     )
 
 
-def look(row):
-    locked = locks.lock(public_id=row.public_id, now=clock.now())
-    verdict = admission.admit(locked, now=clock.now())
-    locks.unlock(locked, next_at=None, failed=False)
-    row.refresh_from_db()
-    return verdict
-
-
 def pass_over(flavor):
     Pool.objects.filter(flavor=flavor).update(due_at=clock.now())
-    return admission.pass_over(Pool.objects.select_related("flavor").get(flavor=flavor), now=clock.now())
+    return scheduler.pass_over(Pool.objects.select_related("flavor").get(flavor=flavor), now=clock.now())
 
 
 def move(row, to, reason, **values):
@@ -108,15 +101,7 @@ def test_a_user_at_the_own_limit_holds_nobody_up_however_many_runs_wait(team, us
     monkeypatch.setattr(pool_rows, "WINDOW", 20)
     other = make_member(team=team).user
     make_quota(team, flavor, 8)
-    set_limits(
-        team=team,
-        flavor=flavor,
-        capacity_type="on-demand",
-        limits={"user_limit": 1},
-        reason="test",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    limit(team, flavor, user_limit=1)
     for number in range(45):
         submit(team, user, flavor, f"mine-{number}")
     theirs = submit(team, other, flavor, "theirs")
@@ -174,15 +159,7 @@ def test_slices_of_one_card_are_never_promised_twice_by_two_pools_at_once(team, 
 
 def test_what_runs_may_not_be_extended_past_the_longest_limit(team, user, flavor):
     make_quota(team, flavor, 8)
-    set_limits(
-        team=team,
-        flavor=flavor,
-        capacity_type="on-demand",
-        limits={"max_time_limit_seconds": 3600},
-        reason="test",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    limit(team, flavor, max_time_limit_seconds=3600)
     run = submit(team, user, flavor, "run")
     assert look(run).admitted
     with transaction.atomic(), pytest.raises(Invalid, match="at most 3600") as refused:
@@ -217,7 +194,7 @@ def test_who_holds_nothing_any_more_is_not_asked_to_leave(team, user, flavor):
     make_quota(team, flavor, 8)
     low = submit(team, user, flavor, "low", units=8)
     assert look(low).admitted
-    admission.release(low, now=clock.now())
+    scheduler.release(low, now=clock.now())
     asked = Victim(str(low.public_id), team.slug, 0, PreemptionCause.IN_CLUSTER_QUEUE)
     preemption.ask_to_leave(victims=[asked], preemptor=None, now=clock.now())
     assert not Preemption.objects.exists()
@@ -266,7 +243,7 @@ def test_who_waits_with_a_verdict_sets_off_no_pass_of_its_own(
     assert not look(second).admitted
     Pool.objects.update(due_at=None)
     with django_assert_max_num_queries(4):
-        admission.look_again(second, now=clock.now())
+        scheduler.look_again(second, now=clock.now())
 
 
 def test_the_place_of_somebody_far_behind_counts_all_before_it(team, user, flavor):
@@ -298,7 +275,7 @@ def test_numbers_that_changed_are_told_within_a_minute_without_a_receipt_for_eac
     waits.refresh_from_db()
     assert "uses 8 of 12" in waits.message
     assert Pool.objects.get(flavor=flavor).told_at == told_at
-    with clock.freeze(told_at + admission.TELL_AFTER):
+    with clock.freeze(told_at + scheduler.TELL_AFTER):
         pass_over(flavor)
     waits.refresh_from_db()
     assert "uses 8 of 13" in waits.message

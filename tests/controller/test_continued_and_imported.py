@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster import kinds
-from tests.controller.test_reconcile_faults import environment, own, report
+from tests.controller.test_reconcile_faults import environment, report
 from tests.factories.teams import api_client
 from workloads.models import Workload
 
@@ -14,8 +14,7 @@ RUNS = "/api/v1/training-runs/"
 
 
 def test_a_run_continues_from_the_checkpoint_of_one_that_failed(bench):
-    run = bench.submit(env={"BED_RUN_SECONDS": 3, "BED_EXIT_CODE": 1})
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running(env={"BED_RUN_SECONDS": 3, "BED_EXIT_CODE": 1})
     assert report(run, 1, "/checkpoints/100") == 201
     client = api_client(bench.member)
     url = f"{RUNS}{run.public_id}/retry/"
@@ -25,16 +24,15 @@ def test_a_run_continues_from_the_checkpoint_of_one_that_failed(bench):
     made = client.post(url, {"from_checkpoint": True}, format="json").json()
     again = Workload.objects.get(public_id=made["id"])
     bench.until(again, lambda run: run.attempts.filter(number=1).exclude(object_uid="").exists())
-    (job,) = own(bench, again, kinds.JOB)
+    (job,) = bench.own(again, kinds.JOB)
     assert environment(job)["PORTAL_RESUME_FROM"] == "/checkpoints/100"
     assert again.attempts.get(number=1).resumed_from == "/checkpoints/100"
 
 
 def test_a_job_as_the_api_server_shows_it_becomes_the_request_that_made_it(bench):
     asked = {"args": ["--lr", "0.1"], "shm": "512Mi", "max_retries": 0, "labels": {"project": "x"}}
-    run = bench.submit(env={"BED_RUN_SECONDS": 30}, **asked)
-    bench.until(run, lambda run: run.phase == "Running")
-    (shown,) = own(bench, run, kinds.JOB)
+    run = bench.running(env={"BED_RUN_SECONDS": 30}, **asked)
+    (shown,) = bench.own(run, kinds.JOB)
     shown |= {"apiVersion": "batch/v1", "kind": "Job"}
     client = api_client(bench.member)
     answer = client.post(f"{RUNS}import/", {"manifest": shown}, format="json")

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.decide import (
+from controller.reconcile.decide import (
     INTERRUPTIONS_MAX,
     RESYNC_SECONDS,
     Action,
     AttemptFacts,
-    Limits,
-    Snapshot,
+    ReconcileLimits,
+    WorkloadSnapshot,
     decide,
     used_seconds,
 )
-from controller.observation import Observation, PodFacts, ScalerFacts, Stage
 from tests.effort import drawn
+from workloads.pods.observation import Observation, PodFacts, ScalerFacts, Stage
 from workloads.states import FINAL, HOLDS_CLAIM, IN_CLUSTER, REASONS, Desired, Phase, Reason, can_move
 
 NOW = datetime(2026, 10, 3, 12, tzinfo=UTC)
-LIMITS = Limits(grace=60, schedule_deadline=600, image_pull_deadline=900)
+LIMITS = ReconcileLimits(grace=60, schedule_deadline=600, image_pull_deadline=900)
 
 
 def ago(seconds):
@@ -55,7 +55,7 @@ def row(phase=Phase.RUNNING, **values):
         "time_limit_seconds": None,
         "limits": LIMITS,
     }
-    return Snapshot(**{**facts, **values})
+    return WorkloadSnapshot(**{**facts, **values})
 
 
 def pod(phase="Running", **values):
@@ -81,6 +81,7 @@ def seen(stage, reason=Reason.PROGRESSING, **values):
 RUNNING = seen(Stage.RUNNING, pods=ALIVE)
 FAILED = seen(Stage.FAILED, Reason.APPLICATION_ERROR, retryable=True, exit_code=1)
 LOST = seen(Stage.FAILED, Reason.NODE_LOST, interruption=True, retryable=True)
+DELETED = seen(Stage.DEGRADED, interruption=True, cause=Reason.DELETED_EXTERNALLY, pods=ALIVE)
 
 PLACED = [Phase.ADMITTED, Phase.STARTING, Phase.RUNNING]
 
@@ -380,12 +381,6 @@ def test_nothing_is_interrupted_for_ever(stage, count):
     assert ends == (count >= INTERRUPTIONS_MAX)
 
 
-def test_a_pod_deleted_by_hand_is_an_interruption_with_a_legal_reason():
-    deleted = seen(Stage.DEGRADED, interruption=True, cause=Reason.DELETED_EXTERNALLY, pods=ALIVE)
-    plan = decide(row(), deleted, NOW)
-    assert plan.reason in REASONS[plan.to]
-
-
 def test_an_endpoint_heals_itself():
     lost = seen(Stage.DEGRADED, Reason.DEGRADED, interruption=True, cause=Reason.NODE_LOST)
     plan = decide(row(ends=False), lost, NOW)
@@ -525,7 +520,7 @@ def snapshots(draw):
     # What `transition` can have written.
     stopping_to = draw(st.sampled_from(list(STOPS_TO))) if phase is Phase.STOPPING else None
     reason = draw(st.sampled_from(sorted(STOPS_TO[stopping_to] if stopping_to else REASONS[phase])))
-    return Snapshot(
+    return WorkloadSnapshot(
         noun="run",
         ends=draw(st.booleans()),
         phase=phase,
@@ -586,9 +581,10 @@ def observations(draw):
     )
 
 
-@settings(max_examples=drawn(usual=150, landing=400, soak=4_000), deadline=None)
+@settings(max_examples=drawn(usual=150, landing=400, soak=4_000))
 @given(snapshots(), observations())
 @example(row(max_retries=1), FAILED)
+@example(row(), DELETED)
 def test_every_decision_is_legal_and_keeps_the_claim_exactly_while_it_is_needed(snapshot, observed):
     in_cluster = snapshot.phase in IN_CLUSTER
     plan = decide(snapshot, observed if in_cluster else None, NOW)
@@ -611,7 +607,7 @@ def test_every_decision_is_legal_and_keeps_the_claim_exactly_while_it_is_needed(
         assert snapshot.desired is Desired.SUSPEND, "nobody would ever look at it again"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(snapshots(), observations(), st.integers(0, 86_400))
 def test_the_same_facts_give_the_same_plan(snapshot, observed, later):
     observed = observed if snapshot.phase in IN_CLUSTER else None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from cluster import kinds
-from controller import services
-from foundation import clock
 from foundation.models import PlatformSettings
-from teams.actors import Actor
 from tests.controller.conftest import REAL
-from tests.controller.test_reconcile_endpoint import deploy, own
-from workloads.models import WatchCursor
+from tests.controller.endpoints import deploy, offer
+from tests.waiting import until_equal
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -29,13 +28,13 @@ SERVER = {
 def test_a_pod_monitor_is_made_with_it_and_goes_with_it(bench):
     if (kinds.POD_MONITOR.api_version, kinds.POD_MONITOR.kind) not in bench.client.served_kinds():
         pytest.skip("this control plane serves no PodMonitor")
-    WatchCursor.objects.create(kind=kinds.POD_MONITOR.address, seen_at=clock.now())
+    offer(kinds.POD_MONITOR)
     workload = deploy(bench, **SERVER).workload
     bench.until(workload, lambda row: row.reason == "Ready")
-    (monitor,) = own(bench, workload, kinds.POD_MONITOR)
-    (deployment,) = own(bench, workload, kinds.DEPLOYMENT)
+    (monitor,) = bench.own(workload, kinds.POD_MONITOR)
+    (deployment,) = bench.own(workload, kinds.DEPLOYMENT)
     assert monitor["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
-    pod = own(bench, workload, kinds.POD)[0]
+    pod = bench.own(workload, kinds.POD)[0]
     wanted = monitor["spec"]["selector"]["matchLabels"]
     assert wanted.items() <= pod["metadata"]["labels"].items()
     ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
@@ -44,15 +43,17 @@ def test_a_pod_monitor_is_made_with_it_and_goes_with_it(bench):
     assert pod["spec"]["priorityClassName"] == "mlportal-inference-normal"
     assert pod["status"]["qosClass"] == "Guaranteed"
 
-    services.cancel(workload=workload, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.cancel(workload)
     bench.until(workload, lambda row: row.phase == "Cancelled")
-    for kind in (kinds.POD_MONITOR, kinds.CONFIG_MAP, kinds.SERVICE, kinds.POD):
-        assert own(bench, workload, kind) == [], kind
+    assert bench.own(workload, kinds.POD) == []
+    # What the Deployment owned is collected by the control plane, in its own time.
+    for kind in (kinds.POD_MONITOR, kinds.CONFIG_MAP, kinds.SERVICE):
+        until_equal(partial(bench.own, workload, kind), [])
 
 
 def test_where_the_settings_do_not_name_them_none_is_made(bench):
-    WatchCursor.objects.create(kind=kinds.POD_MONITOR.address, seen_at=clock.now())
+    offer(kinds.POD_MONITOR)
     PlatformSettings.objects.update_or_create(pk=1, defaults={"optional_kinds": []})
     workload = deploy(bench, **SERVER).workload
     bench.until(workload, lambda row: row.reason == "Ready")
-    assert own(bench, workload, kinds.POD_MONITOR) == []
+    assert bench.own(workload, kinds.POD_MONITOR) == []

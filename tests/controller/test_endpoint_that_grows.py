@@ -5,28 +5,35 @@ from __future__ import annotations
 import pytest
 
 from cluster import kinds
-from cluster.kinds import ObjectRef
-from controller.looking import look_at
+from controller.reconcile.observe import look_at
 from foundation import clock
 from inference.adapter import EndpointAdapter
+from inference.autoscaling.sampling import follow_size
+from inference.autoscaling.scalers import PAUSED
 from inference.models import Endpoint
 from inference.queries import routes_to
-from inference.sampling import follow_size
-from inference.scaler_verbs import scale_endpoint
-from inference.scalers import PAUSED
-from quotas.limits import set_nominal
 from quotas.models import Claim, ClaimPurpose, Quota
-from teams.actors import Actor
-from tests.controller.test_rollouts import change, deploy, history, pods, states
-from tests.factories.catalogue import SETUP
-from workloads.models import WatchCursor
+from tests.controller.endpoints import (
+    BY_CPU,
+    beside,
+    change,
+    history,
+    images,
+    offer,
+    pods,
+    ready,
+    scale,
+    states,
+    used,
+)
+from tests.factories.catalogue import make_quota
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def deploy_unmeasured(bench):
     """One replica of at most four, which nothing measures."""
-    return deploy(bench, min_replicas=1, max_replicas=4, scaling={"trigger": "cpu"})
+    return ready(bench, **BY_CPU)
 
 
 def test_headroom_that_is_kept_from_now_on_is_lent_no_more(bench):
@@ -37,39 +44,17 @@ def test_headroom_that_is_kept_from_now_on_is_lent_no_more(bench):
     assert Claim.objects.get(purpose=ClaimPurpose.WORKLOAD).headroom == 0
 
 
-def test_a_scaler_that_somebody_deletes_is_made_again(bench):
-    endpoint = deploy_unmeasured(bench)
-    name = endpoint.workload.attempts.get().object_name
-    kind = kinds.AUTOSCALER
-    ref = ObjectRef(kind.api_version, kind.kind, bench.team.namespace_name, name)
-    first = bench.client.get(ref)["metadata"]["uid"]
-    bench.client.delete(ref, uid=first)
-    bench.turn(endpoint.workload)
-    assert bench.client.get(ref)["metadata"]["uid"] != first
-
-
 def test_a_scaler_is_steered_while_a_revision_waits_for_room(bench):
-    WatchCursor.objects.create(
-        kind=kinds.SCALED_OBJECT.address, resource_version="1", listed_at=clock.now(), seen_at=clock.now()
-    )
+    offer(kinds.SCALED_OBJECT)
     window = {"start": "0 8 * * *", "end": "0 18 * * *", "replicas": 1}
     scaling = {"trigger": "cron", "schedule": [window]}
-    endpoint = deploy(bench, gpus_per_replica=4, max_replicas=2, scaling=scaling)
+    endpoint = ready(bench, gpus_per_replica=4, max_replicas=2, scaling=scaling)
     change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
     bench.turn(endpoint.workload)
     assert history(endpoint, 2) == ["RolloutWaits"]
     Endpoint.objects.update(scaler_paused=True)
     bench.turn(endpoint.workload)
-    name = endpoint.workload.attempts.get().object_name
-    ref = ObjectRef(kinds.SCALED_OBJECT.api_version, "ScaledObject", bench.team.namespace_name, name)
-    assert PAUSED in bench.client.get(ref)["metadata"]["annotations"]
-
-
-def scale(bench, endpoint, least, most):
-    actor = Actor.of_user(bench.member)
-    endpoint.refresh_from_db()
-    endpoint.workload.refresh_from_db()
-    scale_endpoint(endpoint=endpoint, min_replicas=least, max_replicas=most, actor=actor, now=clock.now())
+    assert PAUSED in beside(bench, endpoint, kinds.SCALED_OBJECT)["metadata"]["annotations"]
 
 
 def test_what_runs_at_its_most_from_now_on_lends_nothing(bench):
@@ -78,7 +63,7 @@ def test_what_runs_at_its_most_from_now_on_lends_nothing(bench):
     scale(bench, endpoint, 4, 4)
     bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live", 20)
     bench.turn(endpoint.workload)
-    assert (Quota.objects.get().used, Quota.objects.get().headroom) == (4, 0)
+    assert (used(), Quota.objects.get().headroom) == (4, 0)
 
 
 def wait_for_room(bench, endpoint, nominal):
@@ -86,35 +71,19 @@ def wait_for_room(bench, endpoint, nominal):
     change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
     bench.turn(endpoint.workload)
     assert history(endpoint, 2) == ["RolloutWaits"]
-    allow(bench, nominal)
-
-
-def allow(bench, nominal):
-    set_nominal(
-        team=bench.team,
-        flavor=bench.flavor,
-        capacity_type="on-demand",
-        nominal=nominal,
-        reason="others need it",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    make_quota(bench.team, bench.flavor, nominal)
 
 
 def scaled_by_keda(bench, **fields):
     """Pods of two units that KEDA scales, with a schedule that asks for one."""
-    WatchCursor.objects.create(
-        kind=kinds.SCALED_OBJECT.address, resource_version="1", listed_at=clock.now(), seen_at=clock.now()
-    )
+    offer(kinds.SCALED_OBJECT)
     window = {"start": "0 0 1 1 *", "end": "59 23 31 12 *", "replicas": 1}
-    return deploy(bench, gpus_per_replica=2, scaling={"trigger": "cron", "schedule": [window]}, **fields)
+    return ready(bench, gpus_per_replica=2, scaling={"trigger": "cron", "schedule": [window]}, **fields)
 
 
 def most(bench, endpoint):
     """What the scaler in the cluster may come to."""
-    name = endpoint.workload.attempts.get().object_name
-    ref = ObjectRef(kinds.SCALED_OBJECT.api_version, "ScaledObject", bench.team.namespace_name, name)
-    return bench.client.get(ref)["spec"]["maxReplicaCount"]
+    return beside(bench, endpoint, kinds.SCALED_OBJECT)["spec"]["maxReplicaCount"]
 
 
 def test_a_claim_covers_what_the_scaler_in_the_cluster_may_still_make(bench):
@@ -125,8 +94,8 @@ def test_a_claim_covers_what_the_scaler_in_the_cluster_may_still_make(bench):
     now = clock.now()
     look = look_at(workload, EndpointAdapter(), workload.attempts.get(ended_at=None), bench.client, now)
     follow_size(workload, look.observation, now)
-    assert (most(bench, endpoint), Quota.objects.get().used) == (4, 8)
-    bench.until(workload, lambda row: (most(bench, endpoint), Quota.objects.get().used) == (2, 4))
+    assert (most(bench, endpoint), used()) == (4, 8)
+    bench.until(workload, lambda row: (most(bench, endpoint), used()) == (2, 4))
 
 
 def test_fewer_replicas_come_while_a_revision_waits_and_only_then_is_the_claim_less(bench):
@@ -135,38 +104,36 @@ def test_fewer_replicas_come_while_a_revision_waits_and_only_then_is_the_claim_l
     scale(bench, endpoint, 1, 2)
 
     def shrunk(row):
-        assert Quota.objects.get().used >= 2 * most(bench, endpoint)
-        return Quota.objects.get().used == 4
+        assert used() >= 2 * most(bench, endpoint)
+        return used() == 4
 
     bench.until(endpoint.workload, shrunk)
     assert most(bench, endpoint) == 2
     assert states(endpoint) == ["live", "superseded", "pending"]
-    (pod,) = pods(bench, endpoint)
-    assert pod["spec"]["containers"][0]["image"] == "example.org/serve:1"
+    assert (len(pods(bench, endpoint)), images(bench, endpoint)) == (1, {"example.org/serve:1"})
 
 
 def test_more_replicas_come_while_a_revision_waits(bench):
     endpoint = scaled_by_keda(bench, max_replicas=4)
     scale(bench, endpoint, 1, 2)
-    bench.until(endpoint.workload, lambda row: Quota.objects.get().used == 4)
-    allow(bench, 4)
+    bench.until(endpoint.workload, lambda row: used() == 4)
+    make_quota(bench.team, bench.flavor, 4)
     change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
     bench.turn(endpoint.workload)
     assert states(endpoint)[-1] == "pending"
-    allow(bench, 8)
+    make_quota(bench.team, bench.flavor, 8)
     scale(bench, endpoint, 1, 4)
     bench.until(endpoint.workload, lambda row: most(bench, endpoint) == 4)
-    assert (Quota.objects.get().used, states(endpoint)[-1]) == (8, "pending")
+    assert (used(), states(endpoint)[-1]) == (8, "pending")
 
 
 def test_a_fixed_number_changes_while_a_revision_waits_and_so_does_its_rate(bench):
-    endpoint = deploy(bench, gpus_per_replica=2, min_replicas=4, max_replicas=4)
+    endpoint = ready(bench, gpus_per_replica=2, min_replicas=4, max_replicas=4)
     wait_for_room(bench, endpoint, 4)
     scale(bench, endpoint, 2, 2)
-    bench.until(endpoint.workload, lambda row: Quota.objects.get().used == 4, 30)
+    bench.until(endpoint.workload, lambda row: used() == 4, 30)
     assert states(endpoint) == ["live", "superseded", "pending"]
-    images = {pod["spec"]["containers"][0]["image"] for pod in pods(bench, endpoint)}
-    assert (len(pods(bench, endpoint)), images) == (2, {"example.org/serve:1"})
+    assert (len(pods(bench, endpoint)), images(bench, endpoint)) == (2, {"example.org/serve:1"})
 
     change(bench, endpoint, rate_limit={"requests_per_second": 5})
     bench.turn(endpoint.workload)
@@ -176,8 +143,8 @@ def test_a_fixed_number_changes_while_a_revision_waits_and_so_does_its_rate(benc
 
 
 def test_a_claim_shrinks_only_as_pods_go_also_where_the_bounds_are_moved_twice(bench):
-    endpoint = deploy(bench, min_replicas=6, max_replicas=6)
+    endpoint = ready(bench, min_replicas=6, max_replicas=6)
     scale(bench, endpoint, 2, 2)
     scale(bench, endpoint, 4, 4)
-    assert Quota.objects.get().used == 6
-    bench.until(endpoint.workload, lambda row: Quota.objects.get().used == 4, 30)
+    assert used() == 6
+    bench.until(endpoint.workload, lambda row: used() == 4, 30)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from cluster import kinds
-from cluster.client import connect
 from cluster.errors import ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.kinds import ObjectRef
 from controller import tasks
-from controller.fences import drift, keep_in_step
-from controller.tenancy import ensure_namespace
+from controller.namespaces.namespaces import ensure_namespace
+from controller.namespaces.resource_quotas import drift, keep_in_step
 from foundation import clock
 from quotas.models import Fence
 from quotas.services import claim
-from tests.controller.clusters import Relay
+from tests.controller.conftest import leave_nothing
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.leases import run_out
 from tests.factories.teams import make_team
@@ -73,7 +72,7 @@ def test_a_fence_that_somebody_moves_is_set_back_and_the_drift_is_counted(bench,
         "metadata": {"name": "mlportal-gpus", "namespace": bench.team.namespace_name,
                      "labels": {"app.kubernetes.io/managed-by": "ml-portal"}},
     })  # fmt: skip
-    with caplog.at_level("WARNING", logger="controller.fences"):
+    with caplog.at_level("WARNING", logger="controller.namespaces.resource_quotas"):
         assert look(bench) == 1
     assert [record.message for record in caplog.records] == ["fence.drift"]
     assert hard(bench) == {f"requests.{GPU}": "8"}
@@ -144,13 +143,6 @@ def _found(ask):
         return None
 
 
-@pytest.fixture
-def relay(devcluster, tmp_path):
-    relay = Relay(tmp_path, devcluster)
-    yield relay
-    relay.close()
-
-
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_while_the_cluster_is_away_one_line_says_so(bench, relay, caplog, settings):
     settings.CLUSTER_KUBECONFIG = relay.kubeconfig
@@ -176,23 +168,20 @@ def test_a_fence_that_cannot_be_set_is_noted_and_the_others_are_kept(bench, rela
     make_quota(bench.team, bench.flavor, 1)
     make_quota(other, bench.flavor, 1)
     relay.refuse("PATCH", f"/{bench.team.namespace_name}/resourcequotas/", 403, "Forbidden", "not you")
-    client = connect(relay.kubeconfig)
     try:
         for _ in range(2):
-            keep_in_step(client, now=clock.now())
+            look(bench)
             assert row(bench).observed == {GPU: 8}
             assert Fence.objects.get(team=other).observed == {GPU: 1}
             assert drift() == 1
         relay.rules.clear()
-        keep_in_step(client, now=clock.now())
-        keep_in_step(client, now=clock.now())
+        look(bench)
+        look(bench)
         assert drift() == 0
         relay.away = True
         before = row(bench).checked_at
         with pytest.raises(ClusterUnavailable):
-            keep_in_step(client, now=clock.now())
+            look(bench)
         assert row(bench).checked_at == before, "what was not seen is not noted"
     finally:
-        client.close()
-        namespace = ObjectRef("v1", "Namespace", "", other.namespace_name)
-        bench.client.delete(namespace, uid=bench.client.get(namespace)["metadata"]["uid"])
+        leave_nothing(bench.direct, other.namespace_name)

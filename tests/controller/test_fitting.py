@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.demand import Demand, demand_of
-from controller.fitting import Fit, Isolation, Offered, Pool, counts_of, fits_of, said_of
-from controller.memory_sum import memory_sum
+from advisor.demand import Demand, demand_of
+from advisor.fitting import Fit, Isolation, Offered, UnitPool, counts_of, fits_of, said_of
+from advisor.memory_sum import memory_sum
 from tests.effort import drawn
 from workloads.placement import FlavorFacts, Sharing
 
@@ -27,7 +27,7 @@ def offered(
 ) -> Offered:
     fraction = Fraction(1) if sharing is Sharing.NONE else Fraction(1, 7)
     facts = FlavorFacts(name, "nvidia.com/gpu", fraction, sharing, {}, [], {"on-demand": {}})
-    pool = Pool(capacity_type="on-demand", blocks=blocks, quota=quota, rate_per_hour=rate)
+    pool = UnitPool(capacity_type="on-demand", blocks=blocks, quota=quota, rate_per_hour=rate)
     return Offered(facts=facts, memory_gib=gib, pools=(pool,))
 
 
@@ -199,7 +199,7 @@ def questions(draw) -> tuple[Demand, Offered]:
     return demand_of(given_fields), offered(gib=gib, sharing=sharing, blocks=(8,) * 512)
 
 
-@settings(max_examples=drawn(usual=60, landing=200, soak=2_000), deadline=None)
+@settings(max_examples=drawn(usual=60, landing=200, soak=2_000))
 @given(questions())
 def test_the_advised_count_holds_and_no_smaller_one_does(question):
     demand, flavor = question
@@ -220,7 +220,7 @@ def test_the_advised_count_holds_and_no_smaller_one_does(question):
         assert fit.refused
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(questions(), st.permutations(ALL))
 def test_the_order_of_flavors_changes_nothing(question, order):
     demand, _ = question

@@ -7,18 +7,18 @@ from datetime import datetime, timedelta
 import pytest
 from django.core.cache import cache
 
-from controller import admission, forecasts
-from controller.waiting import card_of
+from controller.admission import forecasts, scheduler
+from controller.waiting_card import card_of
 from foundation import clock
-from quotas.estimates import EXACT_MOST, RUN_FORWARD
+from policy.estimates import EXACT_MOST, RUN_FORWARD
 from quotas.limits import start_queue, stop_queue
 from quotas.models import Pool, StartEstimate
 from quotas.queries import hit_rate
+from tests.controller.looks import look
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
 from tests.factories.leases import overtaken
 from tests.factories.teams import make_team, make_user
 from tests.factories.workloads import make_workload, put_in
-from workloads import locks
 from workloads.models import Workload
 from workloads.states import Phase
 
@@ -51,13 +51,6 @@ def full(now):
     return holder
 
 
-def look(row: Workload):
-    locked = locks.lock(public_id=row.public_id, now=clock.now())
-    verdict = admission.admit(locked, now=clock.now())
-    locks.unlock(locked, next_at=None, failed=False)
-    return verdict
-
-
 def wait(holder: Workload, count: int) -> list[Workload]:
     owner = make_user()
     return [
@@ -80,8 +73,8 @@ def test_the_first_answer_is_written_once_and_scored_when_it_starts(full, now):
     assert hit_rate(now=now) is None
 
     started = now + timedelta(minutes=20)
-    admission.release(full, now=started)
-    assert admission.pass_over(Pool.objects.get(), now=started) == 1
+    scheduler.release(full, now=started)
+    assert scheduler.pass_over(Pool.objects.get(), now=started) == 1
     row.refresh_from_db()
     assert (row.started_at, row.hit) == (started, True)
     assert hit_rate(now=started) == 1.0
@@ -91,8 +84,8 @@ def test_who_starts_after_its_p90_was_promised_too_much(full, now):
     (run,) = wait(full, 1)
     forecasts.estimate_starts(now=now)
     late = now + timedelta(hours=2)
-    admission.release(full, now=late)
-    admission.pass_over(Pool.objects.get(), now=late)
+    scheduler.release(full, now=late)
+    scheduler.pass_over(Pool.objects.get(), now=late)
     assert StartEstimate.objects.get(workload=run).hit is False
     assert hit_rate(now=late) == 0.0
 
@@ -158,14 +151,17 @@ def basis_of(run: Workload, now: datetime) -> str:
     return card_of(run, named=frozenset(), now=now, with_levers=False).estimate.basis
 
 
-def test_what_was_kept_is_not_used_after_a_quota_was_changed(long_queue, now):
-    run = long_queue[1]
-    make_quota(run.team, run.flavor, 16)
-    assert basis_of(run, now) == RUN_FORWARD
-
-
-def test_what_was_kept_is_not_used_after_a_node_has_come(long_queue, now):
-    make_node("a100-1", units=8)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda run: make_quota(run.team, run.flavor, 16),
+        lambda run: make_node("a100-1", units=8),
+        lambda run: Workload.objects.filter(pk=run.pk).update(time_limit_seconds=HOUR // 2),
+    ],
+    ids=["its quota", "the nodes", "its time limit"],
+)
+def test_what_was_kept_is_not_used_once_something_has_changed(long_queue, now, changes):
+    changes(long_queue[1])
     assert basis_of(long_queue[1], now) == RUN_FORWARD
 
 
@@ -200,11 +196,6 @@ def test_what_was_kept_is_not_used_once_the_place_is_another(long_queue, now):
     assert basis_of(second, now) == basis_of(first, now) == RUN_FORWARD
 
 
-def test_what_was_kept_is_not_used_for_another_time_limit(long_queue, now):
-    Workload.objects.filter(pk=long_queue[1].pk).update(time_limit_seconds=HOUR // 2)
-    assert basis_of(long_queue[1], now) == RUN_FORWARD
-
-
 def test_who_was_free_to_start_or_could_not_is_judged_anew(full, now, monkeypatch):
     """A stopped queue and a pass that has not been made yet are of this moment: nothing of that is kept."""
     monkeypatch.setattr(forecasts, "EXACT_MOST", 1)
@@ -223,7 +214,7 @@ def test_who_could_start_at_once_was_promised_nothing(now):
     make_workload(team=team, flavor=flavor, units=8, time_limit_seconds=HOUR)
     assert forecasts.estimate_starts(now=now) == 0
     Pool.objects.update(due_at=now)
-    admission.pass_over(Pool.objects.get(), now=now + timedelta(seconds=3))
+    scheduler.pass_over(Pool.objects.get(), now=now + timedelta(seconds=3))
     assert hit_rate(now=now + timedelta(seconds=3)) is None
 
 
@@ -235,8 +226,8 @@ def test_a_stay_that_was_broken_off_is_not_scored_with_the_next_one(full, now):
     assert forecasts.estimate_starts(now=later - timedelta(hours=4, minutes=50)) == 1
     (row,) = StartEstimate.objects.all()
     assert row.queued_at == later
-    admission.release(full, now=later)
-    admission.pass_over(Pool.objects.get(), now=later)
+    scheduler.release(full, now=later)
+    scheduler.pass_over(Pool.objects.get(), now=later)
     row.refresh_from_db()
     assert row.started_at == later
 

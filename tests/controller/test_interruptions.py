@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from controller.decide import INTERRUPTIONS_MAX, PROGRESS_SECONDS, decide
-from controller.observation import Stage
+from controller.reconcile.decide import INTERRUPTIONS_MAX, PROGRESS_SECONDS, decide
 from foundation import clock
 from tests.controller.test_decide import NOW, ago, attempt, row, seen
 from tests.controller.test_reconcile_faults import lose, node_of
 from workloads.models import Workload
+from workloads.pods.observation import Stage
 from workloads.reports import report_checkpoint
 from workloads.states import Phase, Reason
 
@@ -66,8 +66,7 @@ def test_a_run_of_a_week_on_spot_survives_any_number_of_interruptions_while_it_g
 @pytest.mark.parametrize(("step", "ended"), [(10, True), (11, False)])
 def test_a_checkpoint_counts_if_it_is_past_those_of_the_attempts_before(bench, monkeypatch, step, ended):
     monkeypatch.setattr("workloads.placement.UNREACHABLE_SECONDS", 1)
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     now = clock.now()
     # As if ten attempts had been lost before this one.
     run.checkpoints.create(attempt=0, step=10, path="/checkpoints/10", at=now - timedelta(hours=1))

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from controller import log_store, retention, tasks
+from controller import retention, tasks
+from controller.logs import store
 from foundation import clock
 from tests.controller.logs_bed import START, make_pod, stamp
 from tests.factories.leases import overtaken, taken_over
@@ -23,7 +24,7 @@ ROWS = 3
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch):
     monkeypatch.setattr(retention, "BATCH", 1)
-    monkeypatch.setattr(log_store, "EXPIRE_BATCH", 1)
+    monkeypatch.setattr(store, "EXPIRE_BATCH", 1)
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def old_objects(run):
 
 
 def old_log(run, number):
-    log = log_store.ContainerLog(log_store.source_of(make_pod(run, f"pod-{number}"), container="main"))
+    log = store.ContainerLog(store.source_of(make_pod(run, f"pod-{number}"), container="main"))
     log.append([stamp(number) + b" a line"], now=START - timedelta(days=30), keep=timedelta(days=1))
 
 
@@ -59,13 +60,13 @@ def test_the_next_job_in_the_same_call_is_not_begun(run, settings):
     with taken_over("garbage", after='DELETE FROM "workloads_logchunk"'):
         tasks.collect_garbage()
     assert (LogChunk.objects.count(), ObjectRecord.objects.count()) == (ROWS - 1, ROWS)
-    log_store.expire(now=NOW)
+    store.expire(now=NOW)
 
 
 def test_a_pod_that_is_kept_keeps_the_mark_of_its_log(run):
     for number in range(ROWS):
         pod = make_pod(run, f"pod-{number}")
-        log_store.mark_stored(pod, now=OLD)
+        store.mark_stored(pod, now=OLD)
     PodRecord.objects.update(gone_at=OLD, finished_at=OLD)
     with overtaken("garbage", after='DELETE FROM "workloads_podrecord"'):
         retention.forget(now=NOW)
@@ -78,7 +79,7 @@ def test_of_old_logs_only_the_first_batch_goes_and_the_files_of_the_others_stay(
     for number in range(ROWS):
         old_log(run, number)
     with overtaken("garbage", after='DELETE FROM "workloads_logchunk"'):
-        log_store.expire(now=NOW)
+        store.expire(now=NOW)
     kept = list(LogChunk.objects.values_list("storage_key", flat=True))
-    assert [log_store.store().exists(key) for key in kept] == [True] * (ROWS - 1)
-    log_store.expire(now=NOW)
+    assert [store.store().exists(key) for key in kept] == [True] * (ROWS - 1)
+    store.expire(now=NOW)

@@ -10,9 +10,9 @@ import pytest
 from cluster.client import connect
 from cluster.kinds import POD, ObjectRef
 from cluster.labels import workload_labels
-from controller import log_store, logs
-from controller.log_collector import LogCollector
-from controller.log_store import ContainerLog
+from controller.logs import store, workload_logs
+from controller.logs.collector import LogCollector
+from controller.logs.store import ContainerLog
 from foundation import clock
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
 from tests.waiting import until
@@ -46,15 +46,23 @@ def collectors(bed):
         client.close()
 
 
+def running(bed):
+    """A run and its only pod, whose log the bed has."""
+    run = make_workload()
+    pod = make_pod(run, "train-0")
+    bed.add(pod.name, pod.uid)
+    return run, pod
+
+
 def line(index: int) -> bytes:
     return stamp(index, step_ms=100) + b" line %d\n" % index
 
 
 def texts(workload) -> list[str]:
-    page = logs.read_lines(workload, limit=10_000)
+    page = workload_logs.read_lines(workload, limit=10_000)
     found = [each.text for each in page.lines]
     while page.more:
-        page = logs.read_lines(workload, cursor=page.cursor, limit=10_000)
+        page = workload_logs.read_lines(workload, cursor=page.cursor, limit=10_000)
         found += [each.text for each in page.lines]
     return found
 
@@ -79,13 +87,11 @@ def finish(collector, bed, pod) -> None:
 
 
 def whole(pod) -> bool:
-    return log_store.is_stored(pod)
+    return store.is_stored(pod)
 
 
 def test_lines_of_a_running_pod_are_stored_while_it_writes_and_whole_when_it_has_ended(bed, collectors):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     bed.write(pod.name, *(line(index) for index in range(5)))
     collector = collectors()
     until_stored(run, numbers(5))
@@ -115,10 +121,8 @@ def test_a_pod_that_begins_later_is_followed_when_the_watcher_tells_of_it(bed, c
 
 @pytest.mark.parametrize("fault", ["cut_after", "end_after"])
 def test_streams_cut_inside_a_line_lose_and_repeat_nothing(bed, collectors, fault, monkeypatch):
-    monkeypatch.setattr("controller.log_collector.REFOLLOW_SECONDS", 0.1)
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    monkeypatch.setattr("controller.logs.collector.REFOLLOW_SECONDS", 0.1)
+    run, pod = running(bed)
     setattr(bed, fault, 7)
     collector = collectors(poll_seconds=0.1)
     until(lambda: bed.following == 1)
@@ -148,21 +152,19 @@ def test_beyond_the_limit_of_streams_pods_are_polled(bed, collectors):
         finish(collector, bed, pod)
     until(lambda: all(whole(pod) for pod in pods))
     for pod in pods:
-        page = logs.read_lines(run, pod=pod.name)
+        page = workload_logs.read_lines(run, pod=pod.name)
         assert [each.text for each in page.lines] == numbers(20)
 
 
 def test_two_collectors_and_a_last_fetch_store_every_line_once(bed, collectors):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     pair = [collectors(), collectors()]
     until(lambda: bed.following == 2)
     client = connect(str(bed.server.kubeconfig))
     for index in range(1000):
         bed.write(pod.name, line(index))
         if index % 250 == 0:
-            logs.fetch_last(client, run, attempt=1, now=clock.now())
+            workload_logs.fetch_last(client, run, attempt=1, now=clock.now())
     client.close()
     for collector in pair:
         finish(collector, bed, pod)
@@ -173,9 +175,7 @@ def test_two_collectors_and_a_last_fetch_store_every_line_once(bed, collectors):
 
 
 def test_a_second_collector_goes_on_where_the_first_was_stopped(bed, collectors):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     bed.write(pod.name, *(line(index) for index in range(10)))
     first = collectors()
     until_stored(run, numbers(10))
@@ -188,9 +188,7 @@ def test_a_second_collector_goes_on_where_the_first_was_stopped(bed, collectors)
 
 
 def test_a_store_that_is_away_costs_time_and_no_line(bed, collectors, monkeypatch):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     collectors()
     until(lambda: bed.following == 1)
     away, tried = threading.Event(), threading.Event()
@@ -211,9 +209,7 @@ def test_a_store_that_is_away_costs_time_and_no_line(bed, collectors, monkeypatc
 
 
 def test_a_flood_waits_for_the_store_and_is_whole(bed, collectors):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     collector = collectors()
     until(lambda: bed.following == 1)
     filler = b"x" * 500
@@ -225,9 +221,7 @@ def test_a_flood_waits_for_the_store_and_is_whole(bed, collectors):
 
 
 def test_a_pod_that_is_gone_is_whole_with_what_was_followed(bed, collectors):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     collector = collectors()
     until(lambda: bed.following == 1)
     bed.write(pod.name, *(line(index) for index in range(5)))
@@ -248,9 +242,7 @@ def test_a_pod_whose_end_nobody_told_of_is_found_from_the_rows(bed, collectors):
 
 
 def test_an_unreachable_cluster_is_asked_again(bed, collectors):
-    run = make_workload()
-    pod = make_pod(run, "train-0")
-    bed.add(pod.name, pod.uid)
+    run, pod = running(bed)
     bed.write(pod.name, line(0))
     bed.unavailable = True
     collectors()

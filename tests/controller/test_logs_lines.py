@@ -3,13 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import log_lines
-from controller.ansi import ansi_to_html
-from controller.log_cursor import Cursor, stream_key
-from controller.log_lines import LINE_BYTES_MAX, LineSplitter
+from console.pages.ansi import ansi_to_html
+from controller.logs import lines as log_lines
+from controller.logs.cursor import LogCursor, stream_key
+from controller.logs.lines import LINE_BYTES_MAX, LineSplitter
 from foundation.errors import Malformed, NotSignedIn
 from foundation.tickets import make_ticket, read_ticket
 
@@ -56,7 +56,6 @@ def test_an_empty_line_is_a_line():
     assert split(AT + b" \n") == [AT + b" "]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.one_of(
@@ -96,11 +95,11 @@ def test_long_lines_are_not_cut_inside_a_character():
 
 def test_a_cursor_reads_back_and_anything_else_is_refused():
     since = datetime(2026, 1, 1, microsecond=5, tzinfo=UTC)
-    cursor = Cursor(attempt=3, since=since, positions={stream_key("u", "main"): (7, 9)})
-    assert Cursor.decode(cursor.encode()) == cursor
+    cursor = LogCursor(attempt=3, since=since, positions={stream_key("u", "main"): (7, 9)})
+    assert LogCursor.decode(cursor.encode()) == cursor
     for text in ("", "x", "é", "AAAA", cursor.encode()[:-3], "A" * 40):
         with pytest.raises(Malformed):
-            Cursor.decode(text)
+            LogCursor.decode(text)
 
 
 def test_a_ticket_opens_one_thing_for_a_minute():

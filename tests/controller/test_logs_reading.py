@@ -8,9 +8,9 @@ import pytest
 from django.conf import settings
 from django.urls import path
 
-from controller import log_reading, log_store, logs
-from controller.log_store import ContainerLog, source_of
-from controller.log_views import WorkloadLogsView
+from console.api.logs import WorkloadLogsView
+from controller.logs import reading, store, workload_logs
+from controller.logs.store import ContainerLog, source_of
 from foundation import clock
 from foundation.errors import Malformed, NotFound
 from foundation.http import problems
@@ -52,16 +52,16 @@ def texts(page) -> list[str]:
 
 def follow(run, **options) -> list[str]:
     """All pages from the beginning."""
-    page = logs.read_lines(run, **options)
+    page = workload_logs.read_lines(run, **options)
     found = texts(page)
     while page.more:
-        page = logs.read_lines(run, cursor=page.cursor, limit=options.get("limit", 1000))
+        page = workload_logs.read_lines(run, cursor=page.cursor, limit=options.get("limit", 1000))
         found += texts(page)
     return found
 
 
 def test_nothing_stored_is_an_empty_page(run):
-    page = logs.read_lines(run)
+    page = workload_logs.read_lines(run)
     assert (page.lines, page.more, page.complete, page.expires_at) == ([], False, False, None)
 
 
@@ -69,17 +69,17 @@ def test_lines_of_all_pods_come_by_time(run):
     pods = [make_pod(run, f"train-{index}") for index in range(3)]
     for index, pod in enumerate(pods):
         write(pod, *(line(at) for at in range(index, 300, 3)))
-    page = logs.read_lines(run)
+    page = workload_logs.read_lines(run)
     assert texts(page) == [f"line {at}" for at in range(300)]
     assert [each.pod for each in page.lines[:4]] == ["train-0", "train-1", "train-2", "train-0"]
     assert page.lines[1].at == START + timedelta(milliseconds=10)
-    assert texts(logs.read_lines(run, pod="train-1")) == [f"line {at}" for at in range(1, 300, 3)]
+    assert texts(workload_logs.read_lines(run, pod="train-1")) == [f"line {at}" for at in range(1, 300, 3)]
 
 
 def test_a_follower_gets_every_line_once_in_whatever_order_pods_are_stored(run, monkeypatch):
-    monkeypatch.setattr(log_store, "CHUNK_BYTES_MAX", 600)
-    monkeypatch.setattr(log_store, "MERGE_BYTES_MAX", 300)
-    monkeypatch.setattr(log_reading, "ROWS_MAX", 3)
+    monkeypatch.setattr(store, "CHUNK_BYTES_MAX", 600)
+    monkeypatch.setattr(store, "MERGE_BYTES_MAX", 300)
+    monkeypatch.setattr(reading, "ROWS_MAX", 3)
     rng = random.Random(5)
     pods = [make_pod(run, f"train-{index}") for index in range(4)]
     waiting = {pod.uid: [line(at, pod.name) for at in range(index, 400, 4)] for index, pod in enumerate(pods)}
@@ -90,7 +90,7 @@ def test_a_follower_gets_every_line_once_in_whatever_order_pods_are_stored(run, 
         count = rng.randrange(12)
         write(pod, *waiting[pod.uid][:count])
         del waiting[pod.uid][:count]
-        page = logs.read_lines(run, cursor=cursor, limit=rng.randrange(1, 20))
+        page = workload_logs.read_lines(run, cursor=cursor, limit=rng.randrange(1, 20))
         cursor, more = page.cursor, page.more
         found += [(each.pod, each.text) for each in page.lines]
     assert sorted(text for _, text in found) == wanted
@@ -102,36 +102,36 @@ def test_a_follower_gets_every_line_once_in_whatever_order_pods_are_stored(run, 
 def test_pages_end_by_size_and_go_on(run):
     pod = make_pod(run, "train-0")
     write(pod, *(stamp(at) + b" " + b"x" * 60_000 for at in range(60)))
-    first = logs.read_lines(run)
+    first = workload_logs.read_lines(run)
     assert 0 < len(first.lines) < 60
     assert first.more
     assert len(follow(run)) == 60
 
 
 def test_a_tail_reads_only_the_last_chunks_and_its_cursor_goes_on_from_there(run, monkeypatch):
-    monkeypatch.setattr(log_store, "CHUNK_BYTES_MAX", 2000)
-    monkeypatch.setattr(log_store, "MERGE_BYTES_MAX", 0)
+    monkeypatch.setattr(store, "CHUNK_BYTES_MAX", 2000)
+    monkeypatch.setattr(store, "MERGE_BYTES_MAX", 0)
     pods = [make_pod(run, f"train-{index}") for index in range(2)]
     for index, pod in enumerate(pods):
         write(pod, *(line(at) for at in range(index, 2000, 2)))
-    read, original = [], log_reading.read_chunk
-    monkeypatch.setattr(log_reading, "read_chunk", lambda row: read.append(row) or original(row))
-    page = logs.read_lines(run, tail=10)
+    read, original = [], reading.read_chunk
+    monkeypatch.setattr(reading, "read_chunk", lambda row: read.append(row) or original(row))
+    page = workload_logs.read_lines(run, tail=10)
     assert texts(page) == [f"line {at}" for at in range(1990, 2000)]
     assert len(read) <= 4 < LogChunk.objects.count()
     assert not page.more
-    assert texts(logs.read_lines(run, cursor=page.cursor)) == []
+    assert texts(workload_logs.read_lines(run, cursor=page.cursor)) == []
     write(pods[0], line(2000))
     write(make_pod(run, "train-2"), line(3))
-    assert texts(logs.read_lines(run, cursor=page.cursor)) == ["line 3", "line 2000"]
-    assert texts(logs.read_lines(run, tail=0)) == []
+    assert texts(workload_logs.read_lines(run, cursor=page.cursor)) == ["line 3", "line 2000"]
+    assert texts(workload_logs.read_lines(run, tail=0)) == []
 
 
 def test_a_tail_is_right_when_one_pod_is_far_behind(run):
     early, late = make_pod(run, "early"), make_pod(run, "late")
     write(late, *(line(at) for at in range(1000, 1003)))
     write(early, *(line(at) for at in range(500)))
-    assert texts(logs.read_lines(run, tail=5)) == [
+    assert texts(workload_logs.read_lines(run, tail=5)) == [
         "line 498",
         "line 499",
         "line 1000",
@@ -143,19 +143,19 @@ def test_a_tail_is_right_when_one_pod_is_far_behind(run):
 def test_since_leaves_out_older_lines_also_of_pods_that_come_later(run):
     pod = make_pod(run, "train-0")
     write(pod, *(line(at) for at in range(100)))
-    page = logs.read_lines(run, since=START + timedelta(milliseconds=955))
+    page = workload_logs.read_lines(run, since=START + timedelta(milliseconds=955))
     assert texts(page) == [f"line {at}" for at in range(96, 100)]
     write(make_pod(run, "train-1"), line(1), line(100))
-    assert texts(logs.read_lines(run, cursor=page.cursor)) == ["line 100"]
+    assert texts(workload_logs.read_lines(run, cursor=page.cursor)) == ["line 100"]
 
 
 def test_expired_lines_are_passed_over(run):
     pod = make_pod(run, "train-0")
     write(pod, line(0))
-    cursor = logs.read_lines(run).cursor
+    cursor = workload_logs.read_lines(run).cursor
     write(pod, line(400_000))
-    logs.expire(now=clock.now() + timedelta(days=31))
-    page = logs.read_lines(run, cursor=cursor)
+    workload_logs.expire(now=clock.now() + timedelta(days=31))
+    page = workload_logs.read_lines(run, cursor=cursor)
     assert (page.lines, page.more) == ([], False)
 
 
@@ -163,60 +163,60 @@ def test_a_lost_file_stops_no_reader(run):
     pod = make_pod(run, "train-0")
     write(pod, line(0))
     write(pod, line(400_000))
-    log_store.store().delete(LogChunk.objects.order_by("sequence").first().storage_key)
-    page = logs.read_lines(run)
+    store.store().delete(LogChunk.objects.order_by("sequence").first().storage_key)
+    page = workload_logs.read_lines(run)
     assert texts(page) == ["line 400000"]
-    assert texts(logs.read_lines(run, cursor=page.cursor)) == []
+    assert texts(workload_logs.read_lines(run, cursor=page.cursor)) == []
 
 
 def test_complete_means_ended_and_all_stored(run):
     pod = make_pod(run, "train-0")
     write(pod, line(0))
-    log_store.mark_stored(pod, now=clock.now())
-    assert not logs.read_lines(run).complete
+    store.mark_stored(pod, now=clock.now())
+    assert not workload_logs.read_lines(run).complete
     Attempt.objects.update(ended_at=clock.now())
-    page = logs.read_lines(run)
+    page = workload_logs.read_lines(run)
     assert page.complete
     assert page.expires_at == LogChunk.objects.get(container="main").expires_at
     make_pod(run, "train-1")
-    assert not logs.read_lines(run).complete
-    assert logs.read_lines(run, pod="train-0").complete
+    assert not workload_logs.read_lines(run).complete
+    assert workload_logs.read_lines(run, pod="train-0").complete
 
 
 def test_who_waits_for_the_first_attempt_reads_it_from_its_beginning(run):
     Attempt.objects.all().delete()
     run.attempt_number = 0
     run.save()
-    waits = logs.read_lines(run)
+    waits = workload_logs.read_lines(run)
     assert (waits.attempt, waits.lines, waits.complete) == (0, [], False)
-    assert logs.read_lines(run, cursor=waits.cursor).attempt == 0
+    assert workload_logs.read_lines(run, cursor=waits.cursor).attempt == 0
     # The follower goes on with the row that it began with.
     Attempt.objects.create(workload=run, number=1, object_name="train-1", created_at=clock.now())
     Workload.objects.update(attempt_number=1)
     write(make_pod(run, "train-0"), line(0), line(1))
-    page = logs.read_lines(run, cursor=waits.cursor)
+    page = workload_logs.read_lines(run, cursor=waits.cursor)
     assert (page.attempt, texts(page)) == (1, ["line 0", "line 1"])
-    assert logs.read_lines(run, cursor=page.cursor).lines == []
+    assert workload_logs.read_lines(run, cursor=page.cursor).lines == []
 
 
 def test_the_log_of_what_ended_without_an_attempt_is_complete(run):
     Attempt.objects.all().delete()
     run.attempt_number = 0
     run.save()
-    cursor = logs.read_lines(run).cursor
+    cursor = workload_logs.read_lines(run).cursor
     Workload.objects.update(phase="Cancelled", finished_at=clock.now())
-    assert logs.read_lines(run, cursor=cursor).complete
+    assert workload_logs.read_lines(run, cursor=cursor).complete
 
 
 def test_an_attempt_or_pod_that_is_not_there_is_not_found_and_a_wrong_cursor_refused(run):
     make_pod(run, "train-0")
-    cursor = logs.read_lines(run).cursor
+    cursor = workload_logs.read_lines(run).cursor
     with pytest.raises(NotFound):
-        logs.read_lines(run, attempt=7)
+        workload_logs.read_lines(run, attempt=7)
     with pytest.raises(NotFound):
-        logs.read_lines(run, pod="other")
+        workload_logs.read_lines(run, pod="other")
     with pytest.raises(Malformed):
-        logs.read_lines(run, attempt=2, cursor=cursor)
+        workload_logs.read_lines(run, attempt=2, cursor=cursor)
 
 
 # -- over HTTP

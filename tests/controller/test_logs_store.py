@@ -14,9 +14,9 @@ from django.db import OperationalError, connection
 
 from cluster.client import connect
 from cluster.errors import ClusterUnavailable
-from controller import log_store, logs
-from controller.log_lines import text_of
-from controller.log_store import CHUNK_BYTES_MAX, ContainerLog, source_of
+from controller.logs import store, workload_logs
+from controller.logs.lines import text_of
+from controller.logs.store import CHUNK_BYTES_MAX, ContainerLog, source_of
 from foundation import clock
 from foundation.models import PlatformSettings
 from portal.settings import env
@@ -53,10 +53,10 @@ def stored(pod) -> list[bytes]:
     rows = LogChunk.objects.filter(pod_uid=pod.uid, lines__gt=0).order_by("container", "sequence")
     lines = []
     for row in rows:
-        data = log_store.read_chunk(row)
+        data = store.read_chunk(row)
         assert len(data) == row.size_bytes <= CHUNK_BYTES_MAX
         assert data.count(b"\n") == row.lines
-        lines += log_store.lines_in(data)
+        lines += store.lines_in(data)
     return lines
 
 
@@ -65,7 +65,7 @@ def append(log, lines):
 
 
 def files_of(pod) -> list[str]:
-    storage = log_store.store()
+    storage = store.store()
     return [
         f"{day}/{folder}/{name}"
         for day in storage.listdir("")[0]
@@ -149,7 +149,7 @@ def test_racing_writers_store_every_line_once(pod):
 
 
 def test_a_chunk_that_others_write_anew_all_the_time_is_read(pod, monkeypatch):
-    lines, real = numbered(0, 12), log_store.store()
+    lines, real = numbered(0, 12), store.store()
     writer = container_log(pod)
     append(writer, lines[:2])
     late = container_log(pod)
@@ -158,14 +158,14 @@ def test_a_chunk_that_others_write_anew_all_the_time_is_read(pod, monkeypatch):
     class Busy:
         def open(self, key):
             if left:
-                monkeypatch.setattr(log_store, "store", lambda: real)
+                monkeypatch.setattr(store, "store", lambda: real)
                 append(writer, [left.pop(0)])
-                monkeypatch.setattr(log_store, "store", Busy)
+                monkeypatch.setattr(store, "store", Busy)
             return real.open(key)
 
         save, delete = staticmethod(real.save), staticmethod(real.delete)
 
-    monkeypatch.setattr(log_store, "store", Busy)
+    monkeypatch.setattr(store, "store", Busy)
     append(late, lines)
     monkeypatch.undo()
     assert stored(pod) == lines
@@ -205,7 +205,7 @@ def test_followers_are_told_after_every_flush(pod):
     options = connection.get_connection_params()
     names = {key: options[key] for key in ("host", "port", "user", "password", "dbname") if options.get(key)}
     with psycopg.connect(**names, autocommit=True) as listener:
-        listener.execute(f"LISTEN {logs.NOTIFY_CHANNEL}")
+        listener.execute(f"LISTEN {workload_logs.NOTIFY_CHANNEL}")
         append(container_log(pod), numbered(0, 1))
         (told,) = listener.notifies(timeout=5, stop_after=1)
     assert json.loads(told.payload) == {
@@ -222,7 +222,7 @@ from datetime import timedelta
 from django.conf import settings
 settings.STORAGES["logs"]["OPTIONS"]["location"] = {location!r}
 settings.DATABASES["default"].update({database!r})
-from controller.log_store import ContainerLog, source_of
+from controller.logs.store import ContainerLog, source_of
 from foundation import clock
 from workloads.models import PodRecord
 settings.TEST_CRASH_POINT = "logs.file_stored"
@@ -266,24 +266,24 @@ def test_the_last_fetch_stores_what_is_not_stored_and_may_be_repeated(bed, pod):
     append(container_log(pod), numbered(0, 1000, b"v" * 400))
     bed.end(pod.name)
     containers["main"].lines.append(stamp(2500) + b" no newline")
-    assert logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 1502
-    assert logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
+    assert workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 1502
+    assert workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
     assert stored(pod) == [
         *numbered(0, 2500, b"v" * 400),
         stamp(2500) + b" no newline",
         stamp(1) + b" side",
     ]
     bed.remove(pod.name)
-    assert logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
+    assert workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
     client.close()
 
 
 def test_the_last_fetch_passes_over_a_pod_that_is_gone_or_anothers_by_now(bed, pod):
     client = connect(str(bed.server.kubeconfig))
-    assert logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
+    assert workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
     bed.add(pod.name, "of-another")
     bed.write(pod.name, stamp(1) + b" not ours\n")
-    assert logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
+    assert workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now()) == 0
     assert stored(pod) == []
     client.close()
 
@@ -292,7 +292,7 @@ def test_the_last_fetch_says_when_the_cluster_is_away(bed, pod):
     client = connect(str(bed.server.kubeconfig))
     bed.unavailable = True
     with pytest.raises(ClusterUnavailable):
-        logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
+        workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
     client.close()
 
 
@@ -303,8 +303,8 @@ def test_a_lost_node_is_waited_for_only_some_minutes(bed, pod):
     now = clock.now()
     Attempt.objects.update(ended_at=now)
     with pytest.raises(ClusterUnavailable):
-        logs.fetch_last(client, pod.workload, attempt=1, now=now)
-    assert logs.fetch_last(client, pod.workload, attempt=1, now=now + timedelta(minutes=11)) == 0
+        workload_logs.fetch_last(client, pod.workload, attempt=1, now=now)
+    assert workload_logs.fetch_last(client, pod.workload, attempt=1, now=now + timedelta(minutes=11)) == 0
     client.close()
 
 
@@ -314,8 +314,8 @@ def test_what_a_container_wrote_before_its_restart_is_fetched_too(bed, pod):
     container.previous = [line + b"\n" for line in numbered(0, 5)]
     container.restarts = 1
     bed.write(pod.name, *(line + b"\n" for line in numbered(5, 8)))
-    logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
-    logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
+    workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
+    workload_logs.fetch_last(client, pod.workload, attempt=1, now=clock.now())
     assert [text_of(line) for line in stored(pod)] == [f"line {index}" for index in range(8)]
     client.close()
 
@@ -326,10 +326,10 @@ def test_what_a_container_wrote_before_its_restart_is_fetched_too(bed, pod):
 def test_chunks_past_their_retention_go_with_their_files_and_younger_ones_stay(pod):
     PlatformSettings.objects.create(log_retention_days=2)
     log, now = container_log(pod), clock.now()
-    assert log_store.retention() == timedelta(days=2)
-    log.append(numbered(0, 1), now=now - timedelta(days=3), keep=log_store.retention())
-    log.append(numbered(400_000, 400_001), now=now, keep=log_store.retention())
-    assert logs.expire(now=now) == 1
+    assert store.retention() == timedelta(days=2)
+    log.append(numbered(0, 1), now=now - timedelta(days=3), keep=store.retention())
+    log.append(numbered(400_000, 400_001), now=now, keep=store.retention())
+    assert workload_logs.expire(now=now) == 1
     assert stored(pod) == numbered(400_000, 400_001)
     assert len(files_of(pod)) == 1
     append(log, numbered(400_001, 400_002))
@@ -339,18 +339,18 @@ def test_chunks_past_their_retention_go_with_their_files_and_younger_ones_stay(p
 def test_a_writer_whose_last_chunk_has_expired_goes_on(pod):
     log, now = container_log(pod), clock.now()
     log.append(numbered(0, 1), now=now - timedelta(days=40), keep=KEEP)
-    assert logs.expire(now=now) == 1
+    assert workload_logs.expire(now=now) == 1
     assert append(log, numbered(1, 2)) == 1
     assert stored(pod) == numbered(1, 2)
 
 
 def test_files_without_a_row_go_with_their_day(pod):
     now = clock.now()
-    storage = log_store.store()
+    storage = store.store()
     old, young = (f"{now - timedelta(days=days):%Y-%m-%d}/w/{pod.uid}.x" for days in (3, 0))
     storage.save(old, ContentFile(b"x"))
     storage.save(young, ContentFile(b"x"))
-    logs.expire(now=now)
+    workload_logs.expire(now=now)
     assert files_of(pod) == [young]
     assert not storage.exists(old.partition("/")[0])
     storage.delete(young)

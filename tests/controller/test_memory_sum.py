@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.architectures import BY_SIZE, NAMED, Architecture
-from controller.demand import Demand, demand_of
-from controller.memory_sum import CONTEXT_BYTES, GIB, SOURCES, MemorySum, memory_sum
+from advisor.architectures import BY_SIZE, NAMED, Architecture
+from advisor.demand import Demand, demand_of
+from advisor.memory_sum import CONTEXT_BYTES, GIB, SOURCES, MemorySum, memory_sum
 from foundation.errors import Invalid
 
 GB = 10**9
@@ -153,7 +153,7 @@ def demands(draw) -> tuple[dict, Demand]:
     return given, demand_of(given)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(demands(), st.integers(1, 512))
 def test_terms_are_positive_named_once_and_add_up(drawn, cards):
     total = memory_sum(drawn[1], cards=cards)
@@ -164,7 +164,7 @@ def test_terms_are_positive_named_once_and_add_up(drawn, cards):
     assert total.terms[-1].bytes == CONTEXT_BYTES
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(demands(), st.sampled_from(["parameters", "sequence_length", "batch_size"]), st.integers(1, 10**9))
 def test_more_of_anything_never_needs_less(drawn, name, more):
     given_fields, demand = drawn
@@ -172,14 +172,14 @@ def test_more_of_anything_never_needs_less(drawn, name, more):
     assert memory_sum(larger).total_bytes >= memory_sum(demand).total_bytes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(demands(), st.integers(2, 511))
 def test_a_further_card_never_needs_more_on_each(drawn, cards):
     demand = drawn[1]
     assert memory_sum(demand, cards=cards + 1).total_bytes <= memory_sum(demand, cards=cards).total_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(demands())
 def test_each_saving_saves(drawn):
     given_fields, demand = drawn

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.demand import demand_of
-from controller.model_text import GRAMMAR, read_text
+from advisor.demand import demand_of
+from advisor.model_text import GRAMMAR, read_text
 from foundation.errors import Invalid
 
 

@@ -13,10 +13,10 @@ from cluster.client import connect
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
-from controller.log_collector import LogCollector
+from controller.logs.collector import LogCollector
 from controller.strays import delete_strays
-from controller.watched_objects import ObjectSink
-from controller.watcher import OWN, KindWatcher, PodSink
+from controller.watch.objects import ObjectSink
+from controller.watch.watcher import OWN, KindWatcher, PodSink
 from foundation import clock
 from foundation.errors import Conflict, NotFound
 from foundation.http import metrics
@@ -26,7 +26,7 @@ from tests.factories.teams import ACTOR, PASSWORD, make_team, make_token, make_u
 from tests.factories.workloads import make_workload
 from tests.waiting import until
 from workloads.models import ObjectRecord, StrayObject, Workload
-from workloads.queries import nodes
+from workloads.node_capacity import nodes
 from workloads.strays import Strays, nodes_and_strays, strays
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -7,11 +7,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from cluster.client import connect
-from controller.reconcile import reconcile
+from controller.admission import scheduler
+from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from quotas.models import Pool
 from quotas.pool_rows import WINDOW
-from tests.controller.clusters import Relay
 from workloads.models import Workload, WorkloadEvent
 
 pytestmark = [
@@ -19,13 +19,6 @@ pytestmark = [
     pytest.mark.parametrize("client", ["devcluster"], indirect=True),
 ]
 MANY = WINDOW + 28
-
-
-@pytest.fixture
-def relay(bench, tmp_path, devcluster):
-    relay = Relay(tmp_path, devcluster)
-    yield relay
-    relay.close()
 
 
 def queue_up(bench):
@@ -63,3 +56,17 @@ def test_an_outage_overwrites_no_verdict_and_costs_no_pass_for_each_who_waits(be
     relay.away = False
     Pool.objects.update(due_at=clock.now())
     assert turn_all(bench, rows) <= 2
+
+
+def test_what_a_pass_has_admitted_is_not_looked_for_before_it_is_made(bench, relay):
+    """Nothing was made that could be there: of many that start at once, the API server is not asked for the pods of each."""
+    run = bench.submit()
+    assert scheduler.pass_over(Pool.objects.get(), now=clock.now()) == 1
+    run.refresh_from_db()
+    assert (run.phase, run.attempt_number) == ("Admitted", 0)
+    relay.seen.clear()
+    assert bench.turn(run).attempt_number == 1
+    made = next(
+        place for place, (method, path) in enumerate(relay.seen) if "/jobs" in path and method != "GET"
+    )
+    assert [path for method, path in relay.seen[:made] if method == "GET" and "/pods" in path] == []

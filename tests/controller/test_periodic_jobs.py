@@ -11,15 +11,17 @@ import redis
 from django.conf import settings
 
 from cluster import kinds
-from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller import fences, garbage, tasks
+from controller import tasks
+from controller.namespaces import resource_quotas
+from controller.reconcile import garbage
 from costs.models import LedgerEntry
 from foundation import clock, leases
 from portal.settings import queues
 from quotas import decisions
 from quotas.models import Decision, Fence
-from tests.controller.test_reconcile_faults import job_manifest, own
+from tests.controller.clusters import gone
+from tests.controller.test_reconcile_faults import job_manifest
 from tests.factories.leases import run_out, take_over
 from tests.factories.workloads import age_lock, make_workload, put_in
 from tests.waiting import until
@@ -131,13 +133,12 @@ def test_a_row_that_somebody_looks_at_is_not_swept_until_its_lock_runs_out(broke
     [
         ("settle", lambda bench: tasks.settle_due(now=clock.now() + timedelta(hours=2))),
         ("garbage", lambda bench: decisions.expire(now=clock.now(), keep=timedelta())),
-        ("fences", lambda bench: fences.keep_in_step(bench.client, now=clock.now())),
+        ("fences", lambda bench: resource_quotas.keep_in_step(bench.client, now=clock.now())),
     ],
 )
 def test_a_job_that_was_overtaken_writes_nothing_any_more(bench, job, write):
     """It took longer than its lease, and another process does it by now."""
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    bench.running()
     assert Decision.objects.exists()
     before = Decision.objects.count()
     with leases.periodic(job, seconds=30) as ours:
@@ -173,8 +174,7 @@ def test_a_broker_that_is_away_costs_no_submission(monkeypatch):
 
 
 def test_usage_that_goes_on_is_settled_by_the_hour(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    bench.running()
     assert not LedgerEntry.objects.exists()
     with clock.freeze(clock.now() + timedelta(hours=1, seconds=1)):
         tasks.settle_usage()
@@ -194,10 +194,10 @@ def ended(bench, **fields):
 def test_the_objects_of_ended_runs_are_kept_a_while_and_then_deleted(bench):
     run = ended(bench)
     assert garbage.delete_ended(bench.client, now=clock.now()) == 0
-    assert len(own(bench, run, kinds.JOB)) == 1
+    assert len(bench.own(run, kinds.JOB)) == 1
     assert garbage.delete_ended(bench.client, now=clock.now() + LATER) == 1
     for kind in (kinds.JOB, kinds.POD):
-        until(lambda kind=kind: not own(bench, run, kind))
+        until(lambda kind=kind: not bench.own(run, kind))
     assert garbage.delete_ended(bench.client, now=clock.now() + LATER) == 0
     assert not ObjectRecord.objects.filter(workload=run, gone_at__isnull=True).exists()
     run.refresh_from_db()
@@ -205,26 +205,17 @@ def test_the_objects_of_ended_runs_are_kept_a_while_and_then_deleted(bench):
 
 
 def test_what_still_runs_is_no_garbage(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     assert garbage.delete_ended(bench.client, now=clock.now() + timedelta(days=9)) == 0
-    assert len(own(bench, run, kinds.JOB)) == 1
+    assert len(bench.own(run, kinds.JOB)) == 1
 
 
 def test_an_object_of_the_same_name_that_is_not_the_portals_is_left_alone(bench):
     run = ended(bench)
-    (job,) = own(bench, run, kinds.JOB)
+    (job,) = bench.own(run, kinds.JOB)
     ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
-    bench.client.delete(ref, uid=job["metadata"]["uid"])
-
-    def gone():
-        try:
-            bench.client.get(ref)
-        except ObjectNotFound:
-            return True
-        return False
-
-    until(gone)
+    bench.delete(kinds.JOB, job)
+    until(lambda: gone(bench.client, ref))
     foreign = bench.client.create(job_manifest(bench, ref.name))
     assert garbage.delete_ended(bench.client, now=clock.now() + LATER) == 0
     assert bench.client.get(ref)["metadata"]["uid"] == foreign["metadata"]["uid"]
@@ -246,8 +237,8 @@ def test_one_object_that_cannot_be_deleted_does_not_keep_the_others(bench):
             return bench.client.delete(ref, **values)
 
     assert garbage.delete_ended(Refusing(), now=clock.now() + LATER) == 1
-    until(lambda: not own(bench, second, kinds.JOB))
-    assert len(own(bench, first, kinds.JOB)) == 1
+    until(lambda: not bench.own(second, kinds.JOB))
+    assert len(bench.own(first, kinds.JOB)) == 1
 
 
 def test_who_is_overtaken_between_two_objects_deletes_no_more(bench):
@@ -263,13 +254,13 @@ def test_who_is_overtaken_between_two_objects_deletes_no_more(bench):
 
     with leases.periodic("garbage", seconds=30):
         garbage.delete_ended(Slow(), now=clock.now() + LATER)
-    until(lambda: sum(len(own(bench, run, kinds.JOB)) for run in runs) == 1)
+    until(lambda: sum(len(bench.own(run, kinds.JOB)) for run in runs) == 1)
 
 
 def test_many_that_cannot_be_deleted_do_not_starve_the_others(bench, monkeypatch):
     monkeypatch.setattr(garbage, "BATCH_MAX", 2)
     run = ended(bench)
-    (job,) = own(bench, run, kinds.JOB)
+    (job,) = bench.own(run, kinds.JOB)
     for index in range(2):
         # Rows of older runs whose object the cluster does not let go.
         stuck = make_workload(team=bench.team, owner=bench.member)
@@ -292,6 +283,6 @@ def test_many_that_cannot_be_deleted_do_not_starve_the_others(bench, monkeypatch
 
     def its_turn():
         garbage.delete_ended(Refusing(), now=clock.now() + LATER)
-        return not own(bench, run, kinds.JOB)
+        return not bench.own(run, kinds.JOB)
 
     until(its_turn, said=lambda: "it is never its turn")

@@ -17,12 +17,12 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.labels import selector, workload_labels
-from controller import watcher as module
-from controller.adapters import adapter_for
-from controller.log_collector import LogCollector
-from controller.looking import look_at
-from controller.watched_pods import PodSink
-from controller.watcher import OWN
+from controller.logs.collector import LogCollector
+from controller.reconcile.adapters import adapter_for
+from controller.reconcile.observe import look_at
+from controller.watch import watcher as module
+from controller.watch.pods import PodSink
+from controller.watch.watcher import OWN
 from costs.models import LedgerEntry, UsageInterval
 from costs.queries import ledger_difference
 from foundation import clock

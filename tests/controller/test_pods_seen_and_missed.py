@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
-from controller import sightings
-from controller.adapters import adapter_for
-from controller.log_collector import LogCollector
-from controller.looking import look_at
-from controller.watched_pods import PodSink
+from controller.logs.collector import LogCollector
+from controller.reconcile import sightings
+from controller.reconcile.adapters import adapter_for
+from controller.reconcile.observe import look_at
+from controller.watch.pods import PodSink
 from costs.models import UsageInterval
 from foundation import clock
 from tests.factories.submitted import make_pod

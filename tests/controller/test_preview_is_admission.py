@@ -12,21 +12,20 @@ from dataclasses import replace
 import pytest
 from django.db import connection
 
-from controller import admission, preemption
-from controller.waiting import Asked, card_for
+from controller.admission import preemption, scheduler
+from controller.waiting_card import CardRequest, card_for
 from foundation import clock
 from foundation.errors import Invalid
 from foundation.models import PlatformSettings
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
 from quotas.cohorts import create_cohort
-from quotas.limits import set_limits
 from quotas.models import Claim, Pool, Preemption, Quota
 from quotas.queries import leaks
 from quotas.waiters import new_waiter
 from teams.actors import Actor
 from tests.effort import drawn
-from tests.factories.catalogue import SETUP, make_flavor, make_node
+from tests.factories.catalogue import SETUP, limit, make_flavor, make_node
 from tests.factories.teams import make_member, make_team
 from workloads import locks, services
 from workloads.models import Workload
@@ -62,19 +61,8 @@ class Hall:
             make_node(f"a100-{number}", units=8, others=offers("64", "256Gi"))
         make_node("t4-0", units=4, product="Tesla-T4", others=offers("3920m", "14Gi"))
         for team, nominal in zip(self.teams, (8, 12, 4), strict=True):
-            self.limit(team, self.flavors[0], nominal=nominal, user_limit=14)
-        self.limit(self.teams[0], self.flavors[1], nominal=3, max_time_limit_seconds=7200)
-
-    def limit(self, team, flavor, **limits):
-        set_limits(
-            team=team,
-            flavor=flavor,
-            capacity_type="on-demand",
-            limits=limits,
-            reason="test",
-            actor=SETUP,
-            now=self.now,
-        )
+            limit(team, self.flavors[0], nominal=nominal, user_limit=14)
+        limit(self.teams[0], self.flavors[1], nominal=3, max_time_limit_seconds=7200)
 
     def wish(self, number):
         chance = self.random
@@ -107,7 +95,8 @@ class Hall:
             beside=spec.beside,
             now=self.now,
         )
-        asked = Asked(
+        asked = CardRequest(
+            kind="training-run",
             team=team,
             flavor=flavor,
             capacity_type="on-demand",
@@ -118,7 +107,7 @@ class Hall:
 
     def admit(self, workload):
         locked = locks.lock(public_id=workload.public_id, now=self.now)
-        verdict = admission.admit(locked, now=self.now)
+        verdict = scheduler.admit(locked, now=self.now)
         locks.unlock(locked, next_at=None, failed=False)
         return verdict
 
@@ -134,7 +123,7 @@ class Hall:
         for row in self.random.sample(left, min(len(left), self.random.choice([0, 0, 1]))):
             self.move(row, (Phase.SUCCEEDED, Reason.COMPLETED, None))
         for pool in Pool.objects.filter(due_at__lte=self.now).select_related("flavor"):
-            admission.pass_over(pool, now=self.now)
+            scheduler.pass_over(pool, now=self.now)
 
     def move(self, row, *steps):
         for to, reason, after in steps:
@@ -142,7 +131,7 @@ class Hall:
                 row, to=to, reason=reason, message="test", actor="test", now=self.now, stopping_to=after
             )
         preemption.has_left(row, now=self.now)
-        admission.release(row, now=self.now)
+        scheduler.release(row, now=self.now)
 
     def clear_queue(self):
         for row in Workload.objects.filter(phase=Phase.QUEUED.value).order_by("pk")[:5]:
@@ -190,20 +179,11 @@ def test_a_submission_gets_what_its_preview_said_in_random_cases():
 
 
 def test_of_many_at_once_exactly_one_gets_the_last_unit():
-    now = clock.now()
     team = make_team("vision")
     user = make_member(team=team).user
     flavor = make_flavor()
     make_node("a100-0", units=8)
-    set_limits(
-        team=team,
-        flavor=flavor,
-        capacity_type="on-demand",
-        limits={"nominal": 1},
-        reason="test",
-        actor=SETUP,
-        now=now,
-    )
+    limit(team, flavor, nominal=1)
     spec = TrainingRunSpec.from_json(
         {"name": "x", "image": "example.org/train:1", "flavor": flavor.name, "gpus_per_replica": 1}
     )
@@ -220,7 +200,7 @@ def test_of_many_at_once_exactly_one_gets_the_last_unit():
                 # A pass of somebody else may have its row in hand, which a reconcile would meet at its next turn.
                 while (locked := locks.lock(public_id=run.workload.public_id, now=clock.now())) is None:
                     pass
-                admission.admit(locked, now=now)
+                scheduler.admit(locked, now=now)
         finally:
             connection.close()
 

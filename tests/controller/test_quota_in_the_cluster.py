@@ -1,4 +1,4 @@
-"""Quotas where they meet the cluster: the second fence, nodes that come from zero, and nodes that only look whole."""
+"""Quotas where they meet the cluster: nodes that come from zero, and nodes that only look whole."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from uuid import uuid4
 import pytest
 
 from cluster import kinds
-from cluster.errors import ClusterRejected, ObjectNotFound
+from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller.fences import keep_in_step
-from controller.tenancy import ensure_namespace
 from foundation import clock
-from quotas.limits import set_nominal
-from quotas.models import Fence
-from tests.factories.catalogue import SETUP, make_flavor, make_quota
-from tests.waiting import until
+from tests.factories.catalogue import make_flavor, make_quota
 from workloads.models import NodeRecord
 from workloads.observations import record_node
 
@@ -25,68 +20,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 REAL_ONLY = pytest.mark.parametrize(
     "client", [pytest.param("real", marks=pytest.mark.cluster)], indirect=True
 )
-
-
-def pod(namespace, units):
-    resources = {"limits": {"nvidia.com/gpu": str(units), "cpu": "1", "memory": "1Gi"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"by-hand-{uuid4().hex[:6]}", "namespace": namespace},
-        "spec": {
-            "restartPolicy": "Never",
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 1000,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "example.org/by-hand:1",
-                    "resources": resources,
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-        },
-    }
-
-
-def refuses(bench, units):
-    """Whether the API server refuses such a pod; one that it takes is deleted again."""
-    try:
-        made = bench.client.create(pod(bench.team.namespace_name, units))
-    except ClusterRejected as error:
-        return "exceeded quota" in error.message
-    bench.client.delete(
-        ObjectRef("v1", "Pod", bench.team.namespace_name, made["metadata"]["name"]),
-        uid=made["metadata"]["uid"],
-    )
-    return False
-
-
-def test_a_pod_by_hand_beyond_the_fence_is_refused_by_the_cluster_itself(bench):
-    ensure_namespace(bench.client, bench.team)
-    keep_in_step(bench.client, now=clock.now())
-    fence = Fence.objects.get(team=bench.team)
-    assert fence.derived == fence.observed == {"nvidia.com/gpu": 8}
-    until(lambda: refuses(bench, 9))
-    set_nominal(
-        team=bench.team,
-        flavor=bench.flavor,
-        capacity_type="on-demand",
-        nominal=2,
-        reason="less",
-        actor=SETUP,
-        now=clock.now(),
-    )
-    keep_in_step(bench.client, now=clock.now())
-    # Admission reads the quota from a cache of the API server, which follows a moment later.
-    until(lambda: refuses(bench, 3))
-    assert not refuses(bench, 2)
 
 
 @REAL_ONLY

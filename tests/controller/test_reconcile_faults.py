@@ -11,21 +11,17 @@ from django.db import connections
 from rest_framework.test import APIClient
 
 from cluster import kinds
-from cluster.client import connect
-from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from cluster.labels import selector
 from cluster.names import object_name
-from controller import services
-from controller.decide import RESYNC_SECONDS
-from controller.reconcile import reconcile
-from controller.run_tokens import run_token
-from controller.tenancy import ensure_namespace
+from controller.namespaces.namespaces import ensure_namespace
+from controller.reconcile.decide import RESYNC_SECONDS
+from controller.reconcile.reconciler import reconcile
+from controller.reconcile.run_tokens import run_token
 from foundation import clock
 from foundation.models import PlatformSettings
 from quotas.models import Claim, Quota
-from teams.actors import Actor
-from tests.controller.clusters import Relay
+from tests.controller.clusters import gone
+from tests.controller.endpoints import ready
 from tests.factories.catalogue import make_quota
 from tests.factories.workloads import age_lock
 from tests.waiting import until
@@ -34,11 +30,6 @@ from workloads.models import NodeRecord, WatchCursor, Workload
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LOST = "realcluster/lost"
-
-
-def own(bench, run, kind):
-    label = selector(workload_id=str(run.public_id))
-    return bench.client.list(kind, namespace=bench.team.namespace_name, label_selector=label).items
 
 
 def job_manifest(bench, name):
@@ -53,19 +44,6 @@ def job_manifest(bench, name):
 
 def used():
     return Quota.objects.get().used
-
-
-@pytest.fixture
-def relay(bench, tmp_path, request):
-    """The bench's own client now goes through the relay; `bench.direct` does not."""
-    kubeconfig = request.node.funcargs["client"].source if hasattr(bench.client, "source") else None
-    kubeconfig = kubeconfig or request.getfixturevalue("devcluster")
-    relay = Relay(tmp_path, kubeconfig)
-    bench.direct, bench.client = bench.client, connect(relay.kubeconfig)
-    yield relay
-    bench.client.close()
-    bench.client = bench.direct
-    relay.close()
 
 
 # Also where a deleted pod of a living Job has to end: the fake kubelet of the real control plane never ends one.
@@ -93,13 +71,12 @@ def test_while_the_cluster_is_away_a_submission_works_and_waits_and_then_runs(be
 
 @only_devcluster
 def test_what_runs_keeps_its_phase_and_its_claim_while_the_cluster_is_away(bench, relay):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     seen = run.observed_at
     relay.away = True
     bench.turn(run)
     assert (run.phase, run.reason, run.observed_at) == ("Running", "Progressing", seen)
-    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.cancel(run)
     bench.turn(run)
     assert (run.phase, used()) == ("Running", 2)
     relay.away = False
@@ -138,7 +115,7 @@ def test_an_answer_that_is_lost_after_the_job_was_made_makes_no_second_one(bench
     relay._forward = forward
     bench.until(run, lambda run: run.phase == "Running")
     assert len(lost) == 2 or run.attempts.count() == 1
-    assert len(own(bench, run, kinds.JOB)) == 1
+    assert len(bench.own(run, kinds.JOB)) == 1
     assert run.attempts.count() == 1
 
 
@@ -170,11 +147,10 @@ def test_a_config_map_that_does_not_exist_ends_the_run_before_anything_is_made(b
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
     assert f"there is no ConfigMap conf in {bench.team.namespace_name}; make it" in run.message
-    assert (used(), own(bench, run, kinds.JOB)) == (0, [])
+    assert (used(), bench.own(run, kinds.JOB)) == (0, [])
     metadata = {"name": "conf", "namespace": bench.team.namespace_name}
     bench.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}})
-    again = bench.submit(name="again", config_maps=mount, source=source)
-    bench.until(again, lambda run: run.phase == "Running")
+    bench.running(name="again", config_maps=mount, source=source)
 
 
 @only_devcluster
@@ -186,7 +162,7 @@ def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay)
     assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
     assert words in run.message
     assert (used(), run.attempts.count(), run.retries_used) == (0, 1, 0)
-    assert own(bench, run, kinds.JOB) == []
+    assert bench.own(run, kinds.JOB) == []
 
 
 @only_devcluster
@@ -212,7 +188,7 @@ def test_a_refusal_after_the_job_was_made_leaves_nothing_running_without_a_claim
 
     def ended(run):
         pods = [
-            pod for pod in own(bench, run, kinds.POD) if pod["status"].get("phase") in {"Pending", "Running"}
+            pod for pod in bench.own(run, kinds.POD) if pod["status"].get("phase") in {"Pending", "Running"}
         ]
         held.append((len(pods), used()))
         return run.is_final
@@ -220,16 +196,15 @@ def test_a_refusal_after_the_job_was_made_leaves_nothing_running_without_a_claim
     bench.until(run, ended)
     assert (run.phase, run.reason) == ("Failed", "InvalidSpec")
     assert "no" in run.message
-    until(lambda: not own(bench, run, kinds.JOB), said=lambda: "the Job is still there")
+    until(lambda: not bench.own(run, kinds.JOB), said=lambda: "the Job is still there")
     assert held[-1] == (0, 0), "the claim is given back only when its last pod is gone"
 
 
 @only_devcluster
 def test_a_delete_that_is_refused_is_not_repeated_in_a_busy_loop(bench, relay):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     relay.refuse("DELETE", "/jobs", 403, "Forbidden", "jobs is forbidden: hands off")
-    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+    bench.cancel(run)
     before = len(relay.seen)
     bench.turn(run)
     bench.turn(run)
@@ -251,18 +226,9 @@ def delete_namespace(bench):
     return ref
 
 
-def gone(client, ref):
-    try:
-        client.get(ref)
-    except ObjectNotFound:
-        return True
-    return False
-
-
 @only_devcluster
 def test_a_namespace_that_somebody_deletes_ends_its_runs_and_is_made_again_for_the_next(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     ref = delete_namespace(bench)
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert (run.phase, run.reason, used()) == ("Failed", "DeletedExternally", 0)
@@ -274,8 +240,7 @@ def test_a_namespace_that_somebody_deletes_ends_its_runs_and_is_made_again_for_t
 
 @only_devcluster
 def test_a_run_that_is_to_start_while_its_namespace_goes_waits_for_a_new_one(bench):
-    first = bench.submit(name="first", env={"BED_STOP_SECONDS": 2})
-    bench.until(first, lambda run: run.phase == "Running")
+    bench.running(name="first", env={"BED_STOP_SECONDS": 2})
     ref = delete_namespace(bench)
     second = bench.submit(name="second", env={"BED_RUN_SECONDS": 1})
     bench.turn(second)
@@ -287,21 +252,7 @@ def test_a_run_that_is_to_start_while_its_namespace_goes_waits_for_a_new_one(ben
 
 @only_devcluster
 def test_an_endpoint_survives_the_loss_of_its_namespace_without_a_failed_look(bench):
-    from inference.services import deploy_endpoint
-    from inference.specs import EndpointSpec
-
-    spec = EndpointSpec.from_json(
-        {
-            "name": "digits",
-            "image": "x",
-            "flavor": bench.flavor.name,
-            "gpus_per_replica": 1,
-            "max_replicas": 1,
-        }
-    )
-    actor = Actor.of_user(bench.member)
-    workload = deploy_endpoint(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
-    bench.until(workload, lambda row: row.reason == "Ready")
+    workload = ready(bench).workload
     made = workload.events.filter(reason="Creating").count()
     ref = delete_namespace(bench)
     until(lambda: gone(bench.client, ref))
@@ -315,7 +266,7 @@ def test_an_endpoint_survives_the_loss_of_its_namespace_without_a_failed_look(be
 
 
 def node_of(bench, run):
-    (pod,) = own(bench, run, kinds.POD)
+    (pod,) = bench.own(run, kinds.POD)
     return ObjectRef("v1", "Node", "", pod["spec"]["nodeName"])
 
 
@@ -330,8 +281,7 @@ def short_toleration(monkeypatch):
 
 @only_devcluster
 def test_after_a_lost_node_the_next_attempt_starts_on_the_same_claim(bench, short_toleration):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     claim, node = Claim.objects.get(), node_of(bench, run)
     lose(bench, node, True)
     try:
@@ -387,16 +337,12 @@ def evict(bench, pod):
 
 
 def test_an_evicted_pod_is_no_fault_of_the_user(bench):
-    run = bench.submit(max_retries=0)
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running(max_retries=0)
     claim = Claim.objects.get()
-    for budget in own(bench, run, kinds.DISRUPTION_BUDGET):
+    for budget in bench.own(run, kinds.DISRUPTION_BUDGET):
         # With it, a drain waits for the end of the run.
-        ref = ObjectRef(
-            "policy/v1", "PodDisruptionBudget", *map(budget["metadata"].get, ("namespace", "name"))
-        )
-        bench.client.delete(ref, uid=budget["metadata"]["uid"])
-    evict(bench, own(bench, run, kinds.POD)[0])
+        bench.delete(kinds.DISRUPTION_BUDGET, budget)
+    evict(bench, bench.own(run, kinds.POD)[0])
     bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
     assert Claim.objects.get() == claim
     assert (run.retries_used, run.interruptions) == (0, 1)
@@ -407,11 +353,9 @@ def test_an_evicted_pod_is_no_fault_of_the_user(bench):
 
 @only_devcluster
 def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(bench):
-    run = bench.submit(max_retries=0)
-    bench.until(run, lambda run: run.phase == "Running")
-    (pod,) = own(bench, run, kinds.POD)
-    ref = ObjectRef("v1", "Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
-    bench.client.delete(ref, uid=pod["metadata"]["uid"])
+    run = bench.running(max_retries=0)
+    (pod,) = bench.own(run, kinds.POD)
+    bench.delete(kinds.POD, pod)
     bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
     assert (run.retries_used, used()) == (0, 2)
 
@@ -422,24 +366,20 @@ def test_a_pod_that_vanishes_with_its_node_was_deleted_by_nobody(bench, capacity
     bench.flavor.capacity = {"on-demand": {}, "spot": {}}
     bench.flavor.save()
     make_quota(bench.team, bench.flavor, 4, "spot")
-    run = bench.submit(max_retries=0, capacity=capacity)
-    bench.until(run, lambda run: run.phase == "Running")
-    (pod,) = own(bench, run, kinds.POD)
+    run = bench.running(max_retries=0, capacity=capacity)
+    (pod,) = bench.own(run, kinds.POD)
     NodeRecord.objects.filter(name=pod["spec"]["nodeName"]).update(gone_at=clock.now())
-    bench.client.delete(kinds.ref_of({"apiVersion": "v1", "kind": "Pod", **pod}), uid=pod["metadata"]["uid"])
+    bench.delete(kinds.POD, pod)
     bench.until(run, lambda run: run.phase == "Running" and run.attempts.count() == 2, seconds=90)
     assert (run.retries_used, run.interruptions) == (0, 1)
     assert run.attempts.get(number=1).reason == reason
 
 
-@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 @only_devcluster
-def test_a_job_that_somebody_deletes_has_failed_however_it_was_deleted(bench, propagation):
-    run = bench.submit(env={"BED_STOP_SECONDS": 1})
-    bench.until(run, lambda run: run.phase == "Running")
-    (job,) = own(bench, run, kinds.JOB)
-    ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
-    bench.client.delete(ref, uid=job["metadata"]["uid"], propagation=propagation)
+def test_a_job_that_somebody_deletes_with_its_pods_first_has_failed(bench):
+    run = bench.running(env={"BED_STOP_SECONDS": 1})
+    (job,) = bench.own(run, kinds.JOB)
+    bench.delete(kinds.JOB, job, "Foreground")
     bench.until(run, lambda run: run.is_final)
     assert (run.phase, run.reason, used()) == ("Failed", "DeletedExternally", 0)
 
@@ -447,21 +387,19 @@ def test_a_job_that_somebody_deletes_has_failed_however_it_was_deleted(bench, pr
 @pytest.mark.parametrize("why", ["cancelled", "time limit"])
 @only_devcluster
 def test_pods_that_are_left_behind_without_their_job_are_stopped_all_the_same(bench, why):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
-    (job,) = own(bench, run, kinds.JOB)
-    ref = ObjectRef("batch/v1", "Job", bench.team.namespace_name, job["metadata"]["name"])
-    bench.client.delete(ref, uid=job["metadata"]["uid"], propagation="Orphan")
-    until(lambda: not own(bench, run, kinds.JOB))
+    run = bench.running()
+    (job,) = bench.own(run, kinds.JOB)
+    bench.delete(kinds.JOB, job, "Orphan")
+    until(lambda: not bench.own(run, kinds.JOB))
     assert bench.turn(run).phase == "Running", "its pod runs on, and holds its claim"
     assert used() == 2
     if why == "cancelled":
-        services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+        bench.cancel(run)
     else:
         run.attempts.update(started_at=clock.now() - timedelta(seconds=601))
     bench.until(run, lambda run: run.is_final)
     assert run.phase == ("Cancelled" if why == "cancelled" else "Failed")
-    assert (own(bench, run, kinds.POD), used()) == ([], 0)
+    assert (bench.own(run, kinds.POD), used()) == ([], 0)
 
 
 # --- repeated and lost messages
@@ -488,7 +426,7 @@ def test_ten_deliveries_of_the_same_message_make_one_object(bench):
             each.result(60)
     assert errors == []
     bench.until(run, lambda run: run.phase == "Running")
-    assert len(own(bench, run, kinds.JOB)) == 1
+    assert len(bench.own(run, kinds.JOB)) == 1
     assert run.attempts.count() == 1
     assert Claim.objects.count() == 1
     assert used() == 2
@@ -496,7 +434,7 @@ def test_ten_deliveries_of_the_same_message_make_one_object(bench):
 
 def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_over(bench):
     """A slow holder's lock has run out; whoever took over must not be disturbed by its late results."""
-    from controller import reconcile as module
+    from controller.reconcile import reconciler as module
     from workloads.locks import LOCK_SECONDS, lock
 
     run = bench.submit()
@@ -523,8 +461,7 @@ def test_somebody_who_looks_too_long_records_nothing_after_another_has_taken_ove
 
 
 def test_the_next_look_is_never_further_away_than_the_resync(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     wait = (run.next_reconcile_at - clock.now()).total_seconds()
     assert 0 < wait <= RESYNC_SECONDS
 
@@ -548,12 +485,12 @@ def test_the_next_attempt_is_told_the_newest_checkpoint_and_the_old_token_is_dea
     run = bench.submit(env={"BED_RUN_SECONDS": 3, "BED_EXIT_CODE": 1}, max_retries=1)
     assert report(run, 1, "/early") == 401, "there is no attempt yet"
     bench.until(run, lambda run: run.phase == "Running")
-    assert "PORTAL_RESUME_FROM" not in environment(own(bench, run, kinds.JOB)[0])
+    assert "PORTAL_RESUME_FROM" not in environment(bench.own(run, kinds.JOB)[0])
     assert report(run, 1, "/checkpoints/100") == 201
     assert report(run, 1, "/checkpoints/200", step=200) == 201
     assert report(run, 2, "/future") == 401, "a token of an attempt that has not begun"
     bench.until(run, lambda run: run.attempts.count() == 2 and run.attempts.get(number=2).object_uid)
-    jobs = {job["metadata"]["labels"]["mlportal.dev/attempt"]: job for job in own(bench, run, kinds.JOB)}
+    jobs = {job["metadata"]["labels"]["mlportal.dev/attempt"]: job for job in bench.own(run, kinds.JOB)}
     assert environment(jobs["2"])["PORTAL_RESUME_FROM"] == "/checkpoints/200"
     assert run.attempts.get(number=2).resumed_from == "/checkpoints/200"
     assert report(run, 1, "/late") == 401

@@ -5,9 +5,7 @@ from datetime import timedelta
 import pytest
 
 from cluster import kinds
-from cluster.labels import selector
-from controller import services
-from controller.waiting import card_of
+from controller.waiting_card import card_of
 from foundation import clock
 from jobs.services import update_training_run
 from quotas.models import Claim, Quota
@@ -26,21 +24,23 @@ def phases(workload):
 
 
 @pytest.mark.parametrize(
-    ("steered", "codes", "attempts"),
+    ("steered", "codes", "exits"),
     [
-        ({"BED_EXIT_CODE": 3}, [], 2),
-        ({"BED_EXIT_CODE": 3}, [3, 4], 2),
-        ({"BED_EXIT_CODE": 3}, [4], 1),
+        ({"BED_EXIT_CODE": 3}, [], [3, 3]),
+        ({"BED_EXIT_CODE": 3}, [3, 4], [3, 3]),
+        ({"BED_EXIT_CODE": 3}, [4], [3]),
         # Without codes nothing that ran out of memory is tried again as it is; whoever names the code wants that.
-        ({"BED_OOM": "true"}, [], 1),
-        ({"BED_OOM": "true"}, [137], 2),
+        ({"BED_OOM": "true"}, [], [137]),
+        ({"BED_OOM": "true"}, [137], [137, 137]),
     ],
 )
-def test_only_exit_codes_that_are_worth_it_are_tried_again(bench, steered, codes, attempts):
+def test_only_exit_codes_that_are_worth_it_are_tried_again(bench, steered, codes, exits):
     env = {"BED_RUN_SECONDS": 0, **steered}
     run = bench.submit(env=env, max_retries=1, retry={"exit_codes": codes})
     bench.until(run, lambda run: run.is_final)
-    assert (run.phase, run.attempts.count()) == ("Failed", attempts)
+    assert (run.phase, run.reason) == ("Failed", "OOMKilled" if "BED_OOM" in steered else "ApplicationError")
+    assert [attempt.exit_code for attempt in run.attempts.all()] == exits
+    assert Quota.objects.get().used == 0
 
 
 def test_a_run_becomes_a_job_on_a_gpu_node_and_ends_with_its_cost(bench):
@@ -73,22 +73,13 @@ def test_a_run_of_several_pods_claims_starts_pays_and_ends_as_one(bench):
     assert Quota.objects.get().used == 0
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_a_failing_run_starts_again_as_a_whole_until_its_retries_are_used(bench, replicas):
-    run = bench.submit(replicas=replicas, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
+def test_a_failing_gang_starts_again_as_a_whole_until_its_retries_are_used(bench):
+    run = bench.submit(replicas=2, env={"BED_RUN_SECONDS": 1, "BED_EXIT_CODE": 3}, max_retries=1)
     bench.until(run, lambda run: run.is_final)
     assert run.phase == "Failed"
     assert [attempt.exit_code for attempt in run.attempts.all()] == [3, 3]
-    assert run.pods.count() == 2 * replicas
+    assert run.pods.count() == 4
     assert Quota.objects.get().used == 0
-
-
-def test_an_oom_killed_run_fails_with_oomkilled_and_no_retry(bench):
-    run = bench.submit(env={"BED_RUN_SECONDS": 1, "BED_OOM": "true"}, max_retries=3)
-    bench.until(run, lambda run: run.is_final)
-    assert (run.phase, run.reason) == ("Failed", "OOMKilled")
-    assert run.attempts.count() == 1
-    assert run.attempts.get().exit_code == 137
 
 
 def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
@@ -103,16 +94,16 @@ def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
     assert second.phase == "Succeeded"
 
 
-def test_a_cancelled_run_frees_its_quota_and_leaves_no_object(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
-    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
+def test_a_cancelled_run_ended_when_its_pod_did_frees_its_quota_and_leaves_no_object(bench):
+    run = bench.running()
+    bench.cancel(run)
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert run.phase == "Cancelled"
     assert Quota.objects.get().used == 0
-    own = selector(workload_id=str(run.public_id))
-    for kind in (kinds.JOB, kinds.POD):
-        assert bench.client.list(kind, namespace=bench.team.namespace_name, label_selector=own).items == []
+    assert bench.own(run, kinds.JOB) == bench.own(run, kinds.POD) == []
+    (pod,), (attempt,) = run.pods.all(), run.attempts.all()
+    assert run.finished_at == attempt.ended_at == pod.ended_at
+    assert run.started_at == pod.started_at
 
 
 def test_a_run_that_no_schedulable_node_can_take_waits_with_the_schedulers_own_words(bench):
@@ -151,19 +142,16 @@ def test_a_run_without_gpus_that_no_node_has_room_for_says_which_node_has_how_mu
 
 
 def test_a_run_whose_job_is_deleted_by_somebody_else_fails_and_says_so(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
-    job = bench.client.list(kinds.JOB, namespace=bench.team.namespace_name).items[0]
-    bench.client.delete(
-        kinds.ref_of({"apiVersion": "batch/v1", "kind": "Job", **job}), uid=job["metadata"]["uid"]
-    )
+    run = bench.running(env={"BED_STOP_SECONDS": 1})
+    (job,) = bench.own(run, kinds.JOB)
+    bench.delete(kinds.JOB, job)
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert (run.phase, run.reason) == ("Failed", "DeletedExternally")
+    assert Quota.objects.get().used == 0
 
 
 def test_a_longer_time_limit_reaches_the_running_job(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     update_training_run(
         run=run.training_run,
         priority=None,
@@ -172,7 +160,7 @@ def test_a_longer_time_limit_reaches_the_running_job(bench):
         now=clock.now(),
     )
     bench.turn(run)
-    (job,) = bench.client.list(kinds.JOB, namespace=bench.team.namespace_name).items
+    (job,) = bench.own(run, kinds.JOB)
     assert job["spec"]["activeDeadlineSeconds"] > 7200
     assert run.time_limit_seconds == 7200
     assert run.observed_generation == run.generation
@@ -180,8 +168,7 @@ def test_a_longer_time_limit_reaches_the_running_job(bench):
 
 
 def test_a_run_that_uses_up_its_time_limit_is_stopped_and_fails_with_that_reason(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     run.attempts.update(started_at=clock.now() - timedelta(seconds=601))
     bench.until(run, lambda run: run.is_final, seconds=90)
     assert (run.phase, run.reason) == ("Failed", "DeadlineExceeded")
@@ -192,25 +179,11 @@ def test_a_run_that_ends_while_nobody_looks_began_and_ended_when_its_pod_did(ben
     run = bench.submit(env={"BED_RUN_SECONDS": 1})
     bench.until(run, lambda run: run.attempts.filter(ended_at=None).exclude(object_uid="").exists())
     assert run.started_at is None
-    own = {"namespace": bench.team.namespace_name, "label_selector": selector(workload_id=str(run.public_id))}
-    until_equal(
-        lambda: [pod["status"].get("phase") for pod in bench.client.list(kinds.POD, **own).items],
-        ["Succeeded"],
-        60,
-    )
+    phase = lambda: [pod["status"].get("phase") for pod in bench.own(run, kinds.POD)]  # noqa: E731
+    until_equal(phase, ["Succeeded"], 60)
     bench.until(run, lambda run: run.is_final)
     (pod,), (attempt,) = run.pods.all(), run.attempts.all()
     assert (run.started_at, run.finished_at) == (pod.started_at, pod.finished_at)
     assert (attempt.started_at, attempt.ended_at) == (pod.scheduled_at, pod.finished_at)
     assert run.used_seconds == (pod.finished_at - pod.scheduled_at).total_seconds()
     assert run.events.order_by("id").last().at > pod.finished_at, "when it was found out is the event's time"
-
-
-def test_a_cancelled_run_ended_when_its_pod_did(bench):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
-    services.cancel(workload=run, actor=Actor.of_user(bench.member), now=clock.now())
-    bench.until(run, lambda run: run.is_final, seconds=90)
-    (pod,), (attempt,) = run.pods.all(), run.attempts.all()
-    assert run.finished_at == attempt.ended_at == pod.ended_at
-    assert run.started_at == pod.started_at

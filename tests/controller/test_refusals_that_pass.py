@@ -7,16 +7,10 @@ from datetime import timedelta
 import pytest
 
 from cluster import kinds
-from cluster.client import connect
-from cluster.labels import selector
-from controller.acting import REFUSED_RETRY_SECONDS
+from controller.reconcile.act import REFUSED_RETRY_SECONDS
 from foundation import clock
-from inference.models import EndpointRevision
-from inference.services import deploy_endpoint, update_endpoint
-from inference.specs import EndpointSpec
 from quotas.models import Quota
-from teams.actors import Actor
-from tests.controller.clusters import Relay
+from tests.controller.endpoints import change, ready, states
 from workloads.models import Attempt
 
 pytestmark = [
@@ -41,21 +35,6 @@ PASSING = [
 ]
 
 
-@pytest.fixture
-def relay(bench, tmp_path, client):
-    relay = Relay(tmp_path, client.source)
-    bench.direct, bench.client = bench.client, connect(relay.kubeconfig)
-    yield relay
-    bench.client.close()
-    bench.client = bench.direct
-    relay.close()
-
-
-def jobs(bench, run):
-    label = selector(workload_id=str(run.public_id))
-    return bench.direct.list(kinds.JOB, namespace=bench.team.namespace_name, label_selector=label).items
-
-
 @pytest.mark.parametrize(("code", "reason", "words"), PASSING)
 def test_a_refusal_that_may_pass_lets_the_run_wait_say_why_and_go_on(bench, relay, code, reason, words):
     relay.refuse("POST", "/jobs", code, reason, words)
@@ -65,11 +44,11 @@ def test_a_refusal_that_may_pass_lets_the_run_wait_say_why_and_go_on(bench, rela
     assert (run.phase, run.reason) == ("Admitted", "Creating"), run.message
     assert words in run.message
     assert clock.now() < run.next_reconcile_at <= clock.now() + timedelta(seconds=REFUSED_RETRY_SECONDS)
-    assert (run.attempts.count(), run.retries_used, jobs(bench, run)) == (1, 0, [])
+    assert (run.attempts.count(), run.retries_used, bench.own(run, kinds.JOB)) == (1, 0, [])
     relay.rules.clear()
     bench.until(run, lambda run: run.phase == "Running")
     assert words not in run.message
-    assert (run.attempts.count(), len(jobs(bench, run))) == (1, 1)
+    assert (run.attempts.count(), len(bench.own(run, kinds.JOB))) == (1, 1)
 
 
 @pytest.mark.parametrize(("code", "reason"), [(400, "BadRequest"), (422, "Invalid")])
@@ -97,8 +76,7 @@ def test_a_refusal_that_lasts_gives_the_claim_to_others_and_it_asks_again_later(
 
 
 def test_a_look_that_is_refused_changes_nothing_of_what_runs(bench, relay):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
+    run = bench.running()
     relay.refuse("GET", "/jobs", 403, "Forbidden", "jobs.batch is forbidden: no")
     bench.turn(run)
     assert (run.phase, run.failures) == ("Running", 1)
@@ -109,9 +87,8 @@ def test_a_look_that_is_refused_changes_nothing_of_what_runs(bench, relay):
 
 
 def test_a_look_that_has_used_its_budget_asks_the_cluster_no_more(bench, relay, monkeypatch):
-    run = bench.submit()
-    bench.until(run, lambda run: run.phase == "Running")
-    monkeypatch.setattr("controller.reconcile.BUDGET_SECONDS", 0)
+    run = bench.running()
+    monkeypatch.setattr("controller.reconcile.reconciler.BUDGET_SECONDS", 0)
     before = len(relay.seen)
     bench.turn(run)
     assert (run.phase, run.failures, len(relay.seen)) == ("Running", 1, before)
@@ -121,20 +98,12 @@ def test_a_look_that_has_used_its_budget_asks_the_cluster_no_more(bench, relay, 
 
 
 def test_a_new_revision_that_is_forbidden_for_a_while_comes_when_it_is_not(bench, relay):
-    body = {"name": "digits", "image": "x:1", "flavor": bench.flavor.name, "gpus_per_replica": 1}
-    actor, now = Actor.of_user(bench.member), clock.now()
-    spec = EndpointSpec.from_json({**body, "max_replicas": 1})
-    endpoint = deploy_endpoint(spec=spec, team=bench.team, actor=actor, now=now)
+    endpoint = ready(bench)
     workload = endpoint.workload
-    bench.until(workload, lambda row: row.reason == "Ready")
     relay.refuse("PATCH", "/deployments", 403, "Forbidden", "deployments.apps is forbidden: no")
-    changed = EndpointSpec.from_json({**body, "max_replicas": 1, "image": "x:2"})
-    update_endpoint(endpoint=endpoint, spec=changed, actor=actor, now=clock.now())
+    change(bench, endpoint, image="x:2")
     bench.turn(workload)
     assert "deployments.apps is forbidden" in workload.message
-    newest = EndpointRevision.objects.order_by("-number").first()
-    assert newest is not None
-    assert (newest.number, newest.state) == (2, "pending"), "nothing is rolled back for that"
+    assert states(endpoint) == ["live", "pending"], "nothing is rolled back for that"
     relay.rules.clear()
-    live = EndpointRevision.objects.filter(number=2, state="live")
-    bench.until(workload, lambda row: row.reason == "Ready" and live.exists())
+    bench.until(workload, lambda row: row.reason == "Ready" and states(endpoint) == ["superseded", "live"])

@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from controller import admission, waiting
-from controller.reconcile import reconcile
+from controller import waiting_card
+from controller.admission import scheduler
+from controller.reconcile.reconciler import reconcile
 from foundation import clock
-from foundation.models import PlatformSettings
+from policy.verdicts import Outcome
 from quotas.models import Claim, Pool
-from quotas.verdicts import Outcome
+from tests.controller.looks import look
 from workloads import locks, services
 from workloads.models import Workload
 from workloads.states import Phase, Reason
@@ -24,10 +25,7 @@ pytestmark = [
 
 def gives_up(bench, run):
     """Admitted, and taken down because no node came for it."""
-    locked = locks.lock(public_id=run.public_id, now=clock.now())
-    assert admission.admit(locked, now=clock.now()).admitted
-    locks.unlock(locked, next_at=None, failed=False)
-    run.refresh_from_db()
+    assert look(run).admitted
     services.transition(
         run,
         to=Phase.STOPPING,
@@ -45,10 +43,10 @@ def gives_up(bench, run):
 
 def pass_over():
     Pool.objects.update(due_at=clock.now())
-    return admission.pass_over(Pool.objects.get(), now=clock.now())
+    return scheduler.pass_over(Pool.objects.get(), now=clock.now())
 
 
-def test_a_wake_up_and_a_pass_do_not_end_a_rest(bench):
+def test_a_wake_up_and_a_pass_do_not_end_a_rest_and_when_it_is_over_it_asks_again(bench):
     run = gives_up(bench, bench.submit())
     services.wake(workload_ids=[run.pk], now=clock.now())
     assert pass_over() == 0
@@ -56,7 +54,11 @@ def test_a_wake_up_and_a_pass_do_not_end_a_rest(bench):
     assert (run.phase, run.reason) == ("Queued", "BackoffWaiting")
     bench.turn(run)
     assert (run.phase, run.reason) == ("Queued", "BackoffWaiting")
-    assert run.next_reconcile_at > clock.now() + timedelta(seconds=500)
+    over = run.next_reconcile_at
+    assert over > clock.now() + timedelta(seconds=500)
+    reconcile(public_id=run.public_id, client=bench.client, now=over)
+    run.refresh_from_db()
+    assert run.phase != "Queued"
 
 
 def test_a_pass_while_somebody_looks_at_it_does_not_end_a_rest(bench):
@@ -64,15 +66,6 @@ def test_a_pass_while_somebody_looks_at_it_does_not_end_a_rest(bench):
     services.wake(workload_ids=[run.pk], now=clock.now())
     assert locks.lock(public_id=run.public_id, now=clock.now()) is not None
     assert pass_over() == 0
-
-
-def test_when_the_rest_is_over_it_asks_again(bench):
-    PlatformSettings.objects.update_or_create(pk=1, defaults={"schedule_deadline_seconds": 600})
-    run = gives_up(bench, bench.submit())
-    over = run.next_reconcile_at
-    reconcile(public_id=run.public_id, client=bench.client, now=over)
-    run.refresh_from_db()
-    assert run.phase != "Queued"
 
 
 def test_a_person_who_resumes_it_does_not_wait_for_the_end_of_a_rest(bench):
@@ -85,9 +78,9 @@ def test_a_person_who_resumes_it_does_not_wait_for_the_end_of_a_rest(bench):
 
 def test_the_card_of_one_that_rests_does_not_say_that_it_starts_now(bench):
     run = gives_up(bench, bench.submit())
-    card = waiting.card_of(run, named=frozenset(), now=clock.now())
+    card = waiting_card.card_of(run, named=frozenset(), now=clock.now())
     until = int(run.rests_until.timestamp())
     assert (card.verdict.outcome, card.verdict.reason) == (Outcome.WAIT, Reason.BACKOFF_WAITING)
-    assert (card.estimate.p50, card.estimate.p90, card.estimate.basis) == (until, until, waiting.RESTS)
-    over = waiting.card_of(run, named=frozenset(), now=run.rests_until)
+    assert (card.estimate.p50, card.estimate.p90, card.estimate.basis) == (until, until, waiting_card.RESTS)
+    over = waiting_card.card_of(run, named=frozenset(), now=run.rests_until)
     assert over.verdict.admitted

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError
 
 from controller import retention
-from controller.log_store import NO_CONTAINER, mark_stored
+from controller.logs.store import NO_CONTAINER, mark_stored
 from controller.tasks import collect_garbage
 from costs.models import UsageInterval
 from costs.queries import cost_lines, cost_of, ledger_difference
@@ -21,7 +21,7 @@ from tests.factories.catalogue import make_flavor, make_node, make_price
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read, tables_read_whole
 from workloads.models import LogChunk, NodeRecord, ObjectRecord, PodRecord
-from workloads.queries import nodes, observe
+from workloads.node_capacity import nodes, observe
 
 pytestmark = pytest.mark.django_db
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.labels import REVISION
-from foundation import clock
 from inference.errors import RolloutBlocked
 from inference.models import Endpoint
-from inference.services import update_endpoint
-from inference.specs import EndpointSpec
-from quotas.limits import set_nominal
 from quotas.models import Claim, ClaimState
-from teams.actors import Actor
-from tests.controller.test_rollouts import BAD_IMAGE, history, impatient, pods, states
+from tests.controller.endpoints import BAD_IMAGE, change, history, impatient, pods, states
 from tests.controller.test_scaling_for_real import (
     MINUTES,
     bench,
@@ -23,18 +18,11 @@ from tests.controller.test_scaling_for_real import (
     source,
     utilisation,
 )
-from tests.factories.catalogue import SETUP
+from tests.factories.catalogue import make_quota
 
 __all__ = ["bench", "pytestmark", "source"]
 
 SCALING = {"trigger": "gpu-utilization", "threshold": 70, "scale_down_stabilization_seconds": 0}
-
-
-def change(bench, endpoint, **fields):
-    endpoint.workload.refresh_from_db()
-    endpoint.refresh_from_db()
-    spec = EndpointSpec.from_json({**endpoint.current.spec, **fields})
-    update_endpoint(endpoint=endpoint, spec=spec, actor=Actor.of_user(bench.member), now=clock.now())
 
 
 def claimed(workload):
@@ -75,15 +63,7 @@ def test_it_ends_with_as_many_new_pods_as_the_scaler_wants_and_never_holds_more_
     assert history(endpoint, 2)[-1] == "RevisionLive"
 
     # All that may be claimed is in use: one pod more than the maximum has no quota.
-    set_nominal(
-        team=bench.team,
-        flavor=bench.slices,
-        capacity_type="on-demand",
-        nominal=3,
-        reason="less",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    make_quota(bench.team, bench.slices, 3)
     with pytest.raises(RolloutBlocked, match="3 of 3 are in use"):
         change(bench, endpoint, image="example.org/serve:3")
     assert states(endpoint) == ["superseded", "live"]

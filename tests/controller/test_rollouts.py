@@ -4,93 +4,38 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from cluster.labels import REVISION, selector
-from controller import services
-from controller.podstatus import condition
-from controller.reconcile import reconcile
+from cluster.labels import REVISION
+from controller.reconcile.reconciler import reconcile
 from foundation import clock
-from foundation.models import PlatformSettings
 from inference.errors import RolloutBlocked
-from inference.services import deploy_endpoint, roll_back, update_endpoint
-from inference.specs import EndpointSpec
-from quotas.limits import set_nominal
+from inference.services import roll_back
 from quotas.models import Quota
 from teams.actors import Actor
-from tests.factories.catalogue import SETUP, make_flavor, make_quota
+from tests.controller.endpoints import (
+    BAD_IMAGE,
+    change,
+    deploy,
+    history,
+    images,
+    impatient,
+    pods,
+    ready,
+    states,
+    uids,
+    used,
+)
+from tests.factories.catalogue import make_flavor, make_quota
 from tests.waiting import until
 from workloads.models import Workload
+from workloads.pods.pod_status import condition
 
 pytestmark = pytest.mark.django_db(transaction=True)
-BAD_IMAGE = "example.com/does-not-exist:1"
-
-
-def spec(bench, **fields):
-    body = {
-        "name": "digits",
-        "image": "example.org/serve:1",
-        "command": ["python", "serve.py"],
-        "flavor": bench.flavor.name,
-        "gpus_per_replica": 1,
-        "cpu": "1",
-        "memory": "1Gi",
-        **fields,
-    }
-    return EndpointSpec.from_json(body)
-
-
-def deploy(bench, **fields):
-    """A ready endpoint."""
-    actor = Actor.of_user(bench.member)
-    endpoint = deploy_endpoint(spec=spec(bench, **fields), team=bench.team, actor=actor, now=clock.now())
-    bench.until(endpoint.workload, lambda row: row.reason == "Ready" and states(endpoint)[-1] == "live")
-    return endpoint
-
-
-def change(bench, endpoint, **fields):
-    endpoint.workload.refresh_from_db()
-    body = {**endpoint.current.spec, **fields}
-    actor = Actor.of_user(bench.member)
-    return update_endpoint(endpoint=endpoint, spec=EndpointSpec.from_json(body), actor=actor, now=clock.now())
-
-
-def states(endpoint):
-    """Of all revisions, the first one first."""
-    return list(endpoint.revisions.order_by("number").values_list("state", flat=True))
-
-
-def history(endpoint, number=None):
-    """The steps of rollouts, oldest first; of one revision where it is named."""
-    found = endpoint.workload.events.filter(source__startswith="revision ").order_by("id")
-    if number is not None:
-        found = found.filter(source=f"revision {number}")
-    return list(found.values_list("reason", flat=True))
-
-
-def pods(bench, endpoint) -> list[dict[str, Any]]:
-    label = selector(workload_id=str(endpoint.workload.public_id))
-    found = bench.client.list(kinds.POD, namespace=bench.team.namespace_name, label_selector=label).items
-    return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
-
-
-def uids(bench, endpoint):
-    return {pod["metadata"]["uid"] for pod in pods(bench, endpoint)}
-
-
-def used():
-    return Quota.objects.get().used
-
-
-def impatient(**seconds):
-    PlatformSettings.objects.update_or_create(
-        pk=1, defaults={f"{name}_seconds": value for name, value in seconds.items()}
-    )
 
 
 def one_node(bench):
@@ -104,7 +49,7 @@ def one_node(bench):
 
 
 def test_a_good_revision_goes_live_and_every_step_is_told(bench):
-    endpoint = deploy(bench, min_replicas=2, max_replicas=2)
+    endpoint = ready(bench, min_replicas=2, max_replicas=2)
     before = uids(bench, endpoint)
     change(bench, endpoint, image="example.org/serve:2")
     assert states(endpoint) == ["live", "pending"]
@@ -125,7 +70,7 @@ def test_a_good_revision_goes_live_and_every_step_is_told(bench):
 
 
 def test_a_revision_is_live_since_the_cluster_says_so_whenever_the_portal_looks(bench):
-    endpoint = deploy(bench)
+    endpoint = ready(bench)
     change(bench, endpoint, image="example.org/serve:2")
     bench.turn(endpoint.workload)
 
@@ -149,7 +94,7 @@ def look(bench, endpoint, now):
 
 
 def test_a_bad_image_is_rolled_back_and_the_old_pod_serves_all_the_while(bench):
-    endpoint = deploy(bench)
+    endpoint = ready(bench)
     (old,) = uids(bench, endpoint)
     impatient(image_pull_deadline=1)
     change(bench, endpoint, image=BAD_IMAGE)
@@ -180,17 +125,14 @@ def test_a_bad_image_is_rolled_back_and_the_old_pod_serves_all_the_while(bench):
 
 
 def test_a_rollback_that_fails_is_the_last_one(bench):
-    endpoint = deploy(bench)
+    endpoint = ready(bench)
     impatient(image_pull_deadline=1)
     change(bench, endpoint, image=BAD_IMAGE)
     bench.until(endpoint.workload, lambda row: len(states(endpoint)) == 3)
     # What worked once is gone from its registry, and so is the pod that had it.
     endpoint.revisions.filter(number=3).update(spec={**endpoint.revisions.get(number=2).spec}, pods_of=3)
     for pod in pods(bench, endpoint):
-        name = pod["metadata"]["name"]
-        bench.client.delete(
-            ObjectRef("v1", "Pod", bench.team.namespace_name, name), uid=pod["metadata"]["uid"]
-        )
+        bench.delete(kinds.POD, pod)
     bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "failed")
     for _ in range(3):
         bench.turn(endpoint.workload)
@@ -199,17 +141,14 @@ def test_a_rollback_that_fails_is_the_last_one(bench):
 
 def test_the_first_revision_has_nothing_to_go_back_to(bench):
     impatient(image_pull_deadline=1)
-    actor = Actor.of_user(bench.member)
-    endpoint = deploy_endpoint(
-        spec=spec(bench, image=BAD_IMAGE), team=bench.team, actor=actor, now=clock.now()
-    )
+    endpoint = deploy(bench, image=BAD_IMAGE)
     bench.until(endpoint.workload, lambda row: row.phase == "Failed")
     assert states(endpoint) == ["failed"]
 
 
 def test_what_a_revision_leaves_out_is_gone_from_its_pods(bench):
     said = [{"name": "SAID", "value": "once"}]
-    endpoint = deploy(bench, env=said)
+    endpoint = ready(bench, env=said)
     change(bench, endpoint, env=[])
     bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"])
     (pod,) = pods(bench, endpoint)
@@ -218,7 +157,7 @@ def test_what_a_revision_leaves_out_is_gone_from_its_pods(bench):
 
 
 def test_people_go_back_and_the_pods_are_those_of_then(bench):
-    endpoint = deploy(bench)
+    endpoint = ready(bench)
     change(bench, endpoint, image="example.org/serve:2")
     bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"])
     endpoint.workload.refresh_from_db()
@@ -232,7 +171,7 @@ def test_people_go_back_and_the_pods_are_those_of_then(bench):
 
 
 def test_without_quota_for_the_surge_nothing_changes_until_a_way_is_chosen(bench):
-    endpoint = deploy(bench, gpus_per_replica=8)
+    endpoint = ready(bench, gpus_per_replica=8)
     (old,) = uids(bench, endpoint)
     with pytest.raises(RolloutBlocked, match="needs 8 more") as refused:
         change(bench, endpoint, image="example.org/serve:2")
@@ -251,7 +190,7 @@ def test_without_quota_for_the_surge_nothing_changes_until_a_way_is_chosen(bench
 
 
 def test_who_chooses_to_wait_is_served_when_quota_comes(bench):
-    endpoint = deploy(bench, gpus_per_replica=8)
+    endpoint = ready(bench, gpus_per_replica=8)
     (old,) = uids(bench, endpoint)
     change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
     bench.turn(endpoint.workload)
@@ -259,22 +198,14 @@ def test_who_chooses_to_wait_is_served_when_quota_comes(bench):
     assert (states(endpoint), uids(bench, endpoint), used()) == (["live", "pending"], {old}, 8)
     assert "needs 8 more" in endpoint.current.message
     assert history(endpoint, 2) == ["RolloutWaits"]
-    set_nominal(
-        team=bench.team,
-        flavor=bench.flavor,
-        capacity_type="on-demand",
-        nominal=16,
-        reason="more",
-        actor=SETUP,
-        now=clock.now(),
-    )
+    make_quota(bench.team, bench.flavor, 16)
     bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "live"] and used() == 8)
     assert history(endpoint, 2) == ["RolloutWaits", "RolloutStarted", "SurgeClaimed", "RevisionLive"]
 
 
 def test_a_node_without_room_is_known_before_anything_changes(bench):
     one_node(bench)
-    endpoint = deploy(bench, gpus_per_replica=8)
+    endpoint = ready(bench, gpus_per_replica=8)
     with pytest.raises(RolloutBlocked, match="the freest has 0 left") as refused:
         change(bench, endpoint, image="example.org/serve:2")
     assert [option["option"] for option in refused.value.options] == ["replace", "wait"]
@@ -282,7 +213,7 @@ def test_a_node_without_room_is_known_before_anything_changes(bench):
 
 def test_room_that_vanishes_between_is_told_and_the_old_revision_goes_on(bench):
     one_node(bench)
-    endpoint = deploy(bench, gpus_per_replica=4)
+    endpoint = ready(bench, gpus_per_replica=4)
     (old,) = uids(bench, endpoint)
     impatient(schedule_deadline=1)
     with stranger(bench, 4):
@@ -325,7 +256,7 @@ def stranger(bench, units):
 
 
 def test_a_replacement_that_is_not_ready_in_the_announced_time_is_taken_back(bench):
-    endpoint = deploy(bench, gpus_per_replica=8)
+    endpoint = ready(bench, gpus_per_replica=8)
     slow = [{"name": "BED_START_SECONDS", "value": "600"}]
     change(bench, endpoint, env=slow, rollout={"strategy": "replace", "max_downtime_seconds": 20})
     endpoint.revisions.filter(number=2).update(
@@ -336,7 +267,7 @@ def test_a_replacement_that_is_not_ready_in_the_announced_time_is_taken_back(ben
 
 
 def test_a_revision_that_comes_while_another_is_rolled_out_ends_right(bench):
-    endpoint = deploy(bench)
+    endpoint = ready(bench)
     impatient(image_pull_deadline=60)
     change(bench, endpoint, image=BAD_IMAGE)
     bench.until(endpoint.workload, lambda row: states(endpoint) == ["live", "rolling-out"])
@@ -344,41 +275,37 @@ def test_a_revision_that_comes_while_another_is_rolled_out_ends_right(bench):
     assert states(endpoint) == ["live", "superseded", "pending"]
     bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live" and used() == 1)
     assert states(endpoint) == ["superseded", "superseded", "live"]
-    (pod,) = pods(bench, endpoint)
-    assert pod["spec"]["containers"][0]["image"] == "example.org/serve:3"
+    assert images(bench, endpoint) == {"example.org/serve:3"}
 
 
 def test_a_change_made_while_stopped_that_fails_needs_no_room_to_go_back(bench):
-    endpoint = deploy(bench, gpus_per_replica=8)
+    endpoint = ready(bench, gpus_per_replica=8)
     impatient(image_pull_deadline=1)
-    actor = Actor.of_user(bench.member)
-    services.suspend(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.suspend(endpoint.workload)
     bench.until(endpoint.workload, lambda row: row.phase == "Suspended")
     change(bench, endpoint, image=BAD_IMAGE)
-    services.resume(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.resume(endpoint.workload)
     # What failed holds all that the team may have, and serves nobody.
     bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "failed", "live"])
     assert used() == 8
 
 
 def test_what_never_starts_keeps_no_better_revision_waiting(bench):
-    endpoint = deploy(bench, gpus_per_replica=8)
-    actor = Actor.of_user(bench.member)
-    services.suspend(workload=endpoint.workload, actor=actor, now=clock.now())
+    endpoint = ready(bench, gpus_per_replica=8)
+    bench.suspend(endpoint.workload)
     bench.until(endpoint.workload, lambda row: row.phase == "Suspended")
     change(bench, endpoint, image=BAD_IMAGE, rollout={"when_blocked": "wait"})
-    services.resume(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.resume(endpoint.workload)
     bench.until(endpoint.workload, lambda row: row.reason == "ImagePullFailed")
     # All the room that there is belongs to what serves nobody.
     change(bench, endpoint, image="example.org/serve:3")
     bench.until(endpoint.workload, lambda row: states(endpoint) == ["superseded", "superseded", "live"])
-    (pod,) = pods(bench, endpoint)
-    assert pod["spec"]["containers"][0]["image"] == "example.org/serve:3"
+    assert images(bench, endpoint) == {"example.org/serve:3"}
     assert used() == 8
 
 
 def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
-    endpoint = deploy(bench, gpus_per_replica=4, min_replicas=2, max_replicas=2)
+    endpoint = ready(bench, gpus_per_replica=4, min_replicas=2, max_replicas=2)
     impatient(image_pull_deadline=600)
     change(bench, endpoint, image=BAD_IMAGE, rollout={"strategy": "replace"})
     bench.until(endpoint.workload, lambda row: "ImagePullFailed" in row.message and row.phase == "Running")
@@ -392,7 +319,7 @@ def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
 
 
 def test_a_pod_that_served_and_restarts_in_a_long_rollout_has_its_load_budget_anew(bench):
-    endpoint = deploy(bench, min_replicas=2, max_replicas=2)
+    endpoint = ready(bench, min_replicas=2, max_replicas=2)
     change(bench, endpoint, env=[{"name": "BED_START_SECONDS", "value": "3"}])
     bench.until(endpoint.workload, lambda row: endpoint.revisions.get(number=2).ready == 1)
     # It began longer ago than a pod may take to load, and the first of its pods has served since soon after.
@@ -430,13 +357,13 @@ def report(bench, pod, status):
 
 
 def test_a_worker_that_dies_in_the_middle_leaves_nothing_undone(bench, monkeypatch):
-    endpoint = deploy(bench)
+    endpoint = ready(bench)
     impatient(image_pull_deadline=1)
     change(bench, endpoint, image=BAD_IMAGE)
 
     for _ in range(3):
         with monkeypatch.context() as patched:
-            patched.setattr("controller.reconcile.crash_point", _die_when_acted)
+            patched.setattr("controller.reconcile.reconciler.crash_point", _die_when_acted)
             with pytest.raises(_Died):
                 bench.turn(endpoint.workload)
         # Its lock runs out.

@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from cluster.errors import ObjectNotFound
-from controller.watched_capacity import ForeignPodSink, NodePoolSink, NodeSink
+from controller.watch.capacity import ForeignPodSink, NodePoolSink, NodeSink
 from foundation import clock
 from quotas.models import Pool
 from tests.factories.catalogue import make_flavor

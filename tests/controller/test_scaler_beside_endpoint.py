@@ -5,17 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cluster import kinds
-from cluster.errors import ObjectNotFound
-from cluster.kinds import ObjectRef
-from controller import services
 from foundation import clock
+from inference.autoscaling.scalers import PAUSED, PAUSED_REPLICAS
+from inference.autoscaling.services import pause_scaler, resume_scaler
 from inference.models import Endpoint
-from inference.scaler_verbs import pause_scaler, resume_scaler
-from inference.scalers import PAUSED, PAUSED_REPLICAS
 from teams.actors import Actor
-from tests.controller.test_endpoint_that_grows import scale
-from tests.controller.test_rollouts import change, deploy, states, uids, used
-from workloads.models import WatchCursor
+from tests.controller.endpoints import BY_CPU, beside, change, offer, ready, scale, states, uids, used
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,7 +20,6 @@ ALWAYS_THREE = {
     "scale_down_stabilization_seconds": 0,
 }
 SCALES = {"min_replicas": 1, "max_replicas": 4, "scaling": ALWAYS_THREE}
-BY_CPU = {"min_replicas": 1, "max_replicas": 4, "scaling": {"trigger": "cpu"}}
 LONG = 60
 
 
@@ -36,20 +30,6 @@ def keda(bench):
         pytest.skip("the cluster serves no ScaledObject")
     offer(kinds.AUTOSCALER)
     return offer(kinds.SCALED_OBJECT)
-
-
-def offer(kind):
-    now = clock.now()
-    return WatchCursor.objects.create(kind=kind.address, resource_version="1", listed_at=now, seen_at=now)
-
-
-def beside(bench, endpoint, kind):
-    """The object of the kind that has the Deployment's name; None where there is none."""
-    name = endpoint.workload.attempts.get(ended_at=None).object_name
-    try:
-        return bench.client.get(ObjectRef(kind.api_version, kind.kind, bench.team.namespace_name, name))
-    except ObjectNotFound:
-        return None
 
 
 def replicas(bench, endpoint):
@@ -68,9 +48,7 @@ def until_there_are(bench, endpoint, number):
 def take_away(bench, endpoint, kind):
     """Somebody else deletes it; what was there."""
     found = beside(bench, endpoint, kind)
-    metadata = found["metadata"]
-    ref = ObjectRef(kind.api_version, kind.kind, metadata["namespace"], metadata["name"])
-    bench.client.delete(ref, uid=metadata["uid"])
+    bench.delete(kind, found)
     return found
 
 
@@ -92,10 +70,9 @@ def let_go(bench, endpoint):
 
 
 def stop_and_start(bench, endpoint):
-    actor = Actor.of_user(bench.member)
-    services.suspend(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.suspend(endpoint.workload)
     bench.until(endpoint.workload, lambda row: row.phase == "Suspended")
-    services.resume(workload=endpoint.workload, actor=actor, now=clock.now())
+    bench.resume(endpoint.workload)
 
 
 def failures(endpoint):
@@ -104,7 +81,7 @@ def failures(endpoint):
 
 @pytest.mark.usefixtures("keda")
 def test_a_scaled_object_that_somebody_deletes_is_made_again_and_scales(bench):
-    endpoint = deploy(bench, **SCALES)
+    endpoint = ready(bench, **SCALES)
     until_there_are(bench, endpoint, 3)
     before = take_away(bench, endpoint, kinds.SCALED_OBJECT)
     made_again(bench, endpoint, kinds.SCALED_OBJECT, before)
@@ -113,9 +90,15 @@ def test_a_scaled_object_that_somebody_deletes_is_made_again_and_scales(bench):
     assert "made again" in failures(endpoint)[0]
 
 
+def test_an_autoscaler_that_somebody_deletes_is_made_again(bench):
+    endpoint = ready(bench, **BY_CPU)
+    before = take_away(bench, endpoint, kinds.AUTOSCALER)
+    made_again(bench, endpoint, kinds.AUTOSCALER, before)
+
+
 @pytest.mark.usefixtures("keda")
 def test_a_scaler_is_held_and_let_go(bench):
-    endpoint = deploy(bench, **SCALES)
+    endpoint = ready(bench, **SCALES)
     until_there_are(bench, endpoint, 3)
     hold(bench, endpoint, 2)
     until_there_are(bench, endpoint, 2)
@@ -130,7 +113,7 @@ def test_a_scaler_is_held_and_let_go(bench):
 
 @pytest.mark.usefixtures("keda")
 def test_what_is_held_comes_down_with_its_most_and_starts_within_its_claim(bench):
-    endpoint = deploy(bench, **SCALES)
+    endpoint = ready(bench, **SCALES)
     hold(bench, endpoint, 4)
     until_there_are(bench, endpoint, 4)
     scale(bench, endpoint, 1, 3)
@@ -146,7 +129,7 @@ def test_what_is_held_comes_down_with_its_most_and_starts_within_its_claim(bench
 
 @pytest.mark.usefixtures("keda")
 def test_one_that_is_deleted_while_it_is_held_is_made_again_held(bench):
-    endpoint = deploy(bench, **SCALES)
+    endpoint = ready(bench, **SCALES)
     until_there_are(bench, endpoint, 3)
     hold(bench, endpoint, 2)
     until_there_are(bench, endpoint, 2)
@@ -162,7 +145,7 @@ def test_one_that_is_deleted_while_it_is_held_is_made_again_held(bench):
 
 @pytest.mark.usefixtures("keda")
 def test_from_fixed_to_scaled_and_back_no_replica_is_lost(bench):
-    endpoint = deploy(bench, min_replicas=2, max_replicas=2)
+    endpoint = ready(bench, min_replicas=2, max_replicas=2)
     pods = uids(bench, endpoint)
     change(bench, endpoint, **SCALES)
     bench.turn(endpoint.workload)
@@ -185,7 +168,7 @@ def test_from_fixed_to_scaled_and_back_no_replica_is_lost(bench):
 
 def test_an_autoscaler_is_taken_away_while_it_is_held_and_nobody_calls_that_a_failure(bench):
     offer(kinds.AUTOSCALER)
-    endpoint = deploy(bench, **BY_CPU)
+    endpoint = ready(bench, **BY_CPU)
     hold(bench, endpoint, 2)
     until_there_are(bench, endpoint, 2)
     assert beside(bench, endpoint, kinds.AUTOSCALER) is None
@@ -198,7 +181,7 @@ def test_an_autoscaler_is_taken_away_while_it_is_held_and_nobody_calls_that_a_fa
 
 def test_without_a_scaler_what_is_held_comes_down_with_its_most_too(bench):
     offer(kinds.AUTOSCALER)
-    endpoint = deploy(bench, **BY_CPU)
+    endpoint = ready(bench, **BY_CPU)
     hold(bench, endpoint, 4)
     until_there_are(bench, endpoint, 4)
     change(bench, endpoint, max_replicas=2)
@@ -212,7 +195,7 @@ def test_without_a_scaler_what_is_held_comes_down_with_its_most_too(bench):
 
 def test_what_nothing_scales_any_more_is_held_no_more(bench):
     offer(kinds.AUTOSCALER)
-    endpoint = deploy(bench, **BY_CPU)
+    endpoint = ready(bench, **BY_CPU)
     hold(bench, endpoint, 3)
     until_there_are(bench, endpoint, 3)
     change(bench, endpoint, min_replicas=1, max_replicas=1, scaling=None)
@@ -227,7 +210,7 @@ def test_what_nothing_scales_any_more_is_held_no_more(bench):
 
 def test_an_autoscaler_is_taken_away_and_made_again_while_a_revision_waits(bench):
     offer(kinds.AUTOSCALER)
-    endpoint = deploy(bench, gpus_per_replica=4, min_replicas=1, max_replicas=2, scaling={"trigger": "cpu"})
+    endpoint = ready(bench, gpus_per_replica=4, min_replicas=1, max_replicas=2, scaling={"trigger": "cpu"})
     change(bench, endpoint, image="example.org/serve:2", rollout={"when_blocked": "wait"})
     hold(bench, endpoint, 2)
     bench.until(endpoint.workload, lambda _: replicas(bench, endpoint) == (2, 2))
@@ -239,7 +222,7 @@ def test_an_autoscaler_is_taken_away_and_made_again_while_a_revision_waits(bench
 
 def test_an_autoscaler_gives_way_to_keda_and_comes_back_without_it(bench, keda):
     keda.delete()
-    endpoint = deploy(bench, **BY_CPU)
+    endpoint = ready(bench, **BY_CPU)
     assert beside(bench, endpoint, kinds.AUTOSCALER) is not None
     keda = offer(kinds.SCALED_OBJECT)
     bench.until(endpoint.workload, lambda _: beside(bench, endpoint, kinds.SCALED_OBJECT) is not None)
@@ -249,7 +232,7 @@ def test_an_autoscaler_gives_way_to_keda_and_comes_back_without_it(bench, keda):
 
 
 def test_what_only_keda_can_scale_says_so_without_it_and_goes_on_with_it(bench, keda):
-    endpoint = deploy(bench, **SCALES)
+    endpoint = ready(bench, **SCALES)
     until_there_are(bench, endpoint, 3)
     keda.delete()
     bench.until(endpoint.workload, lambda row: row.reason == "ScalerFailed" and "needs KEDA" in row.message)

@@ -10,18 +10,17 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from controller import services
+from controller.namespaces.namespaces import forget_namespace
 from controller.routes import route_of
-from controller.tenancy import forget_namespace
 from foundation import clock
 from inference.models import Endpoint
-from inference.services import deploy_endpoint
-from inference.specs import EndpointSpec
 from quotas.models import Claim
-from teams.actors import Actor
-from tests.controller.conftest import Bench, _leave_nothing
+from tests.controller import endpoints
+from tests.controller.conftest import Bench, leave_nothing
+from tests.controller.endpoints import offer
 from tests.controller.metric_source import PROMETHEUS, metric_source
 from tests.factories.catalogue import make_flavor, make_quota
-from workloads.models import WatchCursor, Workload
+from workloads.models import Workload
 from workloads.services import change_generation
 
 REAL = os.environ.get("PORTAL_TEST_KUBECONFIG", "")  # noqa: TID251
@@ -49,34 +48,27 @@ def bench(source, settings, transactional_db):
     settings.PROMETHEUS_URL = source.url
     source.planted = {"mlportal_gateway_up": 1}
     for kind in (kinds.SCALED_OBJECT, kinds.AUTOSCALER):
-        WatchCursor.objects.create(
-            kind=kind.address, resource_version="1", listed_at=clock.now(), seen_at=clock.now()
-        )
+        offer(kind)
     bench = Bench(client)
     bench.slices = make_flavor(
         "a100-mig-1g.10gb", resource="nvidia.com/mig-1g.10gb", product=None, sharing="mig"
     )
     bench.quota = make_quota(bench.team, bench.slices, 8)
     yield bench
-    _leave_nothing(client, bench.team.namespace_name)
+    leave_nothing(client, bench.team.namespace_name)
 
 
 def deploy(bench, **fields):
-    body = {
-        "name": "digits",
-        "image": "example.org/serve:1",
+    asked = {
         "flavor": bench.slices.name,
-        "gpus_per_replica": 1,
+        "command": [],
         "cpu": "100m",
         "memory": "64Mi",
-        "min_replicas": 1,
         "max_replicas": 6,
         "probes": {"load_budget_seconds": 10},
         **fields,
     }
-    actor = Actor.of_user(bench.member)
-    spec = EndpointSpec.from_json(body)
-    return deploy_endpoint(spec=spec, team=bench.team, actor=actor, now=clock.now()).workload
+    return endpoints.deploy(bench, **asked).workload
 
 
 def deployment_of(bench, workload):

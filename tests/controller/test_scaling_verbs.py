@@ -7,28 +7,29 @@ from dataclasses import replace
 import pytest
 
 from cluster import kinds
-from cluster.kinds import ObjectRef
 from foundation import clock
 from foundation.errors import Conflict, Invalid
+from inference.autoscaling.services import pause_scaler, resume_scaler
 from inference.models import Endpoint
-from inference.scaler_verbs import pause_scaler, resume_scaler, scale_endpoint
 from inference.services import update_endpoint
 from quotas.models import Claim, Quota
 from teams.actors import Actor
-from tests.controller.test_reconcile_endpoint import deploy
+from tests.controller.endpoints import BY_CPU, TWO, beside, deploy, scale
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def scale(bench, endpoint, least, most):
-    actor = Actor.of_user(bench.member)
-    return scale_endpoint(
-        endpoint=endpoint, min_replicas=least, max_replicas=most, actor=actor, now=clock.now()
-    )
+def until_there_are(bench, endpoint, number, what):
+    def are(row):
+        return (
+            row.reason == "Ready" and beside(bench, endpoint, kinds.DEPLOYMENT)["status"].get(what) == number
+        )
+
+    bench.until(endpoint.workload, are)
 
 
 def test_a_claim_grows_at_once_and_shrinks_as_pods_go(bench):
-    endpoint = deploy(bench)
+    endpoint = deploy(bench, **TWO)
     workload = endpoint.workload
     bench.until(workload, lambda row: row.reason == "Ready")
     with pytest.raises(Conflict, match="do not fit") as caught:
@@ -38,12 +39,7 @@ def test_a_claim_grows_at_once_and_shrinks_as_pods_go(bench):
 
     scale(bench, endpoint, 4, 4)
     assert Claim.objects.get(workload=workload).units == 4
-    name = workload.attempts.get(ended_at=None).object_name
-    ref = ObjectRef("apps/v1", "Deployment", bench.team.namespace_name, name)
-    bench.until(
-        workload,
-        lambda row: row.reason == "Ready" and bench.client.get(ref)["status"].get("readyReplicas") == 4,
-    )
+    until_there_are(bench, endpoint, 4, "readyReplicas")
 
     scale(bench, endpoint, 1, 1)
     assert Claim.objects.get(workload=workload).units == 4
@@ -54,19 +50,14 @@ def test_a_claim_grows_at_once_and_shrinks_as_pods_go(bench):
 
 
 def test_a_change_of_the_request_takes_other_bounds_along(bench):
-    endpoint = deploy(bench)
+    endpoint = deploy(bench, **TWO)
     workload = endpoint.workload
     bench.until(workload, lambda row: row.reason == "Ready")
     actor = Actor.of_user(bench.member)
     larger = replace(endpoint.parsed, min_replicas=3, max_replicas=3, image="example.org/serve:2")
     update_endpoint(endpoint=endpoint, spec=larger, actor=actor, now=clock.now())
     assert Claim.objects.get(workload=workload, purpose="workload").units == 3
-    name = workload.attempts.get(ended_at=None).object_name
-    ref = ObjectRef("apps/v1", "Deployment", bench.team.namespace_name, name)
-    bench.until(
-        workload,
-        lambda row: row.reason == "Ready" and bench.client.get(ref)["status"].get("updatedReplicas") == 3,
-    )
+    until_there_are(bench, endpoint, 3, "updatedReplicas")
     bench.until(workload, lambda _: Quota.objects.get().used == 3)
     endpoint.refresh_from_db()
     assert endpoint.current.state == "live"
@@ -81,7 +72,7 @@ def test_a_change_of_the_request_takes_other_bounds_along(bench):
 
 
 def test_bounds_that_cannot_be_are_refused_by_name(bench):
-    endpoint = deploy(bench)
+    endpoint = deploy(bench, **TWO)
     for least, most, field in ((3, 2, "max_replicas"), (1, 3, "scaling.trigger")):
         with pytest.raises(Invalid) as caught:
             scale(bench, endpoint, least, most)
@@ -89,7 +80,7 @@ def test_bounds_that_cannot_be_are_refused_by_name(bench):
 
 
 def test_a_scaler_is_held_by_the_bounds_that_hold_now(bench):
-    endpoint = deploy(bench, min_replicas=1, max_replicas=4, scaling={"trigger": "cpu"})
+    endpoint = deploy(bench, **BY_CPU)
     seen_before = Endpoint.objects.get(pk=endpoint.pk)
     scale(bench, endpoint, 1, 3)
     with pytest.raises(Invalid, match="which is 3") as caught:
@@ -100,7 +91,7 @@ def test_a_scaler_is_held_by_the_bounds_that_hold_now(bench):
 
 
 def test_what_nothing_scales_has_no_scaler_to_pause(bench):
-    endpoint = deploy(bench)
+    endpoint = deploy(bench, **TWO)
     actor = Actor.of_user(bench.member)
     with pytest.raises(Conflict):
         pause_scaler(endpoint=endpoint, replicas=None, actor=actor, now=clock.now())

@@ -13,16 +13,16 @@ from uuid import uuid4
 import pytest
 
 from cluster import kinds
-from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from foundation import clock
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
+from policy.judge import judge
+from policy.pool_snapshot import NEW
 from quotas import snapshots
-from quotas.policy import judge
-from quotas.supply import NEW
 from quotas.waiters import new_waiter
 from tests.controller import clusters
+from tests.controller.clusters import own_namespace
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.manifest_samples import placement
@@ -72,19 +72,8 @@ def observed(client):
 
 @pytest.fixture
 def namespace(client):
-    name = f"scheduler-{uuid4().hex[:8]}"
-    made = client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    account = ObjectRef("v1", "ServiceAccount", name, "default")
-
-    def there():
-        try:
-            return client.get(account)
-        except ObjectNotFound:
-            return None
-
-    until(there)
-    yield name
-    client.delete(ObjectRef("v1", "Namespace", "", name), uid=made["metadata"]["uid"])
+    with own_namespace(client, "scheduler") as name:
+        yield name
 
 
 def pinned_pod(namespace, flavor, terms, node):

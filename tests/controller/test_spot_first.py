@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cluster import kinds
-from controller.reconcile import reconcile
+from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from foundation.errors import Invalid
 from foundation.models import PlatformSettings
@@ -42,17 +42,13 @@ def turn(bench, run, *, later=0):
     return run
 
 
-def test_it_waits_for_spot_and_looks_again_when_that_is_over(bench, spot):
-    run = turn(bench, bench.submit(capacity="spot-first"))
-    assert (run.phase, run.capacity_type) == ("Queued", "spot")
-    assert run.next_reconcile_at <= run.queued_at + timedelta(seconds=WAIT + 1)
-    run = turn(bench, run, later=WAIT - 5)
-    assert (run.phase, run.capacity_type) == ("Queued", "spot")
-
-
-def test_after_the_wait_it_is_decided_anew_and_starts_on_demand(bench, spot):
+def test_it_waits_for_spot_and_after_that_it_is_decided_anew_and_starts_on_demand(bench, spot):
     run = turn(bench, bench.submit(capacity="spot-first"))
     queued_at = run.queued_at
+    assert (run.phase, run.capacity_type) == ("Queued", "spot")
+    assert run.next_reconcile_at <= queued_at + timedelta(seconds=WAIT + 1)
+    run = turn(bench, run, later=WAIT - 5)
+    assert (run.phase, run.capacity_type) == ("Queued", "spot")
     run = turn(bench, run, later=WAIT + 1)
     assert run.phase != "Queued", run.message
     assert (run.capacity_type, run.fallback_capacity) == ("on-demand", "")
@@ -62,26 +58,18 @@ def test_after_the_wait_it_is_decided_anew_and_starts_on_demand(bench, spot):
     said = WorkloadEvent.objects.filter(workload=run, actor="spot-fallback").get()
     assert said.message == "No spot capacity in time: it waits for on-demand from now on."
     assert Decision.objects.filter(workload=run).count() >= 2
-
-
-def test_the_pods_say_on_which_capacity_they_are(bench, spot):
-    run = turn(bench, bench.submit(capacity="spot-first"))
-    run = turn(bench, run, later=WAIT + 1)
     run = bench.until(run, lambda each: each.pods.exists())
-    (pod,) = bench.client.list(kinds.POD, namespace=bench.team.namespace_name).items
+    (pod,) = bench.own(run, kinds.POD)
     assert pod["metadata"]["annotations"]["mlportal.dev/capacity-type"] == "on-demand"
 
 
-def test_without_quota_for_on_demand_it_goes_on_waiting_for_spot(bench, spot):
+@pytest.mark.parametrize("units", [None, 1], ids=["it has no quota of it", "it never could come"])
+def test_without_enough_quota_for_on_demand_it_goes_on_waiting_for_spot(bench, spot, units):
     run = turn(bench, bench.submit(capacity="spot-first"))
-    Quota.objects.filter(capacity_type="on-demand").delete()
-    run = turn(bench, run, later=WAIT + 1)
-    assert (run.phase, run.capacity_type, run.fallback_capacity) == ("Queued", "spot", "on-demand")
-
-
-def test_where_on_demand_could_never_come_it_goes_on_waiting_for_spot(bench, spot):
-    run = turn(bench, bench.submit(capacity="spot-first"))
-    make_quota(bench.team, bench.flavor, 1)
+    if units is None:
+        Quota.objects.filter(capacity_type="on-demand").delete()
+    else:
+        make_quota(bench.team, bench.flavor, units)
     run = turn(bench, run, later=WAIT + 1)
     assert (run.phase, run.capacity_type, run.fallback_capacity) == ("Queued", "spot", "on-demand")
 

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 
 from cluster.kinds import ObjectRef
-from controller.page_words import span_words
-from controller.volumes import create_volume
+from console.pages.words import span_words
+from controller.namespaces.volumes import create_volume
 from foundation import clock
 from quotas.models import Claim
 from teams.actors import Actor

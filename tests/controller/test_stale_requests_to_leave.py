@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connections, transaction
 
-from controller import admission, preemption, tasks
+from controller import tasks
+from controller.admission import preemption, scheduler
 from foundation import clock
+from policy.verdicts import PreemptionCause, Victim
 from quotas import evictions, snapshots
 from quotas.models import Claim, Preemption
-from quotas.verdicts import PreemptionCause, Victim
-from tests.controller.test_admission_edges import flavor, look, move, submit, team, user  # noqa: F401
+from tests.controller.looks import look
+from tests.controller.test_admission_edges import flavor, move, submit, team, user  # noqa: F401
 from tests.factories.catalogue import make_quota
 from tests.factories.leases import overtaken
 from workloads.models import Workload
@@ -32,7 +34,7 @@ def victim(team, user, flavor):  # noqa: F811
 def leaves(row):
     """Its last pod is gone, by itself or because somebody asked: as the reconciler records it."""
     with transaction.atomic():
-        admission.release(row, now=clock.now())
+        scheduler.release(row, now=clock.now())
         preemption.has_left(row, now=clock.now())
     row.refresh_from_db()
     move(row, Phase.STOPPING, Reason.SPOT_RECLAIMED, stopping_to=Phase.QUEUED)

@@ -8,8 +8,8 @@ import pytest
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from cluster.labels import MANAGED_BY, MANAGER, TEAM, WORKLOAD_ID
-from controller.team_secrets import PULL_SECRET_KEY, delete_secret, register_secret, write_secret
-from controller.tenancy import ensure_namespace
+from controller.namespaces.namespaces import ensure_namespace
+from controller.namespaces.team_secrets import PULL_SECRET_KEY, delete_secret, register_secret, write_secret
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
 from teams.actors import Actor

@@ -4,13 +4,12 @@ import pytest
 
 from cluster import kinds
 from cluster.kinds import ObjectRef
-from controller.tenancy import ensure_namespace, forget_namespace, gpu_limits, gpu_limits_of
+from controller.namespaces.namespaces import ensure_namespace, forget_namespace, gpu_limits, gpu_limits_of
 from foundation import clock
 from quotas.cohorts import create_cohort
-from quotas.limits import set_limits
 from quotas.services import claim
 from teams.services import update_team
-from tests.factories.catalogue import SETUP, make_flavor, make_quota
+from tests.factories.catalogue import SETUP, limit, make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
 
@@ -50,11 +49,7 @@ def test_the_fence_leaves_room_for_what_the_team_may_borrow(bench):
     make_quota(lender, bench.flavor, 6)
     update_team(team=bench.team, changes={"cohort_name": "research"}, actor=SETUP, now=clock.now())
     assert gpu_limits(bench.team) == {"nvidia.com/gpu": 14}
-    limits = {"nominal": 8, "borrowing_limit": 2}
-    set_limits(
-        team=bench.team, flavor=bench.flavor, capacity_type="on-demand", limits=limits,
-        reason="test", actor=SETUP, now=clock.now(),
-    )  # fmt: skip
+    limit(bench.team, bench.flavor, nominal=8, borrowing_limit=2)
     assert gpu_limits(bench.team) == {"nvidia.com/gpu": 10}
 
 

@@ -12,15 +12,14 @@ import pytest
 import redis
 from django.conf import settings
 
-from controller import admission, tasks, wakeups
-from controller.reconcile import reconcile
+from controller import tasks, wakeups
+from controller.admission import scheduler
+from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from foundation.models import PlatformSettings
 from quotas.models import Pool, Preemption, Quota, QuotaRequest
 from quotas.requests import approve_request, request_quota
 from teams.actors import Actor
-from tests.controller.conftest import _leave_nothing
-from tests.controller.test_preemption_and_requeue import Neighbours
 from tests.factories.teams import make_user
 from tests.waiting import until
 from workloads.models import Workload
@@ -29,13 +28,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 only_devcluster = pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 SWEEP_SECONDS = settings.CELERY_BEAT_SCHEDULE["sweep-due-workloads"]["schedule"]
-
-
-@pytest.fixture
-def neighbours(bench, client):
-    both = Neighbours(bench)
-    yield both
-    _leave_nothing(client, both.owner.namespace_name)
 
 
 class Quiet:
@@ -56,7 +48,7 @@ class Quiet:
                     pool = Pool.objects.select_related("flavor")
                     flavor_id, capacity_type = wanted["flavor_id"], wanted["capacity_type"]
                     found = pool.get(flavor=flavor_id, capacity_type=capacity_type)
-                    admission.pass_over(found, now=clock.now())
+                    scheduler.pass_over(found, now=clock.now())
 
     def _messages(self):
         found = []
@@ -70,7 +62,7 @@ class Quiet:
         """What a sweep and a worker would do at that moment."""
         with clock.freeze(at):
             for pool in Pool.objects.select_related("flavor").filter(due_at__lte=at):
-                admission.pass_over(pool, now=at)
+                scheduler.pass_over(pool, now=at)
             for public_id in Workload.objects.filter(next_reconcile_at__lte=at).values_list(
                 "public_id", flat=True
             ):
@@ -180,12 +172,11 @@ def test_a_rest_ends_with_the_sweep_after_it(bench, quiet):
 
 @only_devcluster
 def test_who_waits_is_looked_at_again_although_nothing_made_the_pool_due(bench, quiet):
-    first = bench.submit(name="first", gpus_per_replica=8, time_limit_seconds=7200)
-    bench.until(first, lambda run: run.phase == "Running")
+    bench.running(name="first", gpus_per_replica=8, time_limit_seconds=7200)
     Pool.objects.update(due_at=None)
     waits = bench.submit(name="waits")
     bench.turn(waits)
     assert waits.reason == "WaitingForQuota"
     due = Pool.objects.get().due_at
     assert due is not None
-    assert due <= clock.now() + admission.AGAIN
+    assert due <= clock.now() + scheduler.AGAIN

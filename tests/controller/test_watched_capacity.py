@@ -10,19 +10,19 @@ from uuid import uuid4
 import pytest
 
 from cluster import kinds
-from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller import watcher as module
-from controller.watched_capacity import ForeignPodSink, NodePoolSink, NodeSink
-from controller.watcher import EVERY, FOREIGN, WHERE_SERVED
+from controller.watch import watcher as module
+from controller.watch.capacity import ForeignPodSink, NodePoolSink, NodeSink
+from controller.watch.watcher import EVERY, FOREIGN, WHERE_SERVED
 from foundation import clock
 from quotas.models import Pool
 from tests.controller import clusters
+from tests.controller.clusters import gone, own_namespace
 from tests.controller.followers import Follower
 from tests.factories.catalogue import make_flavor
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, WatchCursor
+from workloads.node_capacity import rooms_of
 from workloads.observations import record_node
-from workloads.queries import rooms_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -74,23 +74,8 @@ def node(client, flavor):
 
 @pytest.fixture
 def namespace(client):
-    name = f"foreign-{uuid4().hex[:8]}"
-    made = client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    # The real control plane makes pods only once the namespace has its account.
-    account = ObjectRef("v1", "ServiceAccount", name, "default")
-    until(lambda: exists(client, account))
-    yield name
-    for pod in client.list(kinds.POD, namespace=name).items:
-        ref = ObjectRef("v1", "Pod", name, pod["metadata"]["name"])
-        client.delete(ref, uid=pod["metadata"]["uid"], grace_seconds=0)
-    client.delete(ObjectRef("v1", "Namespace", "", name), uid=made["metadata"]["uid"])
-
-
-def exists(client, ref):
-    try:
-        return client.get(ref)
-    except ObjectNotFound:
-        return None
+    with own_namespace(client, "foreign") as name:
+        yield name
 
 
 def make_pod(client, namespace, node, name, *, gpus=1, init=(), labels=None, memory=None, **env):
@@ -144,7 +129,9 @@ def test_what_pods_of_others_hold_is_not_free_until_they_end(client, flavor, nod
         assert due(flavor)
         Pool.objects.update(due_at=None)
         until(lambda: not ForeignPod.objects.filter(name="short"))
-        assert exists(client, ObjectRef("v1", "Pod", namespace, "short")), "it has ended, and is still there"
+        assert not gone(client, ObjectRef("v1", "Pod", namespace, "short")), (
+            "it has ended, and is still there"
+        )
         assert room(flavor, node).free == 4
         until(lambda: due(flavor))
 
@@ -194,7 +181,7 @@ def test_what_ended_or_went_while_nobody_looked_is_forgotten_and_nothing_else(
         until(lambda: ForeignPod.objects.filter(namespace=namespace).count() == 3)
     client.delete(ObjectRef("v1", "Pod", namespace, "gone"), uid=gone, grace_seconds=0)
     ended_ref = ObjectRef("v1", "Pod", namespace, "ended")
-    until(lambda: exists(client, ended_ref)["status"]["phase"] == "Succeeded")
+    until(lambda: client.get(ended_ref)["status"]["phase"] == "Succeeded")
     assert ForeignPod.objects.filter(uid__in=[ended, gone]).count() == 2
     Pool.objects.all().delete()
     # A list that lies, as an etcd that lost its memory would have it.
@@ -301,7 +288,7 @@ def test_what_node_pools_may_still_bring_is_followed(client, flavor, node_pools)
         until(lambda: may_come() == (8, 8))
         until(lambda: due(flavor))
     client.delete(pool, uid=client.get(pool)["metadata"]["uid"])
-    until(lambda: exists(client, pool) is None)
+    until(lambda: gone(client, pool))
     with following(client, kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED):
         until(lambda: may_come() == (0, 0))
         assert not NodePoolRecord.objects.filter(name=name).exists()

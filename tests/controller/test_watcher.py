@@ -12,20 +12,19 @@ from django.test.utils import CaptureQueriesContext
 
 from cluster import kinds
 from cluster.client import connect
-from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
-from controller import watcher as module
-from controller.log_collector import LogCollector
-from controller.watched_capacity import NodeSink
-from controller.watched_claims import ClaimSink
-from controller.watched_objects import ObjectSink
-from controller.watched_pods import PodSink
-from controller.watcher import EVERY, OWN, KindWatcher, Watcher
+from controller.logs.collector import LogCollector
+from controller.watch import watcher as module
+from controller.watch.capacity import NodeSink
+from controller.watch.objects import ObjectSink
+from controller.watch.pods import PodSink
+from controller.watch.volume_claims import ClaimSink
+from controller.watch.watcher import EVERY, OWN, KindWatcher, Watcher
 from costs.models import UsageInterval
 from foundation import clock
 from foundation.models import Heartbeat
-from tests.controller.clusters import OwnCluster, Relay
+from tests.controller.clusters import OwnCluster, Relay, gone
 from tests.controller.followers import Follower
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import make_team
@@ -106,15 +105,7 @@ class Pods:
     def delete(self, name, uid):
         ref = ObjectRef("v1", "Pod", self.namespace, name)
         self.client.delete(ref, uid=uid, grace_seconds=0)
-
-        def gone():
-            try:
-                self.client.get(ref)
-            except ObjectNotFound:
-                return True
-            return False
-
-        until(gone)
+        until(lambda: gone(self.client, ref))
 
     def churn(self, count=40):
         """More changes than the cluster remembers."""

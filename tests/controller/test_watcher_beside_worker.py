@@ -5,21 +5,19 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from cluster import kinds
 from cluster.labels import workload_labels
-from controller.watched_objects import ObjectSink
+from controller.watch.objects import ObjectSink
 from foundation import clock
 from tests.factories.workloads import make_workload
+from tests.waiting import until_blocked
 from workloads import locks, services
 from workloads.models import ObjectRecord, Workload
 from workloads.observations import record_object
 
 pytestmark = pytest.mark.django_db(transaction=True)
-WAITS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-)
 
 
 def job_of(workload):
@@ -37,16 +35,6 @@ def job_of(workload):
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
 
 
-def until_it_waits(watcher):
-    with connection.cursor() as cursor:
-        while not watcher.done():
-            # What a transaction has seen of the others' activity it keeps.
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(WAITS)
-            if cursor.fetchone()[0]:
-                return
-
-
 def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_deadlock():
     workload = make_workload(now=clock.now())
     held = locks.lock(public_id=workload.public_id, now=clock.now())
@@ -62,7 +50,7 @@ def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_
         with transaction.atomic():
             locks.hold(held)
             watcher = threads.submit(watch)
-            until_it_waits(watcher)
+            until_blocked(unless=watcher)
             record_object(job, workload=held, now=clock.now())
         watcher.result()
     assert ObjectRecord.objects.get().workload_id == workload.pk
@@ -84,7 +72,7 @@ def test_rows_are_woken_in_the_order_of_their_keys():
         with transaction.atomic():
             Workload.objects.select_for_update(no_key=True).get(pk=first.pk)
             other = threads.submit(wake)
-            until_it_waits(other)
+            until_blocked(unless=other)
             Workload.objects.select_for_update(no_key=True).get(pk=second.pk)
         other.result()
     assert not Workload.objects.filter(next_reconcile_at=None).exists()

@@ -28,6 +28,7 @@ from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.leases import overtaken
 from tests.factories.workloads import make_workload
+from tests.waiting import until_blocked
 from workloads.models import PodRecord
 
 pytestmark = pytest.mark.django_db
@@ -289,13 +290,6 @@ def test_settling_takes_back_what_was_charged_of_a_pod_that_had_ended_long_befor
     assert ledger_difference() == 0
 
 
-def test_settling_twice_posts_once(house):
-    usage = record_usage(house.pod(), now=at(0))
-    assert len(settle(usage, now=at(100))) == 2
-    assert settle(usage, now=at(100)) == []
-    assert house.charged() == 200 * USD
-
-
 def test_an_open_interval_is_posted_by_the_hour(house):
     record_usage(house.pod(), now=at(0))
     assert settle_due(now=at(3599)) == 0
@@ -418,18 +412,6 @@ def alone(work):
         connections.close_all()
 
 
-def until_somebody_waits(other):
-    """For what this transaction has locked; or until the other is done."""
-    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    with connection.cursor() as cursor:
-        for _ in range(10_000):
-            # What a transaction has seen of the others' activity it keeps.
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(waits)
-            if cursor.fetchone()[0] or other.done():
-                break
-
-
 @pytest.mark.django_db(transaction=True)
 def test_settling_at_once_posts_once(house):
     usage = record_usage(house.pod(), now=at(0))
@@ -456,7 +438,7 @@ def test_closing_and_settling_do_not_wait_for_each_other_in_a_circle(house):
         with transaction.atomic():
             PricedCard.objects.select_for_update().get()
             closing = pool.submit(alone, lambda: record_usage(pod, now=at(60)))
-            until_somebody_waits(closing)
+            until_blocked(unless=closing)
             with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL lock_timeout = '2s'")
             UsageInterval.objects.select_for_update().get(pk=usage.pk)
@@ -473,7 +455,7 @@ def test_what_is_being_taken_back_of_a_posting_nobody_reverses_beside_that(house
         with transaction.atomic():
             record_usage(pod, now=at(110))
             reversal = pool.submit(alone, lambda: reverse(entry, reason="a gift", actor=SETUP, now=at(120)))
-            until_somebody_waits(reversal)
+            until_blocked(unless=reversal)
         with pytest.raises(Conflict):
             reversal.result(30)
     assert house.charged() == 2 * 40 * USD

@@ -22,7 +22,7 @@ import redis
 
 from portal.folders import Folders
 from portal.runtime import children, postgres, valkey
-from portal.runtime.children import Child, Command
+from portal.runtime.children import Child, ChildCommand
 from teams.tokens import new_token
 from tests.waiting import until
 
@@ -144,7 +144,7 @@ class Fleet:
         """A process of that kind; with `crash_point` it ends itself there as if by kill -9."""
         given = {"PORTAL_TEST_CRASH_POINT": crash_point} if crash_point else {}
         held = self._sockets.get(kind)
-        command = Command(
+        command = ChildCommand(
             arguments=(sys.executable, str(ROOT / "manage.py"), _COMMANDS[kind]),
             environment=self.variables | given,
             # The settings of every process name both sockets; only its own server listens on one.
@@ -192,7 +192,7 @@ class Fleet:
         path = self.folders.logs / f"{kind}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def _start(self, name: str, command: Command) -> Child:
+    def _start(self, name: str, command: ChildCommand) -> Child:
         child = children.start(
             name=name, command=command, log=self.folders.logs / f"{name}.log", echo=lambda *_: None
         )

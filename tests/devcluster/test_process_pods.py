@@ -12,11 +12,11 @@ import threading
 import pytest
 from devcluster_bed import RefusedError
 
-from controller.gitsource import fetch_containers
-from controller.modelsource import check_container
-from controller.podstatus import judge
-from controller.specs import GitSource
 from tests.waiting import until
+from workloads.pods.pod_status import judge
+from workloads.podspec.git_source import fetch_containers
+from workloads.podspec.model_source import check_container
+from workloads.podspec.specs import GitSource
 
 FALL_BACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 

@@ -13,7 +13,7 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.labels import selector
-from portal.tour_client import Portal, TourError
+from demo.client import DemoError, Portal
 
 TEAM = os.environ["E2E_TEAM"]
 NAMESPACE = f"team-{TEAM}"
@@ -42,7 +42,7 @@ def reach(path, done, seconds=120.0):
     deadline = time.monotonic() + seconds
     while not done(found := PORTAL.call("GET", path)):
         if time.monotonic() > deadline:
-            raise TourError(f"{path} is {found['phase']} ({found['reason']}): {found['message']}")
+            raise DemoError(f"{path} is {found['phase']} ({found['reason']}): {found['message']}")
         time.sleep(0.2)
     return found
 
@@ -53,7 +53,7 @@ def submit(name, **fields):
 
 def check(claim, what):
     if not claim:
-        raise TourError(f"not so: {what}")
+        raise DemoError(f"not so: {what}")
     print(f"ok: {what}", flush=True)
 
 
@@ -77,13 +77,13 @@ def an_oom_kill_is_named():
 def what_no_node_can_hold_is_refused():
     try:
         submit("too-large", gpus_per_replica=16)
-    except TourError as error:
+    except DemoError as error:
         check(
             "422" in str(error) and "with 8 a100-40gb" in str(error),
             "16 GPUs in one pod are refused with what exists",
         )
     else:
-        raise TourError("16 GPUs in one pod were accepted")
+        raise DemoError("16 GPUs in one pod were accepted")
 
 
 def a_cordoned_node_has_no_room_until_it_is_let_go():
@@ -114,7 +114,7 @@ def an_endpoint_becomes_ready_and_leaves_nothing():
     deadline = time.monotonic() + 60
     while any(CLUSTER.list(kind, namespace=NAMESPACE, label_selector=own).items for kind in kept):
         if time.monotonic() > deadline:
-            raise TourError("objects are left after delete")
+            raise DemoError("objects are left after delete")
         time.sleep(0.2)
     check(True, "all its objects are gone after delete")
 
@@ -129,7 +129,7 @@ def main():
     deadline = time.monotonic() + 60
     while not PORTAL.call("GET", "cluster/nodes/?name=h100-0")["results"]:
         if time.monotonic() > deadline:
-            raise TourError("the watcher has seen no node")
+            raise DemoError("the watcher has seen no node")
         time.sleep(0.2)
     a_run_succeeds_with_its_cost()
     an_oom_kill_is_named()
@@ -142,6 +142,6 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except TourError as error:
+    except DemoError as error:
         print(f"FAILED: {error}", flush=True)
         sys.exit(1)

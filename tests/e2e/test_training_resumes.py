@@ -11,14 +11,15 @@ import pytest
 from cluster import kinds
 from cluster.client import connect
 from cluster.errors import ClusterUnavailable
-from controller import logs, services
-from controller.reconcile import reconcile
-from controller.volumes import create_volume
+from controller import services
+from controller.logs import workload_logs
+from controller.namespaces.volumes import create_volume
+from controller.reconcile.reconciler import reconcile
+from demo.interruption import EPOCHS, request_for_two_nodes, unusable
 from foundation import clock
 from foundation.models import PlatformSettings
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
-from portal.tour_interruption import EPOCHS, request_for_two_nodes, unusable
 from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_member, make_team
@@ -74,7 +75,7 @@ def bench(process_cluster, live_server, settings):
 def read_on(client, run):
     """As the collector does while pods are there: when the master has ended the operator takes the worker and its log."""
     with suppress(ClusterUnavailable):
-        logs.fetch_last(client, run, attempt=run.attempt_number, now=clock.now())
+        workload_logs.fetch_last(client, run, attempt=run.attempt_number, now=clock.now())
     return True
 
 
@@ -112,8 +113,8 @@ def test_a_suspended_run_goes_on_from_its_last_checkpoint(bench):
     assert run.phase == "Succeeded", run.message
     second = run.attempts.get(number=2)
     assert second.resumed_from == reached.path
-    logs.fetch_last(client, run, attempt=2, now=clock.now())
-    lines = [line.text for line in logs.read_lines(run, attempt=2, limit=200).lines]
+    workload_logs.fetch_last(client, run, attempt=2, now=clock.now())
+    lines = [line.text for line in workload_logs.read_lines(run, attempt=2, limit=200).lines]
     assert f"resuming after epoch {reached.step}" in lines[0]
     assert lines[1].startswith(f"epoch {reached.step + 1}/60")
     assert run.progress_reports.get(attempt=2).progress_percentage == 100
@@ -121,7 +122,7 @@ def test_a_suspended_run_goes_on_from_its_last_checkpoint(bench):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_run_on_two_nodes_survives_the_loss_of_one(bench):
-    """The tour's own request: the pods train together, a node is taken away, and they go on from the checkpoint."""
+    """The demo's own request: the pods train together, a node is taken away, and they go on from the checkpoint."""
     client, team, actor = bench
     # What the watcher would have found.
     WatchCursor.objects.create(kind=kinds.PYTORCH_JOB.address, seen_at=clock.now())
@@ -144,8 +145,8 @@ def test_a_run_on_two_nodes_survives_the_loss_of_one(bench):
     assert kept[second.resumed_from] == max(kept.values()) < EPOCHS
     assert (run.retries_used, run.interruptions) == (0, 1)
     assert first.lost_seconds <= (first.ended_at - first.started_at).total_seconds()
-    logs.fetch_last(client, run, attempt=2, now=clock.now())
-    said = [line.text for line in logs.read_lines(run, attempt=2, limit=1000).lines]
+    workload_logs.fetch_last(client, run, attempt=2, now=clock.now())
+    said = [line.text for line in workload_logs.read_lines(run, attempt=2, limit=1000).lines]
     resumed = kept[second.resumed_from]
     assert f"resuming after epoch {resumed} from {second.resumed_from}" in said
     assert any(line.startswith(f"epoch {resumed + 1}/{EPOCHS} ") for line in said)

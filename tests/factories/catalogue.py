@@ -8,7 +8,7 @@ from fractions import Fraction
 from costs.models import Price
 from costs.services import set_price
 from foundation import clock
-from quotas.limits import set_nominal
+from quotas.limits import set_limits
 from quotas.models import Quota
 from teams.actors import Actor
 from teams.models import Team
@@ -44,14 +44,28 @@ def make_flavor(
 def make_quota(
     team: Team, flavor: ResourceFlavor, nominal: int = 8, capacity_type: str = "on-demand"
 ) -> Quota:
-    return set_nominal(
+    return limit(team, flavor, capacity_type=capacity_type, nominal=nominal)
+
+
+def limit(
+    team: Team,
+    flavor: ResourceFlavor,
+    *,
+    capacity_type: str = "on-demand",
+    reason: str = "test",
+    actor: Actor = SETUP,
+    now: datetime | None = None,
+    **limits: int | None,
+) -> Quota:
+    """The team's limits of units of the flavor, those that are named."""
+    return set_limits(
         team=team,
         flavor=flavor,
         capacity_type=capacity_type,
-        nominal=nominal,
-        reason="test",
-        actor=SETUP,
-        now=clock.now(),
+        limits=limits,
+        reason=reason,
+        actor=actor,
+        now=now or clock.now(),
     )
 
 

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from controller.run_tokens import digest, run_token
+from controller.reconcile.run_tokens import digest, run_token
 from costs.services import record_usage
 from foundation import clock
 from inference.services import deploy_endpoint
@@ -62,13 +62,8 @@ def make_run(
     **spec: Any,
 ) -> Workload:
     """A training run in `phase`; its rows say so, no cluster is asked."""
-    given = {"flavor": flavor.name} if flavor else {}
-    run = submit_training_run(
-        spec=TrainingRunSpec.from_json(run_body(**given, **spec)),
-        team=team,
-        actor=Actor.of_user(owner),
-        now=clock.now(),
-    )
+    body = run_body(**_of(flavor), **spec)
+    run = submit_training_run(spec=TrainingRunSpec.from_json(body), **_by(team, owner))
     return move(run.workload, phase)
 
 
@@ -81,14 +76,17 @@ def make_endpoint(
     **spec: Any,
 ) -> Workload:
     """An endpoint in `phase`; its rows say so, no cluster is asked."""
-    given = {"flavor": flavor.name} if flavor else {}
-    endpoint = deploy_endpoint(
-        spec=EndpointSpec.from_json(endpoint_body(**given, **spec)),
-        team=team,
-        actor=Actor.of_user(owner),
-        now=clock.now(),
-    )
+    body = endpoint_body(**_of(flavor), **spec)
+    endpoint = deploy_endpoint(spec=EndpointSpec.from_json(body), **_by(team, owner))
     return move(endpoint.workload, phase)
+
+
+def _of(flavor: ResourceFlavor | None) -> dict[str, str]:
+    return {"flavor": flavor.name} if flavor else {}
+
+
+def _by(team: Team, owner: User) -> dict[str, Any]:
+    return {"team": team, "actor": Actor.of_user(owner), "now": clock.now()}
 
 
 def move(workload: Workload, phase: Phase) -> Workload:

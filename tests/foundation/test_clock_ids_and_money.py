@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation import clock, ids, money
@@ -92,7 +92,6 @@ def test_amounts_for_people_round_half_away_from_zero(micro, places, shown):
     assert money.format_usd(micro, places) == shown
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=-money.AMOUNT_MICRO_USD_MAX, max_value=money.AMOUNT_MICRO_USD_MAX))
 def test_parsing_what_json_shows_gives_the_same_amount(micro):
     shown = money.as_json(micro)

@@ -207,14 +207,6 @@ def test_a_heartbeat_is_one_row_a_process():
 
 
 @pytest.mark.django_db
-def test_heartbeats_of_processes_long_gone_are_forgotten():
-    heartbeats.beat(process="old", now=NOON - timedelta(days=8))
-    heartbeats.beat(process="new", now=NOON)
-    assert heartbeats.forget_older_than(days=7, now=NOON) == 1
-    assert Heartbeat.objects.get().process == "new"
-
-
-@pytest.mark.django_db
 def test_platform_settings_have_the_defaults_until_somebody_changes_them():
     assert PlatformSettings.current().default_time_limit_seconds == 86_400
     assert PlatformSettings.current().optional_kinds == ["pytorchjob", "keda", "podmonitor"]

@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rest_framework import serializers
 
@@ -69,13 +69,12 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(values)
 def test_sound_values_come_through_unchanged(value):
     assert parsers.loads(json.dumps(value).encode()) == value
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_parsed_or_refused_and_nothing_else(raw):
     with suppress(Malformed, TooLarge):

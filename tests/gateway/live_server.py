@@ -16,7 +16,6 @@ import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.routes import Route
-from controller.specs import RateLimit
 from foundation import clock
 from gateway.asgi import Application
 from gateway.live.passthrough import GatewayLimits
@@ -25,6 +24,7 @@ from tests.cluster.cluster_faults import FaultServer
 from tests.factories.teams import make_member, make_team, make_token
 from tests.waiting import until
 from workloads.models import Workload
+from workloads.podspec.specs import RateLimit
 from workloads.services import create_workload
 from workloads.states import Priority
 

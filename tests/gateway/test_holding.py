@@ -21,6 +21,9 @@ from tests.waiting import until
 from workloads.models import Workload
 from workloads.services import notify
 
+# Tries for longer than a busy machine takes to answer three times.
+PATIENT = replace(LIMITS, again_seconds=10.0)
+
 
 @pytest.fixture
 def serve(bench):
@@ -66,6 +69,15 @@ class Caller(threading.Thread):
         self.join(timeout=30)
         assert self.answer is not None
         return self.answer
+
+
+def one_who_waits(serve, bench, token) -> Caller:
+    """A caller whose request is held, as the endpoint sleeps."""
+    put_to_sleep(bench)
+    live = serve()
+    caller = Caller(live, token)
+    until(lambda: held(live, bench) == 1)
+    return caller
 
 
 def test_a_request_calls_the_endpoint_and_is_answered_when_it_is_awake(serve, bench, upstream):
@@ -130,10 +142,7 @@ def test_a_caller_that_hangs_up_makes_room(serve, bench, upstream, body):
 
 
 def test_an_endpoint_that_goes_while_requests_wait_is_not_found(serve, bench):
-    put_to_sleep(bench)
-    live = serve()
-    caller = Caller(live, bench.token)
-    until(lambda: held(live, bench) == 1)
+    caller = one_who_waits(serve, bench, bench.token)
     Workload.objects.filter(pk=bench.endpoint.pk).update(phase="Cancelled", finished_at=bench.endpoint.since)
     notify(bench.endpoint)
     assert caller.result().status == 404
@@ -158,14 +167,16 @@ def fail_first(times: int, message: str):
 
 
 @pytest.mark.parametrize("message", [NO_ENDPOINTS, REFUSED])
-def test_what_did_not_arrive_is_sent_again_with_its_whole_body(live, bench, upstream, message):
+def test_what_did_not_arrive_is_sent_again_with_its_whole_body(serve, bench, upstream, message):
+    live = serve(limits=PATIENT)
     upstream.script = fail_first(2, message)
     body = b"\x01\xff" * 5000
     assert live.send("POST", "/vision/digits/", token=bench.token, body=body).status == 200
     assert [request.body for request in upstream.requests] == [body] * 3
 
 
-def test_what_may_have_arrived_is_asked_again_only_where_it_changes_nothing(live, bench, upstream):
+def test_what_may_have_arrived_is_asked_again_only_where_it_changes_nothing(serve, bench, upstream):
+    live = serve(limits=PATIENT)
     upstream.script = fail_first(1, BROKEN)
     answer = live.send("POST", "/vision/digits/", token=bench.token, body=b"x")
     assert (answer.status, len(upstream.requests)) == (503, 1)
@@ -192,23 +203,18 @@ def token_of_the_endpoint(bench):
 
 def test_a_token_opens_no_other_endpoint_that_takes_the_name_while_a_request_waits(serve, bench, upstream):
     _, _, text = token_of_the_endpoint(bench)
-    put_to_sleep(bench)
-    live = serve()
-    caller = Caller(live, text)
-    until(lambda: held(live, bench) == 1)
+    caller = one_who_waits(serve, bench, text)
     Workload.objects.filter(pk=bench.endpoint.pk).update(phase="Cancelled", finished_at=bench.endpoint.since)
     notify(bench.make_endpoint())
     notify(bench.endpoint)
-    assert caller.result().status == 404
+    # By which of the two changes it is looked at again is chance: the endpoint is gone, or another one that it does not open.
+    assert caller.result().status in {401, 404}
     assert upstream.requests == []
 
 
 def test_a_token_that_ends_while_its_request_waits_opens_nothing(serve, bench, upstream):
     actor, token, text = token_of_the_endpoint(bench)
-    put_to_sleep(bench)
-    live = serve()
-    caller = Caller(live, text)
-    until(lambda: held(live, bench) == 1)
+    caller = one_who_waits(serve, bench, text)
     revoke_endpoint_token(actor=actor, token=token, now=clock.now())
     wake_up(bench)
     assert caller.result().status == 401
@@ -216,7 +222,7 @@ def test_a_token_that_ends_while_its_request_waits_opens_nothing(serve, bench, u
 
 
 def test_a_request_that_comes_as_the_endpoint_falls_asleep_wakes_it(serve, bench, upstream):
-    live = serve(limits=replace(LIMITS, again_seconds=10.0))
+    live = serve(limits=PATIENT)
     upstream.script = lambda exchange: exchange.reply(503, status(503, "ServiceUnavailable", NO_ENDPOINTS))
     caller = Caller(live, bench.token)
     until(lambda: upstream.requests)
@@ -247,7 +253,7 @@ def move_to_port(bench, number):
 
 
 def test_a_request_to_a_port_that_the_service_has_no_more_goes_to_the_one_that_it_has(serve, bench, upstream):
-    live = serve(limits=replace(LIMITS, again_seconds=10.0))
+    live = serve(limits=PATIENT)
     upstream.script = of_port(9090)
     caller = Caller(live, bench.token)
     until(lambda: upstream.requests)

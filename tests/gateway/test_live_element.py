@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
-from django.db import connection
 
 from tests.waiting import until
-from tests.web.browsing import chromium, needs_chromium
+from tests.web.browsing import chromium, meanwhile, needs_chromium
 from workloads.services import notify
 
 pytestmark = [pytest.mark.browser, needs_chromium]
@@ -38,17 +35,9 @@ def page(bench, live, live_server, client, settings):
         yield found
 
 
-def elsewhere(work, *args):
-    """Playwright's loop runs in this thread, where Django refuses to ask the database."""
-
-    def closing():
-        try:
-            return work(*args)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(closing).result()
+def heard(page, workload):
+    of_it = "id => seen.some(([name, which]) => name === 'live:workload' && which === id)"
+    return page.evaluate(of_it, str(workload.public_id))
 
 
 def wait_live(page):
@@ -58,10 +47,8 @@ def wait_live(page):
 def test_the_page_hears_events_has_one_stream_and_comes_back_when_it_is_cut(page, bench, live):
     wait_live(page)
     assert live.health()["streams"] == 1
-    elsewhere(notify, bench.endpoint)
-    page.wait_for_function(
-        "id => seen.some(([n, w]) => n === 'live:workload' && w === id)", arg=str(bench.endpoint.public_id)
-    )
+    meanwhile(lambda: notify(bench.endpoint))
+    until(lambda: heard(page, bench.endpoint))
     # A second element on the page opens nothing.
     page.evaluate("document.body.append(document.createElement('live-stream'))")
     live.loop.call_soon_threadsafe(live.application.live.hub.end_all)
@@ -69,8 +56,8 @@ def test_the_page_hears_events_has_one_stream_and_comes_back_when_it_is_cut(page
     page.evaluate("seen.length = 0")
     until(lambda: live.health()["streams"] == 1)
     wait_live(page)
-    missed = elsewhere(bench.make_endpoint, "missed")
-    page.wait_for_function("id => seen.some(([, w]) => w === id)", arg=str(missed.public_id))
+    missed = meanwhile(lambda: bench.make_endpoint("missed"))
+    until(lambda: heard(page, missed))
 
 
 def test_the_stream_is_closed_with_its_element(page, bench, live):

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from controller.log_store import ContainerLog, mark_stored, source_of
+from controller.logs.store import ContainerLog, mark_stored, source_of
 from foundation import clock
 from foundation.tickets import make_ticket
 from teams import services

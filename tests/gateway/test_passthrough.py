@@ -12,12 +12,10 @@ import pytest
 from controller.served_metrics import REQUESTS_IN_FLIGHT
 from foundation import clock
 from gateway.models import RequestCount
-from teams import services
 from teams.actors import Actor
-from teams.models import ApiToken
 from tests.cluster.cluster_faults import status
 from tests.factories.teams import make_member, make_team, make_token, make_user
-from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer
+from tests.gateway.live_server import LIMITS, LiveServer
 from tests.waiting import until
 from workloads.services import notify
 
@@ -198,19 +196,6 @@ def test_a_token_of_one_team_opens_no_endpoint_of_another(live, bench):
     bound = make_token(bench.user, name="bound", team=other)
     assert live.get("/speech/voices/", token=bound).status == 200
     assert live.get("/vision/digits/", token=bound).status == 404
-
-
-def test_a_removed_member_is_let_in_no_longer_than_the_check_is_old(live, bench):
-    assert live.get("/vision/digits/", token=bench.token).status == 200
-    services.remove_member(actor=ACTOR, membership=bench.membership, now=clock.now())
-    until(lambda: live.get("/vision/digits/", token=bench.token).status == 404, ACCESS_SECONDS + 2)
-
-
-def test_a_revoked_token_opens_nothing_longer_than_the_check_is_old(live, bench):
-    assert live.get("/vision/digits/", token=bench.token).status == 200
-    token = ApiToken.objects.get(user=bench.user)
-    services.revoke_token(actor=ACTOR, token=token, now=clock.now())
-    until(lambda: live.get("/vision/digits/", token=bench.token).status == 401, ACCESS_SECONDS + 2)
 
 
 def test_an_endpoint_that_is_not_live_says_why_and_opens_when_it_is(live, bench):

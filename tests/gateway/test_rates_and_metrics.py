@@ -17,7 +17,6 @@ from controller.served_metrics import (
     REQUESTS_TOTAL,
     REVISION_LABEL,
 )
-from controller.specs import RateLimit
 from foundation import clock
 from gateway import latency, queries
 from gateway.asgi import Application
@@ -28,6 +27,7 @@ from gateway.models import RequestCount
 from gateway.series import request_series
 from gateway.services import Bucket, Tally, add_request_counts
 from workloads.models import Workload
+from workloads.podspec.specs import RateLimit
 
 
 def test_a_bucket_lets_its_burst_through_and_then_its_rate():

@@ -21,9 +21,12 @@ from teams.actors import Actor
 from teams.models import ApiToken, AuditEvent, User
 from teams.permissions import NOTIFY_CHANNEL
 from tests.factories.teams import make_member, make_team, make_token, make_user
+from tests.factories.workloads import put_in
 from tests.gateway.live_server import ACCESS_SECONDS, LIMITS, LiveServer
 from tests.waiting import until
 from workloads.models import Workload
+from workloads.services import notify
+from workloads.states import Phase
 
 ACTOR = Actor.system("tests")
 HOURS = 3600.0
@@ -176,6 +179,13 @@ def test_whoever_loses_a_right_is_refused_as_soon_as_it_is_told(slow_live, bench
     until(lambda: slow_live.get("/vision/digits/", token=bench.token).status == refused, 5)
 
 
+def test_an_endpoint_that_was_cancelled_is_called_no_more_as_soon_as_it_is_told(slow_live, bench):
+    assert slow_live.get("/vision/digits/", token=bench.token).status == 200
+    put_in(bench.endpoint, Phase.CANCELLED)
+    notify(bench.endpoint)
+    until(lambda: slow_live.get("/vision/digits/", token=bench.token).status == 404, 5)
+
+
 def test_a_revoked_token_of_an_endpoint_is_refused_as_soon_as_it_is_told(slow_live, bench, member):
     token, secret = endpoint_token(bench, member)
     _, other = endpoint_token(bench, member, name="other")
@@ -289,16 +299,6 @@ def test_a_token_whose_time_ends_meanwhile_opens_nothing(live, bench):
         until(lambda: not live.health()["listening"])
         with clock.freeze(clock.now() + timedelta(days=400)):
             assert live.get("/vision/digits/", token=bench.token).status == 401
-
-
-def test_strangers_and_viewers_make_no_token(bench):
-    for user, status in ((make_user("stranger"), 404), (bench.user, 403)):
-        client = Client()
-        token = make_token(user, name="manage", scopes=("read", "submit", "manage"))
-        client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {token}"
-        answer = client.post(tokens_url(bench.endpoint), {"name": "a"}, content_type="application/json")
-        assert answer.status_code == status
-    assert not EndpointToken.objects.exists()
 
 
 def test_in_the_admin_console_a_token_is_shown_without_its_secret_and_revoked(bench, member):

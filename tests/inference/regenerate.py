@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.podspec import ManifestSet
 from inference.manifests import build_endpoint
 from inference.specs import EndpointSpec
 from tests.manifest_samples import ENDPOINT_BODIES, ENDPOINT_PLACEMENTS, write_golden
+from workloads.podspec.pod_template import ManifestSet
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controller.podspec import ManifestSet
+from inference.autoscaling.scalers import AUTOSCALER, KEDA, ScalerPlatform
 from inference.manifests import build_endpoint
-from inference.scalers import AUTOSCALER, KEDA, ScalerPlatform
 from inference.specs import EndpointSpec
 from tests.manifest_samples import placement, write_golden
+from workloads.podspec.pod_template import ManifestSet
 
 FOLDER = Path(__file__).parent / "golden_scalers"
 MIG = "nvidia.com/mig-1g.10gb"

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import ClusterRejected
-from controller.observation import Stage
 from inference.manifests import build_endpoint
 from inference.specs import EndpointSpec
 from inference.status import observe_endpoint
 from tests.inference.regenerate import built
 from tests.manifest_clusters import template_as_pod
-from tests.manifest_samples import ENDPOINT_BODIES
 from tests.serving_samples import runtime_bodies
+from workloads.pods.observation import Stage
 from workloads.states import Reason
-
-NOT_RESTRICTED = {"cpu_endpoint"}
-
-
-@pytest.mark.parametrize("name", ENDPOINT_BODIES)
-def test_the_api_server_knows_every_field_and_warns_of_none(real_bench, name):
-    for manifest in built()[name].all():
-        warnings = real_bench.client.warnings_of(real_bench.moved(manifest))
-        assert bool(warnings) == (name in NOT_RESTRICTED and manifest["kind"] == "Deployment"), warnings
-
-
-@pytest.mark.parametrize("name", ENDPOINT_BODIES)
-def test_pods_pass_restricted_unless_they_want_user_0(real_bench, name):
-    pod = real_bench.moved(template_as_pod(built()[name]))
-    if name in NOT_RESTRICTED:
-        with pytest.raises(ClusterRejected, match="violates PodSecurity"):
-            real_bench.client.warnings_of(pod)
-    else:
-        assert real_bench.client.warnings_of(pod) == ()
 
 
 @pytest.mark.parametrize("name", runtime_bodies())
@@ -48,14 +27,7 @@ def test_what_serves_is_guaranteed_what_it_asks_for(real_bench, name):
 def start(bench, *, replicas=2, **body):
     spec = EndpointSpec.from_json({"name": "a", "image": "b:1", "cpu": "100m", "memory": "64Mi", **body})
     where = bench.placement("a", "endpoint")
-    where = where.__class__(**{**vars(where), "object_name": f"a-{where.workload_id[:8]}"})
-    manifests = build_endpoint(spec, where, replicas=replicas)
-    bench.make(manifests)
-
-    def look():
-        return observe_endpoint(bench.primary(manifests), bench.pods(where.workload_id), bench.events())
-
-    return spec, where, look
+    return spec, where, bench.follow(build_endpoint(spec, where, replicas=replicas), where, observe_endpoint)
 
 
 def test_an_endpoint_becomes_ready(bench):

@@ -1,65 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from hypothesis import HealthCheck, given, settings
 
-from foundation.http.problems import flatten
 from inference.serializers import EndpointSerializer
-from inference.specs import EndpointSpec
-from tests.effort import drawn
-from tests.inference.test_endpoint_spec import LATER
-from tests.manifest_samples import ENDPOINT_BODIES
-from tests.manifest_strategies import broken, endpoint_bodies
+from tests.api.request_kinds import MINIMAL, faults
 
-MINIMAL = {"team": "vision", "name": "a", "image": "python:3.12"}
-
-
-def problems(**changes):
-    serializer = EndpointSerializer(data={**MINIMAL, **changes})
-    serializer.is_valid()
-    return [(problem.field, problem.code) for problem in flatten(serializer.errors)]
-
-
-@pytest.mark.parametrize("body", ENDPOINT_BODIES.values(), ids=ENDPOINT_BODIES)
-def test_the_samples_are_valid(body):
-    serializer = EndpointSerializer(data={"team": "vision", **body})
-    assert serializer.is_valid(), serializer.errors
-    assert serializer.to_spec() == EndpointSpec.from_json(body)
-
-
-@given(body=endpoint_bodies)
-def test_valid_bodies_are_valid_also_after_being_stored(body):
-    serializer = EndpointSerializer(data=body)
-    assert serializer.is_valid(), serializer.errors
-    stored = serializer.to_spec().to_json()
-    again = EndpointSerializer(data={"team": "vision", **stored})
-    assert again.is_valid(), again.errors
-    assert again.to_spec().to_json() == stored
-
-
-@settings(
-    suppress_health_check=[HealthCheck.too_slow],
-    max_examples=drawn(usual=100, landing=300, soak=3000),
-    deadline=None,
-)
-@given(body=broken(endpoint_bodies, EndpointSerializer().fields))
-def test_whatever_is_sent_is_answered_with_named_problems(body):
-    serializer = EndpointSerializer(data=body)
-    if serializer.is_valid():
-        serializer.to_spec()
-    else:
-        for problem in flatten(serializer.errors):
-            assert problem.code
-            assert problem.field.partition(".")[0] in serializer.fields
-
-
-@pytest.mark.parametrize("path", LATER)
-def test_a_later_field_is_refused_by_name(path):
-    head, _, rest = path.partition(".")
-    value = LATER[path]
-    if rest:
-        value = {**({"files": {"a": ""}} if head == "source" else {}), rest: value}
-    assert problems(**{head: value}) == [(path.replace("*", "0"), "not_yet_supported")]
+problems = partial(faults, EndpointSerializer)
 
 
 @pytest.mark.parametrize(

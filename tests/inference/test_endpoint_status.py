@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from controller.observation import Stage
 from inference.status import observe_endpoint
 from tests.pod_samples import (
     READY,
@@ -19,6 +18,7 @@ from tests.pod_samples import (
     unscheduled,
     waiting,
 )
+from workloads.pods.observation import Stage
 from workloads.states import REASONS, Phase, Reason
 
 QUOTA = 'pods "a" is forbidden: exceeded quota: gpus'

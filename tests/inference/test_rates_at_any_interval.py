@@ -8,8 +8,8 @@ import pytest
 
 from controller.metric_queries import try_query
 from devcluster.prometheus.storage import NAME, STALE
-from inference.promql import Subject, requests_per_second, signal_of
-from inference.scaling import ScalingSpec
+from inference.promql import Subject, requests_per_second
+from inference.triggers import TRIGGERS
 from tests.planted_metrics import planted_metrics
 
 UP, REQUESTS = "mlportal_gateway_up", "mlportal_gateway_requests_total"
@@ -51,7 +51,7 @@ def test_the_wait_in_a_runtimes_queue_is_seen(metrics, every, phase):
     plant(storage, "ts_queue_latency_microseconds", 4 * 250_000, every=every, newest=newest, **POD)
     plant(storage, "ts_inference_requests_total", 4, every=every, newest=newest, **POD)
     subject = Subject("e", "team-a", "digits-1", "torchserve", is_mig=False, exported_labels=True)
-    query = signal_of(ScalingSpec(trigger="queue-latency", threshold=100), subject).query
+    query = TRIGGERS["queue-latency"].signal(subject, query=None, metric_type=None).query
     assert try_query(url, query).value == pytest.approx(250, rel=0.05)
 
 

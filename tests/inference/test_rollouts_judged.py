@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.observation import PodFacts, RolloutFacts
-from inference.rollouts import Bounds, Outcome, judge
+from inference.rollouts import Bounds, RolloutOutcome, judge
+from workloads.pods.observation import PodFacts, RolloutFacts
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 BOUNDS = Bounds(load=100, image_pull=200, schedule=300, downtime=40)
@@ -84,7 +84,7 @@ def test_the_fault_is_told_where_another_pod_has_no_room():
     pods = [pod("Unschedulable", since=900, scheduled=False), pod("Restarting", since=900, restarts=1)]
     found = judge(rollout(), pods, BOUNDS, now=NOW)
     assert (found.outcome, found.message) == (
-        Outcome.FAILED,
+        RolloutOutcome.FAILED,
         "Pod new was not ready for 100 seconds. why.",
     )
 
@@ -105,8 +105,8 @@ def test_what_is_due_next_says_when_to_look_again():
 
 def test_what_a_pod_did_before_this_revision_had_it_is_not_this_revisions_fault():
     old = pod("Loading", since=100_000, restarts=1)
-    assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(99)).outcome is Outcome.GOING
-    assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(100)).outcome is Outcome.FAILED
+    assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(99)).outcome is RolloutOutcome.GOING
+    assert judge(rollout(), [old], BOUNDS, now=NOW, began=ago(100)).outcome is RolloutOutcome.FAILED
 
 
 def test_a_pod_that_was_ready_has_its_budget_from_when_it_ceased_to_be():
@@ -115,4 +115,7 @@ def test_a_pod_that_was_ready_has_its_budget_from_when_it_ceased_to_be():
 
     assert judge(rollout(), [restarted(99)], BOUNDS, now=NOW).look_in == 1
     found = judge(rollout(), [restarted(100)], BOUNDS, now=NOW)
-    assert (found.outcome, found.message) == (Outcome.FAILED, "Pod new was not ready for 100 seconds. why.")
+    assert (found.outcome, found.message) == (
+        RolloutOutcome.FAILED,
+        "Pod new was not ready for 100 seconds. why.",
+    )

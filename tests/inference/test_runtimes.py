@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from controller.namespaces import build_guard_rails
-from controller.podstatus import judge
+from controller.namespaces.namespace_manifests import build_guard_rails
 from inference.manifests import build_endpoint
 from inference.specs import EndpointSpec
 from tests.inference.test_endpoint_manifests import by_kind, container_of
 from tests.manifest_samples import placement
 from tests.pod_samples import container, ended, pod
 from tests.serving_samples import RUNTIME_REQUESTS
+from workloads.pods.pod_status import judge
 
 MINIMAL = {"name": "a", "image": "b:1", "flavor": "a100-40gb", "cpu": "1", "memory": "2Gi"}
 
@@ -208,7 +208,7 @@ def test_monitoring_reaches_the_metrics_and_the_gateway_what_serves_and_nobody_e
     """By the rules of NetworkPolicy: what some policy opens is open, of a pod that any policy selects."""
     policies = [
         each
-        for each in build_guard_rails(namespace="n", team_slug="vision", gpu_limits={})
+        for each in build_guard_rails(namespace="n", team_slug="vision", gpu_limits={}, serving=["endpoint"])
         if each["kind"] == "NetworkPolicy"
     ]
     manifests = made(runtime, **RUNTIME_REQUESTS[runtime])
@@ -218,7 +218,7 @@ def test_monitoring_reaches_the_metrics_and_the_gateway_what_serves_and_nobody_e
     def reached(**namespace):
         opened = set()
         for policy in policies:
-            if not policy["spec"]["podSelector"].get("matchLabels", {}).items() <= labels.items():
+            if not selects(policy, labels):
                 continue
             for rule in policy["spec"].get("ingress", ()):
                 froms = [each["namespaceSelector"]["matchLabels"] for each in rule["from"]]
@@ -231,6 +231,22 @@ def test_monitoring_reaches_the_metrics_and_the_gateway_what_serves_and_nobody_e
     assert reached(**{"mlportal.dev/gateway": "true"}) == served
     assert reached(**{"mlportal.dev/monitoring": "true"}) == {int(metrics)}
     assert reached(**{"kubernetes.io/metadata.name": "team-other"}) == set()
+    labels = {**labels, "mlportal.dev/kind": "training-run"}
+    assert (
+        reached(**{"mlportal.dev/gateway": "true"}) == reached(**{"mlportal.dev/monitoring": "true"}) == set()
+    )
+
+
+def selects(policy, labels):
+    wanted = policy["spec"]["podSelector"]
+    among = (labels.get(each["key"]) in each["values"] for each in wanted.get("matchExpressions", ()))
+    return wanted.get("matchLabels", {}).items() <= labels.items() and all(among)
+
+
+def test_without_a_kind_that_takes_requests_every_pod_is_closed():
+    made = build_guard_rails(namespace="n", team_slug="vision", gpu_limits={}, serving=[])
+    closed = [each["metadata"]["name"] for each in made if each["kind"] == "NetworkPolicy"]
+    assert closed == ["mlportal-default-deny"]
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ from datetime import timedelta
 
 import pytest
 
-from controller.decide import Action, Plan
-from controller.observation import Observation, RolloutFacts, Stage
+from controller.reconcile.decide import Action, Plan
 from foundation import clock
 from foundation.errors import Invalid
 from inference.adapter import EndpointAdapter
+from inference.autoscaling.state import slept
 from inference.models import Endpoint, EndpointRevision
-from inference.revisions import effects_of, spec_of_return
-from inference.scaler_state import slept
-from inference.scaling import ScalingSpec
+from inference.revisions.record import settle, way_back
+from inference.revisions.services import effects_of, spec_of_return
+from inference.scaling_spec import ScalingSpec
 from inference.services import preview_rollback, roll_back, update_endpoint
-from inference.settling import settle, way_back
 from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_price
 from tests.factories.submitted import make_attempt, make_endpoint, move
 from tests.factories.teams import make_member, make_team
+from workloads.pods.observation import Observation, RolloutFacts, Stage
 from workloads.services import note, transition
 from workloads.states import Phase, Reason
 

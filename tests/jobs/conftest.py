@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.manifest_clusters import baseline_bench, bench, real_bench
+from tests.manifest_clusters import baseline_bench, real_bench
 
-__all__ = ["baseline_bench", "bench", "real_bench"]
+__all__ = ["baseline_bench", "real_bench"]

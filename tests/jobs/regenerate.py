@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.podspec import ManifestSet
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from tests.kind_samples import SAMPLES
 from tests.manifest_samples import RUN_BODIES, RUN_PLACEMENTS, write_golden
+from workloads.podspec.pod_template import ManifestSet
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pytest
 
 from jobs.status import observe_training_run
@@ -17,6 +15,7 @@ from tests.pod_samples import (
     disrupted,
     ended,
     failed,
+    moment,
     pending,
     pod,
     running,
@@ -124,8 +123,8 @@ def test_a_gang_counts_as_starting_when_its_last_pod_has_a_node():
     assert look(runs(), runs(), unscheduled("Unschedulable", NO_ROOM)).scheduled_at is None
     later = pod(conditions=({**SCHEDULED, "lastTransitionTime": T2},), containers=(container(running()),))
     seen = look(runs(), later, runs())
-    assert seen.scheduled_at == datetime.fromisoformat(T2)
-    assert look(runs(), runs(), runs()).scheduled_at == datetime.fromisoformat(T1)
+    assert seen.scheduled_at == moment(T2)
+    assert look(runs(), runs(), runs()).scheduled_at == moment(T1)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def test_a_failed_gang_says_what_came_first(pods, cause, reason, interruption):
     seen = look(*pods, conditions=(BACKOFF,))
     assert (seen.stage, seen.reason, seen.interruption) == ("failed", reason, interruption)
     assert seen.message.startswith(f"Pod a-1-{cause}-x7k2p: ")
-    assert seen.finished_at == datetime.fromisoformat(T3)
+    assert seen.finished_at == moment(T3)
 
 
 def test_of_two_that_fail_the_first_is_the_cause():

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.gitsource import ENVIRONMENT, fetch_containers
-from controller.specs import GitSource
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
 from tests.manifest_samples import placement
+from workloads.podspec.git_source import ENVIRONMENT, fetch_containers
+from workloads.podspec.specs import GitSource
 
 GIT = shutil.which("git")
 pytestmark = pytest.mark.skipif(GIT is None, reason="no git here")

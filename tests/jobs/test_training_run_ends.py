@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC
 
 import pytest
 
-from controller.observation import Stage
 from jobs.status import observe_training_run
 from tests.pod_samples import (
     BACKOFF,
@@ -18,18 +17,16 @@ from tests.pod_samples import (
     ended,
     failed,
     job,
+    moment,
     pod,
     waiting,
 )
+from workloads.pods.observation import Stage
 from workloads.states import Reason
 
 TAINT = "Taint manager: deleting due to NoExecute taint"
 EVICTED = "Eviction API: evicting"
 GC = "PodGC: node no longer exists"
-
-
-def moment(text):
-    return datetime.fromisoformat(text)
 
 
 def over(given_pod, condition=BACKOFF):
@@ -253,3 +250,21 @@ def test_code_that_could_not_be_fetched_is_no_command_that_could_not_be_started(
     assert (seen.reason, seen.retryable, seen.exit_code) == ("ApplicationError", True, 128)
     assert "could not bring the code of source.git (exit code 128)" in seen.message
     assert "Could not resolve host" in seen.message
+
+
+def test_facts_of_a_pod_carry_the_times_of_the_api():
+    (fact,) = over(failed(3, deleted=True)).pods
+    assert (fact.scheduled_at, fact.started_at, fact.finished_at, fact.deletion_at) == (
+        moment(T1),
+        moment(T2),
+        moment(T3),
+        moment(T3),
+    )
+    assert (fact.node, fact.phase, fact.exit_code, fact.resource_version) == ("a100-0", "Failed", 3, "77")
+    assert fact.finished_at.tzinfo == UTC
+
+
+def test_a_pod_that_failed_without_a_container_ended_at_its_last_change():
+    refused = pod("Failed", reason="OutOfcpu", message="Pod was rejected")
+    (fact,) = over(refused).pods
+    assert (fact.started_at, fact.finished_at) == (None, moment(T1))

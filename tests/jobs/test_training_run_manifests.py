@@ -5,25 +5,12 @@ import json
 import pytest
 from hypothesis import given
 
-from controller import podspec
-from controller.podspec import owned_by
 from jobs.manifests import active_deadline_seconds, build_training_run
 from jobs.specs import TrainingRunSpec
-from tests.jobs.regenerate import FOLDER, built
-from tests.kind_samples import SAMPLES
-from tests.manifest_samples import LOST_NODE, RUN_PLACEMENTS, golden, placement
+from tests.manifest_samples import LOST_NODE, RUN_PLACEMENTS, placement
 from tests.manifest_strategies import run_bodies
-
-HOW = "differs; if that is meant: python -m tests.jobs.regenerate"
-
-
-@pytest.mark.parametrize("name", [*RUN_PLACEMENTS, *SAMPLES])
-def test_manifests_are_those_of_the_golden_file(name):
-    assert built()[name].all() == golden(FOLDER)[name], HOW
-
-
-def test_there_is_a_golden_file_for_each_sample_and_no_other():
-    assert set(golden(FOLDER)) == {*RUN_PLACEMENTS, *SAMPLES}
+from workloads.podspec import pod_template
+from workloads.podspec.pod_template import owned_by
 
 
 def run(**body):
@@ -85,7 +72,7 @@ def test_a_checkpoint_claim_that_is_mounted_around_it_is_not_mounted_again():
 
 def test_labels_of_the_portal_win_over_the_users():
     spec = TrainingRunSpec(name="a", image="b", labels={"mlportal.dev/team": "other", "x": "y"})
-    labels = podspec.all_labels(spec, placement("a", "training-run"))
+    labels = pod_template.all_labels(spec, placement("a", "training-run"))
     assert (labels["mlportal.dev/team"], labels["x"]) == ("vision", "y")
 
 

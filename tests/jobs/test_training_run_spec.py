@@ -1,56 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 
-from controller.specs import Volume
-from foundation.errors import Invalid
-from jobs.specs import NOT_YET_SUPPORTED, CheckpointSpec, TrainingRunSpec
-from tests.manifest_samples import RUN_BODIES
-from tests.manifest_strategies import run_bodies
+from jobs.specs import CheckpointSpec, TrainingRunSpec
+from workloads.podspec.specs import Volume
 
 MINIMAL = {"name": "a", "image": "b"}
-LATER = {
-    "kind": "cronjob",
-}
-
-
-def with_value(path: str, value: object) -> dict:
-    head, _, rest = path.partition(".")
-    return {**MINIMAL, head: {rest: value} if rest else value}
-
-
-@given(body=run_bodies)
-def test_a_spec_survives_being_stored(body):
-    spec = TrainingRunSpec.from_json(body)
-    assert TrainingRunSpec.from_json(spec.to_json()) == spec
-
-
-@pytest.mark.parametrize("body", RUN_BODIES.values(), ids=RUN_BODIES)
-def test_what_is_stored_is_normal(body):
-    stored = TrainingRunSpec.from_json(body).to_json()
-    assert TrainingRunSpec.from_json(stored).to_json() == stored
-
-
-def test_every_later_field_has_a_case():
-    assert set(LATER) == set(NOT_YET_SUPPORTED)
-
-
-@pytest.mark.parametrize("path", LATER)
-def test_a_field_that_is_not_supported_yet_is_refused_by_name(path):
-    with pytest.raises(Invalid) as caught:
-        TrainingRunSpec.from_json(with_value(path, LATER[path]))
-    assert [(error.field, error.code) for error in caught.value.errors] == [
-        (path.replace("*", "0"), "not_yet_supported")
-    ]
-
-
-@pytest.mark.parametrize("path", LATER)
-@pytest.mark.parametrize("value", [None, "", [], {}, {"a": None, "b": []}])
-def test_an_empty_value_of_a_later_field_says_nothing(path, value):
-    if path in {"kind", "capacity"}:
-        value = None
-    assert TrainingRunSpec.from_json(with_value(path, value)).name == "a"
 
 
 @pytest.mark.parametrize(

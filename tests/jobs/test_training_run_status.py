@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.observation import Stage
 from jobs.status import observe_training_run
 from tests.pod_samples import (
     BACKOFF,
@@ -24,12 +22,14 @@ from tests.pod_samples import (
     event,
     failed,
     job,
+    moment,
     pending,
     pod,
     running,
     unscheduled,
     waiting,
 )
+from workloads.pods.observation import Stage
 from workloads.states import REASONS, Phase, Reason
 
 NO_GPUS = (
@@ -41,14 +41,6 @@ QUOTA = (
     "used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=8"
 )
 TAINT = "Taint manager: deleting due to NoExecute taint"
-
-
-def over(given_pod):
-    return observe_training_run(job(BACKOFF), [given_pod])
-
-
-def moment(text):
-    return datetime.fromisoformat(text)
 
 
 # --- on the way
@@ -245,24 +237,6 @@ def test_pods_of_an_earlier_attempt_count_and_say_nothing():
     seen = observe_training_run(job(), [earlier, unscheduled("Unschedulable", NO_GPUS)])
     assert (seen.stage, seen.reason, seen.pods_alive) == (Stage.SCHEDULING, Reason.UNSCHEDULABLE, 2)
     assert {fact.name for fact in seen.pods} == {"old", "a-1-x7k2p"}
-
-
-def test_facts_of_a_pod_carry_the_times_of_the_api():
-    (fact,) = over(failed(3, deleted=True)).pods
-    assert (fact.scheduled_at, fact.started_at, fact.finished_at, fact.deletion_at) == (
-        moment(T1),
-        moment(T2),
-        moment(T3),
-        moment(T3),
-    )
-    assert (fact.node, fact.phase, fact.exit_code, fact.resource_version) == ("a100-0", "Failed", 3, "77")
-    assert fact.finished_at.tzinfo == UTC
-
-
-def test_a_pod_that_failed_without_a_container_ended_at_its_last_change():
-    refused = pod("Failed", reason="OutOfcpu", message="Pod was rejected")
-    (fact,) = over(refused).pods
-    assert (fact.started_at, fact.finished_at) == (None, moment(T1))
 
 
 PHASES = {

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,19 +74,26 @@ def record(jobs: str) -> int:
 def run(jobs: str, *, anew: bool) -> None:
     """Plant one after the other; each verdict is written at once."""
     verdicts = {} if anew or not VERDICTS.exists() else json.loads(VERDICTS.read_text())
+    before = json.loads(BEFORE.read_text()) if BEFORE.exists() else {}
     data = coverage.CoverageData(str(REACH / "reach"))
     data.read()
     with _copy() as tree:
         for fault in listed():
             if str(fault.number) in verdicts:
                 continue
-            verdicts[str(fault.number)] = verdict = judge(tree, fault, data, jobs)
+            found = before.get(str(fault.number), {}).get("by", "")
+            verdicts[str(fault.number)] = verdict = judge(tree, fault, data, jobs, first=found)
             VERDICTS.write_text(json.dumps(verdicts, indent=1) + "\n")
             _say(fault, verdict)
 
 
-def judge(tree: Path, fault: Fault, data: coverage.CoverageData, jobs: str) -> dict[str, Any]:
-    """Whether a test finds it, how many reach it, the first that failed, and the seconds it took."""
+def judge(
+    tree: Path, fault: Fault, data: coverage.CoverageData, jobs: str, *, first: str = ""
+) -> dict[str, Any]:
+    """Whether a test finds it, how many reach it, the first that failed, and the seconds it took.
+
+    `first` is the name of the test that is asked before the others, if it reaches the fault: what found it once.
+    """
     module, site = located(fault)
     tests = reaching(data, module, site.lines)
     if not tests:
@@ -95,7 +103,8 @@ def judge(tree: Path, fault: Fault, data: coverage.CoverageData, jobs: str) -> d
     path.write_text(planted(source, site))
     try:
         began = time.monotonic()
-        by = _first_failure(tree, tests, jobs)
+        by = _first_failure(tree, [first], jobs) if first in tests else ""
+        by = by or _first_failure(tree, tests, jobs)
     finally:
         path.write_text(source)
     seconds = round(time.monotonic() - began)
@@ -124,6 +133,9 @@ def _first_failure(tree: Path, tests: list[str], jobs: str) -> str:
         return NEVER_ENDED
     if ended.returncode == pytest.ExitCode.OK:
         return ""
+    # A fault that makes it take ever more memory: the system ended it.
+    if ended.returncode == -signal.SIGKILL:
+        return NEVER_ENDED
     failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if ended.returncode not in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED} or not failed:
         raise RuntimeError(

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,7 @@ json = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(FILE)), json)
 def test_whatever_stands_in_a_section_the_file_is_loaded_or_refused_in_words(section, value):
     refused = ""
@@ -313,24 +314,19 @@ def test_the_smoke_test_fails_where_there_is_no_card(demo_environment, tmp_path)
     defaults = RunTemplate.objects.get(name="smoke-t4").defaults
     script = tmp_path / "smoke.py"
     script.write_text(defaults["source"]["files"]["smoke.py"])
-    ended = subprocess.run(
+    run = partial(
+        subprocess.run,
         [sys.executable, str(script)],
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
+    ended = run()
     assert ended.returncode == 1
     assert "There is no nvidia-smi in this container" in ended.stderr
     (tmp_path / "nvidia-smi").symlink_to(shutil.which("true"))
-    ended = subprocess.run(
-        [sys.executable, str(script)],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 1, "a driver is no card yet"
+    assert run().returncode == 1, "a driver is no card yet"
 
 
 @pytest.mark.parametrize(

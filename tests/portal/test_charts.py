@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portal.charts import Mark, Series, draw, number_words
+from portal.charts import ChartSeries, Mark, draw, number_words
 
 BEGIN = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
 def drawn(*values, marks=(), **more):
-    series = [Series(name="requests", look="a", values=values, **more)]
+    series = [ChartSeries(name="requests", look="a", values=values, **more)]
     return draw("Requests", begin=BEGIN, step=MINUTE, slots=len(values), series=series, marks=marks)
 
 
@@ -60,8 +60,8 @@ def test_a_slot_tells_its_time_and_every_value():
         step=MINUTE,
         slots=2,
         series=[
-            Series(name="ready", look="a", values=[1, 2]),
-            Series(name="wanted", look="b", values=[None, 3]),
+            ChartSeries(name="ready", look="a", values=[1, 2]),
+            ChartSeries(name="wanted", look="b", values=[None, 3]),
         ],
         unit=" pods",
     )
@@ -107,6 +107,6 @@ def test_numbers_have_as_many_digits_as_tell_something():
 
 
 def test_a_series_may_end_before_the_drawing_does():
-    series = [Series(name="x", look="a", values=[1, 1])]
+    series = [ChartSeries(name="x", look="a", values=[1, 1])]
     (path,) = draw("x", begin=BEGIN, step=MINUTE, slots=4, series=series).paths
     assert path.d == "M125.0 0.00L375.0 0.00"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from django.db.models import Sum
 
 from foundation import clock
-from quotas.limits import create_cohort, set_limits
+from quotas.limits import create_cohort
 from quotas.models import Claim, ClaimState, Cohort, CohortUsage, Quota
 from quotas.queries import leaks
 from quotas.services import Wanted, claim, claim_many, release
 from teams.services import update_team
-from tests.factories.catalogue import SETUP, make_flavor
+from tests.factories.catalogue import SETUP, limit, make_flavor
 from tests.factories.teams import make_team, make_user
 from tests.factories.workloads import make_workload, put_in
 from workloads.models import Workload
@@ -27,16 +27,8 @@ class Hall:
         self.team = make_team(slug)
         self.quota = self.limit(self.team, nominal=nominal)
 
-    def limit(self, team=None, *, reason="because", actor=SETUP, capacity_type=ON_DEMAND, now=None, **limits):
-        return set_limits(
-            team=team or self.team,
-            flavor=self.flavor,
-            capacity_type=capacity_type,
-            limits=limits,
-            reason=reason,
-            actor=actor,
-            now=now or clock.now(),
-        )
+    def limit(self, team=None, *, reason="because", **values):
+        return limit(team or self.team, self.flavor, reason=reason, **values)
 
     def member(self, cohort, *, slug=None, **limits):
         """A team in the cohort with a quota."""

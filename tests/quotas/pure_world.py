@@ -6,8 +6,8 @@ import random as stdlib_random
 from dataclasses import replace
 from fractions import Fraction
 
-from quotas.arithmetic import LimitNode, Tree, derive
-from quotas.supply import Account, Block, Holder, Supply, TeamFacts, Waiter
+from policy.arithmetic import LimitNode, Tree, derive
+from policy.pool_snapshot import Account, Block, Holder, PoolSnapshot, TeamFacts, Waiter
 from workloads.placement import FlavorFacts, Sharing
 
 NOW = 1_800_000_000
@@ -122,7 +122,7 @@ def supply(limits=None, *, nodes=None, holders=(), waiters=(), teams=(), **chang
         "holders": tuple(placed),
         "waiters": tuple(waiters),
     }
-    return Supply(**(facts | changes))
+    return PoolSnapshot(**(facts | changes))
 
 
 def _first_fit(free, each):
@@ -152,7 +152,7 @@ def random_world(
     endless=0.0,
     user_limits=(None,),
 ):
-    """Limits, sizes of nodes and the Supply of a generated pool with lending teams; always the same for the same
+    """Limits, sizes of nodes and the PoolSnapshot of a generated pool with lending teams; always the same for the same
     arguments.
     """
     random = stdlib_random.Random(seed)
@@ -230,7 +230,7 @@ GIB = 1024**3
 
 
 def with_hosts(facts, others, **left):
-    """The Supply on nodes that all have `others` besides units: millicores, bytes of memory and of storage, pods; and
+    """The PoolSnapshot on nodes that all have `others` besides units: millicores, bytes of memory and of storage, pods; and
     of it less what its holders take, or as `left` says for a node.
     """
     taken = {}

@@ -22,7 +22,7 @@ COHORTS = ("research", "vision", "")
 def main(numbers):
     django.setup()
     logging.disable(logging.CRITICAL)
-    from controller import admission  # noqa: F401 (as much as possible before there are many of it)
+    from controller.admission import scheduler  # noqa: F401 (as much as possible before there are many of it)
 
     sockets = [socket.socket(fileno=int(number)) for number in numbers]
     children = [child for each in sockets if (child := os.fork() or run(each, sockets))]
@@ -105,7 +105,7 @@ def admit(part, dice):
     """Submit, look at the own run as a worker does, pass over the pool when it is due, and end runs that were let in."""
     from django.db import Error, transaction
 
-    from controller import admission
+    from controller.admission import scheduler
     from foundation import clock
     from quotas.errors import QuotaExceeded
     from quotas.models import Claim, ClaimState, Pool
@@ -145,7 +145,7 @@ def admit(part, dice):
         if locked is None:
             return
         try:
-            verdict = admission.admit(locked, now=clock.now())
+            verdict = scheduler.admit(locked, now=clock.now())
             seen["admitted"] += verdict is None or verdict.admitted
         finally:
             locks.unlock(locked, next_at=None, failed=False)
@@ -165,12 +165,12 @@ def admit(part, dice):
                 (Phase.SUCCEEDED, Reason.COMPLETED),
             ):
                 services.transition(row, to=phase, reason=reason, message="", actor="races", now=now)
-            admission.release(row, now=now)
+            scheduler.release(row, now=now)
             seen["ended"] += 1
 
     while seen["submitted"] < part["count"]:
         try:
-            dice.choice((submit, submit, end, lambda: admission.pass_over(pool, now=clock.now())))()
+            dice.choice((submit, submit, end, lambda: scheduler.pass_over(pool, now=clock.now())))()
         except QuotaExceeded:
             seen["raced"] += 1
         except Error as error:
@@ -185,11 +185,12 @@ def manage(part, dice, until):
     from django.db import Error
 
     from foundation import clock
-    from quotas.limits import move_cohort, set_cohort_limits, set_limits
+    from quotas.limits import move_cohort, set_cohort_limits
     from quotas.models import Cohort
     from teams.actors import Actor
     from teams.models import Team
     from teams.services import update_team
+    from tests.factories.catalogue import limit
     from workloads.models import ResourceFlavor
 
     actor = Actor.system("races")
@@ -197,22 +198,14 @@ def manage(part, dice, until):
     teams = list(Team.objects.filter(pk__in=part["teams"]))
     seen = {"changes": 0, "errors": []}
 
-    def limit(team):
+    def change(team):
         nominal = dice.randrange(part["nominal"] * 2)
         limits = {
             "nominal": nominal,
             "lending_limit": dice.choice((None, nominal // 2)),
             "borrowing_limit": dice.choice((None, dice.randrange(6))),
         }
-        set_limits(
-            team=team,
-            flavor=flavor,
-            capacity_type="on-demand",
-            limits=limits,
-            reason="x",
-            actor=actor,
-            now=clock.now(),
-        )
+        limit(team, flavor, actor=actor, **limits)
 
     def move(_team):
         top, below = Cohort.objects.get(name="research"), Cohort.objects.get(name="vision")
@@ -235,7 +228,7 @@ def manage(part, dice, until):
 
     while not select.select([until], [], [], 0.02)[0]:
         try:
-            dice.choice((limit, limit, limit, move, bound, join))(dice.choice(teams))
+            dice.choice((change, change, change, move, bound, join))(dice.choice(teams))
             seen["changes"] += 1
         except Error as error:
             seen["errors"].append(f"{type(error).__name__}: {error}")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quotas.policy import plan
-from quotas.supply import Block, Holder
+from policy.judge import plan
+from policy.pool_snapshot import Block, Holder
 from tests.quotas.pure_world import accounts_of, supply, waiter
 
 
@@ -35,6 +35,21 @@ class RealQueue:
         self.running[holder.id] = {
             "run": None, "holder": holder, "since": since, "ends": needs, "limit": holder.ends_in, "leaves": None,
         }  # fmt: skip
+
+    def take_in(self, facts):
+        """All who hold and all who wait in the snapshot."""
+        for each in facts.holders:
+            self.adopt(each, -each.age_seconds)
+        for each in facts.waiters:
+            self.submit(each)
+
+    def run_out(self, now_epoch):
+        """Until nothing is left that could end."""
+        while True:
+            self.step(now_epoch)
+            if (time := self.next_time()) is None:
+                return
+            self.advance(time)
 
     def free(self):
         left = dict(self.sizes)

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from foundation import clock
+from policy.verdicts import Outcome, PreemptionCause, Verdict
 from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import Receipt, record
 from quotas.limits import create_cohort, set_policy
@@ -23,7 +24,6 @@ from quotas.models import (
     TeamPolicy,
 )
 from quotas.services import claim
-from quotas.verdicts import Outcome, PreemptionCause, Verdict
 from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.arithmetic import LimitNode, Tree, derive
-from quotas.supply import Account
+from policy.arithmetic import LimitNode, Tree, derive
+from policy.pool_snapshot import Account
 from tests.quotas.pure_world import cohort, team
 
 

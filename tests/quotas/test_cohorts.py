@@ -43,6 +43,16 @@ def research(hall):
     return cohort
 
 
+@pytest.fixture
+def tree(hall, research):
+    """A root, below which are research and vision, and the quota (6) of a team of vision."""
+    root = cohort_of("root")
+    vision = cohort_of("vision", parent=root)
+    other = hall.member(vision, nominal=6)
+    move_cohort(cohort=research, parent=root, actor=SETUP, now=clock.now())
+    return root, vision, other
+
+
 def limit_cohort(hall, cohort, *, borrowing=None, lending=None, actor=SETUP, reason="because"):
     return set_cohort_limits(
         cohort=cohort,
@@ -69,17 +79,9 @@ def test_a_team_borrows_what_the_others_of_its_cohort_do_not_use(hall, research)
     for quota in (hall.quota, other):
         with pytest.raises(QuotaExceeded):
             hall.claim(1, quota=quota)
+    # A refusal by the cohort, after the team's own quota had room, leaves all as it was.
+    assert limits_and_use(other) == (0, 12, 1)
     assert usage_of(research) == (12, 12, 12, 0)
-    assert counters_are_right()
-
-
-def test_a_refusal_by_the_cohort_leaves_the_team_as_it_was(hall, research):
-    hall.member(research, nominal=2)
-    hall.claim(9)
-    other = Quota.objects.exclude(pk=hall.quota.pk).get()
-    with pytest.raises(QuotaExceeded):
-        hall.claim(2, quota=other)
-    assert limits_and_use(other) == (0, 10, 0)
     assert counters_are_right()
 
 
@@ -144,11 +146,8 @@ def test_a_cohort_of_another_flavor_or_capacity_type_lends_nothing(hall, researc
 # --- trees
 
 
-def test_cohorts_lend_to_each_other_below_one_parent(hall, research):
-    root = cohort_of("root")
-    vision = cohort_of("vision", parent=root)
-    other = hall.member(vision, nominal=6)
-    move_cohort(cohort=research, parent=root, actor=SETUP, now=clock.now())
+def test_cohorts_lend_to_each_other_below_one_parent(hall, research, tree):
+    root, vision, other = tree
     assert usage_of(root)[:2] == (14, 14)
     hall.claim(14)
     assert [usage_of(each)[2] for each in (research, vision, root)] == [14, 0, 14]
@@ -157,11 +156,8 @@ def test_cohorts_lend_to_each_other_below_one_parent(hall, research):
     assert counters_are_right()
 
 
-def test_limits_of_a_cohort_bound_what_passes_its_parent(hall, research):
-    root = cohort_of("root")
-    vision = cohort_of("vision", parent=root)
-    other = hall.member(vision, nominal=6)
-    move_cohort(cohort=research, parent=root, actor=SETUP, now=clock.now())
+def test_limits_of_a_cohort_bound_what_passes_its_parent(hall, research, tree):
+    _, vision, other = tree
     limit_cohort(hall, research, borrowing=3)
     limit_cohort(hall, vision, lending=2)
     hall.claim(10)
@@ -173,11 +169,8 @@ def test_limits_of_a_cohort_bound_what_passes_its_parent(hall, research):
     assert counters_are_right()
 
 
-def test_a_cohort_that_leaves_its_parent_keeps_what_runs_and_borrows_nothing_more(hall, research):
-    root = cohort_of("root")
-    vision = cohort_of("vision", parent=root)
-    hall.member(vision, nominal=6)
-    move_cohort(cohort=research, parent=root, actor=SETUP, now=clock.now())
+def test_a_cohort_that_leaves_its_parent_keeps_what_runs_and_borrows_nothing_more(hall, research, tree):
+    root, _, _ = tree
     small, big = hall.claim(3), hall.claim(8)
     moved = move_cohort(cohort=research, parent=None, actor=SETUP, now=clock.now())
     assert moved.parent is None

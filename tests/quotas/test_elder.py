@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quotas.policy import judge, plan
+from policy.judge import judge, plan
 from tests.quotas.pure_world import NOW, cohort, holder, supply, team, waiter
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from quotas import hosts
-from quotas.estimates import simulate
-from quotas.hosts import may_run_out
-from quotas.levers import levers
-from quotas.packing import Blocks
-from quotas.policy import judge, plan
-from quotas.room import Pool
-from quotas.supply import Block, Provisionable
-from quotas.supply_json import dump, load
+from policy import node_resources
+from policy.estimates import simulate
+from policy.free_capacity import PoolInTime
+from policy.judge import judge, plan
+from policy.levers import levers
+from policy.node_resources import may_run_out
+from policy.packing import Blocks
+from policy.pool_snapshot import Block, Provisionable
+from policy.snapshot_json import dump, load
 from tests.quotas.pure_world import GIB, HOUR, NOW, holder, random_hosts, supply, waiter, with_hosts
 
 T4 = (3920, 14 * GIB, 90 * 10**9, 110)
@@ -165,12 +165,12 @@ def test_fewer_gpus_come_with_their_own_share():
 @contextmanager
 def counting_all():
     """Whether it can run out or not."""
-    known = hosts.may_run_out
-    hosts.may_run_out = lambda supply: (0, 1, 2, 3)
+    known = node_resources.may_run_out
+    node_resources.may_run_out = lambda supply: (0, 1, 2, 3)
     try:
         yield
     finally:
-        hosts.may_run_out = known
+        node_resources.may_run_out = known
 
 
 def decided(facts):
@@ -179,7 +179,7 @@ def decided(facts):
     return found.order, [(each.outcome, each.rule, each.victims) for each in found.verdicts.values()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6))
 def test_where_units_run_out_first_counting_all_comes_to_the_same(seed):
     facts = random_hosts(seed, scarce=False)
@@ -190,7 +190,7 @@ def test_where_units_run_out_first_counting_all_comes_to_the_same(seed):
         assert simulate(facts, expected=True) == starts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6))
 def test_what_cannot_run_out_is_rightly_not_counted(seed):
     facts = random_hosts(seed, scarce=True)
@@ -200,7 +200,7 @@ def test_what_cannot_run_out_is_rightly_not_counted(seed):
         assert decided(facts) == found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 10**6))
 def test_whoever_is_admitted_has_places_with_all_that_it_asks_for(seed):
     facts = random_hosts(seed, scarce=True)
@@ -220,7 +220,7 @@ def test_whoever_is_admitted_has_places_with_all_that_it_asks_for(seed):
             left[node] = [have - want for have, want in zip(left[node], need, strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_places_are_those_that_counting_by_hand_finds(data):
     number = st.integers(0, 6)
@@ -231,7 +231,7 @@ def test_places_are_those_that_counting_by_hand_finds(data):
         for index, (units, have, more) in enumerate(nodes)
     )
     facts = replace(supply(nodes={}), blocks=blocks)
-    room = hosts.blocks_of(facts, (0, 1))
+    room = node_resources.blocks_of(facts, (0, 1))
     by_hand = sum(
         min(units // each, *(have // want for have, want in ((a, cpu), (b, memory)) if want), 99)
         for units, a, b in nodes
@@ -258,5 +258,5 @@ def test_a_supply_with_hosts_survives_json_and_one_without_is_judged_as_it_was()
         facts.holders,
     )
     assert plan(again) == plan(facts)
-    assert isinstance(Pool(facts).room.blocks, hosts.HostBlocks)
-    assert type(Pool(supply()).room.blocks) is Blocks
+    assert isinstance(PoolInTime(facts).room.blocks, node_resources.HostBlocks)
+    assert type(PoolInTime(supply()).room.blocks) is Blocks

@@ -8,8 +8,8 @@ from foundation import clock
 from foundation.errors import Invalid
 from jobs.services import preview_training_run, submit_training_run
 from jobs.specs import TrainingRunSpec
+from policy.judge import judge
 from quotas import snapshots
-from quotas.policy import judge
 from teams.actors import Actor
 from tests.factories.catalogue import make_flavor, make_node
 from tests.factories.submitted import make_pod

@@ -366,7 +366,6 @@ def test_whatever_happens_in_whatever_order_counters_are_what_is_held_and_nobody
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
-            deadline=None,
             derandomize=not SOAK,
             database=None,
             suppress_health_check=list(HealthCheck),

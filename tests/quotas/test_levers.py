@@ -6,11 +6,11 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.estimates import estimate
-from quotas.levers import MOST, Alternative, Levers, levers, with_quota
-from quotas.policy import judge, plan
-from quotas.supply import TeamFacts
-from quotas.words import BESIDE
+from policy.estimates import estimate
+from policy.judge import judge, plan
+from policy.levers import MOST, Alternative, Levers, levers, with_quota
+from policy.messages import BESIDE
+from policy.pool_snapshot import TeamFacts
 from tests.effort import drawn
 from tests.quotas.pure_world import (
     HOUR,
@@ -164,7 +164,7 @@ def test_a_stopped_queue_has_no_lever_but_another_pool():
 
 
 def taken(facts, alternatives, name, change, *, whole, owner, share=None):
-    """The Supply when the waiter has really done what the lever says, and its id then; written anew.
+    """The snapshot when the waiter has really done what the lever says, and its id then; written anew.
 
     A new request has the `whole` time limit of which the waiter has used a part, and is its maker's.
     """
@@ -204,7 +204,7 @@ PROMISES = drawn(usual=80, landing=200, soak=2000)
 
 
 @given(SEEDS, USED_UP, MAKERS)
-@settings(derandomize=True, max_examples=PROMISES, deadline=None)
+@settings(derandomize=True, max_examples=PROMISES)
 def test_each_lever_gives_what_it_promised(seed, used_up, maker):
     facts = random_supply(seed, teams=4, nodes=5, holders=14, waiters=8)
     other = random_supply(seed + 1, teams=4, nodes=5, holders=8, waiters=3)
@@ -217,7 +217,7 @@ def share_of(units):
 
 
 @given(SEEDS, USED_UP, MAKERS, st.booleans(), st.booleans())
-@settings(derandomize=True, max_examples=PROMISES, deadline=None)
+@settings(derandomize=True, max_examples=PROMISES)
 def test_each_lever_gives_what_it_promised_where_memory_runs_out_first(
     seed, used_up, maker, left_out, greedy
 ):
@@ -266,7 +266,7 @@ def keeps_its_promises(facts, other, seed, used_up, maker, *, share=None):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=100)
 def test_more_quota_in_a_supply_is_more_nominal_quota(seed, more):
     limits = [
         cohort("c", "r", lending=(None, 3)[seed % 2]), cohort("r"),

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from quotas.backfill import PATIENCE_SECONDS
-from quotas.policy import plan
-from quotas.supply import Rules
+from policy.backfill import PATIENCE_SECONDS
+from policy.judge import plan
+from policy.pool_snapshot import AdmissionRules
 from tests.quotas.pure_world import HOUR, NOW, cohort, holder, random_supply, supply, team, waiter
 
-RULES = Rules(minimum_run_seconds=300, grace_seconds=10)
+RULES = AdmissionRules(minimum_run_seconds=300, grace_seconds=10)
 SHARED = [cohort("c"), team("nlp", 16, "c"), team("vision", 16, "c")]
 
 
@@ -24,7 +24,7 @@ def borrower(age, **changes):
 
 
 def after(found, seconds):
-    """The same Supply with nothing changed but the time."""
+    """The same snapshot with nothing changed but the time."""
     holders = [
         replace(
             each,
@@ -104,7 +104,7 @@ def test_where_nobody_waits_there_is_no_moment():
 def waiting_in_vain(seed):
     """A generated pool in which nobody starts or leaves at once; None where that is not so."""
     found = random_supply(seed, teams=4, nodes=4, holders=30, waiters=12, preemptible=0.8)
-    found = replace(found, rules=Rules(minimum_run_seconds=2 * HOUR, grace_seconds=10))
+    found = replace(found, rules=AdmissionRules(minimum_run_seconds=2 * HOUR, grace_seconds=10))
     made = plan(found)
     chosen = {each.id for verdict in made.verdicts.values() for each in verdict.victims}
     # Who starts or leaves now is gone from the queue: what is left is who waits in vain.

@@ -5,8 +5,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.packing import Blocks, cards_fit
-from quotas.supply import Block, CardFacts, Provisionable
+from policy.packing import Blocks, cards_fit
+from policy.pool_snapshot import Block, CardFacts, Provisionable
 
 
 def blocks(*free, block=0, units=0):

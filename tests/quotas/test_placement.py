@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.packing import what_exists
+from policy.packing import what_exists
 from tests.quotas import node_sets as sets
 from workloads.placement import (
     Sharing,

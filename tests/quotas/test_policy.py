@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from quotas.policy import ahead, judge, plan, position
-from quotas.supply import NEW, Beyond, CardFacts, Provisionable, TeamFacts
-from quotas.verdicts import Outcome
+from policy.judge import ahead, judge, plan, position
+from policy.pool_snapshot import NEW, Beyond, CardFacts, Provisionable, TeamFacts
+from policy.verdicts import Outcome
 from tests.quotas.pure_world import NOW, cohort, holder, supply, team, waiter
 from workloads.states import Reason
 

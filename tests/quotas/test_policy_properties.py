@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.arithmetic import Tree
-from quotas.packing import Blocks
-from quotas.policy import ahead, judge, plan, position
-from quotas.supply import CardFacts
-from quotas.verdicts import Outcome
-from quotas.words import RULES
+from policy.arithmetic import Tree
+from policy.judge import ahead, judge, plan, position
+from policy.messages import RULES
+from policy.packing import Blocks
+from policy.pool_snapshot import CardFacts
+from policy.verdicts import Outcome
 from tests.quotas.pure_world import NOW, holder, random_supply
 from workloads.states import REASONS, Phase
 
@@ -30,7 +30,7 @@ def applied(facts, answer):
 
 
 @given(seeds, st.integers(1, 40))
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=300)
 def test_nothing_is_ever_admitted_beyond_a_ceiling_a_block_or_a_card(seed, free_parts):
     card = CardFacts("a100", 7, 2, 200, free_parts)
     facts = replace(random_supply(seed, holders=12), card=card)
@@ -49,7 +49,7 @@ def test_nothing_is_ever_admitted_beyond_a_ceiling_a_block_or_a_card(seed, free_
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=200)
 def test_every_verdict_is_whole(seed):
     facts = random_supply(seed)
     answer = plan(facts)
@@ -64,7 +64,7 @@ def test_every_verdict_is_whole(seed):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=100)
 def test_the_same_supply_gives_the_same_plan_in_whatever_order_its_facts_come(seed):
     facts = random_supply(seed)
     random = stdlib_random.Random(seed)
@@ -80,7 +80,7 @@ def test_the_same_supply_gives_the_same_plan_in_whatever_order_its_facts_come(se
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=50, deadline=None)
+@settings(derandomize=True, max_examples=50)
 def test_one_judgement_is_that_of_the_whole_plan(seed):
     facts = random_supply(seed, waiters=10)
     answer = plan(facts)
@@ -90,7 +90,7 @@ def test_one_judgement_is_that_of_the_whole_plan(seed):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=80)
 def test_who_is_not_told_has_the_same_verdict_without_words(seed):
     facts = random_supply(seed)
     whole, quiet = plan(facts), plan(facts, told=lambda each, _: each.sequence % 2 == 0)
@@ -103,7 +103,7 @@ def test_who_is_not_told_has_the_same_verdict_without_words(seed):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=200)
 def test_more_nodes_never_make_it_worse_for_the_first_in_line(seed):
     facts = random_supply(seed, preemptible=0)
     answer = plan(facts)
@@ -119,7 +119,7 @@ def in_line(each):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=300)
 def test_who_is_first_is_judged_as_if_alone_while_nobody_has_waited_long(seed):
     facts = random_supply(seed)
     facts = replace(facts, waiters=tuple(replace(each, queued_at=NOW - 60) for each in facts.waiters))
@@ -153,7 +153,7 @@ def earliest(facts, name):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(derandomize=True, max_examples=400)
 def test_backfill_never_delays_the_first_who_waits_past_its_earliest_start(seed):
     facts = random_supply(seed, preemptible=0, nodes=6, holders=14)
     # An elder need not wait for those who came later; here nobody has waited long enough.
@@ -178,7 +178,7 @@ def test_backfill_never_delays_the_first_who_waits_past_its_earliest_start(seed)
 
 
 def started(facts, names):
-    """The Supply once these have started, placed as a pass places them."""
+    """The snapshot once these have started, placed as a pass places them."""
     blocks, tree = Blocks(facts.blocks, facts.provisionable), Tree(facts.accounts)
     accounts = {each.slug: each.account for each in facts.teams}
     waiting = {each.id: each for each in facts.waiters}
@@ -212,7 +212,7 @@ def longest_of(verdict):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=500, deadline=None)
+@settings(derandomize=True, max_examples=500)
 def test_who_is_told_how_long_it_may_run_starts_with_that_limit_and_not_with_more(seed):
     facts = of_few_lengths(seed)
     for name, verdict in plan(facts).verdicts.items():

@@ -8,12 +8,12 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.arithmetic import Tree
-from quotas.packing import Blocks
-from quotas.policy import judge, plan
-from quotas.preemption import evictions_after_cut, reclaim_headroom
-from quotas.supply import Rules
-from quotas.verdicts import PreemptionCause
+from policy.arithmetic import Tree
+from policy.judge import judge, plan
+from policy.packing import Blocks
+from policy.pool_snapshot import AdmissionRules
+from policy.preemption import evictions_after_cut, reclaim_headroom
+from policy.verdicts import PreemptionCause
 from tests.quotas.pure_world import HOUR, cohort, holder, random_supply, random_world, supply, team, waiter
 from tests.quotas.real_queue import RealQueue
 
@@ -159,7 +159,7 @@ def enough(facts, wanted, gone):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=500, deadline=None)
+@settings(derandomize=True, max_examples=500)
 def test_victims_are_allowed_enough_and_none_too_many(seed):
     facts = random_supply(seed, preemptible=0.8, nodes=5, holders=16, waiters=1)
     wanted = facts.waiters[0]
@@ -187,7 +187,7 @@ def test_victims_are_allowed_enough_and_none_too_many(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=150)
 def test_nobody_is_a_victim_twice_and_nobody_starts_in_what_is_made_free_for_another(seed):
     facts = random_supply(seed, preemptible=0.8, nodes=8, holders=24, waiters=20)
     answer = plan(facts)
@@ -206,7 +206,7 @@ def test_nobody_is_a_victim_twice_and_nobody_starts_in_what_is_made_free_for_ano
 def test_owner_and_borrower_do_not_chase_each_other():
     """Both want the whole of what they may have, all the time; each run is evicted a few times at most."""
     limits = [cohort("c"), team("vision", 8, "c"), team("speech", 8, "c")]
-    world = RealQueue(limits, {"n1": 8, "n2": 8}, lambda _: 40 * HOUR, Rules())
+    world = RealQueue(limits, {"n1": 8, "n2": 8}, lambda _: 40 * HOUR, AdmissionRules())
     for number in range(4):
         for slug in ("vision", "speech"):
             world.submit(
@@ -238,7 +238,7 @@ def test_owner_and_borrower_do_not_chase_each_other():
 
 def test_the_owner_gets_its_quota_back_once_and_the_borrower_waits_in_peace():
     limits = [cohort("c"), team("vision", 8, "c"), team("speech", 8, "c")]
-    world = RealQueue(limits, {"n1": 8, "n2": 8}, lambda _: 40 * HOUR, Rules())
+    world = RealQueue(limits, {"n1": 8, "n2": 8}, lambda _: 40 * HOUR, AdmissionRules())
     for number in range(2):
         world.submit(waiter(f"s{number}", "speech", 8, seconds=48 * HOUR, preemptible=True, priority=1000))
     world.step(10**9)
@@ -253,22 +253,15 @@ def test_the_owner_gets_its_quota_back_once_and_the_borrower_waits_in_peace():
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=60)
 def test_nobody_makes_the_same_run_leave_again_and_again(seed):
     limits, sizes, facts = random_world(seed, teams=4, nodes=5, holders=16, waiters=18, preemptible=0.8)
     random = stdlib_random.Random(seed)
     world = RealQueue(
         limits, sizes, lambda run: random.randrange(1, limit_of(run) + 1), facts.rules, facts.teams
     )
-    for each in facts.holders:
-        world.adopt(each, -each.age_seconds)
-    for each in facts.waiters:
-        world.submit(each)
-    while True:
-        world.step(facts.now)
-        if (time := world.next_time()) is None:
-            break
-        world.advance(time)
+    world.take_in(facts)
+    world.run_out(facts.now)
     pairs = Counter((preemptor, victim.id) for _, victim, preemptor in world.evictions)
     assert max(pairs.values(), default=0) <= 2
 

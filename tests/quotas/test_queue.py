@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from controller import admission
+from controller.admission import scheduler
 from foundation import clock
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
+from policy import judge
+from policy.judge import plan
 from quotas import snapshots
-from quotas.policy import plan
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.teams import make_member
 from tests.factories.workloads import make_workload, put_in
@@ -64,7 +65,7 @@ class Line:
         if locked is None:
             return None
         with self.committing(execute=True):
-            return admission.admit(locked, now=now)
+            return scheduler.admit(locked, now=now)
 
 
 @pytest.fixture
@@ -74,18 +75,16 @@ def line(django_capture_on_commit_callbacks):
     return line
 
 
-def test_priority_comes_first_and_then_the_time_in_the_queue(line):
+def test_priority_comes_first_and_then_the_time_in_the_queue_and_then_the_row(line):
     line.stand("low-early", seconds=0, priority=Priority.LOW)
     line.stand("normal-late", seconds=9)
     line.stand("normal-early", seconds=1)
     line.stand("high-late", seconds=20, priority=Priority.HIGH)
     line.stand("low-late", seconds=30, priority=Priority.LOW)
-    assert line.names() == ["high-late", "normal-early", "normal-late", "low-early", "low-late"]
-
-
-def test_of_the_same_moment_the_first_row_is_first(line):
-    names = [line.stand(f"n{index}").name for index in range(4)]
-    assert line.names() == names
+    for number in range(3):
+        line.stand(f"same-{number}", seconds=30, priority=Priority.LOW)
+    first = ["high-late", "normal-early", "normal-late", "low-early", "low-late"]
+    assert line.names() == [*first, "same-0", "same-1", "same-2"]
 
 
 def test_position_counts_those_who_are_really_before_it(line):
@@ -93,7 +92,8 @@ def test_position_counts_those_who_are_really_before_it(line):
     line.stand("high", seconds=5, priority=Priority.HIGH)
     mine = line.stand("mine", seconds=3)
     line.stand("later", seconds=4)
-    assert admission.position(mine, now=NOW) == 2
+    snapshot = snapshots.supply_of(flavor=mine.flavor, capacity_type=mine.capacity_type, now=NOW, focus=mine)
+    assert judge.position(snapshot, str(mine.public_id)) == 2
 
 
 @pytest.mark.parametrize(
@@ -118,17 +118,6 @@ def test_after_its_rest_it_has_its_place_again(line):
     line.stand("first", reason=Reason.BACKOFF_WAITING.value, rests_until=rest)
     line.stand("second", seconds=1)
     assert line.names(now=rest) == ["first", "second"]
-
-
-def test_a_small_one_slips_past_a_large_one_only_if_it_ends_in_time(line):
-    line.admit(line.stand("running", 4, time_limit_seconds=600))
-    line.stand("large", 8, seconds=1, time_limit_seconds=600)
-    long = line.stand("long", 1, seconds=2, time_limit_seconds=6000)
-    short = line.stand("short", 1, seconds=3, time_limit_seconds=60)
-    refused = line.admit(long)
-    assert (refused.admitted, refused.rule) == (False, "backfill")
-    assert line.admit(short) is None, "the pass of the long one has admitted it"
-    assert short.claims.exists()
 
 
 def test_teams_do_not_wait_for_each_other(line):

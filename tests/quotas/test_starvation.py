@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.supply import Rules
+from policy.pool_snapshot import AdmissionRules
 from tests.quotas.pure_world import HOUR, NOW, random_waiter, random_world, team, waiter
 from tests.quotas.real_queue import RealQueue
 
@@ -45,7 +45,10 @@ def test_a_gang_of_whole_nodes_starts_however_many_small_runs_keep_coming(pods, 
     random = stdlib_random.Random(pods)
     limits = [team("vision", 32), team("speech", 32)]
     world = RealQueue(
-        limits, {f"n{n}": 8 for n in range(4)}, lambda run: random.randrange(1, run.seconds + 1), Rules()
+        limits,
+        {f"n{n}": 8 for n in range(4)},
+        lambda run: random.randrange(1, run.seconds + 1),
+        AdmissionRules(),
     )
     arrivals = small_runs(random, ["vision", "speech"], priority)
     for _ in range(40):
@@ -56,7 +59,7 @@ def test_a_gang_of_whole_nodes_starts_however_many_small_runs_keep_coming(pods, 
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(derandomize=True, max_examples=25)
 def test_everybody_who_can_ever_start_starts_while_others_keep_coming(seed):
     limits, sizes, facts = random_world(seed, teams=3, nodes=4, holders=10, waiters=12, cohorts=1)
     random = stdlib_random.Random(seed)
@@ -64,7 +67,7 @@ def test_everybody_who_can_ever_start_starts_while_others_keep_coming(seed):
         limits,
         sizes,
         lambda run: random.randrange(1, getattr(run, "seconds", None) or run.ends_in),
-        Rules(),
+        AdmissionRules(),
         [replace(each, use=each.use // 20) for each in facts.teams],
     )
     for each in facts.holders:
@@ -86,11 +89,13 @@ def test_everybody_who_can_ever_start_starts_while_others_keep_coming(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=10, deadline=None)
+@settings(derandomize=True, max_examples=10)
 def test_every_team_gets_its_turns_while_all_of_them_always_want_more(seed):
     random = stdlib_random.Random(seed)
     limits = [team(f"t{n}", 16) for n in range(3)]
-    world = RealQueue(limits, {"n1": 8, "n2": 8}, lambda run: random.randrange(1, run.seconds + 1), Rules())
+    world = RealQueue(
+        limits, {"n1": 8, "n2": 8}, lambda run: random.randrange(1, run.seconds + 1), AdmissionRules()
+    )
     number = 0
     for _ in range(150):
         while len(world.waiting) < 12:

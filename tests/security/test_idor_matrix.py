@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import quote
 
 import pytest
@@ -23,7 +24,7 @@ def content(response) -> str:
 
 def told(response) -> str:
     """What a body says, less what differs from request to request."""
-    text = content(response)
+    text = re.sub(r'(name="(?:csrfmiddlewaretoken|next)" value=|id="request-id")[^<]*', "", content(response))
     try:
         return json.dumps({key: value for key, value in json.loads(text).items() if key != "request_id"})
     except (ValueError, AttributeError):
@@ -158,7 +159,7 @@ def let_in_who_may(ask: Asker) -> None:
                 ask.expect(principal, method, need, statuses | gone, hides=False)
 
 
-# No JSON, so its own tests ask it (tests/api/test_cost_reports_and_settings_api.py).
+# No JSON, so its own tests ask it (tests/api/test_costs_api.py).
 FILES = {"costs-api:cost-export"}
 LISTS = sorted(
     name
@@ -225,6 +226,8 @@ def show_nothing_to_who_has_no_business(ask: Asker) -> None:
             ask.check(signs_in, f"{nobody.name} {method} is sent to {away}")
         for stranger in (each for each in world.strangers if each.user):
             ask.expect(stranger, method, need, need.strangers, hides=need.hides)
+            if ask.row.what and need.strangers == {404}:
+                ask.same_as_missing(stranger, method, need)
             for fragment in FRAGMENTS:
                 headers = {"HX_Request": "true", "HX_Target": fragment}
                 ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)

@@ -17,8 +17,8 @@ from django.urls import reverse
 
 from cluster import kinds
 from cluster.client import connect
-from controller.log_views import WorkloadLogsView
-from controller.run_tokens import run_token
+from console.api.logs import WorkloadLogsView
+from controller.reconcile.run_tokens import run_token
 from foundation import clock
 from foundation.apps import register_configured_secrets
 from foundation.http import metrics

@@ -23,12 +23,12 @@ from gateway.services import create_endpoint_token
 from inference.models import Endpoint
 from inference.services import update_endpoint
 from jobs.catalogue import set_template
+from policy.verdicts import Outcome, Verdict
 from quotas import limits
 from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import Receipt, record
 from quotas.requests import request_quota
 from quotas.snapshots import supply_of
-from quotas.verdicts import Outcome, Verdict
 from teams import services as people
 from teams.actors import Actor
 from teams.models import ApiToken, User

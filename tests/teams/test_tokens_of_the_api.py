@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.test import Client
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation import clock
@@ -30,7 +30,6 @@ def test_a_new_token_is_well_formed_and_never_the_same():
     assert all(tokens.is_well_formed(each) for each in made)
 
 
-@settings(deadline=None)
 @given(st.integers(4, 60), st.sampled_from(tokens.ALPHABET))
 def test_a_mistyped_token_is_refused_by_its_checksum(position, character):
     plain = tokens.new_token()
@@ -52,13 +51,13 @@ def test_a_token_lets_its_user_in():
 
 
 @pytest.mark.django_db
-def test_who_was_deactivated_is_nobody_by_token_by_session_and_with_any_scope():
+def test_who_is_deactivated_is_nobody_at_once_by_token_by_session_and_with_any_scope():
     user = make_user("ana")
     plain, session = make_token(user), Client()
     assert session.login(username="ana", password=PASSWORD)
+    assert session.get(ME).status_code == status(plain) == 200
     services.set_active(actor=ACTOR, user=user, active=False, now=clock.now())
-    assert status(plain) == 401
-    assert session.get(ME).status_code == 401
+    assert session.get(ME).status_code == status(plain) == 401
     # However such a request was let in.
     user.refresh_from_db()
     with pytest.raises(NotSignedIn):
@@ -104,11 +103,6 @@ def test_an_unknown_token_costs_no_query_when_malformed_and_one_when_well_formed
 
 
 @pytest.mark.django_db
-def test_a_runs_own_token_is_no_users_token():
-    assert status("mlr_" + "x" * 40) == 401
-
-
-@pytest.mark.django_db
 def test_a_token_ends_at_its_expiry_to_the_second():
     plain = make_token(make_user(), expires_in_days=1)
     expiry = ApiToken.objects.get().expires_at
@@ -116,27 +110,6 @@ def test_a_token_ends_at_its_expiry_to_the_second():
         assert status(plain) == 200
     with clock.freeze(expiry):
         assert status(plain) == 401
-
-
-@pytest.mark.django_db
-def test_a_revoked_token_opens_nothing_from_then_on():
-    user = make_user()
-    plain = make_token(user)
-    token = ApiToken.objects.get()
-    assert status(plain) == 200
-    services.revoke_token(actor=ACTOR, token=token, now=clock.now())
-    assert status(plain) == 401
-
-
-@pytest.mark.django_db
-def test_a_deactivated_user_is_out_at_once_by_token_and_by_session():
-    user = make_user("ana")
-    plain = make_token(user)
-    browser = Client()
-    assert browser.login(username="ana", password=PASSWORD)
-    assert browser.get(ME).status_code == status(plain) == 200
-    services.set_active(actor=ACTOR, user=user, active=False, now=clock.now())
-    assert browser.get(ME).status_code == status(plain) == 401
 
 
 @pytest.mark.django_db
@@ -211,12 +184,10 @@ def test_a_senseless_token_is_refused_by_field(body, field, code):
 
 
 @pytest.mark.django_db
-def test_nobody_sees_or_revokes_anothers_token():
+def test_tokens_of_others_are_not_listed():
     make_token(make_user())
     theirs = ApiToken.objects.get()
     client = api_client(make_user())
-    assert client.get(f"{TOKENS}{theirs.public_id}/").status_code == 404
-    assert client.delete(f"{TOKENS}{theirs.public_id}/").status_code == 404
     assert [each["name"] for each in client.get(TOKENS).json()["results"]] == ["tests"]
     assert str(theirs.public_id) not in str(client.get(TOKENS).json())
 
@@ -264,10 +235,23 @@ def test_a_team_token_opens_nothing_once_its_user_has_left_the_team():
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("field", "longest", "too_much"),
+    [("name", "x" * 100, "x" * 101), ("expires_in_days", 365, 366), ("expires_in_days", 1, 0)],
+)
+def test_bootstrap_is_held_to_the_bounds_of_the_api(field, longest, too_much):
+    user = make_user()
+    make_token(user, **{field: longest})
+    with pytest.raises(Invalid) as caught:
+        make_token(user, **{field: too_much})
+    assert [each.field for each in caught.value.errors] == [field]
+
+
+@pytest.mark.django_db
 def test_a_team_token_needs_a_membership():
     with pytest.raises(Invalid) as caught:
         make_token(make_user(), team=make_team())
-    assert caught.value.errors[0].field == "team"
+    assert [each.field for each in caught.value.errors] == ["team"]
 
 
 @pytest.mark.django_db

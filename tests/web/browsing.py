@@ -6,18 +6,22 @@ import asyncio
 import atexit
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from typing import TypeVar
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from django.conf import settings
+from django.db import connections
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from tests.web.conftest import signed_in
 
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or ""  # noqa: TID251
+T = TypeVar("T")
 SERIOUS = {"serious", "critical"}
 LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
 WIDTHS_BETWEEN = (780, 1030, 1200)
@@ -51,6 +55,19 @@ def chromium() -> Iterator[Browser]:
             context.close()
         # Playwright's loop stays where it is, and goes on with its next call.
         asyncio._set_running_loop(None)
+
+
+def meanwhile(work: Callable[[], T]) -> T:
+    """What it gives in another thread while a page is open: beside Playwright's loop Django asks no database."""
+
+    def run() -> T:
+        try:
+            return work()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result(30)
 
 
 def session_of(user) -> str:

@@ -8,14 +8,13 @@ from django.db import transaction
 
 from jobs.serializers import TrainingRunSerializer
 from jobs.services import submit_training_run
+from policy.verdicts import PreemptionCause
 from quotas.cohorts import create_cohort
-from quotas.limits import set_limits
 from quotas.models import Preemption, StartEstimate
-from quotas.verdicts import PreemptionCause
 from teams.actors import Actor
 from teams.models import Team
 from teams.services import update_team
-from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
+from tests.factories.catalogue import SETUP, limit, make_flavor, make_node, make_quota
 from tests.factories.teams import make_member, make_team, make_user
 from tests.web.world import World, run_body
 from workloads.models import ResourceFlavor, WatchCursor, Workload
@@ -37,15 +36,7 @@ def make_queue(world: World) -> dict[str, Workload]:
     flavor = ResourceFlavor.objects.get(name="a100-40gb")
     create_cohort(name="research", parent=None, actor=SETUP, now=world.now)
     for slug, team in teams.items():
-        set_limits(
-            team=team,
-            flavor=flavor,
-            capacity_type="on-demand",
-            limits={"nominal": NOMINAL[slug]},
-            reason="test",
-            actor=SETUP,
-            now=world.now,
-        )
+        limit(team, flavor, nominal=NOMINAL[slug], now=world.now)
         update_team(actor=SETUP, team=team, changes={"cohort_name": "research"}, now=world.now)
     make_node("a100-2")
     larger = make_flavor("a100-80gb", product="NVIDIA-A100-SXM4-80GB")

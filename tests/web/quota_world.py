@@ -15,7 +15,7 @@ from quotas.requests import approve_request, request_quota
 from teams.actors import Actor
 from teams.models import Team, User
 from teams.services import update_team
-from tests.factories.catalogue import make_quota
+from tests.factories.catalogue import limit, make_quota
 from tests.factories.teams import make_member, make_team, make_user
 from tests.web.world import World, run_body
 from workloads.models import ResourceFlavor, Workload
@@ -34,14 +34,14 @@ class QuotaWorld(World):
         return Actor.of_user(self.manager)
 
     def set(self, team: Team, nominal: int, *, flavor: ResourceFlavor | None = None, **others) -> Quota:
-        return limits.set_limits(
-            team=team,
-            flavor=flavor or self.a100,
-            capacity_type="on-demand",
-            limits={"nominal": nominal, **others},
+        return limit(
+            team,
+            flavor or self.a100,
+            nominal=nominal,
             reason="The plan of the quarter.",
             actor=self.by_manager,
             now=self.now,
+            **others,
         )
 
     def join(self, team: Team, cohort: str) -> None:

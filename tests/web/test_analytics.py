@@ -9,9 +9,8 @@ import pytest
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
 from inference.models import Endpoint, ScaleSample
-from portal.web.analytics import decisions_of, failed_percent, replicas_chart
-from portal.web.time_ranges import read_range
-from tests.web.conftest import signed_in
+from portal.web.endpoints.analytics import decisions_of, failed_percent, replicas_chart
+from portal.web.endpoints.time_ranges import read_range
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
@@ -118,17 +117,6 @@ def test_the_list_tells_how_it_was_called_of_late(ana, busy):
     assert "600 ms" in row
     other = next(each for each in html.split("<tr>") if ">captions<" in each)
     assert "none" in other
-
-
-def test_a_stranger_sees_none_of_it(stranger, busy):
-    assert page(stranger, busy).status_code == 404
-
-
-def test_a_page_of_figures_asks_few_queries(ana, world, busy, django_assert_max_num_queries):
-    client = signed_in(world.ana)
-    page(client, busy)
-    with django_assert_max_num_queries(20):
-        page(client, busy)
 
 
 def test_the_overview_tells_by_what_it_scales_and_what_zero_saved(ana, world, settings):

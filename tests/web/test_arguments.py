@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.page_arguments import read_arguments, write_arguments
+from console.pages.command_line import read_arguments, write_arguments
 from jobs.models import TrainingRun
 from quotas.models import Quota
 from tests.web.test_forms import NEW, filled, text
@@ -59,7 +59,6 @@ def test_what_only_a_shell_can_do_is_refused_with_a_way_out(typed, said):
 words = st.text(st.sampled_from("ab '\"\\$&|;#=\n-"), max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(words, max_size=4))
 def test_what_is_written_is_read_as_the_same_arguments(arguments):
     written = write_arguments(arguments)

@@ -11,6 +11,7 @@ from tests.web.browsing import (
     chromium,
     faults,
     findings,
+    meanwhile,
     needs_chromium,
     open_page,
     session_of,
@@ -18,9 +19,11 @@ from tests.web.browsing import (
     too_wide_between,
 )
 from workloads.models import Workload
+from workloads.states import Phase, Reason
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
+ENDED = "Ended with exit code 1."
 WIDE_AND_NARROW = ((1440, "light"), (360, "light"))
 # Links that do not fit are scrolled to; the browser of the tests draws no bars, so that they are asked for.
 SCROLL_BARS = """[...document.querySelectorAll("nav, nav *")].some(each => {
@@ -153,7 +156,7 @@ def test_a_gpu_that_is_chosen_while_the_cards_come_anew_stays_chosen(live_server
         page.goto("/runs/new/")
         page.locator("#flavors").evaluate("node => { node.dataset.old = 'yes' }")
         page.get_by_label("Team").select_option("speech")
-        page.wait_for_function("document.querySelector('#flavors.htmx-request')")
+        page.locator("#flavors.htmx-request").wait_for()
         page.locator('input[name="flavor"][value="a100-40gb"]').check()
         held.pop().continue_()
         page.locator("#flavors:not([data-old])").wait_for()
@@ -221,33 +224,10 @@ def test_a_page_that_polls_shows_the_end_and_then_keeps_still(live_server, world
         page, complaints = open_page(browser, live_server.url, session)
         page.goto(f"/runs/{run.public_id}/?tab=spec")
         page.get_by_role("heading", name="resnet50").wait_for()
-        _in_thread(lambda: _end(run, world))
+        meanwhile(lambda: world.move(run, Phase.FAILED, Reason.APPLICATION_ERROR, ENDED, at=world.now))
         page.locator(".phase-Failed").first.wait_for()
         page.on("request", lambda request: asked.append(request.url))
         page.clock.install()
         page.clock.run_for(10_000)
         assert not [url for url in asked if str(run.public_id) in url]
         assert complaints == []
-
-
-def _end(run, world) -> None:
-    from workloads.states import Phase, Reason
-
-    world.move(run, Phase.FAILED, Reason.APPLICATION_ERROR, "Ended with exit code 1.", at=world.now)
-
-
-def _in_thread(work) -> None:
-    """Playwright's loop runs in this thread, where Django refuses to ask the database."""
-    import threading
-
-    from django.db import connection
-
-    def run() -> None:
-        try:
-            work()
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()

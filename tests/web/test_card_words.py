@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.page_words import change_words, held_words, readable, span_words, start_words
+from console.pages.words import change_words, held_words, readable, span_words, start_words
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 CURRENT = {"gpus_per_replica": 8, "flavor": "a100", "capacity": "on-demand", "time_limit_seconds": 86400}

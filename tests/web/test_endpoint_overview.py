@@ -15,21 +15,15 @@ from teams.actors import Actor
 pytestmark = pytest.mark.django_db
 
 
-def facts(client, workload) -> dict[str, str]:
-    """What the page says under each of its words."""
+def facts(client, workload, *, below: str = "") -> dict[str, str]:
+    """What the page says first under each of its words, or what its section says that has this title."""
     html = client.get(f"/endpoints/{workload.public_id}/").content.decode()
-    pairs = re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", html, re.DOTALL)
+    part = html.partition(f'id="{below}"')[2].partition("</section>")[0] if below else html
+    pairs = re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", part, re.DOTALL)
     found: dict[str, str] = {}
     for name, value in pairs:
         found.setdefault(name, " ".join(re.sub(r"<[^>]+>", " ", value).split()))
     return found
-
-
-def serves(client, workload) -> dict[str, str]:
-    html = client.get(f"/endpoints/{workload.public_id}/").content.decode()
-    part = html.partition('id="serves-title"')[2].partition("</section>")[0]
-    pairs = re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", part, re.DOTALL)
-    return {name: " ".join(re.sub(r"<[^>]+>", " ", value).split()) for name, value in pairs}
 
 
 @pytest.fixture
@@ -71,7 +65,7 @@ def test_what_serves_is_what_answers_and_not_what_is_to_come(ana, digits, state,
     digits.revisions.filter(number=2).update(state=state, total=1)
     Endpoint.objects.filter(pk=digits.pk).update(target=target)
     old = digits.revisions.get(number=1).spec
-    found = serves(ana, digits.workload)
+    found = facts(ana, digits.workload, below="serves-title")
     assert found["Revision"].startswith("1 ")
     assert said in found["Revision"]
     assert (found["Image"], found["Ports"]) == (old["image"], f"http {old['ports']['http']}")
@@ -81,7 +75,7 @@ def test_what_serves_is_what_answers_and_not_what_is_to_come(ana, digits, state,
 def test_once_it_is_live_it_serves(ana, digits):
     digits.revisions.filter(number=2).update(state="live", live_at=clock.now())
     Endpoint.objects.filter(pk=digits.pk).update(target=2, stable_revision=2)
-    found = serves(ana, digits.workload)
+    found = facts(ana, digits.workload, below="serves-title")
     assert (found["Image"], found["Ports"]) == ("registry.example.org/serve:9", "http 9000")
     assert "waits" not in found["Revision"]
 

@@ -84,11 +84,6 @@ def test_what_is_no_manifest_is_refused_and_does_not_act(ana, world, pasted):
     assert "<script>alert" not in response.content.decode()
 
 
-def test_who_may_submit_nowhere_may_not_import(viewer, world):
-    assert viewer.get(URL).status_code == 403
-    assert viewer.post(URL, {"manifest": manifest()}).status_code == 403
-
-
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

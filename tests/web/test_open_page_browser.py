@@ -6,15 +6,13 @@ The browser's clock is stepped; what the cluster would do is done to the rows in
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 
-from controller.log_store import mark_stored
+from controller.logs.store import mark_stored
 from foundation import clock
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, meanwhile, needs_chromium, open_page, session_of
 from workloads import services
 from workloads.models import Workload
 from workloads.states import Desired, Phase, Reason
@@ -23,19 +21,6 @@ pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transac
 POLL_MS = 2_500
 TOLD_MS = 16_000
 """By then a page without events of its own asks for itself."""
-
-
-def meanwhile(work) -> None:
-    """Playwright's loop runs in this thread, where Django refuses to ask the database."""
-
-    def run() -> None:
-        try:
-            work()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(run).result()
 
 
 def fresh(run) -> Workload:

@@ -9,8 +9,8 @@ from django.conf import settings
 from django.test import override_settings
 
 from foundation import clock
+from inference.autoscaling.state import WAKES_SHOWN, slept
 from inference.now import endpoint_now
-from inference.scaler_state import WAKES_SHOWN, slept
 from quotas.cohorts import create_cohort
 from quotas.services import release
 from teams.actors import Actor
@@ -41,6 +41,7 @@ QUERIES_MAX = {
     "/what-fits/": 4,
     "/runs/import/": 4,
     "/runs/new/": 11,
+    "/teams/vision/runs/new/": 11,
     "/runs/new/?from={resnet50}": 12,
     "/endpoints/new/": 9,
     "/endpoints/new/?from={digits}": 10,

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
+from django.http import HttpResponse
 from django.test.utils import CaptureQueriesContext
 
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
 from inference.models import Endpoint
-from quotas.cohorts import create_cohort
+from quotas.requests import request_quota
 from teams.actors import Actor
 from teams.models import SecretName
-from teams.services import update_team
 from tests.api.test_lists_by_index import grow
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
 from tests.factories.teams import make_member, make_team
+from tests.web.queue_world import make_queue
+from tests.web.test_forms import filled
+from tests.web.test_page_budgets import join_a_cohort
+from tests.web.test_submit_preview import AS_TYPED
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
 
 
-def queries(client, address: str) -> int:
-    """How often the page asks."""
+def queries(look: Callable[[], HttpResponse]) -> int:
+    """How often the page asks when it is looked at again."""
+    look()
     with CaptureQueriesContext(connection) as asked:
-        assert client.get(address).status_code == 200
+        assert look().status_code == 200
     return len(asked)
 
 
@@ -64,15 +71,15 @@ def live_long(workload) -> None:
 @pytest.mark.parametrize("name", ["digits", "sleepy"])
 def test_the_page_of_an_endpoint_asks_as_often_after_a_long_life(ana, made, sleepy, name, tab):
     workload = {**made, "sleepy": sleepy}[name]
-    address = f"/endpoints/{workload.public_id}/?tab={tab}"
-    queries(ana, address)
-    before = queries(ana, address)
+    look = partial(ana.get, f"/endpoints/{workload.public_id}/?tab={tab}")
+    before = queries(look)
     live_long(workload)
-    assert queries(ana, address) == before
+    assert queries(look) == before
 
 
 def flourish(world, made) -> None:
-    """More people, flavors, secrets and changes, and more of what holds GPUs; and other teams."""
+    """More people, flavors, secrets, changes and requests, and more of what holds GPUs; and other teams."""
+    actor, until = Actor.of_user(world.ana), world.now + timedelta(days=14)
     for number in range(6):
         make_member(team=world.team)
         flavor = make_flavor(f"card-{number}", resource=f"example.org/card-{number}")
@@ -80,21 +87,34 @@ def flourish(world, made) -> None:
         make_node(f"node-{number}")
         for team in (world.team, world.other, make_team(cohort_name=world.team.cohort_name)):
             make_quota(team, flavor)
+        asked = {"flavor": flavor, "capacity_type": "on-demand", "units": number + 1, "until": until}
+        request_quota(team=world.team, **asked, reason="A paper.", actor=actor, now=world.now)
         SecretName.objects.create(team=world.team, name=f"secret-{number}", keys=["token"])
     grow(made["resnet50"], 5, phase="Running", name=lambda number: f"more-{number}")
 
 
 @pytest.mark.parametrize("page", ["", "quota/"])
-@pytest.mark.parametrize("cohort", ["", "research"])
+@pytest.mark.parametrize("cohort", [False, True])
 def test_the_page_of_a_team_asks_as_often_when_the_team_has_grown(ana, world, made, cohort, page):
     if cohort:
-        manager = Actor.of_user(world.manager)
-        create_cohort(name=cohort, parent=None, actor=manager, now=world.now)
-        for team in (world.team, world.other):
-            update_team(team=team, changes={"cohort_name": cohort}, actor=manager, now=world.now)
+        join_a_cohort(world)
         world.team.refresh_from_db()
-    address = f"/teams/vision/{page}"
-    queries(ana, address)
-    before = queries(ana, address)
+    look = partial(ana.get, f"/teams/vision/{page}")
+    before = queries(look)
     flourish(world, made)
-    assert queries(ana, address) == before
+    assert queries(look) == before
+
+
+@pytest.mark.parametrize("page", ["preview", "run"])
+def test_a_card_asks_as_often_however_long_the_queue_is(ana, world, page):
+    waits = make_queue(world)["bert-large"]
+    look = {
+        "preview": partial(
+            ana.post, "/runs/new/", filled(name="new", gpus="8", action="check"), headers=AS_TYPED
+        ),
+        "run": partial(ana.get, f"/runs/{waits.public_id}/"),
+    }[page]
+    before = queries(look)
+    for number in range(12):
+        world.run(f"more-{number}", minutes_ago=7 + number, gpus_per_replica=4)
+    assert queries(look) == before

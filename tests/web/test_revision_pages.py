@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import connections
 
 from foundation import clock
 from inference.models import Endpoint, EndpointRevision
@@ -14,7 +12,7 @@ from inference.services import update_endpoint
 from inference.specs import EndpointSpec
 from quotas.models import Quota
 from teams.actors import Actor
-from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
 from workloads.services import note
 
 pytestmark = pytest.mark.django_db
@@ -254,18 +252,10 @@ def test_the_guard_is_accessible_and_fits_the_screen(live_server, world, made, d
 def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(live_server, world, made, digits):
     session, url = session_of(world.ana), url_of(digits, "?tab=update")
     other = {**digits.current.spec, "args": ["--from-lead"]}
-
-    def change():
-        try:
-            change_as(world.lead, digits, other)
-        finally:
-            connections.close_all()
-
     with chromium() as browser:
         page, _ = open_page(browser, live_server.url, session)
         page.goto(url)
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(change).result(30)
+        meanwhile(lambda: change_as(world.lead, digits, other))
         page.fill("[name=image]", "registry.example.org/serve:5.0")
         page.get_by_role("button", name="Roll out a new revision").click()
         page.wait_for_selector("#moved")

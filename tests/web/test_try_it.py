@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 from cluster import client as cluster_client
 from tests.cluster.cluster_faults import FaultServer
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, meanwhile, needs_chromium, open_page, session_of
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db
@@ -192,21 +191,14 @@ def test_one_that_sleeps_is_asked_again_by_itself_with_what_was_sent(ana, sleepy
 @pytest.mark.django_db(transaction=True)
 def test_the_answer_comes_once_it_is_awake(live_server, world, sleepy, upstream):
     session = session_of(world.ana)
-
-    def wakes():
-        try:
-            Workload.objects.filter(pk=sleepy.pk).update(reason="Ready")
-        finally:
-            connections.close_all()
-
+    asleep = Workload.objects.filter(pk=sleepy.pk)
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session)
         page.goto(f"/endpoints/{sleepy.public_id}/?tab=try")
         page.get_by_role("button", name="Send", exact=True).click()
         page.get_by_text("It is waking up.").wait_for()
         page.locator("#try-path").fill("/not-sent")
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(wakes).result(30)
+        meanwhile(lambda: asleep.update(reason="Ready"))
         page.get_by_text('"digit": 7').wait_for()
         assert page.get_by_text("It is waking up.").count() == 0
     assert complaints == []

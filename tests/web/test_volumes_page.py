@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.test import Client
 
 from cluster import kinds
 from cluster.client import connect
@@ -93,13 +92,3 @@ class TestWithoutACluster:
         sent = ana.post(PAGE, {"name": "data", "size": "1Gi", "access_mode": "ReadWriteMany"})
         assert sent.status_code == 503
         assert 'value="data"' in sent.content.decode()
-
-    def test_a_viewer_makes_none_and_a_stranger_finds_none(self, viewer, stranger, world):
-        assert viewer.post(PAGE, {"name": "data", "size": "1Gi"}).status_code == 403
-        assert stranger.get(PAGE).status_code == 404
-        assert stranger.post(PAGE, {"name": "data", "size": "1Gi"}).status_code == 404
-
-    def test_a_form_without_the_csrf_token_makes_nothing(self, world):
-        client = Client(enforce_csrf_checks=True)
-        client.force_login(world.ana)
-        assert client.post(PAGE, {"name": "data", "size": "1Gi"}).status_code == 403

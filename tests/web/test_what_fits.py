@@ -86,14 +86,10 @@ def test_a_team_without_quota_sees_the_sum(ana, world):
         ({"text": "a lot"}, "Model"),
         ({"text": "7B", "layers": "32"}, "Hidden size"),
         ({"text": "7B", "layers": "many"}, "Layers"),
-        ({"text": "7B", "batch_size": "0"}, "Sequences at a time"),
         ({"text": "7B", "precision": "fp4"}, "Precision"),
-        ({"text": "7B", "cards": "99999"}, "Cards"),
-        ({"text": "7B inference", "optimizer": "adam"}, "Optimizer"),
         ({"text": "7B", "pure_16_bits": "1", "optimizer": "adam", "precision": "fp32"}, ""),
         ({"text": "7B inference", "gradient_checkpointing": "on"}, "Gradient checkpointing"),
         ({"text": "<script>alert(1)</script>"}, "Model"),
-        ({"text": "7" * 3000}, "Model"),
         ({"purpose": "training"}, "Parameters"),
     ],
 )
@@ -135,7 +131,7 @@ def test_the_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, wor
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("script", [True, False])
-def test_typing_is_answered_and_leads_to_a_filled_in_form(live_server, world, script):
+def test_typing_is_answered_kept_in_the_address_and_leads_to_a_filled_in_form(live_server, world, script):
     session = session_of(world.ana)
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session, script=script)
@@ -143,23 +139,11 @@ def test_typing_is_answered_and_leads_to_a_filled_in_form(live_server, world, sc
         page.get_by_label("Model").fill("125M training sgd")
         if not script:
             page.get_by_role("button", name="Find what fits").click()
+        page.locator("#answer").get_by_text("Together").wait_for()
+        page.wait_for_url("**/what-fits/?*text=125M*")
+        page.reload()
+        assert page.get_by_label("Model").input_value() == "125M training sgd"
         page.get_by_role("link", name="New run on a100-40gb on-demand").click()
         page.wait_for_url("**/runs/new/?*flavor=a100-40gb*")
         assert page.locator('input[name="flavor"][value="a100-40gb"]').is_checked()
         assert complaints == []
-
-
-@needs_chromium
-@pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
-def test_the_address_holds_the_question(live_server, world):
-    session = session_of(world.ana)
-    with chromium() as browser:
-        page, _ = open_page(browser, live_server.url, session)
-        page.goto(PAGE)
-        page.get_by_label("Model").fill("7B fp16")
-        page.locator("#answer").get_by_text("Together").wait_for()
-        page.wait_for_url("**/what-fits/?*text=7B*")
-        page.reload()
-        assert page.get_by_label("Model").input_value() == "7B fp16"
-        page.locator("#answer").get_by_text("Together").wait_for()

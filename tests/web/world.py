@@ -9,8 +9,8 @@ from fractions import Fraction
 from django.db import transaction
 
 from cluster import kinds
-from controller import log_lines
-from controller.log_store import ContainerLog, source_of
+from controller.logs import lines as log_lines
+from controller.logs.store import ContainerLog, source_of
 from costs.services import record_usage
 from foundation import clock
 from inference.serializers import EndpointSerializer

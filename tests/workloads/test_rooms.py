@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import drawn
 from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_pod
 from tests.factories.workloads import make_workload
@@ -18,8 +19,8 @@ from tests.quotas import node_sets as sets
 from tests.quotas.node_sets import COUNT_REQUIREMENT as COUNT
 from tests.quotas.node_sets import needs, pool, provisionable
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord
+from workloads.node_capacity import CardRoom, observe, pools_fed_by, pools_near, rooms_of
 from workloads.provisioning import UNLIMITED
-from workloads.queries import CardRoom, observe, pools_fed_by, pools_near, rooms_of
 
 pytestmark = pytest.mark.django_db
 
@@ -313,7 +314,10 @@ names = st.sampled_from([node.name for node in sets.NODES])
 held = st.lists(st.tuples(names, st.integers(1, 8)), max_size=8)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=drawn(usual=20, landing=40, soak=400),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(own=held, others=held)
 def test_free_is_never_more_than_what_nobody_holds(cluster, own, others):
     """Against a count by hand, for every flavor at once."""

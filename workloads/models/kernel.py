@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from foundation.ids import new_public_id, short_id
 from teams.models import Team, User
+from workloads.kinds import WorkloadKind, kind_of
 from workloads.placement import FlavorFacts, Sharing
 from workloads.states import FINAL, Desired, Phase, Priority, Reason
 
@@ -118,9 +119,8 @@ class Workload(models.Model):
     labels = models.JSONField(default=dict)
 
     phase = models.CharField(max_length=16, choices=_choices(*Phase), default=Phase.QUEUED.value)
-    reason = models.CharField(
-        max_length=40, choices=_choices(*Reason), default=Reason.PENDING_EVALUATION.value
-    )
+    reason = models.CharField(max_length=40, default=Reason.PENDING_EVALUATION.value)
+    """One of `Reason`: `transition` refuses others. The column lists none, so that a new one needs no migration."""
     message = models.TextField(default="", blank=True)
     since = models.DateTimeField()
     observed_at = models.DateTimeField(null=True)
@@ -241,6 +241,16 @@ class Workload(models.Model):
     @property
     def short_id(self) -> str:
         return short_id(self.public_id)
+
+    @property
+    def own_kind(self) -> WorkloadKind:
+        """What its kind is called, and where it is found. UnknownKind where its app is not installed."""
+        return kind_of(self.kind)
+
+    @property
+    def page_url(self) -> str:
+        """Path of its page."""
+        return self.own_kind.page_of(self.public_id)
 
     @property
     def beside(self) -> tuple[int, int, int]:

@@ -1,0 +1,1 @@
+"""Which commands has manage.py? One module each."""

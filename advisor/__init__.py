@@ -1,0 +1,1 @@
+"""How much memory does a model need, and which flavor holds it?"""

@@ -1,0 +1,1 @@
+"""What do the measurements run against? Clusters, databases, rows and loads."""

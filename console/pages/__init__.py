@@ -1,0 +1,1 @@
+"""How are workloads asked for and shown in the browser?"""

@@ -1,0 +1,257 @@
+"""A card as a page shows it: words for tokens, names for ids, and what can be pressed.
+
+The facts are those of `console.api.representations`, which REST answers too; nothing is computed here that decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from console.pages.words import FACTS, VERDICTS, change_words, held_words, limit_words, readable, start_words
+from workloads.kinds import kind_of
+from workloads.models import Workload
+from workloads.podrequests import CPU, MEMORY, STORAGE, quantity_of
+
+FORM_FIELDS: Mapping[str, str] = {
+    "gpus_per_replica": "gpus",
+    "flavor": "flavor",
+    "capacity": "capacity",
+    "time_limit_seconds": "time_limit",
+    "replicas": "replicas",
+    "max_replicas": "replicas",
+    "cpu": "cpu",
+    "memory": "memory",
+}
+"""The form's field for a field of the request that a lever can change."""
+AHEAD_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What the page that shows a card lets one press; empty where nothing of the kind can be.
+
+    `form` says that the form itself is on the page, `new` is its address elsewhere, `limit` takes a new time limit by
+    POST, `quota` is the team's quota page. `current` are the request's fields as they are.
+    """
+
+    noun: str
+    current: Mapping[str, int | str | None]
+    form: bool = False
+    new: str = ""
+    limit: str = ""
+    quota: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Somebody:
+    """A workload that is ahead or has to leave: with name and address if it is of the reader's team."""
+
+    name: str
+    url: str
+    team: str
+    units: int = 0
+    lost_seconds: int = 0
+    count: int = 1
+    """How many in a row this stands for, with all their units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeverLook:
+    """One thing that could be changed. `fields` fill the form, `url` leads to where it is done, `post` does it."""
+
+    words: str
+    verdict: str
+    icon: str
+    outcome: str
+    p50: datetime | None
+    p90: datetime | None
+    rate_per_hour: int | None
+    at_time_limit: int | None
+    label: str = ""
+    fields: str = ""
+    url: str = ""
+    post: str = ""
+    seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Runs of other teams that have to leave, which are not told apart."""
+
+    count: int
+    lost_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardLook:
+    """A card in the words of a page. `card` is the dict of REST."""
+
+    card: Mapping[str, Any]
+    on_form: bool
+    verdict: str
+    icon: str
+    said: str
+    start: str
+    unknown: str
+    held: str
+    ahead: list[Somebody]
+    ahead_hidden: int
+    victims: list[Somebody]
+    others: Others
+    levers: list[LeverLook]
+    evidence: list[dict[str, Any]]
+    nodes_seen_at: datetime | None
+    rate_per_hour: int | None
+    at_time_limit: int | None
+
+    @property
+    def next_ahead(self) -> list[Somebody]:
+        """The first ones ahead, which the card names at once; those in a row that have no name are one."""
+        return _in_rows(self.ahead)[:AHEAD_NAMED]
+
+    @property
+    def ahead_unnamed(self) -> int:
+        return int(self.card["ahead_count"]) - sum(each.count for each in self.next_ahead)
+
+    @property
+    def moment(self) -> bool:
+        """Whether the estimate is a moment rather than a range."""
+        return "about" in self.start
+
+    @property
+    def stops(self) -> str:
+        """Whether runs have to leave for it, or would have to."""
+        return "Would stop" if self.on_form else "Stops"
+
+    @property
+    def victim_count(self) -> int:
+        return len(self.victims) + self.others.count
+
+
+def look_at(
+    card: Mapping[str, Any], *, names: Mapping[str, tuple[str, str]], page: Page, submitted: bool
+) -> CardLook:
+    """The card for a page. `names` are name and kind of everybody whose id it has, by that.
+
+    `submitted` says whether it waits already, or somebody only thinks of it.
+    """
+    verdict = VERDICTS[card["verdict"]]
+    ahead = [_ahead(each, names) for each in card["ahead"]]
+    lost = [each["lost_seconds"] for each in card["victims"] if each["id"] is None]
+    start = card["start"]
+    known = start["p50"] is not None and start["p90"] is not None
+    held = start["past_hit_rate"]
+    return CardLook(
+        card=card,
+        on_form=page.form,
+        verdict=verdict.waiting if submitted else verdict.preview,
+        icon=verdict.icon,
+        said=readable(card["message"]),
+        start=start_words(start["p50"], start["p90"], now=card["as_of"]) if known else "",
+        unknown=readable((start["unknown_because"] or "").replace(card["message"], "").strip()),
+        held=held_words(held) if held is not None else "",
+        ahead=ahead,
+        ahead_hidden=max(0, card["ahead_count"] - len(ahead)),
+        victims=[_victim(each, names) for each in card["victims"] if each["id"] is not None],
+        others=Others(count=len(lost), lost_seconds=sum(lost)),
+        levers=[_lever(each, page, card["as_of"]) for each in card["levers"]],
+        evidence=[{**each, "words": FACTS.get(each["fact"], each["fact"])} for each in card["evidence"]],
+        nodes_seen_at=next(
+            (each["observed_at"] for each in card["evidence"] if each["fact"] == "free"), None
+        ),
+        rate_per_hour=_micro(card["cost"]["rate_per_hour"]),
+        at_time_limit=_micro(card["cost"]["at_time_limit"]),
+    )
+
+
+def current_of(workload: Workload) -> dict[str, int | str | None]:
+    """The fields of a workload's request that a lever can change."""
+    replicas = workload.units // workload.units_each if workload.units_each else None
+    return {
+        "gpus_per_replica": workload.units_each,
+        "replicas": replicas,
+        "max_replicas": replicas,
+        "flavor": workload.flavor.name if workload.flavor else None,
+        "capacity": workload.capacity_type,
+        "time_limit_seconds": workload.time_limit_seconds,
+        "cpu": quantity_of(CPU, workload.cpu_each) if workload.cpu_each else None,
+        "memory": quantity_of(MEMORY, workload.memory_each) if workload.memory_each else None,
+        "ephemeral_storage": quantity_of(STORAGE, workload.storage_each) if workload.storage_each else None,
+    }
+
+
+def _named(identity: str | None, names: Mapping[str, tuple[str, str]], *, otherwise: str) -> tuple[str, str]:
+    """Name and address; those of other teams have come without an id."""
+    name, kind = names.get(identity or "", (otherwise, ""))
+    return name, kind_of(kind).page_of(identity) if kind and identity else ""
+
+
+def _ahead(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Somebody:
+    name, url = _named(each["id"], names, otherwise="")
+    return Somebody(name=name, url=url, team=each["team"], units=each["units"])
+
+
+def _in_rows(ahead: list[Somebody]) -> list[Somebody]:
+    rows: list[Somebody] = []
+    for each in ahead:
+        last = rows[-1] if rows else None
+        if last and not each.url and not last.url and each.team == last.team:
+            rows[-1] = replace(last, count=last.count + 1, units=last.units + each.units)
+        else:
+            rows.append(each)
+    return rows
+
+
+def _victim(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Somebody:
+    name, url = _named(each["id"], names, otherwise="a run")
+    return Somebody(name=name, url=url, team="", lost_seconds=each["lost_seconds"])
+
+
+def _lever(each: Mapping[str, Any], page: Page, now: datetime) -> LeverLook:
+    change, p50, p90 = each["change"], each["start_p50"], each["start_p90"]
+    start = start_words(p50, p90, now=now) if p50 is not None and p90 is not None else ""
+    return LeverLook(
+        words=change_words(change, page.current),
+        verdict=each["verdict"],
+        icon=VERDICTS[each["verdict"]].icon,
+        outcome=_outcome(each["verdict"], start, asks="ask_for_quota" in change),
+        p50=p50,
+        p90=p90,
+        rate_per_hour=_micro(each["rate_per_hour"]),
+        at_time_limit=_micro(each["cost_at_time_limit"]),
+        **_action(change, page),
+    )
+
+
+def _outcome(verdict: str, start: str, *, asks: bool) -> str:
+    if verdict == "admit":
+        return "starts once it is given" if asks else "starts now"
+    return f"starts {start}" if start else "start unknown"
+
+
+def _action(change: Mapping[str, Any], page: Page) -> dict[str, Any]:
+    """What can be pressed for it on this page: nothing, where the form has no field for it."""
+    if "ask_for_quota" in change:
+        pool = f"{page.current.get('flavor')}~{page.current.get('capacity')}"
+        query = urlencode({"pool": pool, "units": change["ask_for_quota"]})
+        return {"label": "Ask for it", "url": f"{page.quota}?{query}#ask"} if page.quota else {}
+    if set(change) == {"time_limit_seconds"} and page.limit:
+        return {"label": "Set this limit", "post": page.limit, "seconds": change["time_limit_seconds"]}
+    if not set(change) <= set(FORM_FIELDS):
+        return {}
+    fields = urlencode({FORM_FIELDS[name]: _typed(name, value) for name, value in change.items()})
+    if page.form:
+        return {"label": "Fill in", "fields": fields}
+    return {"label": f"As a new {page.noun}", "url": f"{page.new}&{fields}"} if page.new else {}
+
+
+def _typed(name: str, value: Any) -> str:
+    return limit_words(int(value)) if name == "time_limit_seconds" else str(value)
+
+
+def _micro(money: Mapping[str, Any] | None) -> int | None:
+    return None if money is None else int(money["amount_micro_usd"])

@@ -1,0 +1,156 @@
+"""The list page that runs and endpoints share: filters in the URL, keyset pages, one fragment that refreshes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views import View
+from typing_extensions import override
+
+from console.api.workloads import LIST_FILTERS, search_in
+from console.pages.queries import submit_teams, teams_of, visible_workloads
+from costs.queries import Cost, PriceBook, costs_of
+from foundation import clock
+from foundation.errors import NotFound
+from foundation.http.filters import condition_of
+from foundation.http.pages import CursorPage
+from foundation.http.query import refuse
+from teams.models import Team
+from teams.permissions import has_global_role
+from workloads.models import Workload
+from workloads.states import Phase
+
+LIVE = "live"
+FILTERS = ("phase", "search", "label", "mine")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRow:
+    """One line of a list. `took` is the time since it first ran, `more` what only its kind has."""
+
+    workload: Workload
+    cost: Cost
+    took: timedelta | None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+RowFacts = Callable[[Sequence[Workload], datetime], Mapping[int, Mapping[str, Any]]]
+"""What the lines of a kind say besides, by the workload's key; a few queries however many lines there are."""
+
+_row_facts: dict[str, RowFacts] = {}
+
+
+def register_row_facts(kind: str, facts: RowFacts) -> None:
+    """Called from the `ready` of the app that knows them."""
+    if _row_facts.get(kind, facts) is not facts:
+        raise ValueError(f"Two apps want the lines of the kind {kind}.")
+    _row_facts[kind] = facts
+
+
+class PageOfRows(CursorPage):
+    """For people: the way back is always offered after the first page, so that nothing has to be asked about it."""
+
+    @override
+    def _exists_behind(self, queryset: QuerySet[Any], rows: list[Any], *, backwards: bool) -> bool:
+        return True
+
+
+def rows_of(
+    workloads: list[Workload], *, now: datetime, price_book: PriceBook | None = None
+) -> list[WorkloadRow]:
+    """The lines of the workloads, in two queries and what their kinds ask besides."""
+    more: dict[int, Mapping[str, Any]] = {}
+    for kind in {each.kind for each in workloads} & _row_facts.keys():
+        more.update(_row_facts[kind]([each for each in workloads if each.kind == kind], now))
+    rows = plain_rows(workloads, now=now, price_book=price_book)
+    return [replace(row, more=more.get(row.workload.pk, {})) for row in rows]
+
+
+def plain_rows(
+    workloads: Sequence[Workload], *, now: datetime, price_book: PriceBook | None = None
+) -> list[WorkloadRow]:
+    """The same without what only their kinds have, in two queries; in one for who has `spans_by_card` already."""
+    costs = costs_of(workloads, now=now, price_book=price_book)
+    return [WorkloadRow(each, costs[each.pk], _took(each, now)) for each in workloads]
+
+
+def _took(workload: Workload, now: datetime) -> timedelta | None:
+    if workload.started_at is None:
+        return None
+    return (workload.finished_at or now) - workload.started_at
+
+
+class WorkloadListPage(LoginRequiredMixin, View):
+    """Subclass it with a kind and a template that has a partial `table`."""
+
+    kind: ClassVar[str]
+    template: ClassVar[str]
+    ordering = "-created_at"
+
+    def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
+        now = clock.now()
+        team = self._team(request, slug)
+        pager = PageOfRows()
+        found = self._filtered(request, team)
+        rows = rows_of(pager.paginate_queryset(found, request, self), now=now)
+        context = {
+            "rows": rows,
+            "older": pager.next_link(),
+            "newer": pager.previous_link(),
+            "team": team,
+            "fixed_team": slug is not None,
+            "teams": teams_of(request),
+            "may_submit": bool(submit_teams(request)),
+            "phase": request.GET.get("phase", ""),
+            "phases": list(Phase),
+            "search": request.GET.get("search", ""),
+            "label": ",".join(request.GET.getlist("label")),
+            "mine": "mine" in request.GET,
+            "filtered": any(request.GET.get(key) for key in FILTERS) or (team and not slug),
+            "any_live": any(not row.workload.is_final for row in rows),
+        }
+        fragment = "#table" if request.headers.get("HX-Target") == "list" else ""
+        return render(request, f"{self.template}{fragment}", context)
+
+    def _team(self, request: HttpRequest, slug: str | None) -> Team | None:
+        """The team of the path or of the filter. Raises NotFound, also for a stranger."""
+        wanted = slug or request.GET.get("team") or ""
+        if not wanted:
+            return None
+        team = next((team for team in teams_of(request) if team.slug == wanted), None)
+        if team is None:
+            raise NotFound("There is no such team, or you are not a member of it.")
+        return team
+
+    def _filtered(self, request: HttpRequest, team: Team | None) -> QuerySet[Workload]:
+        found = visible_workloads(request.user, kind=self.kind)
+        if team is not None:
+            found = found.filter(team=team)
+        phase = request.GET.get("phase", "")
+        if phase == LIVE:
+            found = found.exclude(phase__in=Workload.FINAL_PHASES)
+        elif phase:
+            if phase not in set(Phase):
+                raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
+            found = found.filter(phase=phase)
+        search = search_in(lambda: _searched_teams(request, team))
+        for name, declared in (("search", search), ("label", LIST_FILTERS["label"])):
+            if request.GET.get(name):
+                found = found.filter(condition_of(request, name, declared))
+        if "mine" in request.GET:
+            found = found.filter(owner=request.user.pk)
+        return found
+
+
+def _searched_teams(request: HttpRequest, team: Team | None) -> Collection[int] | None:
+    """Keys of the teams whose rows the page can show, None for all; from what the page knows anyway."""
+    if team is not None:
+        return [team.pk]
+    return None if has_global_role(request.user) else [each.pk for each in teams_of(request)]

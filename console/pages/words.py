@@ -1,0 +1,194 @@
+"""The words of the pages: phases with their icons, durations, starts and changes (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+
+from workloads.states import Phase
+
+_LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLook:
+    """`icon` is the symbol's name in static/portal/icons.svg."""
+
+    icon: str
+
+
+PHASES: Mapping[str, PhaseLook] = MappingProxyType(
+    {
+        Phase.QUEUED.value: PhaseLook("clock"),
+        Phase.ADMITTED.value: PhaseLook("ticket"),
+        Phase.STARTING.value: PhaseLook("loader"),
+        Phase.RUNNING.value: PhaseLook("play"),
+        Phase.STOPPING.value: PhaseLook("stop"),
+        Phase.SUSPENDED.value: PhaseLook("pause"),
+        Phase.SUCCEEDED.value: PhaseLook("check"),
+        Phase.FAILED.value: PhaseLook("alert"),
+        Phase.CANCELLED.value: PhaseLook("ban"),
+    }
+)
+
+
+def duration_words(seconds: float) -> str:
+    """`42s`, `3m 07s`, `1h 04m`, `2d 03h`; never more than two units."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
+
+
+def limit_words(seconds: int | None) -> str:
+    """A time limit as the form takes it: `2h`, `90m`, `45s`; empty without one."""
+    if seconds is None:
+        return ""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def seconds_of(value: str) -> int | str | None:
+    """Seconds of `1d 12h`, `90m` or a plain number; None for nothing, the text itself where it is neither."""
+    if not value.strip():
+        return None
+    match = _LIMIT.match(value.strip())
+    if match is None:
+        return value
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return days * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictLook:
+    """A verdict in words: of what waits already, and of what somebody thinks of submitting."""
+
+    icon: str
+    waiting: str
+    preview: str
+
+
+VERDICTS: Mapping[str, VerdictLook] = MappingProxyType(
+    {
+        "admit": VerdictLook("check", "Starts any moment", "Starts now"),
+        "wait": VerdictLook("clock", "Waits", "Will wait"),
+        "never": VerdictLook("ban", "Cannot start as things are", "Can never start"),
+    }
+)
+
+FACTS: Mapping[str, str] = MappingProxyType(
+    {
+        "requested": "Asked for",
+        "guaranteed": "Guaranteed to the team",
+        "used": "Used by the team",
+        "borrowed": "Borrowed of that",
+        "available": "Available to the team",
+        "free": "Free on nodes",
+        "largest_free_block": "Most free on one node",
+        "largest_block": "Most that a node can hold",
+        "requested_cpu": "CPU of each pod, in millicores",
+        "requested_memory": "Memory of each pod, in bytes",
+        "requested_ephemeral_storage": "Ephemeral storage of each pod, in bytes",
+        "largest_free_cpu": "Most millicores free on such a node",
+        "largest_free_memory": "Most bytes of memory free on such a node",
+        "largest_free_ephemeral_storage": "Most bytes of storage free on such a node",
+        "provisionable": "New nodes can bring",
+        "ahead": "Waiting ahead",
+        "longest_time_limit": "Longest time limit that fits",
+    }
+)
+"""What the numbers behind a verdict are."""
+
+_BESIDE = {"cpu": "CPU", "memory": "of memory", "ephemeral_storage": "of ephemeral storage"}
+_BEGIN_WITH_A_WORD = frozenset({"time_limit_seconds", "max_replicas"})
+_SECONDS = re.compile(r"\b([0-9]{1,12}) s\b", re.ASCII)
+_STEPS = ((172_800, 3600), (3600, 300), (120, 60), (0, 5))
+"""How precisely a start is said, from so many seconds on."""
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def span_words(seconds: float) -> str:
+    """`45 s`, `20 min`, `1 h 30 min`, `2 d 3 h`: two units at most, and none that is zero."""
+    whole = max(0, int(seconds))
+    for (size, unit), (small, small_unit) in zip(_UNITS, (*_UNITS[1:], (1, "s")), strict=True):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size} {unit} {rest} {small_unit}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def readable(message: str) -> str:
+    """A sentence with its longer durations in hours and minutes: `86400 s` becomes `1 d`."""
+    return _SECONDS.sub(lambda found: span_words(int(found[1])), message.replace("start in 0 s", "start now"))
+
+
+def start_words(p50: datetime, p90: datetime, *, now: datetime) -> str:
+    """`now`, `within 5 min`, `in about 20 min` or `in 20 to 45 min`, as precise as an estimate deserves."""
+    early = max(0, int((p50 - now).total_seconds()))
+    late = max(early, int((p90 - now).total_seconds()))
+    if late < 1:
+        return "now"
+    step = next(step for least, step in _STEPS if late >= least)
+    if late - early < step:
+        return f"in about {span_words(max(step, (late + step // 2) // step * step))}"
+    # Outwards, so that the words promise no more than the numbers.
+    begin, end = early // step * step, -(-late // step) * step
+    if begin == 0:
+        return f"within {span_words(end)}"
+    first, last = span_words(begin).split(), span_words(end).split()
+    if len(first) == len(last) == 2 and first[1] == last[1]:
+        first = first[:1]
+    return f"in {' '.join(first)} to {' '.join(last)}"
+
+
+def held_words(rate: float) -> str:
+    """How often past estimates held: `9 of 10 past estimates held`, never better than it was."""
+    permille = int(rate * 1000 + 1e-6)
+    if permille >= 1000:
+        return "all past estimates held"
+    if permille % 100 == 0:
+        return f"{permille // 100} of 10 past estimates held"
+    return f"{permille // 10} % of past estimates held"
+
+
+def change_words(change: Mapping[str, int | str], current: Mapping[str, int | str | None]) -> str:
+    """What a lever changes, beside what is asked for now: `4 GPUs instead of 8`."""
+    said = []
+    for name, value in change.items():
+        if name == "ask_for_quota":
+            said.append(f"{value} more {'unit' if value == 1 else 'units'} of quota")
+            continue
+        before = current.get(name)
+        instead = f" instead of {_bare(name, before)}" if before not in (None, "") else ""
+        said.append(f"{_valued(name, value)}{instead}")
+    words = " and ".join(said)
+    # The name of a flavor stays as it is written.
+    return words[:1].upper() + words[1:] if next(iter(change), "") in _BEGIN_WITH_A_WORD else words
+
+
+def _valued(name: str, value: int | str) -> str:
+    plural = "" if value == 1 else "s"
+    if name == "gpus_per_replica":
+        return f"{value} GPU{plural}"
+    if name == "replicas":
+        return f"{value} pod{plural}"
+    if name == "max_replicas":
+        return f"at most {value} replica{plural}"
+    if name == "time_limit_seconds":
+        return f"a time limit of {span_words(int(value))}"
+    return f"{value} {_BESIDE[name]}" if name in _BESIDE else str(value)
+
+
+def _bare(name: str, value: int | str | Mapping[str, str] | None) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("request") or value.get("limit"))
+    return span_words(int(value or 0)) if name == "time_limit_seconds" else str(value)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+
+from console.api import cluster
+from console.pages import secrets, strays, volumes
+
+app_name = "console"
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("teams/<slug:slug>/secrets/", secrets.SecretWritePage.as_view(), name="secret-write"),
+    path(
+        "teams/<slug:slug>/secrets/<str:name>/delete/",
+        secrets.SecretDeletePage.as_view(),
+        name="secret-delete",
+    ),
+    path("cluster/strays/", strays.StraysPage.as_view(), name="strays"),
+    path("teams/<slug:slug>/volumes/", volumes.VolumesPage.as_view(), name="volumes"),
+]
+
+api_urlpatterns: list[URLPattern | URLResolver] = [
+    path("teams/<str:slug>/volumes/", cluster.TeamVolumesView.as_view(), name="volume-list"),
+    path("teams/<str:slug>/secrets/", cluster.TeamSecretsView.as_view(), name="secret-list"),
+    path("teams/<str:slug>/secrets/<str:name>/", cluster.TeamSecretView.as_view(), name="secret"),
+    path("cluster/capacity/", cluster.CapacityView.as_view(), name="capacity-list"),
+    path("cluster/strays/", cluster.StraysView.as_view(), name="stray-list"),
+    path("cluster/strays/delete/", cluster.StraysDeleteView.as_view(), name="stray-delete"),
+    path("cluster/preflight/", cluster.PreflightView.as_view(), name="preflight-list"),
+]

@@ -1,0 +1,71 @@
+"""Spot first: who asked for it and gets no spot capacity in time waits for on-demand from then on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Max
+
+from controller.admission import scheduler
+from foundation.models import PlatformSettings
+from policy.judge import judge
+from policy.pool_snapshot import NEW
+from policy.verdicts import Outcome
+from quotas import snapshots
+from quotas.counters import mark_due
+from quotas.waiters import waiter_of
+from workloads import locks, services
+from workloads.models import ResourceFlavor, Workload
+from workloads.states import OUT_OF_REACH, Phase, Reason
+
+ACTOR = "spot-fallback"
+
+
+def falls_back_at(workload: Workload) -> datetime | None:
+    """When it gives up on spot; None for what did not ask for that, or waits for on-demand already.
+
+    An attempt for which no node came does not begin the wait anew; one that ran does.
+    """
+    if not workload.fallback_capacity:
+        return None
+    ran = workload.attempts.filter(started_at__isnull=False).aggregate(last=Max("ended_at"))["last"]
+    since = max(workload.queued_at, ran) if ran is not None else workload.queued_at
+    return since + timedelta(seconds=PlatformSettings.current().spot_fallback_seconds)
+
+
+def fall_back(workload: Workload, *, now: datetime) -> bool:
+    """Move what waits into the line of its other capacity type; True if it went. It keeps its queue time.
+
+    It stays where that cannot come at all: no quota, or too little, or no node. There it would wait for ever.
+    """
+    flavor, spot, other = workload.flavor, workload.capacity_type, workload.fallback_capacity
+    if flavor is None or workload.phase != Phase.QUEUED.value:
+        return False
+    if not _in_reach(workload, flavor, other, now):
+        return False
+    with transaction.atomic():
+        locks.hold(workload)
+        Workload.objects.filter(pk=workload.pk).update(capacity_type=other, fallback_capacity="")
+        workload.capacity_type, workload.fallback_capacity = other, ""
+        services.transition(
+            workload,
+            to=Phase.QUEUED,
+            reason=Reason.PENDING_EVALUATION,
+            message=f"No {spot} capacity in time: it waits for {other} from now on.",
+            actor=ACTOR,
+            now=now,
+        )
+        for capacity_type in sorted((spot, other)):
+            mark_due(flavor_id=flavor.pk, capacity_type=capacity_type, now=now)
+        scheduler.hint_of(flavor, spot)
+    return True
+
+
+def _in_reach(workload: Workload, flavor: ResourceFlavor, capacity_type: str, now: datetime) -> bool:
+    """Whether it could start there, be it after a long wait."""
+    waiter = replace(waiter_of(workload), id=NEW)
+    supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, extra=waiter)
+    verdict = judge(supply, waiter.id)
+    return verdict.outcome is not Outcome.NEVER and verdict.reason not in OUT_OF_REACH

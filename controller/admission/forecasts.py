@@ -1,0 +1,203 @@
+"""When those who wait will start, looked at for a whole pool at once.
+
+The first answer of each stay in the queue is written down, so that the portal can say how often it was right. The
+latest one of a long queue is kept for the cards that people look at: running it forward takes a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import redis
+from django.core.cache import cache
+from django.db import transaction
+from django.db.models import Count, Exists, OuterRef, QuerySet
+
+from foundation import leases
+from policy.estimates import (
+    EXACT_MOST,
+    FREE_NOW,
+    RUN_FORWARD,
+    Estimate,
+    estimate,
+    estimate_all,
+    estimate_at_once,
+)
+from policy.judge import plan, position, positions
+from policy.pool_snapshot import PoolSnapshot, Waiter
+from policy.verdicts import CyclePlan
+from quotas import snapshots
+from quotas.models import StartEstimate
+from workloads.models import ResourceFlavor, Workload
+from workloads.states import Desired, Phase
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS: Final = 90
+"""Age from which on a kept answer is not shown any more; three turns of the task."""
+FURTHEST_SECONDS: Final = 10 * 366 * 86_400
+"""No start that was found lies further away."""
+
+
+def estimate_starts(*, now: datetime) -> int:
+    """Write down the start of everybody in line who has none written down; how many that were.
+
+    What is known of long queues is kept for their cards, each time.
+    """
+    _score_those_who_left(now)
+    queued = Workload.objects.filter(phase=Phase.QUEUED.value, desired=Desired.RUN.value, units__gt=0)
+    pools = (
+        queued.order_by()
+        .values_list("flavor", "capacity_type")
+        .annotate(waiting=Count("pk"), unwritten=Count("pk", filter=~Exists(_written())))
+    )
+    count = 0
+    for flavor_id, capacity_type, waiting, unwritten in pools:
+        if unwritten or waiting > EXACT_MOST:
+            count += _of_pool(ResourceFlavor.objects.get(pk=flavor_id), capacity_type, now)
+    return count
+
+
+def start_of(workload: Workload, supply: PoolSnapshot, *, given: CyclePlan) -> Estimate:
+    """When this one starts, which waits; of a long queue what was last found for all of it, if that is fresh.
+
+    `given` is the plan of the snapshot, which shows the workload.
+    """
+    identity = str(workload.public_id)
+    at_once = estimate_at_once(supply, identity, given=given)
+    if at_once is not None:
+        return at_once
+    kept = _kept(workload, supply, given) if len(supply.waiters) > EXACT_MOST else None
+    return kept or estimate(supply, identity, given=given)
+
+
+def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
+    supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
+    given = plan(supply)
+    guesses = estimate_all(supply, given=given)
+    if len(supply.waiters) > EXACT_MOST:
+        _keep(_key(flavor.pk, capacity_type), supply, given, guesses, now)
+    # Who is free to start was not estimated: a second later that would count as a promise that was broken.
+    keys = [each.sequence for each in supply.waiters if guesses[each.id].basis != FREE_NOW]
+    rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
+    new = [
+        _row(rows[each.sequence], guesses[each.id], now) for each in supply.waiters if each.sequence in rows
+    ]
+    with transaction.atomic():
+        leases.check()
+        return len(StartEstimate.objects.bulk_create(new, ignore_conflicts=True))
+
+
+def _written() -> QuerySet[StartEstimate]:
+    """What is written of this stay in the queue."""
+    return StartEstimate.objects.filter(
+        workload=OuterRef("pk"), queued_at=OuterRef("queued_at"), started_at__isnull=True
+    )
+
+
+def _score_those_who_left(now: datetime) -> None:
+    """Who waits no longer and never started, or waits anew: missed if its p90 had passed, else of no account."""
+    stays = Workload.objects.filter(pk=OuterRef("workload"), queued_at=OuterRef("queued_at"))
+    waits = stays.filter(phase=Phase.QUEUED.value)
+    left = StartEstimate.objects.filter(~Exists(waits), started_at__isnull=True, hit__isnull=True)
+    with transaction.atomic():
+        leases.check()
+        left.filter(p90__lte=now).update(hit=False)
+        left.exclude(p90__lte=now).delete()
+
+
+def _row(workload: Workload, guess: Estimate, now: datetime) -> StartEstimate:
+    return StartEstimate(
+        workload=workload,
+        team_id=workload.team_id,
+        queued_at=workload.queued_at,
+        made_at=now,
+        p50=_moment(guess.p50),
+        p90=_moment(guess.p90),
+        basis=guess.basis,
+        unknown_because=guess.unknown_because or "",
+    )
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)
+
+
+def _key(flavor_id: int, capacity_type: str) -> str:
+    return f"forecast/2:{flavor_id}:{capacity_type}"
+
+
+def _keep(
+    key: str, supply: PoolSnapshot, given: CyclePlan, guesses: Mapping[str, Estimate], now: datetime
+) -> None:
+    places = positions(supply, given=given)
+    waiters = {each.id: each for each in supply.waiters}
+    starts = {
+        name: (_stay(waiters[name], places[name]), guess.p50, guess.p90)
+        for name, guess in guesses.items()
+        if guess.basis == RUN_FORWARD
+    }
+    kept = {"facts": _facts(supply), "at": int(now.timestamp()), "starts": starts}
+    try:
+        cache.set(key, kept, KEPT_SECONDS)
+    except (redis.RedisError, OSError):
+        log.warning("forecast.not_kept", exc_info=True)
+
+
+def _kept(workload: Workload, supply: PoolSnapshot, given: CyclePlan) -> Estimate | None:
+    """None where anything has changed that it rests on but the passing of time, or the cache is away."""
+    if workload.flavor_id is None:
+        return None
+    try:
+        kept = cache.get(_key(workload.flavor_id, workload.capacity_type))
+    except (redis.RedisError, OSError):
+        log.warning("forecast.not_read", exc_info=True)
+        return None
+    name = str(workload.public_id)
+    found = _found(kept, name, supply)
+    if found is None:
+        return None
+    stay, at, start = found
+    waiter = next(each for each in supply.waiters if each.id == name)
+    if stay != [*_stay(waiter, position(supply, name, given=given))]:
+        return None
+    # It has not started yet: what was found to be past by now is now at the soonest.
+    p50, p90 = (max(seconds, supply.now) for seconds in start)
+    return Estimate(p50, p90, f"{RUN_FORWARD}, at {datetime.fromtimestamp(at, tz=UTC):%H:%M:%S} UTC")
+
+
+def _found(kept: Any, name: str, supply: PoolSnapshot) -> tuple[list[Any], int, list[int]] | None:
+    """The stay, the moment and the start of `name` in what the cache holds; None unless it has our own shape.
+
+    Whoever reaches the cache may write there: what is read is data to look at, and never more.
+    """
+    match kept:
+        case {"facts": str(facts), "at": int(at), "starts": {**starts}}:
+            row = starts.get(name)
+        case _:
+            return None
+    match row:
+        case [list(stay), int(p50), int(p90)]:
+            seconds = (at, p50, p90)
+        case _:
+            return None
+    sane = all(0 <= each <= supply.now + FURTHEST_SECONDS for each in seconds)
+    return (stay, at, [p50, p90]) if sane and facts == _facts(supply) else None
+
+
+def _facts(supply: PoolSnapshot) -> str:
+    """Changes with what there is, who holds how much of it, and what anybody may have; not with time alone."""
+    teams = [
+        (each.slug, each.weight, each.stopped, each.user_limit, each.max_time_limit_seconds, each.lendable)
+        for each in supply.teams
+    ]
+    text = repr((supply.revision, supply.accounts, supply.blocks, supply.provisionable, teams))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _stay(waiter: Waiter, place: int) -> tuple[int | None, ...]:
+    return place, waiter.queued_at, waiter.priority, waiter.units, waiter.seconds

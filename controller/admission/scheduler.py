@@ -1,0 +1,365 @@
+"""Admission: who of a pool starts, who has to leave for it, and why the others wait.
+
+A pool is passed over by one transaction at a time (its mutex), which reads a snapshot, lets the pure policy plan, and writes what follows:
+claims with their counters, phases, receipts. Locks are taken in the order mutex, queued workloads, quotas, cohorts,
+pool; a victim's row is never touched here, because its own reconcile takes the row first and the quota after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from django.db import OperationalError, connection, transaction
+
+from controller import wakeups
+from controller.admission import preemption
+from controller.admission.surge import surge_room
+from policy import judge
+from policy.arithmetic import Tree
+from policy.findings import Finding
+from policy.pool_snapshot import PoolSnapshot, Waiter
+from policy.verdicts import CyclePlan, Outcome, Verdict
+from quotas import decisions, pool_rows, services, snapshots
+from quotas.counters import due_by, mark_due, passed, rows
+from quotas.errors import QuotaExceeded
+from quotas.models import ClaimPurpose, Pool
+from quotas.queries import holds_surge
+from quotas.requests import return_due
+from quotas.services import Wanted
+from workloads.bulk_transitions import Move, lock_queued, move_queued
+from workloads.locks import hold, reread
+from workloads.models import ResourceFlavor, Workload
+from workloads.states import Phase, Reason
+
+ADMISSION = "admission"
+MUTEX = 20_406
+"""First key of the advisory locks of pools; the second is the pool's own."""
+CARD_MUTEX = MUTEX + 1
+"""First key of the advisory locks of cards; the second is the hash of the card's name."""
+LEASE = timedelta(seconds=30)
+AGAIN = timedelta(seconds=60)
+"""A pool in which somebody waits is passed over this often at least: shares change with every second."""
+TELL_AFTER = timedelta(seconds=50)
+"""How old the numbers may be that the rows of those who wait show; whom a new reason concerns is told at once."""
+_NUMBER = re.compile(r"[0-9]+")
+ROUNDS_MAX = 50
+
+NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no-gpu")
+"""Whatever room nodes have: its pods are made, so that what brings nodes sees them."""
+
+
+def admit(workload: Workload, *, now: datetime) -> Verdict | None:
+    """Pass over the pool of this queued workload; its verdict, or None if another pass has judged it meanwhile.
+
+    Others that the pass admits leave the queue too, and are woken. QuotaExceeded if limits changed under the pass:
+    nothing of it is kept then, and it is to be tried again.
+    """
+    with transaction.atomic(savepoint=False):
+        if workload.flavor is None or not workload.units:
+            hold(workload)
+            return _admit_without_gpu(workload, now)
+        pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
+        _take_mutex(pool)
+        # Whoever had the mutex before may have admitted it, or judged it with all the others.
+        before = workload.reason
+        reread(workload, hold=True)
+        if not workload.waits or workload.reason != before:
+            return None
+        plan = _Pass(pool, workload.flavor, now, focus=workload).run()
+        next_at = _next_at(plan, now)
+        if next_at is not None:
+            due_by(pool_id=pool.pk, at=next_at)
+        return plan.verdicts[str(workload.public_id)]
+
+
+def look_again(workload: Workload, *, now: datetime) -> None:
+    """What somebody who waits with a verdict does at its own turn: see that its pool is passed over.
+
+    However many wait, a pass looks at all of them; a look of its own for each would be a pass for each.
+    """
+    if workload.flavor is None:
+        return
+    pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
+    pass_over(pool, now=now)
+
+
+def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
+    moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
+    decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], supply=None, now=now)
+    return NO_GPU
+
+
+def _next_at(plan: CyclePlan, now: datetime) -> datetime | None:
+    """When the next pass is to come though nothing has happened; None where nobody waits."""
+    if len(plan.order) == len(plan.admitted):
+        return None
+    again = now + AGAIN
+    return again if plan.next_at is None else min(again, datetime.fromtimestamp(plan.next_at, tz=UTC))
+
+
+_TAKE_ON = """
+UPDATE quotas_pool SET due_at = %(leased)s WHERE id = %(pool)s AND due_at <= %(now)s RETURNING told_at
+"""
+
+
+def pass_over(pool: Pool, *, now: datetime) -> int:
+    """Admit whom a due pool has room for; how many were admitted. Does nothing for a pool that is not due.
+
+    The pool is due again if this process dies on the way, or if something is given back meanwhile.
+    """
+    leased = now + LEASE
+    due = rows(_TAKE_ON, {"pool": pool.pk, "now": now, "leased": leased})
+    if not due:
+        return 0
+    ((told_at,),) = due
+    telling = told_at is None or told_at <= now - TELL_AFTER
+    try:
+        return_due(now=now, pool=(pool.flavor_id, pool.capacity_type))
+        admitted, next_at = _rounds(pool, now, telling=telling)
+    except (QuotaExceeded, OperationalError):
+        # The limits were changed under the pass, or it met somebody in a deadlock: nothing of it is kept.
+        Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now)
+        raise
+    passed(pool_id=pool.pk, leased=leased, next_at=next_at, told_at=now if telling else told_at)
+    return admitted
+
+
+def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime | None]:
+    """How many were admitted, and when to look again at those who wait on."""
+    admitted, turn = 0, 0
+    moments: list[datetime] = []
+    for _ in range(ROUNDS_MAX):
+        with transaction.atomic():
+            _take_mutex(pool)
+            one = _Pass(pool, pool.flavor, now, focus=None, turn=turn, telling=telling)
+            plan = one.run()
+        admitted += len(plan.admitted)
+        next_at = _next_at(plan, now)
+        moments += [] if next_at is None else [next_at]
+        supply = one.snapshot.supply
+        if not supply.beyond or not _room_left(supply, plan):
+            break
+        # Where a window was emptied, those behind have moved up; else the next ones are looked at.
+        turn = turn if plan.admitted else turn + 1
+        if turn and not _anybody_behind(supply):
+            break
+    return admitted, min(moments, default=None)
+
+
+def _anybody_behind(supply: PoolSnapshot) -> bool:
+    """Whether the snapshot of a later turn shows more of any line than the first few that every turn shows."""
+    shown = Counter((each.team, each.priority) for each in supply.waiters)
+    return max(shown.values(), default=0) > pool_rows.HEAD
+
+
+def _room_left(supply: PoolSnapshot, plan: CyclePlan) -> bool:
+    """Whether a team that waits further behind than the snapshot shows may still take a unit, and a node has one."""
+    known = {each.id: each for each in supply.waiters}
+    account_of = {each.slug: each.account for each in supply.teams}
+    tree = Tree(supply.accounts)
+    free = sum(max(0, each.free) for each in supply.blocks) + supply.provisionable.units
+    for identity in plan.admitted:
+        waiter = known[identity]
+        free -= waiter.units_each * waiter.pods
+        if not plan.verdicts[identity].lent:
+            tree.take(account_of[waiter.team], waiter.units)
+    behind = {each.team for each in supply.beyond}
+    lendable = any(each.lendable and each.slug in behind for each in supply.teams)
+    return free > 0 and (lendable or any(tree.available(account_of[slug]) > 0 for slug in behind))
+
+
+def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
+    """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are.
+
+    Nothing is claimed for a pod that no node could take: whoever can use the units is not kept from them.
+    """
+    if units == 0 or workload.flavor is None:
+        return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
+    flavor, capacity_type = workload.flavor, workload.capacity_type
+    what = f"{units} more {flavor.name} ({capacity_type})"
+    granted = Verdict(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.", rule="surge")
+    if holds_surge(workload):
+        return granted
+    room = surge_room(
+        team=workload.team,
+        flavor=flavor,
+        capacity_type=capacity_type,
+        units=units,
+        beside=workload.beside,
+    )
+    if not room.placeable:
+        return _no_surge(room.refusals[-1])
+    with transaction.atomic():
+        hold(workload)
+        quota = services.lock_quota(team=workload.team, flavor=flavor, capacity_type=capacity_type)
+        if quota is None:
+            return _no_surge(f"There is no quota for {what}.")
+        try:
+            services.claim(workload=workload, quota=quota, units=units, purpose=ClaimPurpose.SURGE, now=now)
+        except QuotaExceeded:
+            return _no_surge(f"Its rollout needs {what}; {quota.used} of {quota.ceiling} are in use.")
+    return granted
+
+
+def _no_surge(why: str) -> Verdict:
+    return Verdict(Outcome.WAIT, Reason.UPDATING, why, rule="surge")
+
+
+def release_surge(workload: Workload, *, now: datetime) -> bool:
+    """The rollout is over; True if it held something on top."""
+    released = services.release(workload=workload, purpose=ClaimPurpose.SURGE, now=now)
+    if released:
+        _hint(workload)
+    return released
+
+
+def release(workload: Workload, *, now: datetime) -> bool:
+    """Give the claim back and let its pool be passed over; True if there was one."""
+    released = services.release(workload=workload, now=now)
+    if released:
+        _hint(workload)
+    return released
+
+
+def left_line(workload: Workload, *, now: datetime) -> None:
+    """It waits no longer, without having been admitted: who stood behind it may start."""
+    if workload.flavor is None or not workload.units:
+        return
+    mark_due(flavor_id=workload.flavor.pk, capacity_type=workload.capacity_type, now=now)
+    _hint(workload)
+
+
+def _hint(workload: Workload) -> None:
+    if workload.flavor is not None:
+        hint_of(workload.flavor, workload.capacity_type)
+
+
+def hint_of(flavor: ResourceFlavor, capacity_type: str) -> None:
+    """Have the pool passed over soon after this transaction; it was made due in it."""
+    transaction.on_commit(partial(wakeups.send_pool, flavor_id=flavor.pk, capacity_type=capacity_type))
+
+
+def _take_mutex(pool: Pool) -> None:
+    """Of the pool, and of the card that it is cut from: slices and whole GPUs of one card are promised in turn."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [MUTEX, pool.pk])
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(%s, hashtext(card)) FROM workloads_resourceflavor WHERE id = %s",
+            [CARD_MUTEX, pool.flavor_id],
+        )
+
+
+@dataclass
+class _Pass:
+    """One pass over a pool, inside the transaction that holds its mutex."""
+
+    pool: Pool
+    flavor: ResourceFlavor
+    now: datetime
+    focus: Workload | None
+    turn: int = 0
+    telling: bool = False
+
+    def run(self) -> CyclePlan:
+        self.snapshot = snapshots.snapshot_of(
+            flavor=self.flavor,
+            capacity_type=self.pool.capacity_type,
+            now=self.now,
+            focus=self.focus,
+            whole_line=self.focus is None and self.turn == 0,
+            turn=self.turn,
+            telling=self.telling,
+        )
+        supply = self.snapshot.supply
+        plan = judge.plan(supply, told=self._may_be_news)
+        self.waiters: dict[int, Waiter] = {each.sequence: each for each in supply.waiters}
+        verdicts = {key: plan.verdicts[each.id] for key, each in self.waiters.items()}
+        told = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
+        needy = {key for key, verdict in verdicts.items() if verdict.victims}
+        # All rows before the pool's, which whoever leaves the line takes last.
+        held = self._hold(told.keys() | needy)
+        workloads = [each for each in held if each.pk in told]
+        self._claim(workloads, told)
+        self._keep(_move(workloads, told, focus=self.focus, now=self.now), told)
+        for each in held:
+            if each.pk in needy:
+                preemption.ask_to_leave(victims=verdicts[each.pk].victims, preemptor=each, now=self.now)
+        return plan
+
+    def _hold(self, keys: AbstractSet[int]) -> list[Workload]:
+        """Those who still wait, locked; the caller's own object, whose row it holds, shows what becomes of it."""
+        own = [self.focus] if self.focus is not None else []
+        others = keys - {each.pk for each in own}
+        return own + (lock_queued(workload_ids=others) if others else [])
+
+    def _may_be_news(self, waiter: Waiter, finding: Finding) -> bool:
+        """Whether to put its verdict into words."""
+        if self.telling or finding.outcome is Outcome.ADMIT:
+            return True
+        if self.focus is not None and waiter.sequence == self.focus.pk:
+            return True
+        return self.snapshot.said[waiter.id][0] != finding.reason.value
+
+    def _is_new(self, waiter: Waiter, verdict: Verdict) -> bool:
+        """Whether to write its verdict down."""
+        said = (verdict.reason.value, verdict.message)
+        return bool(verdict.message) and not (self.telling and self.snapshot.said[waiter.id] == said)
+
+    def _is_decided_anew(self, moved: Workload) -> bool:
+        """Not where only the numbers in its sentence are others: with many who wait that would be a receipt for each
+        of them whenever anybody starts or ends.
+        """
+        if not self.telling or moved.phase == Phase.ADMITTED.value:
+            return True
+        reason, message = self.snapshot.said[str(moved.public_id)]
+        return moved.reason != reason or _NUMBER.sub("", moved.message) != _NUMBER.sub("", message)
+
+    def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:
+        wanted = [
+            Wanted(
+                workload_id=each.pk,
+                quota_id=self.snapshot.quota_ids[each.team.slug],
+                units=each.units,
+                headroom=0 if each.keeps_headroom else max(0, each.units - each.units_each * each.pod_count),
+                lent=verdicts[each.pk].lent,
+            )
+            for each in workloads
+            if verdicts[each.pk].admitted
+        ]
+        if wanted:
+            services.claim_many(wanted=wanted, now=self.now)
+
+    def _keep(self, moved: list[Workload], verdicts: Mapping[int, Verdict]) -> None:
+        receipts = [
+            decisions.Receipt(each, verdicts[each.pk]) for each in moved if self._is_decided_anew(each)
+        ]
+        decisions.record(receipts=receipts, supply=self.snapshot.supply, now=self.now)
+        admitted = [each for each in moved if each.phase == Phase.ADMITTED.value]
+        if admitted:
+            decisions.started(pool_id=self.pool.pk, workloads=admitted, now=self.now)
+        for each in admitted:
+            if self.focus is None or each.pk != self.focus.pk:
+                transaction.on_commit(partial(wakeups.send, each.public_id))
+
+
+def _move(
+    workloads: Iterable[Workload], verdicts: Mapping[int, Verdict], *, focus: Workload | None, now: datetime
+) -> list[Workload]:
+    """Write the verdicts into the rows; those of which anything changed that people see."""
+    changed, moves = [], []
+    for each in workloads:
+        verdict = verdicts[each.pk]
+        phase = Phase.ADMITTED if verdict.admitted else Phase.QUEUED
+        if (each.phase, each.reason, each.message) == (phase.value, verdict.reason.value, verdict.message):
+            continue
+        changed.append(each)
+        moves.append(Move(each.pk, phase, verdict.reason, verdict.message, wake=each is not focus))
+    if moves:
+        move_queued(workloads=changed, moves=moves, actor=ADMISSION, now=now)
+    return changed

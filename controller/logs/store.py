@@ -1,0 +1,370 @@
+"""Appending lines to the log store exactly once: first the file, then the index row, then a notification.
+
+Any number of writers may append to the same container's log: each next piece is claimed by the index row, and who comes
+late reads what was stored meanwhile and drops it from its own lines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid4
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import Storage, storages
+from django.db import IntegrityError, connection, models, transaction
+
+from controller.logs import lines as log_lines
+from foundation import leases
+from foundation.crashpoints import crash_point
+from foundation.models import PlatformSettings
+from workloads.models import LogChunk, PodRecord
+
+logger = logging.getLogger(__name__)
+
+NOTIFY_CHANNEL: Final = "portal_logs"
+CHUNK_BYTES_MAX: Final = 256 * 1024
+# A chunk below this size is written anew with the next lines, so that a slow log makes few rows and files.
+MERGE_BYTES_MAX: Final = 64 * 1024
+MERGE_SPAN: Final = timedelta(hours=1)
+# How often a chunk is opened that others write anew meanwhile; every time one of them has stored some lines.
+VERSIONS_MAX: Final = 100
+SEAM_CHUNKS_MAX: Final = 64
+EXPIRE_BATCH: Final = 500
+EXPIRE_BATCHES_MAX: Final = 20
+# The row that says "all of this pod is stored" has no file and lives as long as the pod's record.
+NO_CONTAINER: Final = ""
+NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSource:
+    """Whose log it is."""
+
+    workload_id: int
+    workload: UUID
+    attempt: int
+    pod_uid: str
+    pod_name: str
+    container: str
+
+
+def source_of(pod: PodRecord, *, container: str) -> LogSource:
+    """The log of one container of an observed pod."""
+    return LogSource(
+        workload_id=pod.workload_id,
+        workload=pod.workload.public_id,
+        attempt=pod.attempt,
+        pod_uid=pod.uid,
+        pod_name=pod.name,
+        container=container,
+    )
+
+
+def retention() -> timedelta:
+    """How long lines are kept from now on."""
+    return timedelta(days=PlatformSettings.current().log_retention_days)
+
+
+def store() -> Storage:
+    """Where the chunks are: `settings.STORAGES["logs"]`."""
+    return storages["logs"]
+
+
+def read_chunk(chunk: LogChunk) -> bytes:
+    """The bytes of a chunk; empty if it has expired meanwhile. A longer version of it may be read."""
+    key = chunk.storage_key
+    for _ in range(VERSIONS_MAX):
+        try:
+            with store().open(key) as file:
+                data: bytes = file.read()
+                return data
+        except FileNotFoundError:
+            # Written anew with more lines, or expired.
+            newer = LogChunk.objects.filter(pk=chunk.pk).values_list("storage_key", flat=True).first()
+            if newer is None or newer == key:
+                break
+            key = newer
+    logger.warning("logs.chunk_missing", extra={"storage_key": chunk.storage_key})
+    return b""
+
+
+def _as_indexed(chunk: LogChunk) -> bytes:
+    """What this version of the row speaks of: a writer counts what came after it when it reads the later row."""
+    return read_chunk(chunk)[: chunk.size_bytes]
+
+
+def lines_in(data: bytes) -> list[bytes]:
+    """The stored lines of a chunk, or of a part of it that begins at a line."""
+    return data.split(b"\n")[:-1]
+
+
+class _OvertakenError(Exception):
+    """Another writer has stored the next piece."""
+
+
+class ContainerLog:
+    """What is stored of one container's log, and the place where it goes on. For one thread at a time.
+
+    `load` before every reading of the log; then `append` what was read, in order.
+    """
+
+    def __init__(self, source: LogSource) -> None:
+        self.source = source
+        # From which second the log must be asked for, as it can be asked for whole seconds only; None: from its start.
+        self.since: datetime | None = None
+        self._tail: LogChunk | None = None
+        self._next_sequence = 0
+        # Stored lines that the reader will see (again), by how often.
+        self._ahead: Counter[bytes] = Counter()
+
+    def load(self) -> None:
+        """Take up where the last stored line ended, whoever stored it."""
+        newest = list(self._chunks().order_by("-sequence")[:SEAM_CHUNKS_MAX])
+        self.since, self._tail, self._next_sequence = None, None, 0
+        self._ahead.clear()
+        if not newest:
+            return
+        self._tail, self._next_sequence = newest[0], newest[0].sequence + 1
+        last = lines_in(_as_indexed(newest[0]))[-1:]
+        second = _second(last[0] if last else log_lines.stamp_of(newest[0].last_at))
+        self.since = log_lines.time_of(second + b".000000")
+        for chunk in newest:
+            if chunk.last_at < self.since:
+                break
+            self._ahead.update(line for line in lines_in(_as_indexed(chunk)) if _second(line) >= second)
+
+    def append(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
+        """Store those of the lines that are not stored yet, for as long as `keep`; returns how many.
+
+        If it raises, the same lines (and more) are to be given again.
+        """
+        fresh = self._unseen(lines)
+        stored = 0
+        try:
+            while fresh:
+                try:
+                    count = self._store(fresh, now=now, keep=keep)
+                except _OvertakenError:
+                    self._catch_up()
+                    fresh = self._unseen(fresh)
+                else:
+                    fresh = fresh[count:]
+                    stored += count
+        except BaseException:
+            self._ahead.update(Counter(lines) - Counter(fresh))
+            raise
+        return stored
+
+    # -- seams --------------------------------------------------------------------------------------------------
+
+    def _unseen(self, lines: Sequence[bytes]) -> list[bytes]:
+        if not self._ahead or not lines:
+            return list(lines)
+        fresh = []
+        for line in lines:
+            if self._ahead.get(line, 0) > 0:
+                self._ahead[line] -= 1
+            else:
+                fresh.append(line)
+        # Times grow: what is older than the newest line seen will not come again.
+        second = _second(lines[-1])
+        left = {line: count for line, count in self._ahead.items() if count > 0 and _second(line) >= second}
+        self._ahead = Counter(left)
+        return fresh
+
+    def _catch_up(self) -> None:
+        """Others were faster: their lines are stored, and will be seen by this reader too."""
+        known, self._tail = self._tail, None
+        rows = self._chunks().order_by("sequence")
+        for row in rows.filter(sequence__gte=known.sequence) if known else rows:
+            data = _as_indexed(row)
+            grown = known is not None and row.sequence == known.sequence
+            self._ahead.update(lines_in(data[known.size_bytes :] if known and grown else data))
+            self._tail, self._next_sequence = row, row.sequence + 1
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def _store(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
+        tail = self._tail if self._may_grow(lines[0]) else None
+        before = _as_indexed(tail) if tail else b""
+        if tail and len(before) != tail.size_bytes:
+            tail, before = None, b""
+        batch = next(log_lines.batches(lines, bytes_max=CHUNK_BYTES_MAX - len(before)))
+        data = before + b"".join(line + b"\n" for line in batch)
+        expires_at = now + keep
+        times = [log_lines.time_of(line) for line in (min(batch), max(batch))]
+        # Monotonic over the chunks of a log, also when a node's clock is set back: readers rely on it.
+        floor = self._tail.last_at if self._tail else times[0]
+        chunk = LogChunk(
+            workload_id=self.source.workload_id,
+            attempt=self.source.attempt,
+            pod_uid=self.source.pod_uid,
+            pod_name=self.source.pod_name,
+            container=self.source.container,
+            sequence=tail.sequence if tail else self._next_sequence,
+            storage_key=self._key(expires_at.date(), tail.sequence if tail else self._next_sequence),
+            first_at=tail.first_at if tail else max(times[0], floor),
+            last_at=max(times[1], floor),
+            lines=len(batch) + (tail.lines if tail else 0),
+            size_bytes=len(data),
+            expires_at=expires_at,
+        )
+        chunk.storage_key = store().save(chunk.storage_key, ContentFile(data))
+        crash_point("logs.file_stored")
+        self._claim(chunk, grown=tail)
+        self._tail, self._next_sequence = chunk, chunk.sequence + 1
+        return len(batch)
+
+    def _may_grow(self, line: bytes) -> bool:
+        tail = self._tail
+        return (
+            tail is not None
+            and tail.size_bytes < MERGE_BYTES_MAX
+            and log_lines.time_of(line) - tail.first_at < MERGE_SPAN
+        )
+
+    def _claim(self, chunk: LogChunk, *, grown: LogChunk | None) -> None:
+        try:
+            with transaction.atomic():
+                if grown is None:
+                    chunk.save(force_insert=True)
+                else:
+                    chunk.pk = grown.pk
+                    self._replace(chunk, grown)
+                notify(self.source, sequence=chunk.sequence)
+        except (IntegrityError, _OvertakenError) as error:
+            _delete_file(chunk.storage_key)
+            if isinstance(error, IntegrityError) and "log_chunk_in_order" not in str(error):
+                raise
+            raise _OvertakenError from None
+        if grown is not None:
+            _delete_file(grown.storage_key)
+
+    @staticmethod
+    def _replace(chunk: LogChunk, grown: LogChunk) -> None:
+        same = LogChunk.objects.filter(pk=grown.pk, storage_key=grown.storage_key)
+        fields = ("storage_key", "last_at", "lines", "size_bytes", "expires_at")
+        if not same.update(**{field: getattr(chunk, field) for field in fields}):
+            raise _OvertakenError
+
+    def _key(self, expires: date, sequence: int) -> str:
+        """By day of expiry, so that whole days can be swept; random, so that no two writers share a file."""
+        source = self.source
+        name = f"{source.pod_uid}.{source.container}.{sequence:06d}.{uuid4().hex[:12]}"
+        return f"{expires:%Y-%m-%d}/{source.workload}/{name}"
+
+    def _chunks(self) -> models.QuerySet[LogChunk]:
+        return LogChunk.objects.filter(pod_uid=self.source.pod_uid, container=self.source.container)
+
+
+def _second(line: bytes) -> bytes:
+    return line[: log_lines.SECOND_BYTES]
+
+
+def notify(source: LogSource, *, sequence: int) -> None:
+    """Tell those who follow, once the transaction commits."""
+    payload = {
+        "workload": str(source.workload),
+        "attempt": source.attempt,
+        "pod_uid": source.pod_uid,
+        "sequence": sequence,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [NOTIFY_CHANNEL, json.dumps(payload)])
+
+
+def mark_stored(pod: PodRecord, *, now: datetime) -> None:
+    """Say that no more of this pod will come. May be said again."""
+    with transaction.atomic():
+        LogChunk.objects.bulk_create(
+            [
+                LogChunk(
+                    workload_id=pod.workload_id,
+                    attempt=pod.attempt,
+                    pod_uid=pod.uid,
+                    pod_name=pod.name,
+                    container=NO_CONTAINER,
+                    sequence=0,
+                    storage_key="",
+                    first_at=now,
+                    last_at=now,
+                    lines=0,
+                    size_bytes=0,
+                    expires_at=NEVER,
+                )
+            ],
+            ignore_conflicts=True,
+        )
+        notify(source_of(pod, container=NO_CONTAINER), sequence=0)
+
+
+def is_stored(pod: PodRecord) -> bool:
+    """Whether all that this pod has written is stored."""
+    return LogChunk.objects.filter(pod_uid=pod.uid, container=NO_CONTAINER).exists()
+
+
+def expire(*, now: datetime) -> int:
+    """Delete the chunks whose retention has ended, the file before the row; returns how many.
+
+    A call deletes at most 10,000; the next one goes on. Files that never got a row (their writer was killed) go with
+    the day that they would have expired on.
+    """
+    deleted = 0
+    for _ in range(EXPIRE_BATCHES_MAX):
+        rows = list(
+            LogChunk.objects.filter(expires_at__lte=now)
+            .order_by("expires_at")
+            .values_list("pk", "storage_key")[:EXPIRE_BATCH]
+        )
+        leases.check()
+        for _pk, key in rows:
+            _delete_file(key)
+        # One that has grown meanwhile has a new file and a new expiry.
+        old = LogChunk.objects.filter(pk__in=[pk for pk, _key in rows], expires_at__lte=now)
+        with transaction.atomic():
+            leases.check()
+            deleted += old.delete()[0]
+        if len(rows) < EXPIRE_BATCH:
+            _sweep_days(now)
+            break
+    return deleted
+
+
+def _sweep_days(now: datetime) -> None:
+    try:
+        days = store().listdir("")[0]
+    except (FileNotFoundError, NotImplementedError):
+        return
+    for day in days:
+        try:
+            ends = datetime.fromisoformat(f"{day}T00:00:00+00:00") + timedelta(days=1)
+        except ValueError:
+            continue
+        # A day more, for a writer that is between its file and its row.
+        if ends + timedelta(days=1) < now:
+            leases.check()
+            _sweep_day(day)
+
+
+def _sweep_day(day: str) -> None:
+    for folder in store().listdir(day)[0]:
+        for name in store().listdir(f"{day}/{folder}")[1]:
+            _delete_file(f"{day}/{folder}/{name}")
+        _delete_file(f"{day}/{folder}")
+    _delete_file(day)
+
+
+def _delete_file(key: str) -> None:
+    if not key:
+        return
+    try:
+        store().delete(key)
+    except OSError:
+        # It is found again when its day is swept.
+        logger.warning("logs.file_kept", exc_info=True, extra={"storage_key": key})

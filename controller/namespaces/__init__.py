@@ -1,0 +1,1 @@
+"""What does a team's namespace hold besides its workloads?"""

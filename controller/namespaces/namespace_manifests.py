@@ -1,0 +1,125 @@
+"""The guard rails of a team's namespace, as pure manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster.labels import GATEWAY, KIND, MANAGED_BY, MANAGER, METRICS_PORT, MONITORING, TEAM
+from workloads.states import PRIORITY_VALUE
+
+SERVICE_ACCOUNT = "mlportal-workload"
+QUOTA_NAME = "mlportal-gpus"
+
+Manifest = dict[str, Any]
+
+
+INFERENCE_ABOVE = 10_000
+"""What serves is bound before what trains, whatever the priorities of both."""
+
+
+def priority_class(priority: str, *, serves: bool = False) -> str:
+    """Name of the cluster's PriorityClass for a portal priority: of what serves, or of what trains."""
+    return f"mlportal-inference-{priority}" if serves else f"mlportal-{priority}"
+
+
+def build_priority_classes() -> list[Manifest]:
+    """Two per portal priority; preemption stays with the portal, so the scheduler never does it."""
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {
+                "name": priority_class(priority.value, serves=serves),
+                "labels": {MANAGED_BY: MANAGER},
+            },
+            "value": value + INFERENCE_ABOVE if serves else value,
+            "preemptionPolicy": "Never",
+            "description": f"Portal priority {priority.value} of {'inference' if serves else 'training'}.",
+        }
+        for priority, value in PRIORITY_VALUE.items()
+        for serves in (False, True)
+    ]
+
+
+def build_namespace(*, namespace: str, team_slug: str, pod_security: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": namespace,
+            "labels": {
+                MANAGED_BY: MANAGER,
+                TEAM: team_slug,
+                "pod-security.kubernetes.io/enforce": pod_security,
+                "pod-security.kubernetes.io/warn": "restricted",
+            },
+        },
+    }
+
+
+def build_guard_rails(
+    *, namespace: str, team_slug: str, gpu_limits: Mapping[str, int], serving: Sequence[str]
+) -> list[Manifest]:
+    """ServiceAccount without a token, GPU ResourceQuota per resource name, and network policies.
+
+    `serving` are the kinds of workloads whose pods take requests. The ResourceQuota is the second, coarse fence: it counts names, which several flavors share.
+    """
+    labels = {MANAGED_BY: MANAGER, TEAM: team_slug}
+
+    def named(kind: str, api_version: str, name: str, **body: Any) -> Manifest:
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+    account = named("ServiceAccount", "v1", SERVICE_ACCOUNT, automountServiceAccountToken=False)
+    hard = {f"requests.{resource}": str(limit) for resource, limit in sorted(gpu_limits.items())}
+    quota = named("ResourceQuota", "v1", QUOTA_NAME, spec={"hard": hard})
+    deny = named(
+        "NetworkPolicy",
+        "networking.k8s.io/v1",
+        "mlportal-default-deny",
+        spec={"podSelector": {}, "policyTypes": ["Ingress"]},
+    )
+    return [
+        account,
+        *([quota] if hard else []),
+        deny,
+        *(
+            named("NetworkPolicy", "networking.k8s.io/v1", name, spec=spec)
+            for name, spec in _openings(serving).items()
+        ),
+    ]
+
+
+def _openings(serving: Sequence[str]) -> dict[str, Manifest]:
+    """Who may reach pods that take requests, and on which of their ports; by the policy's name.
+
+    Ports go by their names, because each endpoint has other numbers. vLLM answers /metrics on the port on which it
+    serves, so that only pods which say so are open to the monitoring there.
+    """
+    if not serving:
+        return {}
+    return {
+        "mlportal-endpoint-ingress": _opening(serving, {}, GATEWAY, ("http", "grpc")),
+        "mlportal-endpoint-metrics": _opening(serving, {METRICS_PORT: "metrics"}, MONITORING, ("metrics",)),
+        "mlportal-endpoint-metrics-http": _opening(serving, {METRICS_PORT: "http"}, MONITORING, ("http",)),
+    }
+
+
+def _opening(
+    serving: Sequence[str], pods: Mapping[str, str], namespaces: str, ports: Sequence[str]
+) -> Manifest:
+    """Pods of these kinds with these labels take traffic on these ports from namespaces that bear the label."""
+    return {
+        "podSelector": {
+            **({"matchLabels": dict(pods)} if pods else {}),
+            "matchExpressions": [{"key": KIND, "operator": "In", "values": sorted(serving)}],
+        },
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {
+                "from": [{"namespaceSelector": {"matchLabels": {namespaces: "true"}}}],
+                "ports": [{"port": port, "protocol": "TCP"} for port in ports],
+            }
+        ],
+    }

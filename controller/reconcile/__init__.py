@@ -1,0 +1,1 @@
+"""What has to be done next for one workload? observe → decide → act → record."""

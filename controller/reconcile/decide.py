@@ -1,0 +1,404 @@
+"""What to do next about one workload: a pure function of its row, what was observed, and the time.
+
+This is the only place of the controller that has ifs about policy. The shell in `reconcile` carries a Plan out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from workloads.pods.observation import Observation, Stage
+from workloads.states import REASONS, Desired, Phase, Reason
+
+RESYNC_SECONDS = 300
+SOON_SECONDS = 2
+CALL_COUNTS_SECONDS = 120
+"""How long a call wakes what sleeps; who still waits by then calls again."""
+INTERRUPTIONS_MAX = 10
+"""In a row, with nothing won between them."""
+PROGRESS_SECONDS = 1_800
+"""An attempt that ran for so long has got somewhere, checkpoint or not."""
+RELEASING_INTERRUPTIONS = frozenset({Reason.SPOT_RECLAIMED, Reason.PREEMPTED})
+
+STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
+    Stage.CREATING: (Phase.ADMITTED, Reason.CREATING),
+    Stage.SCHEDULING: (Phase.ADMITTED, Reason.SCHEDULING),
+    Stage.PULLING: (Phase.STARTING, Reason.PULLING),
+    Stage.INITIALIZING: (Phase.STARTING, Reason.INITIALIZING),
+    Stage.LOADING: (Phase.STARTING, Reason.LOADING),
+    Stage.RUNNING: (Phase.RUNNING, Reason.PROGRESSING),
+    Stage.READY: (Phase.RUNNING, Reason.READY),
+    Stage.DEGRADED: (Phase.RUNNING, Reason.DEGRADED),
+    Stage.UPDATING: (Phase.RUNNING, Reason.UPDATING),
+    Stage.ASLEEP: (Phase.RUNNING, Reason.SCALED_TO_ZERO),
+}
+
+TRIED_IN_VAIN = frozenset({Reason.IMAGE_PULL_FAILED, Reason.START_ERROR})
+"""What the kubelet tries again for ever; after a while nobody waits for it any more."""
+COMING = frozenset({Stage.CREATING, Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING})
+
+
+class Action(StrEnum):
+    ADMIT = "admit"
+    CREATE = "create"
+    APPLY = "apply"
+    DELETE = "delete"
+    END_ATTEMPT = "end-attempt"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class ReconcileLimits:
+    """The platform's settings that a decision depends on, in seconds."""
+
+    grace: int
+    schedule_deadline: int
+    image_pull_deadline: int
+    schedule_backoff: int | None = None
+    """Rest after a deadline that passed; grows with every one. None: as long as the deadline."""
+
+
+@dataclass(frozen=True)
+class AttemptFacts:
+    number: int
+    created_at: datetime
+    started_at: datetime | None
+    confirmed: bool
+    """Whether all its objects are known to have been made."""
+    saved: bool = False
+    """Whether it has saved a checkpoint that is past those of the attempts before it."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Somebody needs what it holds."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class WorkloadSnapshot:
+    """The row, frozen."""
+
+    noun: str
+    ends: bool
+    phase: Phase
+    reason: Reason
+    message: str
+    since: datetime
+    desired: Desired
+    stopping_to: Phase | None
+    stale_generation: bool
+    attempt: AttemptFacts | None
+    retries_used: int
+    max_retries: int
+    interruptions: int
+    used_seconds: int
+    time_limit_seconds: int | None
+    limits: ReconcileLimits
+    leave: Leave | None = None
+    called_at: datetime | None = None
+    """When somebody last waited for an answer of it while it slept."""
+    returns: bool = False
+    """Whether an older version takes over where the newest cannot start."""
+    rests_until: datetime | None = None
+    """Whoever wakes it, no node has room for it sooner than that."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Actions in order, then the move. `retry` says whether the ended attempt used one up, `interruption` which one in
+    a row it was that ended it; 0 for none.
+    """
+
+    to: Phase
+    reason: Reason
+    message: str
+    actions: tuple[Action, ...] = ()
+    stopping_to: Phase | None = None
+    next_in_seconds: float | None = RESYNC_SECONDS
+    retry: bool = False
+    interruption: int = 0
+    rests_until: datetime | None = None
+    refused: str = ""
+    """The cluster's words, where it refused a change of what runs for good."""
+    no_surge: str = ""
+    """Why a change waits that needs room on top of what is held."""
+
+
+def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: datetime) -> Plan:
+    """The next Plan; `observed` is None only for phases in which nothing of the workload is in the cluster."""
+    if observed is None:
+        return _outside(snapshot, now)
+    if snapshot.phase is Phase.STOPPING:
+        return _stopping(snapshot, observed, now)
+    if snapshot.desired is not Desired.RUN:
+        target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
+        word = "suspend" if target is Phase.SUSPENDED else "cancel"
+        return stop(Reason.USER_REQUESTED, f"Asked to {word} this {snapshot.noun}.", to=target)
+    if snapshot.leave is not None and not observed.final:
+        return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
+    if snapshot.attempt is None or not snapshot.attempt.confirmed:
+        message = snapshot.message or f"Making the objects of this {snapshot.noun}."
+        reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
+        return Plan(Phase.ADMITTED, reason, message, (Action.CREATE,), next_in_seconds=SOON_SECONDS)
+    return _live(_so_far(snapshot, observed, now), snapshot.attempt, observed, now)
+
+
+def _outside(snapshot: WorkloadSnapshot, now: datetime) -> Plan:
+    if snapshot.desired is Desired.CANCEL:
+        return Plan(
+            Phase.CANCELLED, Reason.USER_REQUESTED, "Cancelled before it started.", next_in_seconds=None
+        )
+    if snapshot.phase is Phase.SUSPENDED:
+        if snapshot.desired is Desired.RUN:
+            return Plan(Phase.QUEUED, Reason.PENDING_EVALUATION, "Resumed.", next_in_seconds=0)
+        return Plan(Phase.SUSPENDED, snapshot.reason, snapshot.message, next_in_seconds=None)
+    if snapshot.desired is Desired.SUSPEND:
+        return Plan(Phase.SUSPENDED, Reason.USER_REQUESTED, "Suspended while queued.", next_in_seconds=None)
+    left = _rest_left(snapshot, now)
+    if left > 0:
+        return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, next_in_seconds=left)
+    return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, (Action.ADMIT,))
+
+
+def _schedule_rest(snapshot: WorkloadSnapshot) -> int:
+    return snapshot.limits.schedule_backoff or snapshot.limits.schedule_deadline
+
+
+def _rest_left(snapshot: WorkloadSnapshot, now: datetime) -> float:
+    """Seconds of its back-off that are left."""
+    return 0 if snapshot.rests_until is None else (snapshot.rests_until - now).total_seconds()
+
+
+def stop(reason: Reason, message: str, *, to: Phase) -> Plan:
+    """Take it down; it goes on to `to` when nothing of it is left."""
+    return Plan(
+        Phase.STOPPING, reason, message, (Action.DELETE,), stopping_to=to, next_in_seconds=SOON_SECONDS
+    )
+
+
+def rest(message: str) -> Plan:
+    """It gives its claim back and waits for its back-off: others get what it holds meanwhile."""
+    return stop(Reason.BACKOFF_WAITING, message, to=Phase.QUEUED)
+
+
+def _stopping(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> Plan:
+    if observed.stage == Stage.SUCCEEDED and observed.pods_alive == 0 and snapshot.ends:
+        return _finished(Phase.SUCCEEDED, Reason.COMPLETED, "It finished before the stop reached it.")
+    if observed.exists or observed.pods_alive or observed.left_behind:
+        message = snapshot.message
+        return Plan(Phase.STOPPING, snapshot.reason, message, (Action.DELETE,), next_in_seconds=SOON_SECONDS)
+    target = snapshot.stopping_to or Phase.CANCELLED
+    if target is Phase.ADMITTED and snapshot.desired is Desired.RUN:
+        return _again(snapshot.reason, snapshot.message, counted=True)
+    if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED, Phase.SUSPENDED}:
+        # Perhaps somebody has changed their mind while it was being taken down.
+        target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
+        return _finished(target, Reason.USER_REQUESTED, snapshot.message)
+    actions = (Action.END_ATTEMPT, Action.RELEASE)
+    if target is Phase.QUEUED:
+        rests = snapshot.reason is Reason.BACKOFF_WAITING
+        wait = _schedule_rest(snapshot) if rests else 0
+        reason = Reason.PREEMPTED if snapshot.reason is Reason.PREEMPTING else snapshot.reason
+        until = now + timedelta(seconds=wait) if rests else None
+        return Plan(target, reason, snapshot.message, actions, next_in_seconds=wait, rests_until=until)
+    # Suspended while it is wanted again already: nobody but this look would resume it.
+    resumed = target is Phase.SUSPENDED
+    return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=0 if resumed else None)
+
+
+def _finished(to: Phase, reason: Reason, message: str) -> Plan:
+    return Plan(to, reason, message, (Action.END_ATTEMPT, Action.RELEASE), next_in_seconds=None)
+
+
+def _live(snapshot: WorkloadSnapshot, attempt: AttemptFacts, observed: Observation, now: datetime) -> Plan:
+    if not observed.exists:
+        return _absent(snapshot, observed, now)
+    if observed.final:
+        return _ended(snapshot, observed)
+    if observed.interruption and snapshot.ends and not observed.deleting:
+        return _leave(snapshot, observed)
+    overdue = _overdue(snapshot, attempt, observed, now)
+    if overdue is not None:
+        return overdue
+    return _progress(snapshot, attempt, observed, now)
+
+
+def _absent(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> Plan:
+    if observed.pods_alive and not observed.adoptable:
+        # Left behind without their object they may run for ever: what limits them limits them still.
+        overtime = _overtime(snapshot, now)
+        if overtime is not None:
+            return overtime
+        return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
+    if snapshot.ends:
+        message = "Somebody else deleted its object in the cluster."
+        return _finished(Phase.FAILED, Reason.DELETED_EXTERNALLY, message)
+    message = "Its object was deleted in the cluster; making it again."
+    # Pods that are to be taken over serve all the while.
+    at = (snapshot.phase, snapshot.reason) if observed.pods_alive else (Phase.ADMITTED, Reason.CREATING)
+    return Plan(*at, message, (Action.APPLY,), next_in_seconds=SOON_SECONDS)
+
+
+def _ended(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
+    if observed.pods_alive:
+        if observed.interruption and not observed.deleting:
+            # Of some kinds the object has failed while its pod on a lost node is still there, and stays.
+            return _leave(snapshot, observed)
+        return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
+    if observed.stage is Stage.SUCCEEDED:
+        return _finished(Phase.SUCCEEDED, Reason.COMPLETED, observed.message or "Completed.")
+    if observed.interruption:
+        return _interrupted(snapshot, observed)
+    if observed.retryable and snapshot.retries_used < snapshot.max_retries:
+        left = snapshot.max_retries - snapshot.retries_used - 1
+        return _again(Reason.RESTARTING, f"{observed.message} Trying again; {left} retries left.")
+    return _finished(Phase.FAILED, observed.reason, observed.message)
+
+
+def _interrupted(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
+    """Not the user's fault, so no retry is used up; but nothing is interrupted for ever either."""
+    if snapshot.interruptions >= INTERRUPTIONS_MAX:
+        return _finished(Phase.FAILED, Reason.NODE_LOST, _in_vain(snapshot, observed))
+    if _cause(observed) in RELEASING_INTERRUPTIONS:
+        return _leave(snapshot, observed)
+    return _again(Reason.NODE_LOST, observed.message, interruption=snapshot.interruptions + 1)
+
+
+def _in_vain(snapshot: WorkloadSnapshot, observed: Observation) -> str:
+    return f"Interrupted {snapshot.interruptions + 1} times in a row without getting anywhere. {observed.message}"
+
+
+def _so_far(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> WorkloadSnapshot:
+    """The row with the interruptions in a row that count if its attempt ends now: none where that has won something."""
+    attempt = snapshot.attempt
+    if attempt is None or not snapshot.interruptions:
+        return snapshot
+    ran = timedelta(0)
+    if attempt.started_at is not None:
+        ran = (observed.finished_at or now) - attempt.started_at
+    won = attempt.saved or ran >= timedelta(seconds=PROGRESS_SECONDS)
+    return replace(snapshot, interruptions=0) if won else snapshot
+
+
+def _leave(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
+    """Take it off a node that is lost or being taken away: a Job on a dead node would never fail by itself.
+
+    Whether it keeps its claim depends on whether the capacity is still the team's.
+    """
+    cause = _cause(observed)
+    if snapshot.interruptions >= INTERRUPTIONS_MAX:
+        return stop(Reason.NODE_LOST, _in_vain(snapshot, observed), to=Phase.FAILED)
+    target = Phase.QUEUED if cause in RELEASING_INTERRUPTIONS else Phase.ADMITTED
+    return replace(stop(cause, observed.message, to=target), interruption=snapshot.interruptions + 1)
+
+
+def _cause(observed: Observation) -> Reason:
+    """Why it is interrupted: told beside an attempt that goes on, and as the reason of one that has ended."""
+    cause = observed.cause or observed.reason
+    return cause if cause in RELEASING_INTERRUPTIONS else Reason.NODE_LOST
+
+
+def _again(reason: Reason, message: str, *, interruption: int = 0, counted: bool = False) -> Plan:
+    """The next attempt, on the same claim. `counted`: what ended this one is in a counter already."""
+    return Plan(
+        Phase.ADMITTED,
+        reason,
+        message,
+        (Action.END_ATTEMPT,),
+        next_in_seconds=0,
+        retry=not interruption and not counted,
+        interruption=interruption,
+    )
+
+
+def _overtime(snapshot: WorkloadSnapshot, now: datetime) -> Plan | None:
+    limit = snapshot.time_limit_seconds
+    if not snapshot.ends or limit is None or used_seconds(snapshot, now) < limit:
+        return None
+    return stop(Reason.DEADLINE_EXCEEDED, f"It used its time limit of {limit} seconds.", to=Phase.FAILED)
+
+
+def _overdue(
+    snapshot: WorkloadSnapshot, attempt: AttemptFacts, observed: Observation, now: datetime
+) -> Plan | None:
+    overtime = _overtime(snapshot, now)
+    if overtime is not None:
+        return overtime
+    failing = observed.reason in TRIED_IN_VAIN and snapshot.reason is observed.reason
+    if (
+        failing
+        and not snapshot.returns
+        and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline)
+    ):
+        return stop(observed.reason, observed.message, to=Phase.FAILED)
+    # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
+    nobody = snapshot.ends or observed.ready_replicas == 0
+    waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and nobody
+    if waiting and snapshot.phase is Phase.ADMITTED:
+        age = now - max(attempt.created_at, snapshot.since)
+        if age >= timedelta(seconds=snapshot.limits.schedule_deadline):
+            message = (
+                f"No node took it within {snapshot.limits.schedule_deadline} seconds. {observed.message}"
+            )
+            return rest(message)
+    return None
+
+
+def used_seconds(snapshot: WorkloadSnapshot, now: datetime) -> int:
+    """Seconds of Starting and Running over all attempts."""
+    attempt = snapshot.attempt
+    return seconds_with(snapshot.used_seconds, attempt.started_at if attempt else None, now)
+
+
+def seconds_with(before: int, started_at: datetime | None, now: datetime) -> int:
+    """`before` and what an attempt has run since, which counts against the time limit as well."""
+    return before if started_at is None else before + max(0, int((now - started_at).total_seconds()))
+
+
+def _progress(
+    snapshot: WorkloadSnapshot, attempt: AttemptFacts, observed: Observation, now: datetime
+) -> Plan:
+    phase, reason = STAGE_PHASE[observed.stage]
+    if observed.reason in REASONS[phase]:
+        reason = observed.reason
+    if _wakes(snapshot, observed, now):
+        phase, reason = Phase.RUNNING, Reason.WAKING
+    actions = (Action.APPLY,) if snapshot.stale_generation or observed.incomplete else ()
+    message, wait = observed.message, _next_look(snapshot, attempt, phase, observed, now)
+    if observed.incomplete:
+        wait = SOON_SECONDS
+        if snapshot.stale_generation and snapshot.phase is phase:
+            # What is applied now may not want what is missing: that is no news.
+            reason, message = snapshot.reason, snapshot.message
+    return Plan(phase, reason, message, actions, next_in_seconds=wait)
+
+
+def _wakes(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> bool:
+    """Whether it comes back from zero. What cannot start says so as any other does, and loses its place to wait."""
+    if snapshot.phase is not Phase.RUNNING or snapshot.reason not in {Reason.SCALED_TO_ZERO, Reason.WAKING}:
+        return False
+    if observed.stage is Stage.ASLEEP:
+        held = observed.scaler is not None and observed.scaler.paused
+        called = snapshot.called_at
+        return called is not None and not held and (now - called).total_seconds() < CALL_COUNTS_SECONDS
+    if observed.stage is Stage.SCHEDULING and snapshot.reason is Reason.WAKING:
+        return now - snapshot.since < timedelta(seconds=snapshot.limits.schedule_deadline)
+    return observed.stage in COMING and not observed.blocked
+
+
+def _next_look(
+    snapshot: WorkloadSnapshot, attempt: AttemptFacts, phase: Phase, observed: Observation, now: datetime
+) -> float:
+    waits = [observed.look_again_seconds or float(RESYNC_SECONDS)]
+    if snapshot.ends and snapshot.time_limit_seconds is not None and attempt.started_at is not None:
+        waits.append(snapshot.time_limit_seconds - used_seconds(snapshot, now))
+    if phase is Phase.ADMITTED:
+        waits.append(snapshot.limits.schedule_deadline)
+    if phase is Phase.STARTING:
+        waits.append(snapshot.limits.image_pull_deadline)
+    return max(1.0, min(waits))

@@ -1,0 +1,300 @@
+"""The acting half of a reconcile: makes, updates and deletes the objects of one attempt."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from cluster import kinds
+from cluster.client import ClusterClient, Manifest
+from cluster.errors import ClusterConflict, ObjectNotFound
+from cluster.kinds import ObjectRef
+from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
+from controller.reconcile.adapters import WorkloadAdapter
+from controller.reconcile.placements import placement_of
+from controller.reconcile.prerequisites import refuse_missing_config_maps
+from controller.reconcile.run_tokens import digest, run_token
+from foundation.crashpoints import crash_point
+from workloads import locks, services
+from workloads.models import Attempt, Workload
+from workloads.observations import record_object
+from workloads.placement import Placement
+from workloads.podspec.pod_template import ManifestSet, owned_by
+
+__all__ = [
+    "ATTEMPT",
+    "adjust",
+    "belongs_to",
+    "create_or_update",
+    "delete",
+    "open_attempt",
+    "open_attempt_of_held",
+    "primary_ref",
+    "update_live",
+    "update_meanwhile",
+    "warnings",
+]
+
+
+def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) -> ObjectRef:
+    kind = kinds.named(attempt.object_kind) if attempt.object_kind else adapter.primaries[0]
+    return ObjectRef(kind.api_version, kind.kind, workload.team.namespace_name, attempt.object_name)
+
+
+def belongs_to(found: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether the object carries the portal's label of this workload; a stranger's of the same name does not."""
+    labels = found["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY) == MANAGER and labels.get(WORKLOAD_ID) == str(workload.public_id)
+
+
+def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
+    """The next attempt's row, written before anything is made, so that a crash leaves a name to look for."""
+    with transaction.atomic():
+        locks.hold(workload)
+        attempt = open_attempt_of_held(workload, adapter, now=now)
+    crash_point("attempt-opened")
+    return attempt
+
+
+def open_attempt_of_held(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
+    """The same in the transaction of a caller that holds the workload's row."""
+    number = workload.attempt_number + 1
+    name = adapter.object_name(workload, attempt=number)
+    token = digest(run_token(workload, attempt=number))
+    kind = adapter.primary_of(workload).address
+    return services.start_attempt(workload, object_name=name, object_kind=kind, token_digest=token, now=now)
+
+
+def create_or_update(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    *,
+    now: datetime,
+    replicas: int | None = None,
+) -> None:
+    """All objects of the attempt, the primary first because it owns the others. Repeating it changes nothing.
+    `replicas`: of a primary whose size is its scaler's, those that stand where it is made anew.
+
+    A primary that can wait is made suspended and let go when the others are there: a pod that starts before its
+    Secret exists rests in an error, and the kubelet looks again only after a while.
+    """
+    placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
+    manifests = _sized(adapter.manifests(workload, placement), replicas)
+    _make(client, workload, adapter, attempt, placement, manifests, now=now)
+
+
+def _sized(manifests: ManifestSet, replicas: int | None) -> ManifestSet:
+    """The same, made with so many replicas where the size is a scaler's, within what that may bring it to."""
+    least, most = manifests.replicas_at_first, manifests.replicas_most
+    if replicas is None or least is None:
+        return manifests
+    bounded = max(replicas, least) if most is None else min(max(replicas, least), most)
+    return replace(manifests, replicas_at_first=bounded)
+
+
+def update_meanwhile(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    *,
+    now: datetime,
+    lost: bool = False,
+    replicas: int | None = None,
+) -> None:
+    """Of a change that waits for room, bring to a running attempt what needs none; where its primary is `lost`, make
+    that again as it was, with `replicas` as above.
+    """
+    placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
+    manifests = adapter.meanwhile(workload, placement, lost=lost)
+    if manifests is not None:
+        manifests = _sized(manifests, replicas)
+        _make(client, workload, adapter, attempt, placement, manifests, now=now)
+
+
+def _make(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    placement: Placement,
+    manifests: ManifestSet,
+    *,
+    now: datetime,
+) -> None:
+    refuse_missing_config_maps(client, manifests)
+    if manifests.suspend_path is not None:
+        held = _with(manifests.primary, manifests.suspend_path, value=True)
+        primary = client.create_or_adopt(held, workload_id=placement.workload_id)
+    else:
+        primary = _apply_own(client, manifests, placement)
+    crash_point("primary-created")
+    dependants = [*manifests.dependants]
+    if adapter.kind.ends:
+        dependants.append(build_token_secret(placement, run_token(workload, attempt=attempt.number)))
+    made = [primary]
+    # First: of two scalers KEDA refuses the second one.
+    _retire(client, manifests, workload)
+    for manifest in dependants:
+        locks.renew(workload)
+        made.append(client.apply(owned_by(manifest, primary)))
+        crash_point("dependant-created")
+    if manifests.suspend_path is not None:
+        go = _with({}, manifests.suspend_path, value=False)
+        primary = made[0] = client.patch_merge(primary_ref(workload, adapter, attempt), go)
+        crash_point("primary-let-go")
+    with transaction.atomic():
+        locks.hold(workload)
+        for found in made:
+            record_object(found, workload=workload, now=now)
+        attempt.object_uid = primary["metadata"]["uid"]
+        attempt.resumed_from = placement.resume_from or ""
+        attempt.save(update_fields=["object_uid", "resumed_from"])
+
+
+def _with(manifest: Mapping[str, Any], path: Sequence[str], *, value: object) -> Manifest:
+    """A copy with the field at `path` set."""
+    head, *rest = path
+    return {**manifest, head: _with(manifest.get(head, {}), rest, value=value) if rest else value}
+
+
+def update_live(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt,
+    *,
+    now: datetime,
+    replicas: int | None = None,
+) -> None:
+    """Bring the objects of a running attempt up to date with what people want now; `replicas` as above."""
+    patch = adapter.live_patch(workload)
+    if patch is None:
+        create_or_update(client, workload, adapter, attempt, now=now, replicas=replicas)
+    elif patch:
+        client.patch_merge(primary_ref(workload, adapter, attempt), patch)
+
+
+def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placement) -> dict[str, Any]:
+    """Create or adopt first: server-side apply alone would take over a stranger's object of the same name.
+
+    What is left to a scaler is written when the object is made and never applied: an apply that leaves out a field
+    which an earlier one has written takes it away, and one replica would be left.
+    """
+    manifest = manifests.primary
+    if manifests.replicas_at_first is None:
+        _as_applied(client, client.create_or_adopt(manifest, workload_id=placement.workload_id))
+        return client.apply(manifest)
+    made = {**manifest, "spec": {**manifest["spec"], "replicas": manifests.replicas_at_first}}
+    found = _as_applied(client, client.create_or_adopt(made, workload_id=placement.workload_id))
+    if _applied_replicas(found):
+        client.apply(_replicas_alone(found), manager=FORMER_MANAGER)
+    return client.apply(manifest)
+
+
+def _as_applied(client: ClusterClient, found: dict[str, Any]) -> dict[str, Any]:
+    """The object, with what its creation wrote counted as applied.
+
+    A creation holds its fields beside every later apply, and none that an apply leaves out would ever go. Its
+    controller writes the status at the same moment, so it is looked at anew after a conflict.
+    """
+    for _ in range(HAND_OVERS_MAX):
+        entries = found["metadata"].get("managedFields") or []
+        own = [each for each in entries if each.get("manager") == MANAGER and not each.get("subresource")]
+        created = [each for each in own if each.get("operation") == "Update"]
+        if not created:
+            break
+        kept = [each for each in entries if each not in created]
+        if len(own) == len(created):
+            kept.append({**created[0], "operation": "Apply"})
+        patch = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": kept}
+        with suppress(ClusterConflict):
+            return client.patch_merge(kinds.ref_of(found), {"metadata": patch})
+        found = client.get(kinds.ref_of(found))
+    return found
+
+
+HAND_OVERS_MAX = 10
+FORMER_MANAGER = f"{MANAGER}-former"
+"""Holds the number of replicas that the portal had applied, until a scaler writes it."""
+
+
+def _applied_replicas(found: Mapping[str, Any]) -> bool:
+    """Whether the portal's own apply holds the field."""
+    return any(
+        entry.get("manager") == MANAGER
+        and entry.get("operation") == "Apply"
+        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+        for entry in found["metadata"].get("managedFields") or ()
+    )
+
+
+def _replicas_alone(found: Mapping[str, Any]) -> Manifest:
+    """As they are; the version makes the apply fail if somebody has changed them since."""
+    metadata = {key: found["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
+    return {
+        "apiVersion": found["apiVersion"],
+        "kind": found["kind"],
+        "metadata": metadata,
+        "spec": {"replicas": found["spec"]["replicas"]},
+    }
+
+
+def _retire(client: ClusterClient, manifests: ManifestSet, workload: Workload) -> None:
+    for ref in manifests.retired:
+        try:
+            found = client.get(ref)
+        except ObjectNotFound:
+            continue
+        if belongs_to(found, workload):
+            client.delete(ref, uid=found["metadata"]["uid"])
+
+
+def adjust(client: ClusterClient, changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+    """Merge each patch into its object; what has gone meanwhile is left alone."""
+    for found, patch in changes:
+        with suppress(ObjectNotFound):
+            client.patch_merge(kinds.ref_of(found), patch)
+
+
+def build_token_secret(placement: Placement, token: str) -> Manifest:
+    """Secret with the run's own token; it dies with the attempt's object, which owns it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {
+            "name": placement.run_token_secret,
+            "namespace": placement.namespace,
+            "labels": dict(placement.labels),
+        },
+        "data": {"token": base64.b64encode(token.encode()).decode()},
+    }
+
+
+def delete(client: ClusterClient, primary: Mapping[str, Any]) -> None:
+    """Delete by UID with everything it owns; pods get their own grace period. Repeating it is harmless."""
+    if primary["metadata"].get("deletionTimestamp"):
+        return
+    metadata = primary["metadata"]
+    ref = ObjectRef(primary["apiVersion"], primary["kind"], metadata["namespace"], metadata["name"])
+    client.delete(ref, uid=metadata["uid"], propagation="Foreground")
+
+
+def warnings(client: ClusterClient, primary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Warning events about the primary: why its controller could make no pods (a quota, Pod Security, …)."""
+    metadata = primary["metadata"]
+    listing = client.list(
+        kinds.EVENT,
+        namespace=metadata["namespace"],
+        field_selector=f"involvedObject.uid={metadata['uid']},type=Warning",
+    )
+    return listing.items

@@ -1,0 +1,153 @@
+"""The observing half of a reconcile: reads the objects of one workload, and records what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+
+from cluster import kinds
+from cluster.client import ClusterClient, Listing
+from cluster.labels import selector
+from controller.reconcile import objects, orphans
+from controller.reconcile.act import Look, get_own
+from controller.reconcile.adapters import WorkloadAdapter
+from controller.reconcile.sightings import absent_pods, miss_pods, see_pods
+from workloads.models import Attempt, NodeRecord, PodRecord, Workload
+from workloads.observations import PodSeen, news
+from workloads.placement import SPOT
+from workloads.pods.observation import Observation
+from workloads.pods.pod_ends import reason_of_disruption, reason_of_loss
+from workloads.pods.pod_facts import ENDED
+from workloads.states import Desired, Phase, Reason
+
+
+def look_at(
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    attempt: Attempt | None,
+    client: ClusterClient,
+    now: datetime,
+) -> Look:
+    """The attempt's object and the workload's pods as the cluster shows them now, recorded on the way."""
+    if _only_to_be_made(workload, attempt):
+        return Look(adapter.observe(None, (), ()), None)
+    namespace = workload.team.namespace_name
+    primary = None
+    if attempt is not None:
+        primary = get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
+    listing = client.list(
+        kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
+    )
+    _record(workload, listing, client, now)
+    number = str(attempt.number) if attempt and adapter.kind.ends else None
+    own = [
+        pod
+        for pod in listing.items
+        if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
+    ]
+    events = objects.warnings(client, primary) if primary is not None and not own else []
+    companions = _companions(workload, adapter, attempt, client) if primary is not None else []
+    observation = adapter.observe(primary, own, events, companions)
+    if observation.scaler is not None and observation.scaler.failure:
+        # Only its events say what exactly the scaler met.
+        events = [*events, *(event for each in companions for event in objects.warnings(client, each))]
+        observation = adapter.observe(primary, own, events, companions)
+    if observation.final and not observation.interruption:
+        observation = replace(observation, retryable=adapter.retries(workload, observation))
+    if number is not None and own:
+        observation = _short_of_a_pod(workload, int(number), observation)
+    if number is not None and observation.interruption:
+        observation = _taken_away(workload, int(number), observation)
+    makers = orphans.left_behind(client, workload, adapter) if primary is None else []
+    strays = orphans.strays(client, workload, adapter, primary, own)
+    if primary is None and adapter.makers:
+        adoptable = not strays and orphans.all_adoptable(makers, own)
+        observation = replace(observation, left_behind=bool(makers), adoptable=adoptable)
+    return Look(observation, primary, companions, listing.items, makers, strays)
+
+
+def _companions(
+    workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None, client: ClusterClient
+) -> list[dict[str, Any]]:
+    """What stands beside the primary and is its own; of a kind that the cluster does not serve there is nothing."""
+    if attempt is None:
+        return []
+    refs = adapter.companion_refs(workload, object_name=attempt.object_name)
+    found = [get_own(client, ref, workload) for ref in refs]
+    return [each for each in found if each is not None]
+
+
+def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) -> Observation:
+    """The same, unless a pod that had started has gone while the attempt goes on.
+
+    Some operators put another pod in its place, which knows nothing of what the others have done: the portal starts
+    such a gang again as a whole.
+    """
+    if observation.final or observation.interruption:
+        return observation
+    lost = workload.pods.filter(attempt=attempt, gone_at__isnull=False, started_at__isnull=False)
+    name = lost.exclude(phase="Succeeded").values_list("name", flat=True).first()
+    if name is None:
+        return observation
+    return replace(
+        observation,
+        message=f"Pod {name} was deleted; all its pods start again together.",
+        interruption=True,
+        retryable=True,
+        cause=Reason.DELETED_EXTERNALLY,
+    )
+
+
+def _taken_away(workload: Workload, attempt: int, observation: Observation) -> Observation:
+    """The same, with why a pod went that was gone before anybody looked.
+
+    The watcher has kept the word for it. Where the collector of orphaned pods was quicker than that, a node tells that
+    is no longer there or ready.
+    """
+    if (observation.cause or observation.reason) not in {Reason.DELETED_EXTERNALLY, Reason.NODE_LOST}:
+        return observation
+    gone = workload.pods.filter(attempt=attempt, gone_at__isnull=False)
+    by_word = gone.exclude(disruption="").order_by("gone_at").values_list("name", "disruption").first()
+    spot = workload.capacity_type == SPOT
+    if by_word is not None:
+        name, word = by_word
+        cause, what = reason_of_disruption(word, spot=spot)
+        message = f"Pod {name} was removed because {what} ({word})."
+    elif node := _lost_node(gone.exclude(phase__in=ENDED)):
+        cause = reason_of_loss(spot=spot)
+        message = f"Its node {node} is gone, and its pod with it."
+    else:
+        return observation
+    if observation.final:
+        return replace(observation, message=message, reason=cause)
+    return replace(observation, message=message, cause=cause)
+
+
+def _lost_node(vanished: QuerySet[PodRecord]) -> str | None:
+    """The first by name of these pods' nodes that is not there or not ready."""
+    names = set(vanished.values_list("node_name", flat=True))
+    known = NodeRecord.objects.filter(name__in=names)
+    present = known.filter(gone_at__isnull=True, ready=True).values_list("name", flat=True)
+    return min(set(known.values_list("name", flat=True)) - set(present), default=None)
+
+
+def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
+    """Whether there is nothing to look at: no attempt was ever written down, or the first one is to be made now,
+    which meets and adopts what a crash may have left of it.
+    """
+    if workload.attempt_number == 0:
+        return True
+    first = attempt is not None and attempt.number == 1 and not attempt.object_uid
+    return first and workload.phase == Phase.ADMITTED.value and workload.desired == Desired.RUN.value
+
+
+def _record(workload: Workload, listing: Listing, client: ClusterClient, now: datetime) -> None:
+    """Rows and usage as this list shows the pods; in as many statements for many pods as for one."""
+    seen = [PodSeen(pod, workload) for pod in news(PodRecord, listing.items)]
+    see_pods(seen, now=now, as_of=listing.resource_version)
+    present = {pod["metadata"]["uid"] for pod in listing.items}
+    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=present)
+    miss_pods(absent_pods(client, known), as_of=listing.resource_version, now=now)

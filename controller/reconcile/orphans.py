@@ -1,0 +1,106 @@
+"""What makes a workload's pods and has lost the primary object (`kubectl delete --cascade=orphan`).
+
+Where the primary is deleted with what it owns, the garbage collector takes these down, and nobody needs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from cluster.client import ClusterClient
+from cluster.labels import selector
+from controller.reconcile.adapters import WorkloadAdapter
+from workloads.models import Workload
+from workloads.pods.pod_facts import ENDED
+from workloads.pods.pod_status import revision_of
+
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+"""Where a ReplicaSet keeps how many replicas its Deployment wanted in all."""
+DIGITS_MAX = 9
+TEMPLATE_HASH = "pod-template-hash"
+"""On a ReplicaSet and its pods; it takes over no pod of another one."""
+
+
+def left_behind(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
+    """The workload's own makers of pods that no controller has; they may be on their way out."""
+    return [each for each in _makers(client, workload, adapter) if controller_of(each) is None]
+
+
+def _makers(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
+    label = selector(workload_id=str(workload.public_id))
+    namespace = workload.team.namespace_name
+    listings = (client.list(kind, namespace=namespace, label_selector=label) for kind in adapter.makers)
+    return [each for listing in listings for each in listing.items]
+
+
+def strays(
+    client: ClusterClient,
+    workload: Workload,
+    adapter: WorkloadAdapter,
+    primary: Mapping[str, Any] | None,
+    pods: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Those of the workload's pods that run without a controller and that none takes over: neither what `primary` has,
+    nor, where that has gone, what would be made now. Nobody counts them and nobody else deletes them.
+    """
+    bare = [pod for pod in pods if _alive(pod) and not goes(pod) and controller_of(pod) is None]
+    if not bare or not adapter.makers:
+        return []
+    if primary is None:
+        return [pod for pod in bare if not adapter.takes_over(workload, pod)]
+    hashes = _hashes(primary, _makers(client, workload, adapter))
+    return [pod for pod in bare if hashes and _hash(pod) not in hashes]
+
+
+def _hashes(primary: Mapping[str, Any], makers: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Of the pods that the primary's makers take over; none while it goes, or has yet to make that of its template."""
+    uid, revision = primary["metadata"]["uid"], _revision(primary)
+    own = [each for each in makers if controller_of(each) == uid and not goes(each)]
+    made = not goes(primary) and any(_revision(each) == revision for each in own)
+    return {_hash(each) for each in own} if made else set()
+
+
+def _revision(maker: Mapping[str, Any]) -> int:
+    return revision_of(maker["spec"]["template"]["metadata"])
+
+
+def _hash(found: Mapping[str, Any]) -> str:
+    return str((found["metadata"].get("labels") or {}).get(TEMPLATE_HASH) or "")
+
+
+def controller_of(found: Mapping[str, Any]) -> str | None:
+    """The UID of the object that manages this one."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("controller")), None)
+
+
+def goes(found: Mapping[str, Any]) -> bool:
+    """Whether somebody has deleted the object, and it is on its way out."""
+    return bool(found["metadata"].get("deletionTimestamp"))
+
+
+def all_adoptable(makers: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a new primary takes over all pods that may hold GPUs: none is of a controller that goes or has gone.
+    Of those without one, the strays are the caller's to leave out.
+    """
+    staying = {each["metadata"]["uid"] for each in makers if not goes(each)}
+    return all(_stays(pod, staying) for pod in pods if _alive(pod))
+
+
+def _alive(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ENDED
+
+
+def _stays(pod: Mapping[str, Any], makers: Collection[str]) -> bool:
+    owner = controller_of(pod)
+    return not goes(pod) if owner is None else owner in makers
+
+
+def size(makers: Sequence[Mapping[str, Any]]) -> int | None:
+    """How many replicas the primary of these wanted; None where none of them has any, or says a number."""
+    active = [each["metadata"].get("annotations") or {} for each in makers if each["spec"].get("replicas")]
+    said = [str(each.get(DESIRED_REPLICAS, "")) for each in active]
+    # Anybody with the right to write them may have: what is longer is no number of replicas.
+    numbers = (int(each) for each in said if each.isascii() and each.isdigit() and len(each) <= DIGITS_MAX)
+    return max(numbers, default=None)

@@ -1,0 +1,77 @@
+"""Gathers what a manifest takes from the platform: the impure half of `workloads.placement`."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db.models import Subquery
+
+from cluster import kinds
+from cluster.labels import workload_labels
+from controller.namespaces.namespace_manifests import SERVICE_ACCOUNT, priority_class
+from foundation.models import PlatformSettings
+from workloads.models import Workload
+from workloads.node_capacity import nodes_beside
+from workloads.placement import NodeFacts, Placement, Sharing, node_terms, tolerations
+from workloads.watches import Followed, followed_kinds
+
+TOKEN_SUFFIX = "-token"  # noqa: S105 (the suffix of an object's name)
+POD_MONITOR = "podmonitor"
+"""What the setting `optional_kinds` names for the objects by which Prometheus finds what it scrapes."""
+
+
+def placement_of(
+    workload: Workload, *, object_name: str, attempt: int, followed: Followed = followed_kinds
+) -> Placement:
+    """Where the pods of this attempt may land, and under which names."""
+    facts = workload.flavor.facts if workload.flavor and workload.units else None
+    given = PlatformSettings.current()
+    observed, resume_from = _nodes_and_resume_point(workload, before=attempt, with_nodes=facts is not None)
+    public_id = str(workload.public_id)
+    return Placement(
+        namespace=workload.team.namespace_name,
+        object_name=object_name,
+        workload_id=public_id,
+        short_id=workload.short_id,
+        attempt=attempt,
+        team_slug=workload.team.slug,
+        labels=workload_labels(
+            workload_id=public_id, attempt=attempt, team=workload.team.slug, kind=workload.kind
+        ),
+        resource_name=facts.resource if facts else None,
+        node_terms=node_terms(facts, workload.capacity_type, observed) if facts else [],
+        tolerations=tolerations(facts, workload.capacity_type),
+        service_account=SERVICE_ACCOUNT,
+        priority_class=priority_class(workload.priority, serves=not workload.preemptible),
+        portal_url=settings.INTERNAL_URL,
+        run_token_secret=f"{object_name}{TOKEN_SUFFIX}",
+        resume_from=resume_from,
+        capacity_type=workload.capacity_type,
+        sharing=facts.sharing if facts else Sharing.NONE,
+        gang_scheduler=_gang_scheduler(given, followed),
+        pod_monitors=_pod_monitors(given, followed),
+        grace_seconds=given.grace_seconds,
+        git_image=given.git_image,
+        storage_image=given.storage_image,
+        mlflow_uri=workload.team.mlflow_tracking_uri,
+    )
+
+
+def _gang_scheduler(given: PlatformSettings, followed: Followed) -> str:
+    """The one that the settings name, where the cluster serves its groups."""
+    named = given.gang_scheduler
+    return named if named and kinds.POD_GROUPS[named].address in followed() else ""
+
+
+def _pod_monitors(given: PlatformSettings, followed: Followed) -> bool:
+    """Whether the settings name them and the cluster serves them."""
+    return POD_MONITOR in given.optional_kinds and kinds.POD_MONITOR.address in followed()
+
+
+def _nodes_and_resume_point(
+    workload: Workload, *, before: int, with_nodes: bool
+) -> tuple[list[NodeFacts], str | None]:
+    """The nodes, and the path of the newest checkpoint that an earlier attempt reported, or that was brought along."""
+    paths = workload.checkpoints.filter(attempt__lt=before).order_by("-id").values("path")
+    if with_nodes:
+        return nodes_beside(Subquery(paths[:1]))
+    return [], paths.values_list("path", flat=True).first()

@@ -1,0 +1,42 @@
+"""What an attempt's pods need in the namespace besides its own objects, asked of the cluster before anything is made.
+
+A pod that mounts a ConfigMap which is not there waits without end, and holds its GPUs meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster import kinds
+from cluster.client import ClusterClient
+from cluster.errors import ClusterRejected, ObjectNotFound
+from cluster.kinds import ObjectRef
+from workloads.podspec.pod_template import ManifestSet
+
+
+def refuse_missing_config_maps(client: ClusterClient, manifests: ManifestSet) -> None:
+    """Raises ClusterRejected naming the first ConfigMap that is mounted and neither there nor among the manifests."""
+    namespace = manifests.primary["metadata"]["namespace"]
+    made = {
+        each["metadata"]["name"] for each in manifests.dependants if each["kind"] == kinds.CONFIG_MAP.kind
+    }
+    for name in sorted(set(_mounted(manifests.primary)) - made):
+        try:
+            client.get(ObjectRef(kinds.CONFIG_MAP.api_version, kinds.CONFIG_MAP.kind, namespace, name))
+        except ObjectNotFound:
+            message = f"there is no ConfigMap {name} in {namespace}; make it, then submit again."
+            raise ClusterRejected(message) from None
+
+
+def _mounted(value: Any) -> Iterator[str]:
+    """Names of the ConfigMaps in every pod template, wherever the kind of the primary keeps them."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == "volumes" and isinstance(inner, list):
+                yield from (volume["configMap"]["name"] for volume in inner if "configMap" in volume)
+            else:
+                yield from _mounted(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _mounted(inner)

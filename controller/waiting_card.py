@@ -1,0 +1,406 @@
+"""The card: why something waits, when it starts, what it costs, and what would make it start sooner.
+
+Preview and waiting card are the same reading of the same snapshot by the same policy that admits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fractions import Fraction
+from uuid import UUID
+
+from controller.admission import forecasts
+from controller.hints import Hint
+from controller.reconcile.adapters import adapter_for
+from controller.sizing import beside_with
+from costs.queries import PriceBook, rate_now, spans_by_card
+from policy import judge
+from policy.estimates import Estimate, estimate
+from policy.levers import Alternative, Lever, levers
+from policy.pool_snapshot import Account, Beside, PoolSnapshot, TeamFacts, Waiter
+from policy.verdicts import CyclePlan, Outcome, Verdict
+from quotas import cpu_admission, snapshots
+from quotas.models import Preemption
+from quotas.queries import Past, hit_rate, past_of
+from quotas.snapshots import Outlook
+from quotas.waiters import waiter_of
+from teams.models import Team
+from workloads.models import ResourceFlavor, Workload
+from workloads.node_capacity import Observed, Seen, last_seen
+from workloads.placement import FlavorFacts
+from workloads.podrequests import PodGroup
+from workloads.podspec.specs import ContainerSpec
+from workloads.states import Phase, Reason
+
+ALTERNATIVES_MAX = 4
+AHEAD_MAX = 20
+ANOTHER_TEAM = "another team"
+RESTS = "the end of its pause"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Somebody before it in the queue; another team's have no id, and a name only where that team shows it."""
+
+    id: str | None
+    team: str
+    units: int
+
+
+@dataclass(frozen=True)
+class LeverOffer:
+    """What could be changed, and what starts when and costs how much then. Money in micro-USD."""
+
+    lever: Lever
+    rate_per_hour: int | None
+    at_time_limit: int | None
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that the preview and the waiting card say. Money in micro-USD, None without a price."""
+
+    verdict: Verdict
+    kind: str
+    units: int
+    now: datetime
+    revision: int
+    position: int | None
+    ahead_count: int
+    ahead: tuple[Ahead, ...]
+    estimate: Estimate
+    past_hit_rate: float | None
+    rate_per_hour: int | None
+    at_time_limit: int | None
+    account: Account | None
+    team: TeamFacts | None
+    offers: tuple[LeverOffer, ...] = ()
+    offers_complete: bool = True
+    """Whether there is nothing else that would make it start sooner, of what levers change."""
+    hints: tuple[Hint, ...] = ()
+    """What is allowed and seldom meant, of something that nobody has submitted yet."""
+    decision: UUID | None = None
+    """The newest receipt of what waits."""
+    preempted: Preemption | None = None
+    """The last time that it had to leave."""
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Name and kind of everybody whose id it has."""
+    seen: Seen | None = None
+    """How old what it says of nodes is; None where it says nothing of them."""
+
+    @property
+    def quota_before(self) -> dict[str, int]:
+        """The team's quota as it is; empty where no quota is needed."""
+        return _quota(self.account, 0) if self.account else {}
+
+    @property
+    def quota_after(self) -> dict[str, int]:
+        """The same with this admitted."""
+        return _quota(self.account, 0 if self.verdict.lent else self.units) if self.account else {}
+
+
+def _quota(account: Account, more: int) -> dict[str, int]:
+    used = account.used + more
+    return {
+        "nominal": account.guaranteed,
+        "used": used,
+        "available": account.guaranteed - used,
+        "borrowed": max(0, used - account.guaranteed),
+        "limit": account.ceiling,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardRequest:
+    """What is asked for, whether it waits already or somebody only thinks of it."""
+
+    kind: str
+    team: Team
+    flavor: ResourceFlavor | None
+    capacity_type: str
+    waiter: Waiter
+    time_limit_seconds: int | None
+    container: ContainerSpec | None = None
+    """The request itself; None where a change of its GPUs changes nothing else."""
+    groups: tuple[PodGroup, ...] = ()
+    """Its pods, where it asks for no GPU."""
+    replaces: Workload | None = None
+    """A waiting one in whose place this would come."""
+    reader_id: int | None = None
+
+
+def card_of(
+    workload: Workload,
+    *,
+    named: frozenset[str],
+    now: datetime,
+    reader_id: int | None = None,
+    with_levers: bool = True,
+    price_book: PriceBook | None = None,
+    container: ContainerSpec | None = None,
+) -> Card:
+    """The card of what is queued, or whose pods no node has taken yet. `named` are slugs of teams that the reader may see;
+    `reader_id` has the limits that count, None for the owner; `price_book` and `container` spare queries where given.
+    """
+    sized = with_levers and workload.units
+    asked = CardRequest(
+        kind=workload.kind,
+        team=workload.team,
+        flavor=workload.flavor if workload.units else None,
+        capacity_type=workload.capacity_type,
+        waiter=waiter_of(workload),
+        time_limit_seconds=workload.time_limit_seconds,
+        container=(container or adapter_for(workload.kind).asked(workload)) if sized else None,
+        groups=() if workload.units else _groups(workload),
+        reader_id=reader_id,
+    )
+    past = past_of(workload, now=now)
+    prices = spans_by_card() if price_book is None else price_book
+    return _card(asked, workload, past, prices, named=named, now=now, with_levers=with_levers)
+
+
+def _groups(workload: Workload) -> tuple[PodGroup, ...]:
+    """Its pods that have no node; which of them have one already is not known where not all are alike."""
+    groups = adapter_for(workload.kind).asked(workload).pod_groups(workload.pod_count)
+    placed = (
+        workload.pods.filter(gone_at__isnull=True, finished_at__isnull=True).exclude(node_name="").count()
+    )
+    if len(groups) == 1:
+        return (replace(groups[0], pods=max(1, groups[0].pods - placed)),)
+    return tuple(replace(each, pods=1) for each in groups) if placed else groups
+
+
+def lacks_a_node(workload: Workload) -> bool:
+    """Whether it asks for no GPU and is told in the cluster that no node has room: it has a card without a queue."""
+    unplaced = workload.phase == Phase.ADMITTED.value and workload.reason == Reason.UNSCHEDULABLE.value
+    return unplaced and not workload.units
+
+
+def card_for(asked: CardRequest, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
+    """The card of something that nobody has submitted yet."""
+    past = Past(hit_rate(now=now), decision=None, preempted=None)
+    return _card(asked, None, past, spans_by_card(), named=named, now=now, with_levers=with_levers)
+
+
+def judge_new(asked: CardRequest, *, now: datetime) -> Verdict:
+    """What admission would answer to it now."""
+    if asked.flavor is None:
+        return _without_gpu(asked, now).verdict
+    return judge.judge(_outlook(asked, asked.flavor, None, now, others=0).own.supply, asked.waiter.id)
+
+
+def _without_gpu(
+    asked: CardRequest, now: datetime, *, with_levers: bool = False
+) -> cpu_admission.PlainAnswer:
+    groups = asked.groups or (PodGroup(asked.waiter.pods, asked.waiter.beside),)
+    return cpu_admission.answer(asked.waiter.noun, groups, now=now, with_levers=with_levers)
+
+
+def _outlook(
+    asked: CardRequest, flavor: ResourceFlavor, focus: Workload | None, now: datetime, *, others: int
+) -> Outlook:
+    return snapshots.outlook_of(
+        flavor=flavor,
+        capacity_type=asked.capacity_type,
+        now=now,
+        team_id=asked.team.pk,
+        others=others,
+        extra=asked.waiter if focus is None else None,
+        focus=focus,
+        without=asked.replaces,
+        # What is only thought of may well start now, and then needs no other pool.
+        later=focus is None,
+    )
+
+
+def _card(
+    asked: CardRequest,
+    focus: Workload | None,
+    past: Past,
+    price_book: PriceBook,
+    *,
+    named: frozenset[str],
+    now: datetime,
+    with_levers: bool,
+) -> Card:
+    if asked.flavor is None:
+        return _plain_card(asked, focus, past, now, with_levers=with_levers)
+    waiter = asked.waiter
+    rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
+    limit = asked.time_limit_seconds
+    at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
+    others = ALTERNATIVES_MAX if with_levers else 0
+    outlook = _outlook(asked, asked.flavor, focus, now, others=others)
+    supply = outlook.own.supply
+    plan = judge.plan(supply, told=lambda each, _: each.id == waiter.id)
+    verdict = plan.verdicts[waiter.id]
+    waits = verdict.outcome is Outcome.WAIT
+    before = judge.ahead(supply, waiter.id, given=plan) if waits else ()
+    place = judge.position(supply, waiter.id, given=plan) if waits else None
+    facts = next((each for each in supply.teams if each.slug == waiter.team), None)
+    account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
+    start = _start(supply, waiter, focus, plan)
+    offers: tuple[LeverOffer, ...] = ()
+    complete = True
+    if with_levers and not verdict.admitted:
+        offers, complete = _offers(
+            asked, asked.flavor, supply, outlook, plan=plan, start=start, price_book=price_book, now=now
+        )
+    verdict, start = _rested(focus, verdict, start, now)
+    return Card(
+        verdict=verdict,
+        kind=asked.kind,
+        units=waiter.units,
+        now=now,
+        revision=supply.revision,
+        position=place,
+        ahead_count=place - 1 if place else 0,
+        ahead=_ahead(supply, before, waiter.team, named),
+        estimate=start,
+        past_hit_rate=past.hit_rate,
+        rate_per_hour=rate,
+        at_time_limit=at_limit,
+        account=account,
+        team=facts,
+        offers=offers,
+        offers_complete=complete,
+        decision=past.decision,
+        preempted=past.preempted,
+        names=outlook.own.names,
+        seen=outlook.observed.seen,
+    )
+
+
+def _plain_card(
+    asked: CardRequest, focus: Workload | None, past: Past, now: datetime, *, with_levers: bool
+) -> Card:
+    """Of what has neither quota nor place in a queue, and costs nothing."""
+    found = _without_gpu(asked, now, with_levers=with_levers)
+    moment = int(now.timestamp())
+    start = Estimate(moment, moment, "free now") if found.verdict.admitted else cpu_admission.UNKNOWN_START
+    verdict, start = _rested(focus, found.verdict, start, now)
+    at_limit = None if asked.time_limit_seconds is None else 0
+    return Card(
+        verdict=verdict,
+        kind=asked.kind,
+        units=0,
+        now=now,
+        revision=0,
+        position=None,
+        ahead_count=0,
+        ahead=(),
+        estimate=start,
+        past_hit_rate=None,
+        rate_per_hour=0,
+        at_time_limit=at_limit,
+        account=None,
+        team=None,
+        offers=tuple(LeverOffer(lever, 0, at_limit) for lever in found.found),
+        offers_complete=found.complete,
+        decision=past.decision,
+        preempted=past.preempted,
+        seen=last_seen(),
+    )
+
+
+def _start(supply: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan: CyclePlan) -> Estimate:
+    if focus is None:
+        return estimate(supply, waiter.id, given=plan)
+    return forecasts.start_of(focus, supply, given=plan)
+
+
+def _rested(
+    workload: Workload | None, verdict: Verdict, start: Estimate, now: datetime
+) -> tuple[Verdict, Estimate]:
+    """What is said of one that no node took: however much room there is, nobody admits it before its pause ends."""
+    ends = None if workload is None else workload.rests_until
+    if workload is None or ends is None or ends <= now or verdict.outcome is Outcome.NEVER:
+        return verdict, start
+    until = int(ends.timestamp())
+    rests = Verdict(Outcome.WAIT, Reason.BACKOFF_WAITING, workload.message, rule="rest")
+    later = [None if each is None else max(each, until) for each in (start.p50, start.p90)]
+    basis = RESTS if later == [until, until] else start.basis
+    return rests, Estimate(later[0], later[1], basis, start.unknown_because)
+
+
+def _ahead(supply: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:
+    known: Mapping[str, Waiter] = {each.id: each for each in supply.waiters}
+    found = []
+    for identity in ids[:AHEAD_MAX]:
+        waiter = known[identity]
+        own = waiter.team == team
+        name = waiter.team if own or waiter.team in named else ANOTHER_TEAM
+        found.append(Ahead(waiter.id if own else None, name, waiter.units))
+    return tuple(found)
+
+
+def _offers(
+    asked: CardRequest,
+    flavor: ResourceFlavor,
+    supply: PoolSnapshot,
+    outlook: Outlook,
+    *,
+    plan: CyclePlan,
+    start: Estimate,
+    price_book: PriceBook,
+    now: datetime,
+) -> tuple[tuple[LeverOffer, ...], bool]:
+    """What could be changed in the snapshot or to another pool of the outlook, and whether there is nothing else."""
+    others = [_alternative(asked, flavor, each, outlook.observed) for each in outlook.others]
+    found = levers(
+        supply,
+        asked.waiter.id,
+        others,
+        time_limit_seconds=asked.time_limit_seconds,
+        owner=None if asked.reader_id is None else str(asked.reader_id),
+        share=lambda units: _beside(asked, flavor.name, None, units, outlook.observed),
+        given=plan,
+        base=start,
+    )
+    flavors = {each.supply.flavor.name: each.supply.flavor for each in others}
+    offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in found.found)
+    return offers, found.complete
+
+
+def _offer(
+    asked: CardRequest,
+    lever: Lever,
+    flavors: Mapping[str, FlavorFacts],
+    price_book: PriceBook,
+    now: datetime,
+) -> LeverOffer:
+    change = lever.change
+    flavor = flavors.get(str(change.get("flavor", "")), asked.flavor)
+    capacity_type = str(change.get("capacity", asked.capacity_type))
+    limit = int(change["time_limit_seconds"]) if "time_limit_seconds" in change else asked.time_limit_seconds
+    units = _units(asked.waiter, change)
+    rate = rate_now(flavor, capacity_type, units, price_book, now)
+    at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
+    return LeverOffer(lever, rate, at_limit)
+
+
+def _units(waiter: Waiter, change: Mapping[str, int | str]) -> int:
+    each = int(change.get("gpus_per_replica", waiter.units_each))
+    replicas = Fraction(waiter.units, waiter.units_each) if waiter.units_each else Fraction(0)
+    return int(each * int(change.get("replicas", replicas)))
+
+
+def _alternative(
+    asked: CardRequest, flavor: ResourceFlavor, other: PoolSnapshot, observed: Observed
+) -> Alternative:
+    """The other pool, and the fields of the request that lead there."""
+    name, capacity_type = other.flavor.name, other.capacity_type
+    change = {} if name == flavor.name else {"flavor": name}
+    if capacity_type != asked.capacity_type:
+        change["capacity"] = capacity_type
+    return Alternative(change, other, _beside(asked, name, capacity_type, asked.waiter.units_each, observed))
+
+
+def _beside(asked: CardRequest, flavor: str, capacity: str | None, units: int, observed: Observed) -> Beside:
+    """What a pod of it would ask for besides so many units of that flavor; `capacity` None for what it asks for."""
+    spec = asked.container
+    if spec is None or not spec.left_out:
+        return asked.waiter.beside
+    return beside_with(spec, flavor=flavor, capacity=capacity or spec.capacity, units=units, known=observed)

@@ -1,0 +1,1 @@
+"""What is in the cluster? list + watch per kind, kept as rows."""

@@ -1,0 +1,130 @@
+"""What the watcher keeps of nodes, of what may bring some, and of the pods of others that hold a part of them.
+
+A row and what it tells admission are one step: a list passes over what rows know, so that nobody would tell it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from typing_extensions import override
+
+from cluster.client import ClusterClient
+from cluster.kinds import ObjectRef
+from controller.reconcile.sightings import still_there
+from controller.watch.sinks import OneByOne, lacking
+from quotas.services import mark_due
+from workloads.models import ForeignPod, NodePoolRecord, NodeRecord
+from workloads.node_capacity import pool_facts, pools_fed_by, pools_near
+from workloads.observations import (
+    record_foreign_pod,
+    record_node,
+    record_node_pool,
+    unchanged,
+    unchanged_foreign_pods,
+)
+from workloads.placement import NodeFacts
+from workloads.pods.pod_facts import ENDED
+
+
+@dataclass(frozen=True)
+class ForeignPodSink(OneByOne):
+    """Pods that the portal did not make: what they hold of nodes is not there for anybody else."""
+
+    @override
+    @transaction.atomic
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
+
+    @override
+    def unchanged(self, page: Sequence[Mapping[str, Any]]) -> set[str]:
+        return unchanged_foreign_pods(page)
+
+    @override
+    def forget_absent(
+        self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
+    ) -> None:
+        for record in lacking(ForeignPod.objects.all(), present):
+            ref = ObjectRef("v1", "Pod", record.namespace, record.name)
+            # One that has ended is still there, and holds nothing.
+            if not still_there(client, ref, record.uid, lacking=ENDED):
+                with transaction.atomic():
+                    record.delete()
+                    foreign_use_changed({record.node_name}, now=now)
+
+
+@dataclass(frozen=True)
+class NodeSink(OneByOne):
+    @override
+    @transaction.atomic
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        known = NodeRecord.objects.filter(uid=manifest["metadata"]["uid"], gone_at__isnull=True).first()
+        before = [(known.facts, known.offers)] if known else []
+        record = record_node(manifest, now=now, gone=gone)
+        after = [] if gone else [(record.facts, record.offers)]
+        # A heartbeat changes nothing of these.
+        if before != after:
+            nodes_changed([facts for facts, _ in (*before, *after)], now=now)
+
+    @override
+    def unchanged(self, page: Sequence[Mapping[str, Any]]) -> set[str]:
+        return unchanged(NodeRecord, page)
+
+    @override
+    def forget_absent(
+        self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
+    ) -> None:
+        for record in lacking(NodeRecord.objects.filter(gone_at__isnull=True), present):
+            if not still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
+                with transaction.atomic():
+                    NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
+                    nodes_changed([record.facts], now=now)
+
+
+@dataclass(frozen=True)
+class NodePoolSink(OneByOne):
+    """Karpenter's NodePools; few, and listed whole, so that one which a list lacks is gone."""
+
+    @override
+    @transaction.atomic
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        known = NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).first()
+        before = [pool_facts(known)] if known else []
+        if gone:
+            NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).delete()
+        after = [] if gone else [pool_facts(record_node_pool(manifest, now=now))]
+        if before != after:
+            look_again(pools_fed_by([*before, *after]), now=now)
+
+    @override
+    def forget_absent(
+        self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
+    ) -> None:
+        lost = list(NodePoolRecord.objects.exclude(uid__in=present))
+        with transaction.atomic():
+            NodePoolRecord.objects.filter(pk__in=[record.pk for record in lost]).delete()
+            look_again(pools_fed_by(pool_facts(record) for record in lost), now=now)
+
+
+def foreign_use_changed(node_names: set[str], *, now: datetime) -> None:
+    """Let admission look again at what these nodes have of."""
+    if node_names:
+        # Of most nodes of a cluster, which have no GPU, no pool has anything.
+        rows = NodeRecord.objects.filter(name__in=node_names, gone_at__isnull=True).exclude(allocatable={})
+        nodes_changed([record.facts for record in rows], now=now)
+
+
+def nodes_changed(nodes: Sequence[NodeFacts], *, now: datetime) -> None:
+    """Let admission look again at what these nodes, as they were or are, offer."""
+    if nodes:
+        look_again(pools_near(nodes), now=now)
+
+
+def look_again(pools: Iterable[tuple[int, str]], *, now: datetime) -> None:
+    """Make pools due, by flavor's primary key and capacity type."""
+    for flavor_id, capacity_type in sorted(pools):
+        mark_due(flavor_id=flavor_id, capacity_type=capacity_type, now=now)

@@ -1,0 +1,96 @@
+"""What the watcher keeps of the portal's own objects, and whom they wake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from typing_extensions import override
+
+from cluster.client import ClusterClient
+from cluster.kinds import ObjectRef, ResourceKind
+from controller import wakeups
+from controller.reconcile.sightings import still_there
+from controller.watch.sinks import lacking
+from workloads.models import ObjectRecord
+from workloads.observations import news, record_objects, workloads_of
+from workloads.strays import forget_strays, record_stray
+
+
+@dataclass(frozen=True)
+class ObjectSink:
+    kind: ResourceKind
+
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        self._record([manifest], now=now, gone=gone)
+
+    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+        self._record(news(ObjectRecord, page), now=now, gone=False)
+
+    def _record(self, manifests: Sequence[Mapping[str, Any]], *, now: datetime, gone: bool) -> None:
+        kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        owners = zip(manifests, workloads_of(manifests), strict=True)
+        own = []
+        for manifest, workload in owners:
+            if workload is None:
+                record_stray({**kind, **manifest}, now=now, gone=gone)
+            else:
+                own.append(({**kind, **manifest}, workload))
+        with transaction.atomic():
+            # In the order of a worker that has made the object: it holds the workload when it writes the object's row.
+            wakeups.wake_workloads((workload for _, workload in own), now=now)
+            record_objects(own, now=now, gone=gone)
+
+    def forget_absent(
+        self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
+    ) -> None:
+        # Two groups may have a kind of the same name, and one be served while the other is not.
+        own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
+        forget_strays(**own, present=present)
+        rows = lacking(ObjectRecord.objects.filter(gone_at__isnull=True, **own), present)
+        for record in rows.select_related("workload__team"):
+            ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
+            if not still_there(client, ref, record.uid):
+                ObjectRecord.objects.filter(pk=record.pk).update(gone_at=now)
+                wakeups.wake_workload(record.workload, now=now)
+
+
+@dataclass(frozen=True)
+class CompanionSink(ObjectSink):
+    """What stands beside a primary and says how it fares. A scaler writes its measurements all the time; only what
+    changes for people wakes anybody.
+    """
+
+    told: dict[str, str] = field(default_factory=dict)
+
+    @override
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        uid, news = manifest["metadata"]["uid"], _news_of(manifest)
+        if not gone and self.told.get(uid) == news:
+            return
+        super().seen(manifest, now=now, gone=gone)
+        if gone:
+            self.told.pop(uid, None)
+        else:
+            self.told[uid] = news
+
+    @override
+    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+        super().listed(page, as_of=as_of, now=now)
+        self.told.update({item["metadata"]["uid"]: _news_of(item) for item in page})
+
+
+def _news_of(manifest: Mapping[str, Any]) -> str:
+    """The spec's generation, the conditions without their times and texts, and what a scaler wants."""
+    status = manifest.get("status") or {}
+    conditions = [
+        (each.get("type"), each.get("status"), each.get("reason")) for each in status.get("conditions") or ()
+    ]
+    wanted = [status.get(name) for name in ("currentReplicas", "desiredReplicas", "hpaName")]
+    metadata = manifest["metadata"]
+    return repr(
+        (metadata.get("generation"), metadata.get("deletionTimestamp"), sorted(conditions, key=repr), wanted)
+    )

@@ -1,0 +1,64 @@
+"""What the watcher keeps of the portal's own pods: rows, what they cost, their logs, and whom they wake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from cluster.client import ClusterClient
+from controller import wakeups
+from controller.logs.collector import LogCollector
+from controller.reconcile.sightings import absent_pods, miss_pods, see_pods
+from controller.watch.capacity import foreign_use_changed
+from controller.watch.sinks import lacking
+from foundation.crashpoints import crash_point
+from workloads.models import PodRecord
+from workloads.observations import PodSeen, news, record_foreign_pod, workloads_of
+from workloads.strays import forget_strays, record_stray
+
+
+@dataclass(frozen=True)
+class PodSink:
+    logs: LogCollector
+
+    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        self._record([manifest], as_of="", now=now, gone=gone)
+
+    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+        self._record(news(PodRecord, page), as_of=as_of, now=now, gone=False)
+
+    def _record(
+        self, manifests: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime, gone: bool
+    ) -> None:
+        own = []
+        for manifest, workload in zip(manifests, workloads_of(manifests), strict=True):
+            if workload is None:
+                # It bears the portal's mark and is nobody's: what it holds is held all the same.
+                record_stray({"apiVersion": "v1", "kind": "Pod", **manifest}, now=now, gone=gone)
+                foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
+            else:
+                own.append(PodSeen(manifest, workload))
+        with transaction.atomic():
+            rows = see_pods(own, now=now, gone=gone, as_of=as_of)
+            wakeups.wake_workloads((row.workload for row in rows), now=now)
+        crash_point("usage-recorded")
+        self._tell(rows)
+
+    def _tell(self, rows: Iterable[PodRecord]) -> None:
+        for row in rows:
+            self.logs.pod_changed(row)
+
+    def forget_absent(
+        self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
+    ) -> None:
+        forget_strays(api_version="v1", kind="Pod", present=present)
+        for row in lacking(PodRecord.objects.filter(gone_at__isnull=True), present):
+            absent = absent_pods(client, [row])
+            with transaction.atomic():
+                gone = miss_pods(absent, as_of=as_of, now=now)
+                wakeups.wake_workloads((each.workload for each in gone), now=now)
+            self._tell(gone)

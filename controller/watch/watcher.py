@@ -1,0 +1,285 @@
+"""list + watch per kind → rows → wake-ups. Restartable at any moment: rows are upserts, a list repairs all.
+
+One thread per kind, each with its own connection to PostgreSQL. What is known is as old as
+`WatchCursor.seen_at` says; a half-open connection is noticed because bookmarks stop coming.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import Error, InterfaceError, OperationalError, close_old_connections
+from typing_extensions import override
+
+from cluster import kinds
+from cluster.client import ClusterClient, Listing, get_client
+from cluster.errors import ClusterError, ObjectNotFound
+from cluster.kinds import ResourceKind
+from cluster.labels import MANAGED_BY, MANAGER, selector
+from cluster.watch import WatchExpired, watch_once
+from controller.logs.collector import LogCollector
+from controller.reconcile.adapters import adapters
+from controller.watch.capacity import ForeignPodSink, NodePoolSink, NodeSink
+from controller.watch.objects import CompanionSink, ObjectSink
+from controller.watch.pods import PodSink
+from controller.watch.sinks import Sink
+from controller.watch.volume_claims import ClaimSink
+from foundation import clock, heartbeats, outages
+from foundation.database import is_missed
+from workloads.models import WatchCursor
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_SECONDS_MAX = 30.0
+CURSOR_EVERY_SECONDS = 5
+HEARTBEAT_SECONDS = 10
+WATCH_SECONDS = 240
+UNSERVED_SECONDS = 60.0
+"""How long a kind that the API server does not serve is left alone."""
+
+
+@dataclass(frozen=True)
+class WatchScope:
+    """Which objects of a kind are followed; `name` is the cursor's where one kind is followed twice."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    name: str = ""
+    optional: bool = False
+    """Whether the API server may not serve the kind at all."""
+
+
+EVERY = WatchScope()
+OWN = WatchScope(label_selector=selector())
+# The exact complement of OWN: a pod that bears only some of the portal's labels must not be in neither.
+FOREIGN = WatchScope(
+    label_selector=f"{MANAGED_BY}!={MANAGER}",
+    field_selector="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+    name="ForeignPod",
+)
+WHERE_SERVED = WatchScope(optional=True)
+
+
+WHERE_THERE = (*kinds.POD_GROUPS.values(), kinds.POD_MONITOR)
+"""What is made only where it is served: groups that a gang scheduler keeps together, and what is to be scraped."""
+
+
+def _own(kind: ResourceKind) -> WatchScope:
+    """The portal's objects of a kind; of one that not every cluster has, where it is served."""
+    return OWN if kind in kinds.CORE else WatchScope(selector(), name=kind.address, optional=True)
+
+
+class KindWatcher(threading.Thread):
+    """Follows one kind until `stop` is set."""
+
+    def __init__(
+        self,
+        *,
+        kind: ResourceKind,
+        sink: Sink,
+        client: Callable[[], ClusterClient],
+        stop: threading.Event,
+        scope: WatchScope,
+    ) -> None:
+        self.cursor = scope.name or kind.kind
+        super().__init__(name=f"watch-{scope.name.lower() or kind.plural}", daemon=True)
+        self.kind = kind
+        self.scope = scope
+        self.sink = sink
+        self.client = client
+        self.stopping = stop
+        self.resource_version = ""
+        self.failures = 0
+        self._written_at: datetime | None = None
+
+    @override
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                self.follow()
+                self.failures = 0
+            except WatchExpired:
+                logger.info("watch.expired", extra={"kind": self.cursor})
+                self.resource_version = ""
+            except ObjectNotFound as error:
+                # The kind itself: whoever serves it has gone away, and may come back with other objects.
+                self.resource_version = ""
+                self._rest(error)
+            except (ClusterError, Error) as error:
+                self._rest(error)
+            finally:
+                close_old_connections()
+
+    def follow(self) -> None:
+        """List if there is no point to resume from, then watch until the server ends it."""
+        client = self.client()
+        if not self.resource_version:
+            if not self._served(client):
+                self.stopping.wait(UNSERVED_SECONDS)
+                return
+            self.relist(client)
+            if self.stopping.is_set():
+                return
+        events = 0
+        for event in watch_once(
+            client,
+            self.kind,
+            resource_version=self.resource_version,
+            label_selector=self.scope.label_selector,
+            field_selector=self.scope.field_selector,
+            timeout_seconds=WATCH_SECONDS,
+        ):
+            if self.stopping.is_set():
+                return
+            events += 1
+            now = clock.now()
+            if event.type != "BOOKMARK":
+                self._seen(event.object, now=now, gone=event.type == "DELETED")
+            self.resource_version = event.resource_version
+            self.failures = 0
+            self._write_cursor(now)
+        if not events:
+            # A server that ends every watch at once must not be asked in a busy loop.
+            self.stopping.wait(1.0)
+
+    def _served(self, client: ClusterClient) -> bool:
+        """Whether there is anything to follow; if the kind went away, so did its objects."""
+        if not self.scope.optional or (self.kind.api_version, self.kind.kind) in client.served_kinds():
+            return True
+        self.sink.forget_absent(client, set(), now=clock.now())
+        # A cursor that nobody moves would pass for a watch that has come to a halt.
+        WatchCursor.objects.filter(kind=self.cursor).delete()
+        return False
+
+    def relist(self, client: ClusterClient) -> None:
+        """Bring all rows of the kind up to date, and take the list's version as the point to watch from.
+
+        Page by page: of a large cluster no more than one page is in memory, and UIDs.
+        """
+        present: set[str] = set()
+        version = ""
+        pages = client.pages(
+            self.kind, label_selector=self.scope.label_selector, field_selector=self.scope.field_selector
+        )
+        for page in pages:
+            if self.stopping.is_set():
+                return
+            self._listed(page)
+            present |= {item["metadata"]["uid"] for item in page.items}
+            version = page.resource_version
+        now = clock.now()
+        self.sink.forget_absent(client, present, as_of=version, now=now)
+        self.resource_version = version
+        WatchCursor.objects.update_or_create(
+            kind=self.cursor,
+            defaults={"resource_version": self.resource_version, "listed_at": now, "seen_at": now},
+        )
+
+    def _listed(self, page: Listing) -> None:
+        """Record a page together; where that cannot be, each object by itself."""
+        try:
+            self.sink.listed(page.items, as_of=page.resource_version, now=clock.now())
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            logger.warning("watch.page_one_by_one", exc_info=True, extra={"kind": self.cursor})
+            for item in page.items:
+                self._seen(item, now=clock.now(), gone=False)
+
+    def _seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+        """Record one object. One that cannot be recorded must not keep all others from being seen."""
+        try:
+            self.sink.seen(manifest, now=now, gone=gone)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            name = manifest.get("metadata", {}).get("name", "")
+            logger.exception("watch.object_skipped", extra={"kind": self.cursor, "object": name})
+
+    def _write_cursor(self, now: datetime) -> None:
+        if self._written_at and (now - self._written_at).total_seconds() < CURSOR_EVERY_SECONDS:
+            return
+        self._written_at = now
+        WatchCursor.objects.filter(kind=self.cursor).update(
+            resource_version=self.resource_version, seen_at=now
+        )
+
+    def _rest(self, error: Exception) -> None:
+        wait = min(BACKOFF_SECONDS_MAX, 0.5 * 2**self.failures) * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
+        self.failures = min(self.failures + 1, 8)
+        if not is_missed(error):
+            logger.warning(
+                "watch.broken", extra={"kind": self.cursor, "error": str(error), "wait_seconds": wait}
+            )
+        self.stopping.wait(wait)
+
+
+class Watcher:
+    """All watches of this process, and the log collector beside them."""
+
+    def __init__(self, client: Callable[[], ClusterClient]) -> None:
+        self.stopping = threading.Event()
+        self.logs = LogCollector(client)
+        # Two kinds of workloads may be made of the same kind of object, which is watched once.
+        primaries = dict.fromkeys(kind for each in adapters() for kind in each.primaries)
+        companions = dict.fromkeys(kind for each in adapters() for kind in each.companions)
+        sinks: list[tuple[ResourceKind, Sink, WatchScope]] = [
+            (kinds.NODE, NodeSink(), EVERY),
+            (kinds.POD, PodSink(self.logs), OWN),
+            (kinds.POD, ForeignPodSink(), FOREIGN),
+            (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
+            (kinds.CLAIM, ClaimSink(), EVERY),
+            *((kind, ObjectSink(kind), _own(kind)) for kind in primaries),
+            *((kind, CompanionSink(kind), _own(kind)) for kind in companions),
+            *((kind, ObjectSink(kind), _own(kind)) for kind in WHERE_THERE),
+        ]
+        self.threads = [
+            KindWatcher(kind=kind, sink=sink, client=client, stop=self.stopping, scope=scope)
+            for kind, sink, scope in sinks
+        ]
+
+    def start(self) -> None:
+        self.logs.start()
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.logs.stop()
+
+    def run(self) -> None:
+        """Beat until stopped; a watch thread that has died ends the process, so that it is started anew."""
+        self.start()
+        _beat()
+        while not self.stopping.wait(HEARTBEAT_SECONDS):
+            dead = [thread.name for thread in self.threads if not thread.is_alive()]
+            if dead:
+                self.stop()
+                raise RuntimeError(f"These watches died: {', '.join(dead)}.")
+            _beat()
+
+
+def _beat() -> None:
+    """A database that is away is waited for, here as in every watch: what was seen meanwhile is listed again then."""
+    close_old_connections()
+    try:
+        heartbeats.beat(process="watcher", now=clock.now())
+    except Error as error:
+        if not is_missed(error):
+            logger.warning("watch.heartbeat_failed", extra={"error": str(error)})
+    else:
+        outages.database.answered()
+
+
+def run_forever() -> None:
+    """Watch until SIGTERM: the body of `manage.py watch`."""
+    watcher = Watcher(get_client)
+    signal.signal(signal.SIGTERM, lambda *_: watcher.stop())
+    watcher.run()

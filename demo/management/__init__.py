@@ -1,0 +1,1 @@
+"""Which commands of manage.py belong to the demo?"""

@@ -1,0 +1,156 @@
+"""Binary operations of PromQL: arithmetic, comparisons, and how two vectors find each other."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .functions import Element, LabelSet, Vector, label_set, nameless
+from .storage import NAME
+
+
+class ExecutionError(Exception):
+    """The expression is right, its data are not."""
+
+
+def _modulo(left: float, right: float) -> float:
+    try:
+        return math.fmod(left, right)
+    except ValueError:
+        return math.nan
+
+
+def _divide(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _power(left: float, right: float) -> float:
+    try:
+        return math.pow(left, right)
+    except ValueError:
+        # Of zero to a negative power, and of a negative number to a broken one.
+        return math.nan if left else math.inf
+    except OverflowError:
+        return math.inf if left > 0 or right % 2 == 0 else -math.inf
+
+
+ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide, "%": _modulo, "^": _power,
+}  # fmt: skip
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+SETS = frozenset({"and", "or", "unless"})
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator, and how the two sides find each other: by the `labels` alone (`on`), or by all but these."""
+
+    operator: str
+    as_bool: bool = False
+    labels: frozenset[str] = frozenset()
+    on: bool = False
+    # "left" or "right" where that side may have many.
+    many: str = ""
+    include: tuple[str, ...] = ()
+
+    @property
+    def filters(self) -> bool:
+        return self.operator in COMPARISONS and not self.as_bool
+
+    def signature(self, labels: dict[str, str]) -> LabelSet:
+        if self.on:
+            return tuple((label, labels.get(label, "")) for label in sorted(self.labels))
+        return label_set({k: v for k, v in labels.items() if k != NAME and k not in self.labels})
+
+    def of_scalars(self, left: float, right: float) -> float:
+        return float({**ARITHMETIC, **COMPARISONS}[self.operator](left, right))
+
+    def of_values(self, left: float, right: float) -> float | None:
+        """None where a comparison filters it out."""
+        made = self.of_scalars(left, right)
+        return made if not self.filters else left if made else None
+
+
+def with_scalar(operation: Operation, vector: Vector, scalar: float, *, swapped: bool) -> Vector:
+    """What is filtered keeps its own value, on whichever side it stands."""
+    found = []
+    for labels, value in vector:
+        made = operation.of_values(*((scalar, value) if swapped else (value, scalar)))
+        if made is not None:
+            found.append((labels, value) if operation.filters else (nameless(labels), made))
+    return found if operation.filters else unique(found)
+
+
+def unique(vector: Vector) -> Vector:
+    if len({label_set(labels) for labels, _ in vector}) < len(vector):
+        raise ExecutionError("vector cannot contain metrics with the same labelset")
+    return vector
+
+
+def of_sets(operation: Operation, left: Vector, right: Vector) -> Vector:
+    if operation.operator == "or":
+        lefts = {operation.signature(labels) for labels, _ in left}
+        return [*left, *(each for each in right if operation.signature(each[0]) not in lefts)]
+    rights = {operation.signature(labels) for labels, _ in right}
+    wanted = operation.operator == "and"
+    return [each for each in left if (operation.signature(each[0]) in rights) == wanted]
+
+
+def matched(operation: Operation, left: Vector, right: Vector) -> Vector:
+    """Elements of both sides with the same signature; one side may have many where the query says so."""
+    swapped = operation.many == "right"
+    many, one = (right, left) if swapped else (left, right)
+    ones = _one_side(operation, one, "left" if swapped else "right")
+    found: dict[LabelSet, Element] = {}
+    for labels, value in many:
+        signature = operation.signature(labels)
+        if signature not in ones:
+            continue
+        other, other_value = ones[signature]
+        made = operation.of_values(*((other_value, value) if swapped else (value, other_value)))
+        if made is None:
+            continue
+        kept = _kept(operation, labels, other)
+        key = label_set(kept) if operation.many else signature
+        if key in found:
+            why = "many-to-one matching must be explicit (group_left/group_right)"
+            why = "grouping labels must ensure unique matches" if operation.many else why
+            raise ExecutionError(f"multiple matches for labels: {why}")
+        found[key] = (kept, made)
+    return list(found.values())
+
+
+def _one_side(operation: Operation, vector: Vector, side: str) -> dict[LabelSet, Element]:
+    ones: dict[LabelSet, Element] = {}
+    for labels, value in vector:
+        signature = operation.signature(labels)
+        if signature in ones:
+            group = _shown({label: text for label, text in signature if text})
+            raise ExecutionError(
+                f"found duplicate series for the match group {group} on the {side} hand-side of the operation: "
+                f"[{_shown(labels)}, {_shown(ones[signature][0])}];many-to-many matching not allowed: matching labels "
+                "must be unique on one side"
+            )
+        ones[signature] = (labels, value)
+    return ones
+
+
+def _shown(labels: dict[str, str]) -> str:
+    inner = ", ".join(f'{label}="{text}"' for label, text in label_set(nameless(labels)))
+    return f"{labels.get(NAME, '')}{{{inner}}}"
+
+
+def _kept(operation: Operation, many: dict[str, str], one: dict[str, str]) -> dict[str, str]:
+    kept = dict(many) if operation.filters else nameless(many)
+    if operation.many:
+        taken = {label: one[label] for label in operation.include if label in one}
+        return {k: v for k, v in kept.items() if k not in operation.include} | taken
+    return {label: text for label, text in kept.items() if (label in operation.labels) == operation.on}

@@ -1,0 +1,1 @@
+"""What do the pages of docs/reference say that the code knows?"""

@@ -1,0 +1,1 @@
+"""How are endpoints asked for and told in REST?"""

@@ -1,0 +1,1 @@
+"""Who may start, and why not? Pure: a frozen snapshot of a pool in, verdicts out."""

@@ -1,0 +1,399 @@
+"""When a waiter starts: the queue run forward under the same policy, with no later arrivals.
+
+p90 lets everybody run to the full time limit, p50 as long as reports and history say. Where the two are far apart, or
+something ahead has no end, the answer is "unknown" with the reason, not a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from policy.findings import Finding
+from policy.free_capacity import Holding, PoolInTime
+from policy.judge import judge, plan, position
+from policy.node_resources import TOO_LARGE
+from policy.ordering import TeamQueue, hidden_ahead
+from policy.pool_snapshot import PoolSnapshot, Waiter
+from policy.scheduling_cycle import SchedulingCycle
+from policy.verdicts import CyclePlan, Outcome, Verdict
+
+SIMULATED_MAX = 2_000
+"""Waiters ahead of one that is estimated; the queue behind more is not run forward."""
+EXACT_MOST = 64
+COARSE_PART = 32
+COARSE_SECONDS = 900
+"""Up to so many waiters every pass is the whole one that admits. With more, ends that are closer together than a small
+part of the wait so far, and than a quarter of an hour, are followed by one quick pass: it costs a tenth and moves the
+typical start by a few percent."""
+FAR_APART = 4
+FAR_APART_SECONDS = 600
+FREE_NOW = "free now"
+RUN_FORWARD = "time limits and expected run times of those ahead"
+NOT_ESTIMATED = "not estimated"
+TOO_LONG = "The queue is too long to be run forward for this answer."
+"""Why a start is unknown that would have taken more effort than was allowed."""
+
+_ENDS, _GONE, _LOOK = range(3)
+_OUT_OF_LINE = frozenset(
+    {
+        "capacity-type",
+        "no-quota",
+        "largest-block",
+        *TOO_LARGE,
+        "nodes-unseen",
+        "queue-stopped",
+        "max-quota",
+        "max-of-user",
+        "max-time-limit",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Start times in whole seconds since the epoch; None where unknown, and then why."""
+
+    p50: int | None
+    p90: int | None
+    basis: str
+    unknown_because: str | None = None
+
+
+def simulate(supply: PoolSnapshot, *, expected: bool, horizon: int | None = None) -> dict[str, int]:
+    """When each waiter starts first, in seconds since the epoch; who never starts is left out.
+
+    `expected`: everybody ends when expected, otherwise at the full time limit. `horizon`: how many seconds to look
+    ahead, or None to the end.
+
+    Of at most EXACT_MOST waiters it is what `plan` admits, asked again whenever somebody ends, leaves or has had the
+    minimum run time. Not followed, in any queue: how past use fades, and the passes between those, which by the clock
+    alone (shares that meet, an elder's patience) may start somebody sooner and so move others.
+    """
+    forward = _Forward(supply, expected=expected)
+    forward.run(horizon=horizon)
+    return {waiter: supply.now + start for waiter, start in forward.starts.items()}
+
+
+def estimate_now(supply: PoolSnapshot) -> Estimate:
+    """Of what is admitted."""
+    return Estimate(supply.now, supply.now, FREE_NOW)
+
+
+def estimate(
+    supply: PoolSnapshot,
+    waiter_id: str,
+    *,
+    given: CyclePlan | None = None,
+    horizon: int | None = None,
+    effort: int | None = None,
+) -> Estimate:
+    """The start of one waiter of the snapshot.
+
+    `given` is the plan of this very snapshot, for callers who have it. `horizon`: seconds from now after which a start
+    is of no interest and counts as unknown. `effort`: how many waiters may be looked at in all passes of a run; what
+    would take more is unknown.
+    """
+    at_once = estimate_at_once(supply, waiter_id, given=given)
+    if at_once is not None:
+        return at_once
+    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    return _of_runs(supply, waiter, _runs_for(supply, waiter_id, horizon, effort))
+
+
+def estimate_at_once(
+    supply: PoolSnapshot, waiter_id: str, *, given: CyclePlan | None = None
+) -> Estimate | None:
+    """What `estimate` answers where that needs no running forward: now, or not as things are; else None."""
+    verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
+    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    crowded = len(supply.waiters) > SIMULATED_MAX
+    place = position(supply, waiter_id, given=given) if crowded else 0
+    return _without_running(supply, waiter, verdict, place)
+
+
+def estimate_all(supply: PoolSnapshot, *, given: CyclePlan | None = None) -> dict[str, Estimate]:
+    """The start of every waiter of the snapshot, by id; each as `estimate` answers it, with the plan where it is known."""
+    known = given or plan(supply)
+    waiters = {each.id: each for each in supply.waiters}
+    runs = _Forward(supply, expected=False), _Forward(supply, expected=True)
+    for forward in runs:
+        forward.run()
+    answers = {}
+    for place, each in enumerate(known.order, start=1):
+        verdict = known.verdicts[each]
+        certain = _without_running(supply, waiters[each], verdict, place)
+        answers[each] = certain or _of_runs(supply, waiters[each], runs)
+    return answers
+
+
+def _without_running(supply: PoolSnapshot, waiter: Waiter, verdict: Verdict, place: int) -> Estimate | None:
+    """What is known without running the queue forward."""
+    if verdict.admitted:
+        return estimate_now(supply)
+    if verdict.rule in _OUT_OF_LINE:
+        return _unknown(f"It cannot start as things are. {verdict.message}")
+    if hidden_ahead(supply, waiter) or _last_shown(supply, waiter):
+        return _unknown("More of its own team may wait ahead of it than are looked at.")
+    if place > SIMULATED_MAX:
+        return _unknown(f"More than {SIMULATED_MAX} wait ahead of it.")
+    return None
+
+
+def _last_shown(supply: PoolSnapshot, waiter: Waiter) -> bool:
+    """Whether its team has more of its priority than the snapshot shows, and all that are shown are ahead of it."""
+    if not any((each.team, each.priority) == (waiter.team, waiter.priority) for each in supply.beyond):
+        return False
+    place = (waiter.queued_at, waiter.sequence)
+    return all(
+        (each.queued_at, each.sequence) <= place
+        for each in supply.waiters
+        if (each.team, each.priority) == (waiter.team, waiter.priority)
+    )
+
+
+def _runs_for(
+    supply: PoolSnapshot, waiter_id: str, horizon: int | None, effort: int | None
+) -> tuple[_Forward, _Forward]:
+    full = _Forward(supply, expected=False)
+    full.run(until=waiter_id, horizon=horizon, effort=effort)
+    if waiter_id not in full.starts:
+        # Without a p90 there is no estimate, whatever the usual run would say.
+        return full, full
+    usual = _Forward(supply, expected=True)
+    usual.run(until=waiter_id, horizon=horizon, effort=effort)
+    return full, usual
+
+
+def _of_runs(supply: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forward]) -> Estimate:
+    late, early = (forward.starts.get(waiter.id) for forward in runs)
+    if any(forward.gave_up for forward in runs):
+        return _unknown(TOO_LONG)
+    if late is None or early is None:
+        return _unknown("Something that it waits for is held by a workload without end.")
+    for each in supply.beyond:
+        if each.team != waiter.team and any(forward.ran_out(each.team, waiter.id) for forward in runs):
+            return _unknown("Others that are not looked at one by one may go first by then.")
+    # Who ends sooner may let somebody else in who ends later: the later answer is the careful one.
+    late = max(early, late)
+    if late > FAR_APART * early and late - early > FAR_APART_SECONDS:
+        return _unknown(
+            f"It may start in {early} s or only in {late} s, which is too far apart for a promise."
+        )
+    return Estimate(supply.now + early, supply.now + late, RUN_FORWARD)
+
+
+def _unknown(because: str) -> Estimate:
+    return Estimate(None, None, NOT_ESTIMATED, because)
+
+
+class _Forward:
+    """Time goes from event to event; at each the same pass is made over those who are left."""
+
+    __slots__ = (
+        "_coarse",
+        "_emptied",
+        "_entered",
+        "_events",
+        "_evicted",
+        "_expected",
+        "_held",
+        "_never",
+        "_pool",
+        "_pushed",
+        "_started",
+        "_stopped",
+        "_until",
+        "_waiting",
+        "gave_up",
+        "starts",
+    )
+
+    def __init__(self, supply: PoolSnapshot, *, expected: bool) -> None:
+        self._pool = PoolInTime(supply)
+        self._expected = expected
+        self._coarse = len(supply.waiters) > EXACT_MOST
+        self._waiting = {each.id for each in supply.waiters}
+        self.starts: dict[str, int] = {}
+        """Seconds from now until the first start of each."""
+        self.gave_up = False
+        """Whether it took more effort than was allowed."""
+        self._started: dict[int, set[str]] = {}
+        self._stopped: list[Holding] = []
+        self._entered: list[tuple[TeamQueue, int]] = []
+        """What those who started in this walk were charged for it."""
+        self._events: list[tuple[int, int, int, Holding]] = []
+        self._pushed = 0
+        self._held: dict[int, int] = {}
+        self._until: dict[str, int] = {}
+        """When each ends by itself."""
+        self._evicted: set[str] = set()
+        self._never: set[str] = set()
+        """Who cannot start as things are."""
+        shown = {each.team for each in supply.waiters}
+        self._emptied = {line.slug: 0 for line in self._pool.lines.lines if line.slug not in shown}
+        """When the last waiter of a team had started."""
+        for holder in supply.holders:
+            holding = self._pool.holdings[holder.id]
+            self._count(holding, holding.units)
+            if holding.leaving:
+                self._push(supply.rules.grace_seconds, _GONE, holding)
+                continue
+            ends = holder.ends_in
+            if expected and holder.expected_in is not None:
+                ends = holder.expected_in if ends is None else min(ends, holder.expected_in)
+            if ends is not None:
+                self._end(holding, max(0, ends))
+            self._look_again(holding)
+
+    def run(self, *, horizon: int | None = None, until: str | None = None, effort: int | None = None) -> None:
+        self._pass()
+        spent = 0
+        while self._waiting and self._events and (until is None or until in self._waiting):
+            first = self._events[0][0]
+            if horizon is not None and first > horizon:
+                return
+            if effort is not None and spent > effort:
+                self.gave_up = True
+                return
+            last = first + min(first // COARSE_PART, COARSE_SECONDS) if self._coarse else first
+            changed = False
+            while self._events and self._events[0][0] <= last:
+                time, _, kind, holding = heappop(self._events)
+                self._advance(time)
+                changed |= self._happen(kind, holding)
+            if changed:
+                spent += len(self._waiting)
+                self._pass()
+
+    def ran_out(self, team: str, waiter_id: str) -> bool:
+        """Whether all whom the snapshot shows of a team had started before this waiter did."""
+        last = self._emptied.get(team)
+        return last is not None and last <= self.starts[waiter_id]
+
+    def _advance(self, time: int) -> None:
+        seconds = time - self._pool.now
+        if not seconds:
+            return
+        for index, units in self._held.items():
+            self._pool.lines.lines[index].use += units * seconds * self._pool.lines.unit_use
+        self._pool.now = time
+
+    def _happen(self, kind: int, holding: Holding) -> bool:
+        """Whether somebody could start, or make somebody leave, because of it."""
+        pool, name = self._pool, holding.id
+        if pool.holdings.get(name) is not holding:
+            return False
+        if kind == _LOOK:
+            return not self._coarse or self._wanted(holding)
+        pool.remove(holding)
+        self._count(holding, -holding.units)
+        until = self._until.pop(name, None)
+        unfinished = kind == _GONE and (holding.ends is None or holding.ends > pool.now)
+        # The snapshot does not say why somebody was leaving already: the careful answer lets that one come back.
+        if unfinished and holding.preemptible and (name in self._evicted or not self._expected):
+            holding.line.join(self._rest(holding, until))
+        return True
+
+    def _wanted(self, holding: Holding) -> bool:
+        line, tree = holding.line, self._pool.room.tree
+        if holding.leaving:
+            return False
+        if line.waiters and -line.waiters[0][0] > holding.priority:
+            return True
+        return line.place >= 0 and tree.borrowed_at(line.place) > 0
+
+    def _rest(self, holding: Holding, until: int | None) -> Waiter:
+        """One that was made to leave, back in its place with what is left of its time."""
+        now = self._pool.now
+        seconds = None if holding.ends is None else holding.ends - now
+        expected = seconds if until is None else max(1, until - now)
+        if holding.waiter is not None:
+            return replace(holding.waiter, seconds=seconds, expected_seconds=expected)
+        return Waiter(
+            id=holding.id,
+            team=holding.line.slug,
+            owner=holding.owner,
+            noun="run",
+            units=holding.units,
+            units_each=holding.units_each,
+            pods=holding.units // holding.units_each if holding.units_each else 0,
+            priority=holding.priority,
+            # Nobody noted since when it had waited; earlier than all others is careful.
+            queued_at=0,
+            sequence=0,
+            seconds=seconds,
+            expected_seconds=expected,
+            preemptible=True,
+            beside=holding.beside,
+        )
+
+    def _pass(self) -> None:
+        self._started.clear()
+        walk = SchedulingCycle(self._pool, quick=self._coarse)
+        (walk.run_for_starts if self._coarse and self._pool.now else walk.run)(self._note)
+        lines = self._pool.lines.lines
+        for line, use in self._entered:
+            line.use -= use
+        self._entered.clear()
+        for index, gone in self._started.items():
+            lines[index].drop(gone)
+            if all(entry[3] in self._never for entry in lines[index].waiters):
+                self._emptied.setdefault(lines[index].slug, self._pool.now)
+        for holding in self._stopped:
+            self._pool.stop(holding)
+            self._evicted.add(holding.id)
+            left = self._pool.now + self._pool.supply.rules.grace_seconds
+            self._push(left, _GONE, holding)
+        self._stopped.clear()
+
+    def _note(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> None:
+        if finding.outcome is Outcome.ADMIT:
+            self._start(line, waiter)
+        elif finding.rule in _OUT_OF_LINE:
+            gone = self._started.setdefault(line.index, set())
+            # A whole pass looks at them too: who needs the least of all is no elder.
+            if self._coarse:
+                gone.add(waiter.id)
+            self._never.add(waiter.id)
+            self._waiting.discard(waiter.id)
+        elif finding.chosen:
+            self._stopped += [holding for holding, _ in finding.chosen]
+
+    def _start(self, line: TeamQueue, waiter: Waiter) -> None:
+        pool = self._pool
+        self._started.setdefault(line.index, set()).add(waiter.id)
+        if waiter.id in self._waiting:
+            self._waiting.discard(waiter.id)
+            self.starts[waiter.id] = pool.now
+        holding = pool.holdings.get(waiter.id)
+        if holding is None:
+            return
+        self._count(holding, holding.units)
+        # Its use is counted second by second from here on; for the rest of this walk what it took counts at once.
+        self._entered.append((line, waiter.units * pool.lines.penalty))
+        seconds = waiter.seconds
+        if self._expected and waiter.expected_seconds is not None:
+            seconds = waiter.expected_seconds if seconds is None else min(seconds, waiter.expected_seconds)
+        if seconds is not None:
+            self._end(holding, pool.now + max(1, seconds))
+        if holding.preemptible:
+            pool.may_leave(holding)
+            self._look_again(holding)
+
+    def _end(self, holding: Holding, at: int) -> None:
+        self._until[holding.id] = at
+        self._push(at, _ENDS, holding)
+
+    def _push(self, at: int, kind: int, holding: Holding) -> None:
+        self._pushed += 1
+        heappush(self._events, (at, self._pushed, kind, holding))
+
+    def _look_again(self, holding: Holding) -> None:
+        """Once it has had its minimum run time, somebody may want it to leave."""
+        at = holding.since + self._pool.supply.rules.minimum_run_seconds
+        if holding.preemptible and at > self._pool.now:
+            self._push(at, _LOOK, holding)
+
+    def _count(self, holding: Holding, units: int) -> None:
+        self._held[holding.line.index] = self._held.get(holding.line.index, 0) + units

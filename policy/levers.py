@@ -1,0 +1,342 @@
+"""What a waiter could change to start sooner, each proved by the policy itself.
+
+A changed request is judged as a new one that comes last, without the waiting original; only a shorter time limit
+keeps the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from policy.arithmetic import Tree
+from policy.estimates import TOO_LONG, Estimate, estimate, estimate_now
+from policy.judge import judge
+from policy.messages import BESIDE
+from policy.node_resources import TOO_LARGE
+from policy.pool_snapshot import NEW, Account, Beside, PoolSnapshot, Waiter
+from policy.verdicts import CyclePlan, Outcome, Verdict
+from workloads.podrequests import OTHERS, quantity_of
+
+MOST = 6
+RUNS_MOST = 3
+"""Changes that do not start it now for which the queue is run forward."""
+EFFORT_MOST = 10_000
+"""Looks at waiters in such a run, some 50 ms of work; what would need more is not found out."""
+MINUTE = 60
+SHORTEST_TIME_LIMIT = MINUTE
+"""Seconds; nobody is advised to ask for less."""
+MINUTES_FROM = 10 * MINUTE
+"""From here on a time limit is offered in whole minutes, at least one below the longest that fits: to the second it
+would not fit any more when somebody has read it."""
+
+
+BESIDE_MOST = 3
+"""Smaller requests of CPU, memory and storage that are tried, the largest first."""
+SMALLEST = (100, 256 * 1024**2, 256 * 1024**2)
+"""Nobody is advised to ask for less CPU, memory or storage in a pod; offered are multiples of it."""
+WHOLE_GIB_FROM = 4 * 1024**3
+ShareOf = Callable[[int], Beside]
+"""What a pod of so many units asks for besides, where the request leaves some of it to the portal."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another pool that the waiter could ask for, with the request's fields that lead to it, and what a pod would ask
+    for besides units there; None for the same.
+    """
+
+    change: Mapping[str, str]
+    supply: PoolSnapshot
+    beside: Beside | None = None
+
+
+@dataclass(frozen=True)
+class Lever:
+    """Fields of the request to change, and what would be answered then."""
+
+    change: Mapping[str, int | str]
+    verdict: Verdict
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Levers:
+    """`complete`: whether every change was judged to the end; else there may be more that would help."""
+
+    found: tuple[Lever, ...]
+    complete: bool
+
+
+def levers(
+    supply: PoolSnapshot,
+    waiter_id: str,
+    alternatives: Sequence[Alternative] = (),
+    *,
+    time_limit_seconds: int | None = None,
+    owner: str | None = None,
+    share: ShareOf | None = None,
+    given: CyclePlan | None = None,
+    base: Estimate | None = None,
+) -> Levers:
+    """At most six changes, each of which starts it now or at an earlier p90 than it has.
+
+    `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
+    `owner` is who would make a new request of it; None for the same. `share` says what fewer units in a pod come with;
+    None where that does not depend on them. `given` and `base` are the plan and the waiter's
+    estimate of this very snapshot, for callers who have them.
+    """
+    verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
+    if verdict.admitted:
+        return Levers((), complete=True)
+    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    afresh = _afresh(waiter, time_limit_seconds, owner)
+    changes = [
+        *_shorter(supply, waiter, verdict, time_limit_seconds),
+        *_less_beside(supply, afresh, verdict),
+        *_fewer(supply, afresh, share),
+        *(LeverChange(dict(each.change), _there(each, waiter.id, afresh)) for each in alternatives),
+        *_quota(supply, waiter),
+    ]
+    found: dict[str, Lever] = {}
+    later: list[tuple[LeverChange, Verdict]] = []
+    for change in changes:
+        answer = judge(change.supply, change.waiter_id)
+        if answer.admitted and change.field not in found:
+            found[change.field] = Lever(change.fields, answer, estimate_now(change.supply))
+        elif answer.outcome is Outcome.WAIT:
+            later.append((change, answer))
+    known = base or estimate(supply, waiter_id, given=given)
+    horizon = None if known.p90 is None else known.p90 - supply.now - 1
+    runs, complete = 0, True
+    for change, answer in later:
+        if change.field in found:
+            continue
+        if runs == RUNS_MOST:
+            complete = False
+            break
+        runs += 1
+        start = estimate(change.supply, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
+        complete = complete and start.unknown_because != TOO_LONG
+        if start.p90 is not None and (known.p90 is None or start.p90 < known.p90):
+            found[change.field] = Lever(change.fields, answer, start)
+    fields = [field for field in dict.fromkeys(each.field for each in changes) if field in found]
+    return Levers(tuple(found[field] for field in fields[:MOST]), complete)
+
+
+def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -> Waiter:
+    """As it would be submitted anew: with the whole time limit, of which it may have used a part."""
+    made = replace(waiter, owner=owner or waiter.owner)
+    if not waiter.seconds or time_limit_seconds is None or time_limit_seconds <= waiter.seconds:
+        return made
+    expected = waiter.expected_seconds
+    if expected is not None:
+        expected = expected * time_limit_seconds // waiter.seconds
+    return replace(made, seconds=time_limit_seconds, expected_seconds=expected)
+
+
+def with_quota(supply: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool) -> PoolSnapshot:
+    """The snapshot with `more` nominal quota of the waiter's team, which its cohort may borrow or not."""
+    names = {each.name: each for each in supply.accounts}
+    account = names[next(team.account for team in supply.teams if team.slug == waiter.team)]
+    if not lend or account.parent is None:
+        return replace(supply, accounts=_kept(supply.accounts, account, more))
+    grown = {account.name}
+    parent: str | None = account.parent
+    while parent is not None:
+        grown.add(parent)
+        parent = names[parent].parent
+    ceilings: dict[str, int] = {}
+    return replace(
+        supply,
+        accounts=tuple(
+            replace(
+                each,
+                guaranteed=each.guaranteed + (more if each.name in grown else 0),
+                # What a root has is local by definition.
+                local=each.local + (more if each.name in grown and each.parent is None else 0),
+                ceiling=_raised(each, names, grown, more, ceilings),
+            )
+            for each in supply.accounts
+        ),
+    )
+
+
+def _raised(
+    account: Account, names: Mapping[str, Account], grown: set[str], more: int, known: dict[str, int]
+) -> int:
+    """The ceiling of an account when those on the way up have more; of others too, where only lending limits it."""
+    if account.name not in known:
+        above = 0
+        if account.parent is not None:
+            parent = names[account.parent]
+            free = account.ceiling == account.local + parent.ceiling
+            above = _raised(parent, names, grown, more, known) - parent.ceiling if free else 0
+        known[account.name] = account.ceiling + (more if account.name in grown else above)
+    return known[account.name]
+
+
+def _kept(accounts: tuple[Account, ...], account: Account, more: int) -> tuple[Account, ...]:
+    """With more local quota, so that less of what the team uses is used of its cohort."""
+    tree = Tree(accounts)
+    if account.parent is not None:
+        before = max(0, account.used - account.local)
+        after = max(0, account.used - account.local - more)
+        tree.take(account.parent, after - before)
+    grown = []
+    for each in accounts:
+        used = tree.used[tree.place(each.name)]
+        extra = more if each is account else 0
+        grown.append(
+            replace(
+                each,
+                guaranteed=each.guaranteed + extra,
+                local=each.local + extra,
+                ceiling=each.ceiling + extra,
+                used=used,
+            )
+        )
+    return tuple(grown)
+
+
+@dataclass(frozen=True)
+class LeverChange:
+    """The snapshot as it is after a change of the request, and who the waiter is then."""
+
+    fields: Mapping[str, int | str]
+    supply: PoolSnapshot
+    waiter_id: str = NEW
+
+    @property
+    def field(self) -> str:
+        """What one lever is enough for: a field, or a pool."""
+        pool = [f"{name} {value}" for name, value in self.fields.items() if name in {"flavor", "capacity"}]
+        return ", ".join(pool or self.fields)
+
+
+def _shorter(
+    supply: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
+) -> Iterator[LeverChange]:
+    longest = next((each.value for each in verdict.evidence if each.fact == "longest_time_limit"), None)
+    if longest is None or waiter.seconds is None or longest >= waiter.seconds:
+        return
+    used_up = (time_limit_seconds or waiter.seconds) - waiter.seconds
+    limit = used_up + longest
+    if limit >= MINUTES_FROM:
+        limit = (limit - MINUTE) // MINUTE * MINUTE
+    left = limit - used_up
+    if left < SHORTEST_TIME_LIMIT:
+        return
+    expected = None if waiter.expected_seconds is None else min(waiter.expected_seconds, left)
+    shorter = replace(waiter, seconds=left, expected_seconds=expected)
+    waiters = tuple(shorter if each.id == waiter.id else each for each in supply.waiters)
+    yield LeverChange({"time_limit_seconds": limit}, replace(supply, waiters=waiters), waiter.id)
+
+
+def _there(alternative: Alternative, waiter_id: str, waiter: Waiter) -> PoolSnapshot:
+    beside = waiter.beside if alternative.beside is None else alternative.beside
+    return _instead(alternative.supply, waiter_id, replace(waiter, beside=beside))
+
+
+def _less_beside(supply: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
+    """As much CPU, memory and storage as a node has left beside its free units, or could ever have."""
+    if verdict.rule != "blocks" and verdict.rule not in TOO_LARGE:
+        return
+    asked = waiter.beside
+    found = {}
+    for beside in _had_beside(supply, waiter):
+        less = tuple(
+            min(want, _round(number, have))
+            for number, (want, have) in enumerate(zip(asked, beside, strict=True))
+        )
+        fields = {
+            BESIDE[number]: quantity_of(OTHERS[number], less[number])
+            for number, want in enumerate(asked)
+            if less[number] < want
+        }
+        if fields and all(
+            want == have or have >= SMALLEST[number]
+            for number, (want, have) in enumerate(zip(asked, less, strict=True))
+        ):
+            found[less] = fields
+    kept = sorted(found, key=lambda less: _cut(asked, less))[:BESIDE_MOST]
+    for less in kept:
+        yield LeverChange(found[less], _instead(supply, waiter.id, replace(waiter, beside=less)))
+
+
+def _had_beside(supply: PoolSnapshot, waiter: Waiter) -> Iterator[Beside]:
+    """What a pod can have where there are units for it: of each node for one pod and for more, and of each kind of node
+    with nobody on it.
+    """
+    unknown = waiter.beside
+    offers = [(block.free, block.left) for block in supply.blocks]
+    for units, others in {*offers, *supply.hosts}:
+        pods = min(waiter.pods, units // waiter.units_each) if waiter.units_each else 0
+        for count in sorted({1, pods} if pods > 0 else ()):
+            known = others[: len(unknown)] or unknown
+            yield tuple(
+                want if have is None else max(0, have) // count
+                for want, have in zip(unknown, known, strict=True)
+            )
+
+
+def _round(number: int, amount: int) -> int:
+    step = SMALLEST[number]
+    if number and amount >= WHOLE_GIB_FROM:
+        step = 1024**3
+    return amount // step * step
+
+
+def _cut(asked: Beside, less: Beside) -> tuple[Fraction, Beside]:
+    """How much of it goes, at the worst."""
+    parts = (Fraction(want - have, want) for want, have in zip(asked, less, strict=True) if want)
+    return max(parts, default=Fraction(0)), less
+
+
+def _fewer(supply: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Iterator[LeverChange]:
+    """Half the GPUs of each replica, and half of that; half the replicas, where all of them start at once."""
+    each = waiter.units_each
+    replicas = waiter.units // each if each else 0
+    if replicas * each != waiter.units:
+        return
+    fewer = each // 2
+    while fewer:
+        changed = replace(waiter, units=replicas * fewer, units_each=fewer)
+        if share is not None:
+            changed = replace(changed, beside=share(fewer))
+        yield LeverChange({"gpus_per_replica": fewer}, _instead(supply, waiter.id, changed))
+        fewer //= 2
+    less = replicas // 2 if replicas == waiter.pods else 0
+    while less:
+        changed = replace(waiter, units=less * each, pods=less)
+        yield LeverChange({"replicas": less}, _instead(supply, waiter.id, changed))
+        less //= 2
+
+
+def _quota(supply: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
+    """So much more nominal quota that it would start now, whether the cohort may borrow it or not."""
+    names = {team.slug: team.account for team in supply.teams}
+    tree = Tree(supply.accounts)
+    if waiter.team not in names or names[waiter.team] not in tree:
+        return
+    place = tree.place(names[waiter.team])
+    least = waiter.units - tree.available_at(place)
+    own = tree.used[place] + waiter.units - tree.guaranteed[place]
+    for more in sorted({least, own}):
+        if more <= 0:
+            continue
+        lent, kept = (
+            _instead(with_quota(supply, waiter, more, lend=lend), waiter.id, waiter) for lend in (True, False)
+        )
+        if judge(lent, NEW).admitted and judge(kept, NEW).admitted:
+            yield LeverChange({"ask_for_quota": more}, kept)
+            return
+
+
+def _instead(supply: PoolSnapshot, waiter_id: str, changed: Waiter) -> PoolSnapshot:
+    """A new request in place of the waiting one, last in the line of this pool."""
+    others = tuple(each for each in supply.waiters if each.id != waiter_id)
+    last = max((each.sequence for each in others), default=0) + 1
+    new = replace(changed, id=NEW, queued_at=supply.now, sequence=last)
+    return replace(supply, waiters=(*others, new))

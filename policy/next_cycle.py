@@ -1,0 +1,73 @@
+"""When time alone will change what a pass decides: then the next one is due, though nothing else has happened."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+
+from policy.backfill import PATIENCE_SECONDS
+from policy.free_capacity import FreeCapacity, Holding, PoolInTime
+from policy.ordering import TeamQueue
+from policy.pool_snapshot import Waiter
+from policy.preemption import lenders
+
+
+class Moments:
+    """Of one pass. All times are seconds since the Supply's `now`."""
+
+    __slots__ = ("_of_age", "_pool", "_young")
+
+    def __init__(self, pool: PoolInTime) -> None:
+        self._pool = pool
+        self._of_age: list[int] = []
+        """When somebody could be made to leave whom others need to."""
+        self._young: dict[int, list[tuple[int, Holding]]] | None = None
+        """By line, whom the minimum run time protects, until when."""
+
+    def note_start(self, waiter: Waiter) -> None:
+        """It is admitted now; whoever waits for it to leave waits for its minimum run time at least."""
+        if waiter.preemptible:
+            self._of_age.append(self._pool.now + self._pool.supply.rules.minimum_run_seconds)
+
+    def note_wait(self, after: FreeCapacity, line: TeamQueue, waiter: Waiter) -> None:
+        """Nobody can be made to leave for it now: who could once the minimum run time is over?"""
+        if self._young is None:
+            self._young = self._protected()
+        if line.place < 0 or not self._young:
+            return
+        times = [at for at, each in self._young.get(line.index, ()) if each.priority < waiter.priority]
+        if after.tree.within_guaranteed(line.place, waiter.units):
+            for other in lenders(self._pool, after, line):
+                times += [at for at, each in self._young.get(other.index, ()) if not each.lent]
+        if times:
+            self._of_age.append(min(times))
+
+    def first(self) -> int | None:
+        """The first time at which the minimum run time of somebody is over, somebody has waited long, or somebody
+        ends, as the estimates have it, at once or within the grace period of who would leave; None where none of it is to
+        come.
+        """
+        pool = self._pool
+        times = self._of_age.copy()
+        for notice in (0, pool.supply.rules.grace_seconds):
+            later = bisect_right(pool.ends, pool.now + notice, key=itemgetter(0))
+            times += [ends_at - notice for ends_at, _, _ in pool.ends[later : later + 1]]
+        times += [
+            entry[1] + PATIENCE_SECONDS - pool.supply.now
+            for line in pool.lines.lines
+            for entry in line.waiters
+            if entry[3] not in pool.holdings
+        ]
+        return min((each for each in times if each > pool.now), default=None)
+
+    def _protected(self) -> dict[int, list[tuple[int, Holding]]]:
+        minimum, found = self._pool.supply.rules.minimum_run_seconds, {}
+        for index, held in self._pool.victims.items():
+            young = [
+                (each.since + minimum, each)
+                for each in held
+                if each.since + minimum > self._pool.now and not each.leaving
+            ]
+            if young:
+                found[index] = young
+        return found

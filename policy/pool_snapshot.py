@@ -1,0 +1,195 @@
+"""The frozen facts that admission judges: one PoolSnapshot of a pool, and nothing else.
+
+A pool is a flavor and a capacity type: everybody who wants it shares its nodes, whatever team or cohort they are of.
+Times are whole seconds since the epoch, so that a snapshot is plain JSON, has one content hash and replays exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workloads.placement import FlavorFacts
+from workloads.podrequests import Others
+
+NEW = ""
+"""Id of a waiter that has not been submitted."""
+Beside = tuple[int, ...]
+"""What a pod asks for besides units: millicores of CPU, bytes of memory and of ephemeral storage. Empty for nothing."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """A team's quota, or what a cohort's members lend each other: a node of the borrowing tree (Kueue's arithmetic).
+
+    `guaranteed` is the nominal quota of a team, or the sum of what a cohort's members lend. Of it `local` is never
+    lent. `ceiling` is the most that may ever be used here. `used` above `local` is used of the parent too.
+    """
+
+    name: str
+    parent: str | None
+    guaranteed: int
+    local: int
+    ceiling: int
+    used: int
+
+
+@dataclass(frozen=True)
+class TeamFacts:
+    """A team in this pool. `use` is decayed use in GPU-equivalent seconds, `weight` what it is divided by."""
+
+    slug: str
+    account: str
+    use: int = 0
+    weight: int = 1
+    stopped: str = ""
+    """Why its queue is stopped; empty while it is not."""
+    user_limit: int | None = None
+    max_time_limit_seconds: int | None = None
+    lendable: int = 0
+    """Headroom of its endpoints that no run has borrowed."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A node that may take pods of this flavor now, and how many units of it nobody uses.
+
+    Besides units it has CPU, memory, storage and places: `whole` for everybody who is looked at here, `left` of that.
+    """
+
+    node: str
+    size: int
+    free: int
+    whole: Others = ()
+    left: Others = ()
+
+
+@dataclass(frozen=True)
+class Provisionable:
+    """Nodes that do not exist yet: at most `units` more, `block` on each, and so much besides."""
+
+    block: int
+    units: int
+    others: Others = ()
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """The cards that this flavor is cut from, in parts of a card: `parts` make one, a unit takes `per_unit`.
+
+    `free` is what no claim of any flavor of the card and no foreign pod holds.
+    """
+
+    card: str
+    parts: int
+    per_unit: int
+    total: int
+    free: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A workload that holds units of the pool, from its admission until its last pod is gone."""
+
+    id: str
+    team: str
+    owner: str
+    noun: str
+    units: int
+    units_each: int
+    priority: int
+    preemptible: bool
+    age_seconds: int
+    """Since its pods started; 0 for one whose pods have not."""
+    lost_seconds: int
+    """What stopping it now would lose: since its newest checkpoint, or since it started."""
+    ends_in: int | None
+    """Seconds until its time limit ends it; None for one without end."""
+    expected_in: int | None
+    """Seconds until it ends if it goes on as its reports or its team's history say."""
+    leaving: bool = False
+    """It is being stopped: what it holds is free within the grace period."""
+    lent: bool = False
+    """It lives on lent headroom of its team's endpoints and is not in its account's `used`."""
+    placed: tuple[tuple[str, int], ...] = ()
+    """Units on each node that its pods are bound to."""
+    unplaced_pods: int = 0
+    """Pods of `units_each` that no node has taken yet."""
+    beside: Beside = ()
+    """What each of those asks for besides."""
+    taken: tuple[Beside, ...] = ()
+    """What its pods take besides, for each of `placed`: with a fourth number, how many they are."""
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A workload in the queue, or one that somebody thinks of submitting."""
+
+    id: str
+    team: str
+    owner: str
+    noun: str
+    units: int
+    """What it claims; of an endpoint at its maximum of replicas."""
+    units_each: int
+    pods: int
+    """Pods that need a place when it starts."""
+    priority: int
+    queued_at: int
+    sequence: int
+    """Breaks ties of `queued_at`; a new one comes last."""
+    seconds: int | None
+    """What is left of its time limit; None for one without end."""
+    expected_seconds: int | None
+    preemptible: bool
+    beside: Beside = ()
+    """What each of its pods asks for besides units."""
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Waiters of a team and priority that are further behind than a snapshot shows one by one."""
+
+    team: str
+    priority: int
+    count: int
+    units: int
+
+
+@dataclass(frozen=True)
+class AdmissionRules:
+    """Platform settings that a verdict depends on, in seconds."""
+
+    minimum_run_seconds: int = 300
+    grace_seconds: int = 60
+
+
+@dataclass(frozen=True)
+class PoolSnapshot:
+    """Everything that a judgement of this pool may look at."""
+
+    flavor: FlavorFacts
+    capacity_type: str
+    now: int
+    revision: int
+    accounts: tuple[Account, ...]
+    teams: tuple[TeamFacts, ...]
+    blocks: tuple[Block, ...]
+    """Of nodes that are ready, schedulable and tolerated; free of what pods use, foreign ones too."""
+    largest_block: int
+    """Of any node ever observed and not gone, or declared: what one pod could ever get."""
+    exists: str
+    """A sentence with what nodes offer, for refusals."""
+    hosts: tuple[tuple[int, Others], ...] = ()
+    """The kinds of those nodes: how many units, and what they have besides, whoever uses it."""
+    nodes_seen: bool = True
+    """Whether the cluster's nodes were ever listed; before that, nothing is too large for them."""
+    provisionable: Provisionable = Provisionable(0, 0)
+    card: CardFacts | None = None
+    holders: tuple[Holder, ...] = ()
+    waiters: tuple[Waiter, ...] = ()
+    beyond: tuple[Beyond, ...] = ()
+    far: str = ""
+    """Id of a waiter that is shown although it stands further behind than its team's others; empty for none."""
+    before_far: int = 0
+    """How many of its own team and priority stand before it that are not shown."""
+    rules: AdmissionRules = field(default_factory=AdmissionRules)

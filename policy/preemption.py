@@ -1,0 +1,186 @@
+"""Who has to leave so that another may start, and nobody more than needed.
+
+Lent quota comes back to a waiter that its team's own guaranteed quota covers: from teams that borrow, and only while
+they borrow. After that, lower priority leaves in the waiter's own team. Nobody leaves before the minimum run time.
+Owner and borrower cannot chase each other: who reclaims does not borrow, and who borrows cannot reclaim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from policy.free_capacity import FreeCapacity, Holding, PoolInTime
+from policy.ordering import TeamQueue
+from policy.pool_snapshot import Holder, PoolSnapshot, Waiter
+from policy.verdicts import PreemptionCause, Victim
+
+Chosen = tuple[Holding, PreemptionCause]
+_NOBODY = 1 << 62
+"""A priority that no waiter is above."""
+
+
+def choose(pool: PoolInTime, after: FreeCapacity, line: TeamQueue, waiter: Waiter) -> list[Chosen] | None:
+    """The runs that must leave, first to leave first, so that the waiter fits what is then free; None where no
+    choice of them is enough.
+
+    `after` is the room once everybody who is leaving already has left; it stays as it is.
+    """
+    if line.place < 0:
+        return None
+    reclaimable, above = room_to_make(pool, after, line)
+    if waiter.units > reclaimable and waiter.priority <= above:
+        return None
+    room = after.copy()
+    chosen: list[Chosen] = []
+    for holding, cause in _candidates(pool, room, line, waiter):
+        room.release(holding)
+        chosen.append((holding, cause))
+        if not room.lack(line.place, waiter):
+            needed = _only_needed(room, chosen, lambda: not room.lack(line.place, waiter))
+            return None if _in_vain(room, needed, line, waiter) else needed
+    return None
+
+
+def _in_vain(room: FreeCapacity, chosen: list[Chosen], line: TeamQueue, waiter: Waiter) -> bool:
+    """Whether somebody of the own team would have the next turn again, because that one would not borrow and the
+    waiter would.
+    """
+    tree, place = room.tree, line.place
+    return not tree.within_guaranteed(place, waiter.units) and any(
+        tree.within_guaranteed(place, holding.units)
+        for holding, cause in chosen
+        if cause is PreemptionCause.IN_CLUSTER_QUEUE
+    )
+
+
+def evictions_after_cut(supply: PoolSnapshot, team: str) -> tuple[Victim, ...]:
+    """Who of a team has to leave because it uses more than its ceiling, or borrows what nobody lends any more."""
+    pool = PoolInTime(supply)
+    line = pool.lines.by_slug.get(team)
+    if line is None or line.place < 0:
+        return ()
+    room, place = pool.room, line.place
+    for holding in pool.leaving:
+        room.release(holding)
+
+    def too_much() -> bool:
+        tree = room.tree
+        over = tree.used[place] > tree.ceiling[place]
+        return over or (tree.available_at(place) < 0 and tree.borrowed_at(place) > 0)
+
+    chosen: list[Chosen] = []
+    # No minimum run time protects: somebody has decided that they leave.
+    for holding in (each for each in pool.victims.get(line.index, ()) if not each.leaving):
+        if not too_much():
+            break
+        if not holding.lent:
+            room.release(holding)
+            chosen.append((holding, PreemptionCause.QUOTA_REDUCED))
+    if too_much():
+        return victims(pool, chosen)
+    return victims(pool, _only_needed(room, chosen, lambda: not too_much()))
+
+
+def reclaim_headroom(holders: Iterable[Holder], units: int) -> tuple[Victim, ...]:
+    """The runs on lent headroom that have to leave so that `units` of it return; all of them where that is less.
+
+    Those that are leaving already count towards it. No minimum run time protects: the endpoint owns the headroom.
+    """
+    lent = [each for each in holders if each.lent]
+    missing = units - sum(each.units for each in lent if each.leaving)
+    chosen = []
+    for each in sorted(lent, key=_least_lost_first):
+        if missing <= 0:
+            break
+        if not each.leaving and each.units > 0:
+            missing -= each.units
+            chosen.append(each)
+    for each in reversed(chosen.copy()):
+        if missing + each.units <= 0:
+            missing += each.units
+            chosen.remove(each)
+    cause = PreemptionCause.HEADROOM_RECLAIMED
+    return tuple(Victim(each.id, each.team, each.lost_seconds, cause) for each in chosen)
+
+
+def victims(pool: PoolInTime, chosen: Iterable[Chosen]) -> tuple[Victim, ...]:
+    """What the chosen are told, with the work that they lose as of now."""
+    return tuple(Victim(each.id, each.line.slug, pool.now - each.lost_since, cause) for each, cause in chosen)
+
+
+def room_to_make(pool: PoolInTime, after: FreeCapacity, line: TeamQueue) -> tuple[int, int]:
+    """Others may be made to leave for a claim of up to so many units, or of more than such a priority.
+
+    Cheap and generous: most have nobody to make leave.
+    """
+    own = pool.victims.get(line.index)
+    above = own[0].priority if own else _NOBODY
+    left = after.tree.guaranteed[line.place] - after.tree.used[line.place]
+    return (left if left > 0 and any(True for _ in lenders(pool, after, line)) else 0), above
+
+
+def lenders(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterator[TeamQueue]:
+    """The other lines that borrow of what this one's cohort lends."""
+    tree = room.tree
+    root = tree.root[line.place]
+    for index, held in pool.victims.items():
+        other = pool.lines.lines[index]
+        if other is line or not held or other.place < 0 or tree.root[other.place] != root:
+            continue
+        if tree.borrowed_at(other.place) > 0:
+            yield other
+
+
+def _candidates(pool: PoolInTime, room: FreeCapacity, line: TeamQueue, waiter: Waiter) -> Iterator[Chosen]:
+    """In the order in which they leave; looks at the room again after each of them."""
+    if room.tree.within_guaranteed(line.place, waiter.units):
+        for holding in _borrowers(pool, room, line):
+            yield holding, PreemptionCause.IN_COHORT_RECLAMATION
+    for holding in _eligible(pool, line):
+        if holding.priority >= waiter.priority:
+            return
+        yield holding, PreemptionCause.IN_CLUSTER_QUEUE
+
+
+def _borrowers(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterator[Holding]:
+    """Low priority first, then of the team that borrows most, then who loses least."""
+    queues = []
+    for other in lenders(pool, room, line):
+        held = [each for each in _eligible(pool, other) if not each.lent]
+        if held:
+            queues.append((other, held[::-1]))
+    while True:
+        best = None
+        for other, held in queues:
+            borrowed = room.tree.borrowed_at(other.place)
+            if held and borrowed:
+                key = (held[-1].priority, -borrowed, held[-1].rank)
+                if best is None or key < best[0]:
+                    best = (key, held)
+        if best is None:
+            return
+        yield best[1].pop()
+
+
+def _eligible(pool: PoolInTime, line: TeamQueue) -> Iterator[Holding]:
+    """Preemptible runs of a line that have had their minimum run time and are not leaving."""
+    since = pool.now - pool.supply.rules.minimum_run_seconds
+    for each in pool.victims.get(line.index, ()):
+        if each.since <= since and not each.leaving:
+            yield each
+
+
+def _only_needed(room: FreeCapacity, chosen: list[Chosen], enough: Callable[[], bool]) -> list[Chosen]:
+    """Without those whose leaving is not needed after all, the last chosen given back first."""
+    kept = chosen.copy()
+    for entry in reversed(chosen):
+        room.take(entry[0])
+        if enough():
+            kept.remove(entry)
+        else:
+            room.release(entry[0])
+    return kept
+
+
+def _least_lost_first(holder: Holder) -> tuple[int, int, str]:
+    return (holder.lost_seconds, holder.age_seconds, holder.id)

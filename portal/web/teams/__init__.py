@@ -1,0 +1,1 @@
+"""What does a team see of itself? Its members, its pools and its quota."""

@@ -1,0 +1,1 @@
+"""How are quotas, cohorts, changes and decisions asked for and told in REST?"""

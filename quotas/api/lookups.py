@@ -1,0 +1,151 @@
+"""What the REST views of quotas look up: named things of a body, and rows that the caller may know of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, QuerySet, Sum
+
+from foundation.errors import Invalid, NotFound
+from policy.snapshot_json import load_verdict
+from policy.verdicts import Verdict
+from quotas.decisions import ANOTHER_TEAM
+from quotas.models import Cohort, Decision, QuotaChangeSet, QuotaRequest
+from quotas.queries import policy_of
+from teams.models import Team
+from teams.permissions import visible_teams
+from workloads.models import ResourceFlavor, Workload
+from workloads.states import Desired, Phase
+
+
+def flavor_named(name: str, *, field: str = "flavor") -> ResourceFlavor:
+    """The flavor that a body names. Invalid names its field."""
+    flavor = ResourceFlavor.objects.filter(name=name).first()
+    if flavor is None:
+        raise Invalid.of_field(field, "There is no such flavor.", code="unknown_flavor")
+    return flavor
+
+
+def team_named(slug: str, *, field: str) -> Team:
+    """The team that a body of a quota manager names. Invalid names its field."""
+    team = Team.objects.filter(slug=slug).first()
+    if team is None:
+        raise Invalid.of_field(field, "There is no such team.", code="unknown_team")
+    return team
+
+
+def cohort_named(name: str, *, field: str = "") -> Cohort:
+    """The cohort of that name. Raises Invalid for one that a body names in `field`, else NotFound."""
+    cohort = Cohort.objects.select_related("parent").filter(name=name).first()
+    if cohort is None and field:
+        raise Invalid.of_field(field, "There is no such cohort.", code="unknown_cohort")
+    if cohort is None:
+        raise NotFound("There is no such cohort.")
+    return cohort
+
+
+def members_by_cohort(user: Any) -> dict[str, list[str]]:
+    """Slugs of the teams that the user may know of, by the name of their cohort."""
+    found: dict[str, list[str]] = {}
+    rows = visible_teams(user).exclude(cohort_name="").order_by("slug").values_list("cohort_name", "slug")
+    for cohort, slug in rows:
+        found.setdefault(cohort, []).append(slug)
+    return found
+
+
+def change_set_for(user: Any, public_id: UUID) -> QuotaChangeSet:
+    """The change set, if it changed anything of a team that the user may know of; else NotFound."""
+    slugs = visible_teams(user).values("slug")
+    seen = QuotaChangeSet.objects.filter(public_id=public_id, changes__team_slug__in=slugs)
+    found = seen.select_related("undoes", "undone_by").first()
+    if found is None:
+        raise NotFound("There is no such change.")
+    return found
+
+
+def visible_requests(user: Any) -> QuerySet[QuotaRequest]:
+    """Requests of the teams that the user may know of."""
+    rows = QuotaRequest.objects.filter(team__in=visible_teams(user))
+    return rows.select_related("team", "flavor", "requested_by", "decided_by")
+
+
+def request_for(user: Any, public_id: UUID) -> QuotaRequest:
+    """One of those requests, or NotFound."""
+    found = visible_requests(user).filter(public_id=public_id).first()
+    if found is None:
+        raise NotFound("There is no such request.")
+    return found
+
+
+def decision_for(user: Any, public_id: UUID) -> Decision:
+    """A decision about a workload that the user may see, or NotFound."""
+    rows = Decision.objects.filter(public_id=public_id, workload__team__in=visible_teams(user))
+    found = rows.select_related("workload__team", "supply").first()
+    if found is None:
+        raise NotFound("There is no such decision.")
+    return found
+
+
+def describe_decision(decision: Decision, *, named: frozenset[str]) -> dict[str, Any]:
+    """A stored verdict for somebody who may be told of the teams in `named`."""
+    return describe_verdict(load_verdict(decision.outcome), named=named) | {
+        "id": decision.public_id,
+        "workload": decision.workload.public_id,
+        "at": decision.at,
+        "policy": decision.policy,
+        "revision": decision.revision,
+        "supply_digest": decision.supply_id,
+    }
+
+
+def describe_verdict(verdict: Verdict, *, named: frozenset[str]) -> dict[str, Any]:
+    """A verdict with its numbers; a victim of a team that is not in `named` has neither id nor team."""
+    victims = [
+        {
+            "id": each.id if each.team in named else None,
+            "team": each.team if each.team in named else ANOTHER_TEAM,
+            "lost_seconds": each.lost_seconds,
+            "cause": each.cause.value,
+        }
+        for each in verdict.victims
+    ]
+    return {
+        "verdict": verdict.outcome.value,
+        "reason": verdict.reason.value,
+        "message": verdict.message,
+        "rule": verdict.rule,
+        "evidence": [asdict(each) for each in verdict.evidence],
+        "victims": victims,
+        "lent": verdict.lent,
+        "backfilled": verdict.backfilled,
+    }
+
+
+def queue_of(team: Team) -> dict[str, Any]:
+    """Whether a team's queue is stopped, and what waits in it by flavor and capacity type."""
+    policy = policy_of(team)
+    stopped_by = policy.queue_stopped_by
+    waiting = (
+        Workload.objects.filter(team=team, phase=Phase.QUEUED.value, desired=Desired.RUN.value)
+        .values("flavor__name", "capacity_type")
+        .annotate(workloads=Count("pk"), units=Sum("units"))
+        .order_by("flavor__name", "capacity_type")
+    )
+    return {
+        "team": team.slug,
+        "stopped": policy.queue_stopped_at is not None,
+        "reason": policy.queue_stop_reason,
+        "by": stopped_by.username if stopped_by else None,
+        "at": policy.queue_stopped_at,
+        "waiting": [
+            {
+                "flavor": row["flavor__name"],
+                "capacity": row["capacity_type"],
+                "workloads": row["workloads"],
+                "units": row["units"],
+            }
+            for row in waiting
+        ],
+    }

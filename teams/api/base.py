@@ -1,0 +1,56 @@
+"""The base of every REST view of the portal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.plumbing import get_lib_doc_excludes
+from rest_framework.generics import GenericAPIView
+from rest_framework.metadata import BaseMetadata
+from rest_framework.response import Response
+from typing_extensions import override
+
+from foundation.http.filters import DeclaredFilters
+from foundation.http.pages import CursorPage
+from teams.api.scopes import ScopePermission
+
+
+class AllowedMethods(BaseMetadata):
+    """OPTIONS: what may be called. The fields are in the schema; DRF's own answer would ask for objects first."""
+
+    @override
+    def determine_metadata(self, request: Any, view: Any) -> dict[str, Any]:
+        return {"methods": sorted(view.allowed_methods)}
+
+
+class PortalView(GenericAPIView[Any]):
+    """Scopes, declared filters and cursor pages; `read` takes a body strictly, `page` answers a list.
+
+    A subclass may declare `filters`, `extra_parameters`, `ordering_fields`, `ordering`, `write_scope`, `scopes`.
+    """
+
+    permission_classes = [ScopePermission]
+    filter_backends = [DeclaredFilters]
+    pagination_class = CursorPage
+    metadata_class = AllowedMethods
+
+    extra_parameters: tuple[str, ...] = ()
+
+    def read(self, serializer_class: type[Any], *, partial: bool = False) -> dict[str, Any]:
+        """The validated body. Raises DRF's ValidationError, answered as 422."""
+        serializer = serializer_class(data=self.request.data, partial=partial)
+        serializer.is_valid(raise_exception=True)
+        values: dict[str, Any] = serializer.validated_data
+        return values
+
+    def page(self, queryset: QuerySet[Any]) -> Response:
+        """One page of a list, filtered and ordered as the view declares."""
+        rows = self.paginate_queryset(self.filter_queryset(queryset))
+        return self.get_paginated_response(self.get_serializer(rows, many=True).data)
+
+
+def classes_without_api_docs() -> list[type]:
+    """Whose docstrings are for programmers: OpenAPI describes no operation with them."""
+    excluded: list[type] = get_lib_doc_excludes()  # type: ignore[no-untyped-call]
+    return [*excluded, PortalView]

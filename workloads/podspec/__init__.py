@@ -1,0 +1,1 @@
+"""What may be asked of a pod, and what does its template look like?"""
