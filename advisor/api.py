@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from advisor.advice import advise
 from advisor.demand import demand_of
 from advisor.fitting import Isolation
-from advisor.serializers import AdviceRequestSerializer, AdviceSerializer, advice_json
+from advisor.serializers import AdviceRequestSerializer, AdviceSerializer
 from foundation import clock
 from teams.api.base import PortalView
 from teams.permissions import team_for
@@ -35,4 +35,4 @@ class AdviceView(PortalView):
             cards=values.get("cards"),
             now=clock.now(),
         )
-        return Response(advice_json(advice))
+        return Response(AdviceSerializer(advice).data)

@@ -91,6 +91,16 @@ class Place:
     def within_quota(self) -> bool:
         return self.units <= self.quota
 
+    @property
+    def cpu(self) -> str | None:
+        """The share's CPU as Kubernetes writes it."""
+        return quantity_of(CPU, self.share[0]) if self.share else None
+
+    @property
+    def memory(self) -> str | None:
+        """The share's memory as Kubernetes writes it."""
+        return quantity_of(MEMORY, self.share[1]) if self.share else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:

@@ -73,6 +73,16 @@ class Term:
     figures: str
     source: str
 
+    @property
+    def reference(self) -> str:
+        """Where the formula comes from."""
+        return SOURCES[self.source][0]
+
+    @property
+    def reference_url(self) -> str:
+        """The address of that."""
+        return SOURCES[self.source][1]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySum:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework import serializers
+from typing_extensions import override
 
 from advisor.advice import Advice
-from advisor.architectures import Architecture
 from advisor.demand import Demand
 from advisor.fitting import CARDS_MAX, Fit, Isolation, Place
-from advisor.memory_sum import GIB, SOURCES, MemorySum
+from advisor.memory_sum import GIB, MemorySum, Term
 from advisor.model_text import (
     BATCH_MAX,
     GRAMMAR,
@@ -24,25 +24,11 @@ from advisor.model_text import (
     Sharding,
 )
 from foundation.http.serializers import MoneySerializer, StrictSerializer
-from foundation.money import as_json
-from workloads.podrequests import CPU, MEMORY, quantity_of
 from workloads.podspec.fields import TextField, WholeNumberField
 
 LAYERS_MAX = 10_000
 HIDDEN_MAX = 1_000_000
 VOCABULARY_MAX = 10_000_000
-DEMAND_FIELDS = (
-    "parameters",
-    "purpose",
-    "precision",
-    "optimizer",
-    "sequence_length",
-    "batch_size",
-    "sharding",
-    "gradient_checkpointing",
-    "fused_attention",
-    "master_weights",
-)
 
 
 def _count(most: int, help_text: str = "", *, least: int = 1) -> WholeNumberField:
@@ -93,36 +79,44 @@ class AdviceRequestSerializer(StrictSerializer):
     master_weights = _flag("Whether training in 16 bits keeps weights in fp32 too; default true.")
 
 
-class TermSerializer(serializers.Serializer[Any]):
+class GibField(serializers.FloatField):
+    """Bytes, answered in GiB to three decimals."""
+
+    @override
+    def to_representation(self, value: Any) -> Any:
+        return round(value / GIB, 3)
+
+
+class TermSerializer(serializers.Serializer[Term]):
     name = serializers.CharField()
     title = serializers.CharField()
     bytes = serializers.IntegerField()
-    gib = serializers.FloatField()
+    gib = GibField(source="bytes")
     formula = serializers.CharField()
     figures = serializers.CharField(help_text="The formula with its numbers.")
     reference = serializers.CharField(help_text="Where the formula comes from.")
     reference_url = serializers.URLField()
 
 
-class MemorySerializer(serializers.Serializer[Any]):
+class MemorySerializer(serializers.Serializer[MemorySum]):
     cards = serializers.IntegerField(help_text="The sum is for each of so many.")
     terms = TermSerializer(many=True)
     total_bytes = serializers.IntegerField()
-    total_gib = serializers.FloatField()
+    total_gib = GibField(source="total_bytes")
 
 
-class ShapeSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    layers = serializers.IntegerField()
-    hidden_size = serializers.IntegerField()
-    attention_heads = serializers.IntegerField()
-    kv_heads = serializers.IntegerField()
-    feed_forward_size = serializers.IntegerField()
-    vocabulary_size = serializers.IntegerField()
-    said = serializers.CharField(help_text="Where these figures come from.")
+class ShapeSerializer(serializers.Serializer[Demand]):
+    name = serializers.CharField(source="shape.name")
+    layers = serializers.IntegerField(source="shape.layers")
+    hidden_size = serializers.IntegerField(source="shape.hidden")
+    attention_heads = serializers.IntegerField(source="shape.heads")
+    kv_heads = serializers.IntegerField(source="shape.kv_heads")
+    feed_forward_size = serializers.IntegerField(source="shape.feed_forward")
+    vocabulary_size = serializers.IntegerField(source="shape.vocabulary")
+    said = serializers.CharField(help_text="Where these figures come from.", source="shape_is")
 
 
-class DemandSerializer(serializers.Serializer[Any]):
+class DemandSerializer(serializers.Serializer[Demand]):
     parameters = serializers.IntegerField()
     purpose = serializers.ChoiceField(choices=[each.value for each in Purpose])
     precision = serializers.ChoiceField(choices=[each.value for each in Precision])
@@ -135,9 +129,9 @@ class DemandSerializer(serializers.Serializer[Any]):
     master_weights = serializers.BooleanField()
 
 
-class OfferSerializer(serializers.Serializer[Any]):
-    capacity = serializers.CharField()
-    gpus_per_replica = serializers.IntegerField(help_text="0 where it cannot be had.")
+class OfferSerializer(serializers.Serializer[Place]):
+    capacity = serializers.CharField(source="capacity_type")
+    gpus_per_replica = serializers.IntegerField(help_text="0 where it cannot be had.", source="units_each")
     replicas = serializers.IntegerField()
     units = serializers.IntegerField()
     nodes = serializers.IntegerField(help_text="The fewest nodes that the pods need.")
@@ -156,104 +150,28 @@ class OfferSerializer(serializers.Serializer[Any]):
     )
 
 
-class FitSerializer(serializers.Serializer[Any]):
-    flavor = serializers.CharField()
-    sharing = serializers.CharField()
-    memory_gib = serializers.IntegerField(help_text="Of one unit.")
-    usable_bytes = serializers.IntegerField(help_text="Of that, what is counted on.")
+class FitSerializer(serializers.Serializer[Fit]):
+    flavor = serializers.CharField(source="offered.facts.name")
+    sharing = serializers.CharField(source="offered.facts.sharing")
+    memory_gib = serializers.IntegerField(help_text="Of one unit.", source="offered.memory_gib")
+    usable_bytes = serializers.IntegerField(
+        help_text="Of that, what is counted on.", source="offered.usable_bytes"
+    )
     holds = serializers.BooleanField()
     count = serializers.IntegerField(help_text="The fewest units that hold it; 0 where none do.")
-    needed_bytes = serializers.IntegerField(help_text="On each of `count` units, or on one where none do.")
-    needed_gib = serializers.FloatField()
+    needed_bytes = serializers.IntegerField(
+        help_text="On each of `count` units, or on one where none do.", source="unit_bytes"
+    )
+    needed_gib = GibField(source="unit_bytes")
     refused = serializers.CharField(help_text="Why it does not hold it; empty where it does.")
-    offers = OfferSerializer(many=True)
+    offers = OfferSerializer(many=True, source="places")
 
 
-class AdviceSerializer(serializers.Serializer[Any]):
-    message = serializers.CharField()
-    model = ShapeSerializer()
-    request = DemandSerializer(help_text="What was reckoned with, defaults filled in.")
+class AdviceSerializer(serializers.Serializer[Advice]):
+    message = serializers.CharField(source="said")
+    model = ShapeSerializer(source="demand")
+    request = DemandSerializer(help_text="What was reckoned with, defaults filled in.", source="demand")
     memory = MemorySerializer()
-    flavors = FitSerializer(many=True, help_text="Those that hold it first, the smallest of them at the top.")
-
-
-def advice_json(advice: Advice) -> dict[str, Any]:
-    """The answer's body."""
-    return {
-        "message": advice.said,
-        "model": _shape(advice.demand.shape, advice.demand.shape_is),
-        "request": _demand(advice.demand),
-        "memory": memory_json(advice.memory),
-        "flavors": [_fit(fit) for fit in advice.fits],
-    }
-
-
-def memory_json(memory: MemorySum) -> dict[str, Any]:
-    terms = [
-        {
-            "name": term.name,
-            "title": term.title,
-            "bytes": term.bytes,
-            "gib": _gib(term.bytes),
-            "formula": term.formula,
-            "figures": term.figures,
-            "reference": SOURCES[term.source][0],
-            "reference_url": SOURCES[term.source][1],
-        }
-        for term in memory.terms
-    ]
-    total = memory.total_bytes
-    return {"cards": memory.cards, "terms": terms, "total_bytes": total, "total_gib": _gib(total)}
-
-
-def _shape(shape: Architecture, said: str) -> dict[str, Any]:
-    return {
-        "name": shape.name,
-        "layers": shape.layers,
-        "hidden_size": shape.hidden,
-        "attention_heads": shape.heads,
-        "kv_heads": shape.kv_heads,
-        "feed_forward_size": shape.feed_forward,
-        "vocabulary_size": shape.vocabulary,
-        "said": said,
-    }
-
-
-def _demand(demand: Demand) -> dict[str, Any]:
-    return {name: getattr(demand, name) for name in DEMAND_FIELDS}
-
-
-def _fit(fit: Fit) -> dict[str, Any]:
-    return {
-        "flavor": fit.offered.facts.name,
-        "sharing": fit.offered.facts.sharing.value,
-        "memory_gib": fit.offered.memory_gib,
-        "usable_bytes": fit.offered.usable_bytes,
-        "holds": fit.holds,
-        "count": fit.count,
-        "needed_bytes": fit.unit_bytes,
-        "needed_gib": _gib(fit.unit_bytes),
-        "refused": fit.refused,
-        "offers": [_offer(place) for place in fit.places],
-    }
-
-
-def _offer(place: Place) -> dict[str, Any]:
-    return {
-        "capacity": place.capacity_type,
-        "gpus_per_replica": place.units_each,
-        "replicas": place.replicas,
-        "units": place.units,
-        "nodes": place.nodes,
-        "rate_per_hour": as_json(place.rate_per_hour),
-        "quota": place.quota,
-        "within_quota": place.within_quota,
-        "refused": place.refused,
-        "cpu": quantity_of(CPU, place.share[0]) if place.share else None,
-        "memory": quantity_of(MEMORY, place.share[1]) if place.share else None,
-        "lacks": place.lacks,
-    }
-
-
-def _gib(size: int) -> float:
-    return round(size / GIB, 3)
+    flavors = FitSerializer(
+        many=True, help_text="Those that hold it first, the smallest of them at the top.", source="fits"
+    )

@@ -27,6 +27,7 @@ from quotas.queries import Past, hit_rate, past_of
 from quotas.snapshots import Outlook
 from quotas.waiters import waiter_of
 from teams.models import Team
+from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.node_capacity import Observed, Seen, last_seen
 from workloads.placement import FlavorFacts
@@ -51,11 +52,45 @@ class Ahead:
 
 @dataclass(frozen=True)
 class LeverOffer:
-    """What could be changed, and what starts when and costs how much then. Money in micro-USD."""
+    """What could be changed, and what starts when and costs how much then. Money in micro-USD.
+
+    `change` has the fields of the request by the names that its kind gives them.
+    """
 
     lever: Lever
+    change: Mapping[str, int | str]
     rate_per_hour: int | None
     at_time_limit: int | None
+
+
+@dataclass(frozen=True)
+class ObservedEvidence:
+    """A number behind the verdict, and when it was true."""
+
+    fact: str
+    value: int
+    unit: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A run that has to leave for it; another team's has no id."""
+
+    id: str | None
+    lost_seconds: int
+
+
+_OF_NODES = frozenset(
+    {
+        "free",
+        "largest_free_block",
+        "provisionable",
+        "largest_free_cpu",
+        "largest_free_memory",
+        "largest_free_ephemeral_storage",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +124,28 @@ class Card:
     """Name and kind of everybody whose id it has."""
     seen: Seen | None = None
     """How old what it says of nodes is; None where it says nothing of them."""
+    since: datetime | None = None
+    """Since when it says so; None of something that nobody has submitted yet."""
+
+    @property
+    def evidence(self) -> tuple[ObservedEvidence, ...]:
+        """Every number with its age: what nodes have is as old as the watch of nodes, all else is of this moment."""
+        nodes_at = (self.seen.nodes_at if self.seen else None) or self.now
+        return tuple(
+            ObservedEvidence(
+                fact.fact, fact.value, fact.unit, nodes_at if fact.fact in _OF_NODES else self.now
+            )
+            for fact in self.verdict.evidence
+        )
+
+    @property
+    def victims(self) -> tuple[Leaving, ...]:
+        """Who has to leave for it; those of other teams are not told apart."""
+        own = self.team.slug if self.team else None
+        return tuple(
+            Leaving(victim.id if victim.team == own else None, victim.lost_seconds)
+            for victim in self.verdict.victims
+        )
 
     @property
     def quota_before(self) -> dict[str, int]:
@@ -270,6 +327,7 @@ def _card(
         preempted=past.preempted,
         names=outlook.own.names,
         seen=outlook.observed.seen,
+        since=focus.since if focus else None,
     )
 
 
@@ -297,11 +355,12 @@ def _plain_card(
         at_time_limit=at_limit,
         account=None,
         team=None,
-        offers=tuple(LeverOffer(lever, 0, at_limit) for lever in found.found),
+        offers=tuple(LeverOffer(lever, _change(asked, lever), 0, at_limit) for lever in found.found),
         offers_complete=found.complete,
         decision=past.decision,
         preempted=past.preempted,
         seen=last_seen(),
+        since=focus.since if focus else None,
     )
 
 
@@ -378,7 +437,12 @@ def _offer(
     units = _units(asked.waiter, change)
     rate = rate_now(flavor, capacity_type, units, price_book, now)
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
-    return LeverOffer(lever, rate, at_limit)
+    return LeverOffer(lever, _change(asked, lever), rate, at_limit)
+
+
+def _change(asked: CardRequest, lever: Lever) -> dict[str, int | str]:
+    replicas = kind_of(asked.kind).replicas_field
+    return {replicas if name == "replicas" else name: value for name, value in lever.change.items()}
 
 
 def _units(waiter: Waiter, change: Mapping[str, int | str]) -> int:

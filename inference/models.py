@@ -173,6 +173,16 @@ class EndpointRevision(models.Model):
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.spec)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the one that is wanted."""
+        return self.number == self.endpoint.revision
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether it is the last one that was fully ready."""
+        return self.number == self.endpoint.stable_revision
+
     def sized_as(self, wanted: EndpointRevision) -> EndpointSpec:
         """Its pods, and the size of the revision that is wanted."""
         return EndpointSpec.from_json(with_size_of(self.spec, wanted.spec))

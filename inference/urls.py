@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
+from rest_framework.routers import SimpleRouter
 
 from inference.api import endpoints, revisions
 from inference.pages import endpoints as endpoint_pages
@@ -36,43 +37,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_PAGE}delete/", endpoint_pages.EndpointDeletePage.as_view(), name="endpoint-delete"),
 ]
 
-_ENDPOINT = "endpoints/<uuid:public_id>/"
-_REVISIONS = f"{_ENDPOINT}revisions/"
+_router = SimpleRouter(use_regex_path=False)
+_router.register("endpoints", endpoints.EndpointViewSet, basename="endpoint")
+_router.register(
+    "endpoints/<uuid:public_id>/revisions", revisions.RevisionViewSet, basename="endpoint-revision"
+)
 
-api_urlpatterns: list[URLPattern | URLResolver] = [
-    path("endpoints/", endpoints.EndpointListView.as_view(), name="endpoint-list"),
-    path("endpoints/preview/", endpoints.EndpointPreviewView.as_view(), name="endpoint-preview"),
-    path(_ENDPOINT, endpoints.EndpointDetailView.as_view(), name="endpoint"),
-    path(f"{_ENDPOINT}stop/", endpoints.EndpointStopView.as_view(), name="endpoint-stop"),
-    path(f"{_ENDPOINT}start/", endpoints.EndpointStartView.as_view(), name="endpoint-start"),
-    path(f"{_ENDPOINT}scale/", endpoints.EndpointScaleView.as_view(), name="endpoint-scale"),
-    path(
-        f"{_ENDPOINT}pause-scaler/", endpoints.EndpointPauseScalerView.as_view(), name="endpoint-pause-scaler"
-    ),
-    path(
-        f"{_ENDPOINT}resume-scaler/",
-        endpoints.EndpointResumeScalerView.as_view(),
-        name="endpoint-resume-scaler",
-    ),
-    path(f"{_ENDPOINT}scaling/", endpoints.EndpointScalingView.as_view(), name="endpoint-scaling"),
-    path(f"{_ENDPOINT}events/", endpoints.EndpointEventsView.as_view(), name="endpoint-events"),
-    path(f"{_ENDPOINT}pods/", endpoints.EndpointPodsView.as_view(), name="endpoint-pods"),
-    path(f"{_ENDPOINT}logs/", endpoints.EndpointLogsView.as_view(), name="endpoint-logs"),
-    path(f"{_ENDPOINT}manifests/", endpoints.EndpointManifestsView.as_view(), name="endpoint-manifests"),
-    path(f"{_ENDPOINT}waiting/", endpoints.EndpointWaitingView.as_view(), name="endpoint-waiting"),
-    path(f"{_ENDPOINT}decisions/", endpoints.EndpointDecisionsView.as_view(), name="endpoint-decisions"),
-    path(f"{_ENDPOINT}cost/", endpoints.EndpointCostView.as_view(), name="endpoint-cost"),
-    path(f"{_ENDPOINT}rollback/", revisions.EndpointRollbackView.as_view(), name="endpoint-rollback"),
-    path(_REVISIONS, revisions.EndpointRevisionsView.as_view(), name="endpoint-revisions"),
-    path(
-        f"{_REVISIONS}preview/",
-        revisions.EndpointRevisionPreviewView.as_view(),
-        name="endpoint-revision-preview",
-    ),
-    path(f"{_REVISIONS}<int:number>/", revisions.EndpointRevisionView.as_view(), name="endpoint-revision"),
-    path(
-        f"{_REVISIONS}<int:number>/diff/",
-        revisions.EndpointRevisionDiffView.as_view(),
-        name="endpoint-revision-diff",
-    ),
-]
+api_urlpatterns: list[URLPattern | URLResolver] = [*_router.urls]

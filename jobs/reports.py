@@ -14,11 +14,12 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.response import Response
 from typing_extensions import override
 
+from console.api.workloads import OfKind
 from controller.reconcile import run_tokens
 from foundation import clock
 from foundation.errors import NotAllowed, NotFound
 from foundation.http.serializers import StrictSerializer
-from jobs.api import OfTrainingRuns
+from jobs.adapter import KIND
 from teams.api.authentication import TokenAuthentication, bearer_of
 from teams.api.scopes import ScopePermission
 from workloads.models import Attempt
@@ -121,7 +122,8 @@ class ProgressWriteSerializer(StrictSerializer):
         return value
 
 
-class _ReportsView(OfTrainingRuns):
+class _ReportsView(OfKind):
+    kind = KIND
     authentication_classes = [RunTokenAuthentication, TokenAuthentication, SessionAuthentication]
     permission_classes = [ReportPermission]
     ordering = "-id"

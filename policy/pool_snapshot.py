@@ -48,6 +48,11 @@ class TeamFacts:
     lendable: int = 0
     """Headroom of its endpoints that no run has borrowed."""
 
+    @property
+    def share(self) -> int:
+        """What its use counts as: the team with the smaller share goes first."""
+        return self.use // self.weight
+
 
 @dataclass(frozen=True)
 class Block:

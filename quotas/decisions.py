@@ -15,7 +15,7 @@ from foundation import leases
 from foundation.ids import new_public_id
 from policy.judge import POLICY, REPLAYED, judge
 from policy.pool_snapshot import PoolSnapshot, TeamFacts
-from policy.snapshot_json import digest, dump, dump_verdict, load, load_verdict
+from policy.snapshot_json import digest, dump, dump_verdict, load
 from policy.verdicts import Verdict
 from quotas.models import Decision
 from workloads.models import Workload
@@ -39,6 +39,11 @@ class Replay:
     verdict: Verdict | None
     same: bool
     unknown_because: str = ""
+
+    @property
+    def decided(self) -> Verdict | None:
+        """What is answered now; None where it could not be judged again."""
+        return self.verdict
 
 
 _RECORD = """
@@ -81,7 +86,7 @@ def record(*, receipts: Iterable[Receipt], supply: PoolSnapshot | None, now: dat
 
 def replay(decision: Decision) -> Replay:
     """Judge the stored inputs again; `same` when every field of the verdict is what was stored."""
-    stored = load_verdict(decision.outcome)
+    stored = decision.decided
     if decision.policy not in REPLAYED:
         because = f"It was decided by {decision.policy}; this is {POLICY}."
         return Replay(stored, None, same=False, unknown_because=because)

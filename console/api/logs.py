@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -19,19 +19,16 @@ from django.http import (
 )
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.decorators import action
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
-from rest_framework.views import APIView
 from typing_extensions import override
 
 from controller.logs.workload_logs import LINES_MAX, LogLine, LogPage, read_lines
 from foundation import clock
-from foundation.errors import NotFound
 from foundation.http.filters import parse_moment
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.tickets import make_ticket
-from teams.api.scopes import ScopePermission
-from teams.permissions import visible_teams
 from workloads.models import Workload
 
 TICKET_PURPOSE: Final = "logs"
@@ -89,22 +86,10 @@ class _AnyAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class WorkloadLogsView(APIView):
-    """Subclass it, set `kind`, mount it at `<uuid:public_id>/logs/`."""
+class LogsAction:
+    """`logs/` of a workload that the view set finds."""
 
-    kind: ClassVar[str] = ""
-    permission_classes = [ScopePermission]
-    content_negotiation_class = _AnyAccept
-
-    def get_workload(self, request: Request, public_id: UUID) -> Workload:
-        """The workload whose log is asked for. Raises NotFound for a stranger."""
-        found = Workload.objects.filter(
-            kind=self.kind, team__in=visible_teams(request.user), public_id=public_id
-        )
-        workload = found.first()
-        if workload is None:
-            raise NotFound("There is no such workload, or it is not yours.")
-        return workload
+    find: Callable[[Any, UUID], Workload]
 
     @extend_schema(
         summary="Stored log lines of an attempt, of one pod or of all merged by time; `follow=1` leads to `live`.",
@@ -124,8 +109,10 @@ class WorkloadLogsView(APIView):
             307: None,
         },
     )
-    def get(self, request: Request, public_id: UUID) -> HttpResponseBase:
-        workload = self.get_workload(request, public_id)
+    @action(detail=True, content_negotiation_class=_AnyAccept)
+    def logs(self, request: Request, public_id: UUID) -> HttpResponseBase:
+        """What its containers printed, as long as it is kept."""
+        workload = self.find(request.user, public_id)
         query = parse_log_query(request)
         if query.follow:
             return _redirect(request, workload)

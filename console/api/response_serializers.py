@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework import serializers
+from typing_extensions import override
 
-from foundation.http.serializers import MoneySerializer
+from console.api.representations import EXPANSIONS
+from controller.waiting_card import Card, LeverOffer
+from costs.queries import CostLine
+from foundation.http.serializers import EpochSecondsField, MoneySerializer, TextOrNullField
+from policy.pool_snapshot import TeamFacts
 from workloads.reason_texts import glossary
 from workloads.states import Phase, Priority
 
+ROW_MESSAGE_LENGTH = 160
 SPEC_OF_A_ROW = (
     *("kind", "runtime", "image", "template", "replicas", "gpus_per_replica"),
     *("min_replicas", "max_replicas"),
@@ -33,51 +39,76 @@ class AttemptSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField()
     message = serializers.CharField()
     exit_code = serializers.IntegerField(allow_null=True)
-    resumed_from = serializers.CharField(allow_null=True)
+    resumed_from = TextOrNullField()
     lost_seconds = serializers.IntegerField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
+# Of a WorkloadAnswer.
 class WorkloadSerializer(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    team = serializers.CharField()
-    owner = serializers.CharField()
-    name = serializers.CharField()
+    id = serializers.UUIDField(source="workload.public_id")
+    team = serializers.CharField(source="workload.team.slug")
+    owner = serializers.CharField(source="workload.owner.username")
+    name = serializers.CharField(source="workload.name")
     kind = serializers.CharField()
-    phase = serializers.ChoiceField(choices=[phase.value for phase in Phase])
-    reason = serializers.CharField(help_text=glossary())
-    message = serializers.CharField()
-    since = serializers.DateTimeField()
-    observed_at = serializers.DateTimeField(allow_null=True)
-    priority = serializers.ChoiceField(choices=[priority.value for priority in Priority])
+    phase = serializers.ChoiceField(choices=[phase.value for phase in Phase], source="workload.phase")
+    reason = serializers.CharField(help_text=glossary(), source="workload.reason")
+    message = serializers.CharField(source="workload.message")
+    since = serializers.DateTimeField(source="workload.since")
+    observed_at = serializers.DateTimeField(allow_null=True, source="workload.observed_at")
+    priority = serializers.ChoiceField(
+        choices=[priority.value for priority in Priority], source="workload.priority"
+    )
     flavor = serializers.CharField(allow_null=True)
-    capacity = serializers.CharField()
-    quantity = serializers.IntegerField(help_text="Units of the flavor, over all pods.")
-    labels = serializers.DictField(child=serializers.CharField())
+    capacity = serializers.CharField(source="workload.capacity_type")
+    quantity = serializers.IntegerField(
+        help_text="Units of the flavor, over all pods.", source="workload.units"
+    )
+    labels = serializers.DictField(child=serializers.CharField(), source="workload.labels")
     spec = serializers.DictField()
-    attempts = AttemptSerializer(many=True)
+    attempts = AttemptSerializer(many=True, source="workload.attempts")
     cost = CostSerializer()
-    simulated = serializers.BooleanField(help_text="Whether its GPUs are pretended.")
-    created_at = serializers.DateTimeField()
-    admitted_at = serializers.DateTimeField(allow_null=True)
-    started_at = serializers.DateTimeField(allow_null=True)
-    finished_at = serializers.DateTimeField(allow_null=True)
+    simulated = serializers.BooleanField(
+        help_text="Whether its GPUs are pretended.", source="workload.simulated"
+    )
+    created_at = serializers.DateTimeField(source="workload.created_at")
+    admitted_at = serializers.DateTimeField(allow_null=True, source="workload.admitted_at")
+    started_at = serializers.DateTimeField(allow_null=True, source="workload.started_at")
+    finished_at = serializers.DateTimeField(allow_null=True, source="workload.finished_at")
     url = serializers.URLField()
     links = serializers.DictField(child=serializers.URLField())
+
+
+class BeginningField(serializers.CharField):
+    """The text, or its beginning with an ellipsis where it is longer than a row of a list has room for."""
+
+    @override
+    def to_representation(self, value: Any) -> str:
+        text = str(value)
+        return text if len(text) <= ROW_MESSAGE_LENGTH else f"{text[: ROW_MESSAGE_LENGTH - 1]}…"
 
 
 class WorkloadRowSerializer(WorkloadSerializer):
     """A row of a list: as one asked for alone, without what is long."""
 
-    message = serializers.CharField(help_text="Its beginning, where it is long.")
+    message = BeginningField(help_text="Its beginning, where it is long.", source="workload.message")
     spec = serializers.DictField(
         help_text=f"{', '.join(SPEC_OF_A_ROW)}, as far as its kind has them; all of it with `expand=spec`."
     )
-    attempts = AttemptSerializer(many=True, required=False, help_text="With `expand=attempts`.")
+    attempts = AttemptSerializer(
+        many=True, required=False, help_text="With `expand=attempts`.", source="workload.attempts"
+    )
     links = serializers.DictField(
         child=serializers.URLField(), help_text="`self`; all of them with `expand=links`."
     )
+
+    @override
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        fields = super().get_fields()
+        if "attempts" not in self.context.get("expand", EXPANSIONS):
+            del fields["attempts"]
+        return fields
 
 
 class EventSerializer(serializers.Serializer[Any]):
@@ -119,25 +150,25 @@ class EvidenceSerializer(serializers.Serializer[Any]):
     observed_at = serializers.DateTimeField()
 
 
-class StartSerializer(serializers.Serializer[Any]):
-    p50 = serializers.DateTimeField(allow_null=True)
-    p90 = serializers.DateTimeField(allow_null=True)
-    basis = serializers.CharField(allow_null=True)
-    unknown_because = serializers.CharField(allow_null=True)
+class StartSerializer(serializers.Serializer[Card]):
+    p50 = EpochSecondsField(allow_null=True, source="estimate.p50")
+    p90 = EpochSecondsField(allow_null=True, source="estimate.p90")
+    basis = TextOrNullField(source="estimate.basis")
+    unknown_because = serializers.CharField(allow_null=True, source="estimate.unknown_because")
     past_hit_rate = serializers.FloatField(
         allow_null=True,
         help_text="Share of past estimates that started by their p90; null before any was scored.",
     )
 
 
-class PlannedCostSerializer(serializers.Serializer[Any]):
+class PlannedCostSerializer(serializers.Serializer[Card]):
     rate_per_hour = MoneySerializer(allow_null=True)
     at_time_limit = MoneySerializer(allow_null=True)
 
 
-class QuotaEffectSerializer(serializers.Serializer[Any]):
-    before = serializers.DictField(child=serializers.IntegerField())
-    after = serializers.DictField(child=serializers.IntegerField())
+class QuotaEffectSerializer(serializers.Serializer[Card]):
+    before = serializers.DictField(child=serializers.IntegerField(), source="quota_before")
+    after = serializers.DictField(child=serializers.IntegerField(), source="quota_after")
 
 
 class AheadSerializer(serializers.Serializer[Any]):
@@ -146,7 +177,7 @@ class AheadSerializer(serializers.Serializer[Any]):
     units = serializers.IntegerField()
 
 
-class FairShareSerializer(serializers.Serializer[Any]):
+class FairShareSerializer(serializers.Serializer[TeamFacts]):
     use = serializers.IntegerField(help_text="Decayed use of the team in GPU-equivalent seconds.")
     weight = serializers.IntegerField()
     share = serializers.IntegerField(help_text="Use by weight: the smaller share goes first.")
@@ -157,14 +188,14 @@ class VictimSerializer(serializers.Serializer[Any]):
     lost_seconds = serializers.IntegerField()
 
 
-class LeverSerializer(serializers.Serializer[Any]):
+class LeverSerializer(serializers.Serializer[LeverOffer]):
     change = serializers.DictField(help_text="Fields of the request, or ask_for_quota in units.")
-    verdict = serializers.ChoiceField(choices=["admit", "wait", "never"])
-    reason = serializers.CharField()
-    start_p50 = serializers.DateTimeField(allow_null=True)
-    start_p90 = serializers.DateTimeField(allow_null=True)
+    verdict = serializers.ChoiceField(choices=["admit", "wait", "never"], source="lever.verdict.outcome")
+    reason = serializers.CharField(source="lever.verdict.reason")
+    start_p50 = EpochSecondsField(allow_null=True, source="lever.estimate.p50")
+    start_p90 = EpochSecondsField(allow_null=True, source="lever.estimate.p90")
     rate_per_hour = MoneySerializer(allow_null=True)
-    cost_at_time_limit = MoneySerializer(allow_null=True)
+    cost_at_time_limit = MoneySerializer(allow_null=True, source="at_time_limit")
 
 
 class PreemptedSerializer(serializers.Serializer[Any]):
@@ -186,45 +217,48 @@ class HintSerializer(serializers.Serializer[Any]):
 class SubmittedSerializer(WorkloadSerializer):
     """What was made, and what its request says that is allowed and seldom meant."""
 
-    warnings = HintSerializer(many=True)
+    warnings = HintSerializer(many=True, source="hints")
 
 
-class WaitingSerializer(serializers.Serializer[Any]):
-    verdict = serializers.ChoiceField(choices=["admit", "wait", "never"])
-    reason = serializers.CharField()
-    message = serializers.CharField()
-    rule = serializers.CharField(help_text="The step of the policy that decided.")
+class WaitingSerializer(serializers.Serializer[Card]):
+    verdict = serializers.ChoiceField(choices=["admit", "wait", "never"], source="verdict.outcome")
+    reason = serializers.CharField(source="verdict.reason")
+    message = serializers.CharField(source="verdict.message")
+    rule = serializers.CharField(help_text="The step of the policy that decided.", source="verdict.rule")
     evidence = EvidenceSerializer(many=True)
     position = serializers.IntegerField(allow_null=True)
     ahead_count = serializers.IntegerField()
     ahead = AheadSerializer(many=True)
-    start = StartSerializer()
-    cost = PlannedCostSerializer()
-    quota = QuotaEffectSerializer()
-    fair_share = FairShareSerializer(allow_null=True)
+    start = StartSerializer(source="*")
+    cost = PlannedCostSerializer(source="*")
+    quota = QuotaEffectSerializer(source="*")
+    fair_share = FairShareSerializer(allow_null=True, source="team")
     victims = VictimSerializer(many=True)
-    levers = LeverSerializer(many=True)
+    levers = LeverSerializer(many=True, source="offers")
     levers_complete = serializers.BooleanField(
-        help_text="False where the queue is too long to try every change: there may be more that help."
+        help_text="False where the queue is too long to try every change: there may be more that help.",
+        source="offers_complete",
     )
     revision = serializers.IntegerField(help_text="Of the pool when this was computed.")
-    as_of = serializers.DateTimeField()
+    as_of = serializers.DateTimeField(source="now")
     decision = serializers.UUIDField(
         allow_null=True, help_text="The receipt of the last verdict that was stored."
     )
     since = serializers.DateTimeField(allow_null=True)
     preempted = PreemptedSerializer(allow_null=True)
-    warnings = HintSerializer(many=True, help_text="Of a preview: what is allowed and seldom meant.")
+    warnings = HintSerializer(
+        many=True, help_text="Of a preview: what is allowed and seldom meant.", source="hints"
+    )
 
 
-class CostLineSerializer(serializers.Serializer[Any]):
+class CostLineSerializer(serializers.Serializer[CostLine]):
     pod_uid = serializers.CharField()
     node_name = serializers.CharField()
-    flavor = serializers.CharField()
+    flavor = serializers.CharField(source="flavor_name")
     units = serializers.IntegerField()
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
-    amount = MoneySerializer(allow_null=True)
+    amount = MoneySerializer(allow_null=True, source="amount_micro_usd")
     settled = serializers.BooleanField(help_text="Whether all of it is in the ledger.")
 
 

@@ -1,34 +1,47 @@
-"""The REST views that every kind of workload has. An app subclasses them with its kind and its path."""
+"""The REST answers that every kind of workload has. A kind subclasses `WorkloadViewSet` and gives it to a router."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.decorators import action
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSetMixin
 from typing_extensions import override
 
-from console.api import response_serializers
+from console.api.logs import LogsAction
 from console.api.representations import (
     EXPANSIONS,
-    describe,
-    describe_card,
-    describe_cost,
-    describe_rows,
-    describe_waiting,
+    WorkloadAnswer,
+    answers_of,
+    card_without_queue,
+    cost_detail,
+    waiting_card,
 )
 from console.api.request_serializers import ContainerSerializer
-from console.api.response_serializers import SPEC_OF_A_ROW
+from console.api.response_serializers import (
+    SPEC_OF_A_ROW,
+    CostDetailSerializer,
+    EventSerializer,
+    ManifestsSerializer,
+    PodSerializer,
+    SubmittedSerializer,
+    WaitingSerializer,
+    WorkloadRowSerializer,
+    WorkloadSerializer,
+)
 from controller import services
+from controller.hints import Hint
 from controller.reconcile.adapters import adapter_for
 from controller.reconcile.placements import placement_of
 from controller.waiting_card import Card
-from costs.queries import cost_lines, cost_of, spans_by_card
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.etag import check_version, expected_versions, with_etag
@@ -36,8 +49,6 @@ from foundation.http.filters import Filter, choice, reference, several, text, uu
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
 from foundation.models import PlatformSettings
-from foundation.money import as_json
-from quotas.api.lookups import describe_decision
 from quotas.api.response_serializers import DecisionSerializer
 from quotas.queries import nameable_teams
 from teams.actors import actor_of
@@ -101,16 +112,13 @@ class OfKind(PortalView):
     spec_key: ClassVar[str]
     """In the rows of specs, the key of the workload."""
 
-    def visible(self, user: Any) -> QuerySet[Workload]:
-        return self.seen_by(user).prefetch_related("attempts")
-
     def seen_by(self, user: Any) -> QuerySet[Workload]:
         rows = Workload.objects.filter(of_visible_teams(user), kind=self.kind)
         return rows.select_related("team", "owner", "flavor")
 
     def find(self, user: Any, public_id: UUID) -> Workload:
         """The workload, or NotFound, which is also what a stranger is told."""
-        workload = self.visible(user).filter(public_id=public_id).first()
+        workload = self.seen_by(user).filter(public_id=public_id).first()
         if workload is None:
             raise NotFound(f"There is no such {kind_of(self.kind).noun}.")
         return workload
@@ -133,27 +141,48 @@ class OfKind(PortalView):
             for row in rows
         }
 
-    def answer(self, workloads: Sequence[Workload], *, now: datetime) -> list[dict[str, Any]]:
-        shapes = describe(workloads, specs=self.specs(workloads), now=now)
-        return list(response_serializers.WorkloadSerializer(shapes, many=True).data)
+    def answer(self, workload: Workload, *, hints: Sequence[Hint] = (), now: datetime) -> WorkloadAnswer:
+        """The workload with all that REST tells of it."""
+        (answer,) = answers_of([workload], specs=self.specs([workload]), now=now)
+        return replace(answer, hints=hints)
 
     def one(self, workload: Workload, *, now: datetime) -> Response:
         """The workload with its ETag, which moves with every wish and change, not with what is observed."""
-        return with_etag(Response(self.answer([workload], now=now)[0]), workload.generation)
+        shown = WorkloadSerializer(self.answer(workload, now=now)).data
+        return with_etag(Response(shown), workload.generation)
+
+    def accepted(self, public_id: UUID, *, now: datetime) -> Response:
+        """202 with the workload, in which a wish shows before it is fulfilled."""
+        workload = self.find(self.request.user, public_id)
+        return Response(WorkloadSerializer(self.answer(workload, now=now)).data, status=202)
+
+    def made(self, public_id: UUID, *, hints: Sequence[Hint] | None = None, now: datetime) -> Response:
+        """201 with the new workload and its address; with the hints about its request where they are looked for."""
+        workload = self.find(self.request.user, public_id)
+        answer = self.answer(workload, hints=hints or (), now=now)
+        serializer = WorkloadSerializer if hints is None else SubmittedSerializer
+        return Response(serializer(answer).data, status=201, headers={"Location": answer.links["self"]})
 
 
 EXPAND = OpenApiParameter(
     "expand",
-    {"type": "array", "items": {"type": "string", "enum": list(EXPANSIONS)}},
+    {"type": "array", "items": {"type": "string", "enum": sorted(EXPANSIONS)}},
     explode=False,
     description="What is to be there in whole, which a row of a list otherwise has not.",
 )
 
 
-class WorkloadListView(OfKind):
-    """GET lists what the caller may see, newest first."""
+PART: Final[dict[str, Any]] = {"filters": {}, "extra_parameters": (), "ordering_fields": {}}
+"""An answer about one workload is not searched as the list of all is."""
 
-    filters = LIST_FILTERS
+
+class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
+    """All that REST answers about the workloads of a kind. A kind subclasses it and adds what it alone has."""
+
+    lookup_field = "public_id"
+    lookup_value_converter = "uuid"
+
+    filters: Mapping[str, Filter] = LIST_FILTERS
     extra_parameters = ("expand",)
     ordering_fields: ClassVar[dict[str, str]] = {
         "created_at": "created_at",
@@ -161,13 +190,14 @@ class WorkloadListView(OfKind):
         "name": "name",
     }
     ordering = "-created_at"
-    serializer_class = response_serializers.WorkloadRowSerializer
+    serializer_class = WorkloadRowSerializer
 
     @override
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        # Where it searches depends on who asks; what may be asked for does not.
-        self.filters = {**LIST_FILTERS, "search": search_in(self._searched_teams)}
+        if self.action == "list":
+            # Where it searches depends on who asks; what may be asked for does not.
+            self.filters = {**LIST_FILTERS, "search": search_in(self._searched_teams)}
 
     def _searched_teams(self) -> Collection[int] | None:
         return searched_teams(self.request.user, slugs=several(self.request, "team"))
@@ -177,20 +207,94 @@ class WorkloadListView(OfKind):
         rows = self.seen_by(self.request.user)
         return rows.prefetch_related("attempts") if "attempts" in self.expand() else rows
 
-    def list_page(self) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        expand = self.expand()
-        specs = self.specs(page) if "spec" in expand else self.short_specs(page)
-        rows = describe_rows(page, specs=specs, now=clock.now(), expand=expand)
-        return self.get_paginated_response(response_serializers.WorkloadRowSerializer(rows, many=True).data)
-
     def expand(self) -> frozenset[str]:
         """What is asked for in whole. Raises Malformed naming the parameter."""
         raw = one(self.request, "expand")
         wanted = frozenset() if raw is None else frozenset(raw.split(","))
-        if not wanted <= set(EXPANSIONS):
-            raise refuse("expand", f"must be of {', '.join(EXPANSIONS)}, separated by commas.")
+        if not wanted <= EXPANSIONS:
+            raise refuse("expand", f"must be of {', '.join(sorted(EXPANSIONS))}, separated by commas.")
         return wanted
+
+    @extend_schema(parameters=[EXPAND], responses=WorkloadRowSerializer(many=True))
+    def list(self, request: Any) -> Response:
+        """Those that the caller may see, newest first."""
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        expand = self.expand()
+        specs = self.specs(page) if "spec" in expand else self.short_specs(page)
+        rows = answers_of(page, specs=specs, now=clock.now(), expand=expand)
+        shown = WorkloadRowSerializer(rows, many=True, context={"expand": expand})
+        return self.get_paginated_response(shown.data)
+
+    @extend_schema(responses=WorkloadSerializer)
+    def retrieve(self, request: Any, public_id: UUID) -> Response:
+        """One of them as it is now: phase, reason, spec, attempts, cost."""
+        return self.one(self.find(request.user, public_id), now=clock.now())
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Any, public_id: UUID) -> Response:
+        """Cancel: its pods get their grace period, then its objects are deleted. Of what has ended, at once."""
+        workload = self.find(request.user, public_id)
+        check_version(expected=expected_versions(request), current=workload.generation)
+        services.delete(workload=workload, actor=actor_of(request), now=clock.now())
+        return Response(status=204)
+
+    @extend_schema(responses=EventSerializer(many=True))
+    @action(detail=True, serializer_class=EventSerializer, ordering="-id", **PART)
+    def events(self, request: Any, public_id: UUID) -> Response:
+        """Every move of the phase and change of its reason, newest first."""
+        return self.page(self.find(request.user, public_id).events.all())
+
+    @extend_schema(responses=PodSerializer(many=True))
+    @action(detail=True, serializer_class=PodSerializer, ordering="id", **PART)
+    def pods(self, request: Any, public_id: UUID) -> Response:
+        """Every pod there ever was, oldest first, as the API server last described it."""
+        return self.page(self.find(request.user, public_id).pods.all())
+
+    @extend_schema(responses=ManifestsSerializer)
+    @action(detail=True, **PART)
+    def manifests(self, request: Any, public_id: UUID) -> Response:
+        """The objects that the portal makes for it, without the Secret of its token."""
+        return Response({"manifests": manifests_of(self.find(request.user, public_id))})
+
+    @extend_schema(responses=WaitingSerializer)
+    @action(detail=True, **PART)
+    def waiting(self, request: Any, public_id: UUID) -> Response:
+        """Why it waits, when it starts, what it costs and what would make it start sooner, by the code that admits it."""
+        now = clock.now()
+        workload = self.find(request.user, public_id)
+        card = waiting_card(workload, reader=request.user, now=now) or card_without_queue(workload, now=now)
+        return Response(WaitingSerializer(card).data)
+
+    @extend_schema(responses=DecisionSerializer(many=True))
+    @action(detail=True, serializer_class=DecisionSerializer, ordering="-id", **PART)
+    def decisions(self, request: Any, public_id: UUID) -> Response:
+        """Why it was admitted, or had to wait: every verdict that was stored, newest first."""
+        workload = self.find(request.user, public_id)
+        named = nameable_teams(request.user)
+        rows = self.paginate_queryset(self.filter_queryset(workload.decisions.select_related("workload")))
+        shown = DecisionSerializer(rows, many=True, context={"named": named})
+        return self.get_paginated_response(shown.data)
+
+    @extend_schema(responses=CostDetailSerializer)
+    @action(detail=True, **PART)
+    def cost(self, request: Any, public_id: UUID) -> Response:
+        """What it costs, and what each of its pods does."""
+        workload = self.find(request.user, public_id)
+        return Response(CostDetailSerializer(cost_detail(workload, now=clock.now())).data)
+
+
+def command(wish: Callable[[Any, Workload, Any], None]) -> Callable[..., Response]:
+    """An action by POST without a body that asks for something of the workload, which is the answer."""
+
+    @wraps(wish)
+    def commanded(view: WorkloadViewSet, request: Any, public_id: UUID) -> Response:
+        wish(view, view.find(request.user, public_id), request)
+        return view.accepted(public_id, now=clock.now())
+
+    routed = action(detail=True, methods=["post"], url_path=wish.__name__.replace("_", "-"), **PART)(
+        idempotent()(commanded)
+    )
+    return extend_schema(request=None, responses={202: WorkloadSerializer})(routed)
 
 
 def previewed(request: Any, body: ContainerSerializer, preview: Callable[..., Card]) -> Response:
@@ -204,121 +308,7 @@ def previewed(request: Any, body: ContainerSerializer, preview: Callable[..., Ca
         now=now,
         replaces=body.replaced_id,
     )
-    return Response(response_serializers.WaitingSerializer(describe_card(card)).data)
-
-
-class WorkloadDetailView(OfKind):
-    @extend_schema(responses=response_serializers.WorkloadSerializer)
-    def get(self, request: Any, public_id: UUID) -> Response:
-        """One of them as it is now: phase, reason, spec, attempts, cost."""
-        return self.one(self.find(request.user, public_id), now=clock.now())
-
-    @extend_schema(responses={204: None})
-    def delete(self, request: Any, public_id: UUID) -> Response:
-        """Cancel: its pods get their grace period, then its objects are deleted. Of what has ended, at once."""
-        workload = self.find(request.user, public_id)
-        check_version(expected=expected_versions(request), current=workload.generation)
-        services.delete(workload=workload, actor=actor_of(request), now=clock.now())
-        return Response(status=204)
-
-
-class CommandView(OfKind):
-    """POST asks for something; the answer is the workload, in which the wish shows before it is fulfilled."""
-
-    @extend_schema(request=None, responses={202: response_serializers.WorkloadSerializer})
-    @idempotent()
-    def post(self, request: Any, public_id: UUID) -> Response:
-        workload = self.find(request.user, public_id)
-        self.command(workload, request)
-        return Response(self.answer([self.find(request.user, public_id)], now=clock.now())[0], status=202)
-
-    def command(self, workload: Workload, request: Any) -> None:
-        raise NotImplementedError
-
-
-class WorkloadCancelView(CommandView):
-    @override
-    def command(self, workload: Workload, request: Any) -> None:
-        services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
-
-
-class WorkloadSuspendView(CommandView):
-    @override
-    def command(self, workload: Workload, request: Any) -> None:
-        services.suspend(workload=workload, actor=actor_of(request), now=clock.now())
-
-
-class WorkloadResumeView(CommandView):
-    @override
-    def command(self, workload: Workload, request: Any) -> None:
-        services.resume(workload=workload, actor=actor_of(request), now=clock.now())
-
-
-class WorkloadEventsView(OfKind):
-    """Every move of the phase and change of its reason, newest first."""
-
-    serializer_class = response_serializers.EventSerializer
-    ordering = "-id"
-
-    @extend_schema(responses=response_serializers.EventSerializer(many=True))
-    def get(self, request: Any, public_id: UUID) -> Response:
-        workload = self.find(request.user, public_id)
-        return self.page(workload.events.all())
-
-
-class WorkloadPodsView(OfKind):
-    """Every pod there ever was, oldest first, as the API server last described it."""
-
-    serializer_class = response_serializers.PodSerializer
-    ordering = "id"
-
-    @extend_schema(responses=response_serializers.PodSerializer(many=True))
-    def get(self, request: Any, public_id: UUID) -> Response:
-        workload = self.find(request.user, public_id)
-        return self.page(workload.pods.all())
-
-
-class WorkloadManifestsView(OfKind):
-    """The objects that the portal makes for it, without the Secret of its token."""
-
-    @extend_schema(responses=response_serializers.ManifestsSerializer)
-    def get(self, request: Any, public_id: UUID) -> Response:
-        return Response({"manifests": manifests_of(self.find(request.user, public_id))})
-
-
-class WorkloadWaitingView(OfKind):
-    @extend_schema(responses=response_serializers.WaitingSerializer)
-    def get(self, request: Any, public_id: UUID) -> Response:
-        now = clock.now()
-        workload = self.find(request.user, public_id)
-        card = describe_waiting(workload, reader=request.user, now=now)
-        return Response(response_serializers.WaitingSerializer(card).data)
-
-
-class WorkloadDecisionsView(OfKind):
-    """Every verdict about it that was stored, newest first."""
-
-    serializer_class = DecisionSerializer
-    ordering = "-id"
-
-    @extend_schema(responses=DecisionSerializer(many=True))
-    def get(self, request: Any, public_id: UUID) -> Response:
-        workload = self.find(request.user, public_id)
-        named = nameable_teams(request.user)
-        rows = self.paginate_queryset(self.filter_queryset(workload.decisions.select_related("workload")))
-        shown = [describe_decision(each, named=named) for each in rows or []]
-        return self.get_paginated_response(DecisionSerializer(shown, many=True).data)
-
-
-class WorkloadCostView(OfKind):
-    @extend_schema(responses=response_serializers.CostDetailSerializer)
-    def get(self, request: Any, public_id: UUID) -> Response:
-        now = clock.now()
-        return Response(
-            response_serializers.CostDetailSerializer(
-                cost_detail(self.find(request.user, public_id), now=now)
-            ).data
-        )
+    return Response(WaitingSerializer(card).data)
 
 
 Make = Callable[[Placement], ManifestSet]
@@ -338,24 +328,3 @@ def manifests_of(
     with PlatformSettings.held(watches.settings if watches else None):
         placement = placement_of(workload, object_name=name, attempt=number, followed=followed)
         return (make(placement) if make else adapter.manifests(workload, placement)).all()
-
-
-def cost_detail(workload: Workload, *, now: datetime) -> dict[str, Any]:
-    """The totals, and a line a pod."""
-    price_book = spans_by_card()
-    found = cost_lines(workload, now=now, price_book=price_book)
-    lines = [
-        {
-            "pod_uid": line.pod_uid,
-            "node_name": line.node_name,
-            "flavor": line.flavor_name,
-            "units": line.units,
-            "started_at": line.started_at,
-            "ended_at": line.ended_at,
-            "amount": as_json(line.amount_micro_usd),
-            "settled": line.settled,
-        }
-        for line in found.lines
-    ]
-    cost = describe_cost(cost_of(workload, now=now, price_book=price_book))
-    return {**cost, "lines": lines, "lines_complete": found.complete}

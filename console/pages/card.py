@@ -1,17 +1,19 @@
 """A card as a page shows it: words for tokens, names for ids, and what can be pressed.
 
-The facts are those of `console.api.representations`, which REST answers too; nothing is computed here that decides anything.
+The facts are those of the card that REST answers too; nothing is computed here that decides anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from console.pages.words import FACTS, VERDICTS, change_words, held_words, limit_words, readable, start_words
+from controller.waiting_card import Ahead, Card, Leaving, LeverOffer
+from policy.verdicts import Outcome
 from workloads.kinds import kind_of
 from workloads.models import Workload
 from workloads.podrequests import CPU, MEMORY, STORAGE, quantity_of
@@ -88,14 +90,16 @@ class Others:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardLook:
-    """A card in the words of a page. `card` is the dict of REST."""
+    """A card in the words of a page."""
 
-    card: Mapping[str, Any]
+    card: Card
     on_form: bool
     verdict: str
     icon: str
     said: str
     start: str
+    p50: datetime | None
+    p90: datetime | None
     unknown: str
     held: str
     ahead: list[Somebody]
@@ -105,8 +109,6 @@ class CardLook:
     levers: list[LeverLook]
     evidence: list[dict[str, Any]]
     nodes_seen_at: datetime | None
-    rate_per_hour: int | None
-    at_time_limit: int | None
 
     @property
     def next_ahead(self) -> list[Somebody]:
@@ -115,7 +117,7 @@ class CardLook:
 
     @property
     def ahead_unnamed(self) -> int:
-        return int(self.card["ahead_count"]) - sum(each.count for each in self.next_ahead)
+        return self.card.ahead_count - sum(each.count for each in self.next_ahead)
 
     @property
     def moment(self) -> bool:
@@ -132,39 +134,32 @@ class CardLook:
         return len(self.victims) + self.others.count
 
 
-def look_at(
-    card: Mapping[str, Any], *, names: Mapping[str, tuple[str, str]], page: Page, submitted: bool
-) -> CardLook:
-    """The card for a page. `names` are name and kind of everybody whose id it has, by that.
-
-    `submitted` says whether it waits already, or somebody only thinks of it.
-    """
-    verdict = VERDICTS[card["verdict"]]
-    ahead = [_ahead(each, names) for each in card["ahead"]]
-    lost = [each["lost_seconds"] for each in card["victims"] if each["id"] is None]
-    start = card["start"]
-    known = start["p50"] is not None and start["p90"] is not None
-    held = start["past_hit_rate"]
+def look_at(card: Card, *, page: Page, submitted: bool) -> CardLook:
+    """The card for a page. `submitted` says whether it waits already, or somebody only thinks of it."""
+    verdict = VERDICTS[card.verdict.outcome]
+    ahead = [_ahead(waiter, card.names) for waiter in card.ahead]
+    lost = [victim.lost_seconds for victim in card.victims if victim.id is None]
+    start = card.estimate
+    p50, p90 = _moment(start.p50), _moment(start.p90)
+    message = card.verdict.message
     return CardLook(
         card=card,
         on_form=page.form,
         verdict=verdict.waiting if submitted else verdict.preview,
         icon=verdict.icon,
-        said=readable(card["message"]),
-        start=start_words(start["p50"], start["p90"], now=card["as_of"]) if known else "",
-        unknown=readable((start["unknown_because"] or "").replace(card["message"], "").strip()),
-        held=held_words(held) if held is not None else "",
+        said=readable(message),
+        start=start_words(p50, p90, now=card.now) if p50 is not None and p90 is not None else "",
+        p50=p50,
+        p90=p90,
+        unknown=readable((start.unknown_because or "").replace(message, "").strip()),
+        held=held_words(card.past_hit_rate) if card.past_hit_rate is not None else "",
         ahead=ahead,
-        ahead_hidden=max(0, card["ahead_count"] - len(ahead)),
-        victims=[_victim(each, names) for each in card["victims"] if each["id"] is not None],
+        ahead_hidden=max(0, card.ahead_count - len(ahead)),
+        victims=[_victim(victim, card.names) for victim in card.victims if victim.id is not None],
         others=Others(count=len(lost), lost_seconds=sum(lost)),
-        levers=[_lever(each, page, card["as_of"]) for each in card["levers"]],
-        evidence=[{**each, "words": FACTS.get(each["fact"], each["fact"])} for each in card["evidence"]],
-        nodes_seen_at=next(
-            (each["observed_at"] for each in card["evidence"] if each["fact"] == "free"), None
-        ),
-        rate_per_hour=_micro(card["cost"]["rate_per_hour"]),
-        at_time_limit=_micro(card["cost"]["at_time_limit"]),
+        levers=[_lever(offer, page, card.now) for offer in card.offers],
+        evidence=[{**vars(fact), "words": FACTS.get(fact.fact, fact.fact)} for fact in card.evidence],
+        nodes_seen_at=next((fact.observed_at for fact in card.evidence if fact.fact == "free"), None),
     )
 
 
@@ -190,9 +185,9 @@ def _named(identity: str | None, names: Mapping[str, tuple[str, str]], *, otherw
     return name, kind_of(kind).page_of(identity) if kind and identity else ""
 
 
-def _ahead(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Somebody:
-    name, url = _named(each["id"], names, otherwise="")
-    return Somebody(name=name, url=url, team=each["team"], units=each["units"])
+def _ahead(waiter: Ahead, names: Mapping[str, tuple[str, str]]) -> Somebody:
+    name, url = _named(waiter.id, names, otherwise="")
+    return Somebody(name=name, url=url, team=waiter.team, units=waiter.units)
 
 
 def _in_rows(ahead: list[Somebody]) -> list[Somebody]:
@@ -206,29 +201,30 @@ def _in_rows(ahead: list[Somebody]) -> list[Somebody]:
     return rows
 
 
-def _victim(each: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Somebody:
-    name, url = _named(each["id"], names, otherwise="a run")
-    return Somebody(name=name, url=url, team="", lost_seconds=each["lost_seconds"])
+def _victim(victim: Leaving, names: Mapping[str, tuple[str, str]]) -> Somebody:
+    name, url = _named(victim.id, names, otherwise="a run")
+    return Somebody(name=name, url=url, team="", lost_seconds=victim.lost_seconds)
 
 
-def _lever(each: Mapping[str, Any], page: Page, now: datetime) -> LeverLook:
-    change, p50, p90 = each["change"], each["start_p50"], each["start_p90"]
+def _lever(offer: LeverOffer, page: Page, now: datetime) -> LeverLook:
+    outcome, estimate = offer.lever.verdict.outcome, offer.lever.estimate
+    p50, p90 = _moment(estimate.p50), _moment(estimate.p90)
     start = start_words(p50, p90, now=now) if p50 is not None and p90 is not None else ""
     return LeverLook(
-        words=change_words(change, page.current),
-        verdict=each["verdict"],
-        icon=VERDICTS[each["verdict"]].icon,
-        outcome=_outcome(each["verdict"], start, asks="ask_for_quota" in change),
+        words=change_words(offer.change, page.current),
+        verdict=outcome.value,
+        icon=VERDICTS[outcome].icon,
+        outcome=_outcome(outcome, start, asks="ask_for_quota" in offer.change),
         p50=p50,
         p90=p90,
-        rate_per_hour=_micro(each["rate_per_hour"]),
-        at_time_limit=_micro(each["cost_at_time_limit"]),
-        **_action(change, page),
+        rate_per_hour=offer.rate_per_hour,
+        at_time_limit=offer.at_time_limit,
+        **_action(offer.change, page),
     )
 
 
-def _outcome(verdict: str, start: str, *, asks: bool) -> str:
-    if verdict == "admit":
+def _outcome(outcome: Outcome, start: str, *, asks: bool) -> str:
+    if outcome is Outcome.ADMIT:
         return "starts once it is given" if asks else "starts now"
     return f"starts {start}" if start else "start unknown"
 
@@ -253,5 +249,5 @@ def _typed(name: str, value: Any) -> str:
     return limit_words(int(value)) if name == "time_limit_seconds" else str(value)
 
 
-def _micro(money: Mapping[str, Any] | None) -> int | None:
-    return None if money is None else int(money["amount_micro_usd"])
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)

@@ -16,7 +16,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
-from console.api.representations import describe_queued, waiting_card
+from console.api.representations import waiting_card
 from console.pages import panels as page_panels
 from console.pages.card import Page, current_of, look_at
 from console.pages.panels import Panel
@@ -224,7 +224,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
         if card is None:
             return {"waiting": None}
         page = self._card_page(workload, may=may)
-        look = look_at(describe_queued(workload, card), names=card.names, page=page, submitted=True)
+        look = look_at(card, page=page, submitted=True)
         seen = {"freshness": freshness_of(card.seen.oldest_at, now=now)} if card.seen else {}
         return {"waiting": look, **seen}
 

@@ -20,7 +20,6 @@ from django.urls import reverse
 from django.views import View
 
 from cluster import quantities
-from console.api.representations import describe_card
 from console.pages.card import CardLook, Page, look_at
 from console.pages.detail import OfOneKind, see_other
 from console.pages.forms import ContainerForm, curl_of, whole
@@ -147,7 +146,7 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
     def _look(self, card: Card, form: ContainerForm, team: Team) -> CardLook:
         quota = reverse("portal:team-quota", args=[team.slug])
         page = Page(noun=self.noun, current=form.body, form=True, quota=quota)
-        return look_at(describe_card(card), names=card.names, page=page, submitted=False)
+        return look_at(card, page=page, submitted=False)
 
     def _page(
         self,

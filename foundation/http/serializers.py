@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
 from typing_extensions import override
+
+from foundation.money import as_json
 
 
 class _Strict(serializers.Serializer[Any]):
@@ -79,3 +82,27 @@ class MoneySerializer(serializers.Serializer[Any]):
 
     amount_micro_usd = serializers.IntegerField()
     usd = serializers.CharField()
+
+    @override
+    def to_representation(self, instance: int) -> Any:
+        """Of micro-USD."""
+        return as_json(instance)
+
+
+class TextOrNullField(serializers.CharField):
+    """Text that is stored empty where there is none, and answered as null."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_null=True, **kwargs)
+
+    @override
+    def to_representation(self, value: Any) -> Any:
+        return super().to_representation(value) or None
+
+
+class EpochSecondsField(serializers.DateTimeField):
+    """A moment that is computed in whole seconds since the epoch."""
+
+    @override
+    def to_representation(self, value: Any) -> Any:
+        return super().to_representation(datetime.fromtimestamp(value, tz=UTC))

@@ -7,8 +7,6 @@ from typing import Any
 from rest_framework import serializers
 
 from foundation.http.serializers import MoneySerializer
-from foundation.money import as_json
-from inference.autoscaling.state import Scaling, Slept
 
 
 class ScaleSampleSerializer(serializers.Serializer[Any]):
@@ -25,6 +23,7 @@ class WakeSerializer(serializers.Serializer[Any]):
     seconds = serializers.IntegerField(help_text="Until one was ready.")
 
 
+# Of the fields of Scaling, with what it slept under `slept`.
 class ScalingStateSerializer(serializers.Serializer[Any]):
     engine = serializers.ChoiceField(choices=["keda", "hpa"], allow_null=True)
     trigger = serializers.CharField(allow_null=True)
@@ -33,27 +32,11 @@ class ScalingStateSerializer(serializers.Serializer[Any]):
     paused = serializers.BooleanField()
     paused_replicas = serializers.IntegerField(allow_null=True)
     newest = ScaleSampleSerializer(allow_null=True)
-    wakes = WakeSerializer(many=True)
-    cold_start_seconds = serializers.IntegerField(allow_null=True)
-    asleep_seconds = serializers.IntegerField()
+    wakes = WakeSerializer(many=True, source="slept.wakes")
+    cold_start_seconds = serializers.IntegerField(allow_null=True, source="slept.cold_start_seconds")
+    asleep_seconds = serializers.IntegerField(source="slept.asleep_seconds")
     saved = MoneySerializer(
         allow_null=True,
+        source="slept.saved_micro_usd",
         help_text="What the replicas that did not run while it slept would cost at today's price.",
     )
-
-
-def described(state: Scaling, slept: Slept) -> dict[str, Any]:
-    """Both as `ScalingStateSerializer` shows them."""
-    return {
-        "engine": state.engine,
-        "trigger": state.trigger,
-        "minimum": state.minimum,
-        "maximum": state.maximum,
-        "paused": state.paused,
-        "paused_replicas": state.paused_replicas,
-        "newest": state.newest,
-        "wakes": slept.wakes,
-        "cold_start_seconds": slept.cold_start_seconds,
-        "asleep_seconds": slept.asleep_seconds,
-        "saved": as_json(slept.saved_micro_usd),
-    }

@@ -61,6 +61,16 @@ class Guarded:
     waits: bool = False
     """Whether it is taken and begins once there is room."""
 
+    @property
+    def verdict(self) -> str:
+        """Whether it is rolled out now (`go`), once there is room (`wait`), or not as it was asked for (`blocked`)."""
+        return "blocked" if self.blocked else "wait" if self.waits else "go"
+
+    @property
+    def told(self) -> str:
+        """The verdict in a sentence."""
+        return " ".join(self.blocked) or self.message
+
 
 def guard(
     endpoint: Endpoint, spec: EndpointSpec, *, new_pods: bool, user: User | None, now: datetime

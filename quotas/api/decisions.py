@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from foundation.http.query import check_query_parameters, one, refuse
 from policy.snapshot_json import dump
-from quotas.api.lookups import decision_for, describe_decision, describe_verdict
+from quotas.api.lookups import decision_for
 from quotas.api.response_serializers import DecisionSerializer, ReplaySerializer
 from quotas.decisions import readable_supply, replay
 from quotas.models import Decision
@@ -32,8 +32,8 @@ class DecisionView(PortalView):
     def get(self, request: Any, public_id: UUID) -> Response:
         check_query_parameters(request, ())
         decision = decision_for(request.user, public_id)
-        shown = describe_decision(decision, named=nameable_teams(request.user))
-        return Response(DecisionSerializer(shown).data)
+        named = {"named": nameable_teams(request.user)}
+        return Response(DecisionSerializer(decision, context=named).data)
 
 
 class DecisionReplayView(PortalView):
@@ -52,13 +52,12 @@ class DecisionReplayView(PortalView):
         named = nameable_teams(request.user)
         found = replay(decision)
         shown = {
-            "decision": describe_decision(decision, named=named),
-            "replayed": describe_verdict(found.verdict, named=named) if found.verdict else None,
-            "same": found.same,
-            "unknown_because": found.unknown_because or None,
+            **vars(found),
+            "decision": decision,
+            "replayed": found if found.verdict else None,
             "supply": _supply(decision, named) if with_supply else None,
         }
-        return Response(ReplaySerializer(shown).data)
+        return Response(ReplaySerializer(shown, context={"named": named}).data)
 
 
 def _flag(request: Any, name: str) -> bool:

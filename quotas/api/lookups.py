@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, QuerySet, Sum
 
 from foundation.errors import Invalid, NotFound
-from policy.snapshot_json import load_verdict
-from policy.verdicts import Verdict
-from quotas.decisions import ANOTHER_TEAM
 from quotas.models import Cohort, Decision, QuotaChangeSet, QuotaRequest
 from quotas.queries import policy_of
 from teams.models import Team
@@ -86,41 +82,6 @@ def decision_for(user: Any, public_id: UUID) -> Decision:
     if found is None:
         raise NotFound("There is no such decision.")
     return found
-
-
-def describe_decision(decision: Decision, *, named: frozenset[str]) -> dict[str, Any]:
-    """A stored verdict for somebody who may be told of the teams in `named`."""
-    return describe_verdict(load_verdict(decision.outcome), named=named) | {
-        "id": decision.public_id,
-        "workload": decision.workload.public_id,
-        "at": decision.at,
-        "policy": decision.policy,
-        "revision": decision.revision,
-        "supply_digest": decision.supply_id,
-    }
-
-
-def describe_verdict(verdict: Verdict, *, named: frozenset[str]) -> dict[str, Any]:
-    """A verdict with its numbers; a victim of a team that is not in `named` has neither id nor team."""
-    victims = [
-        {
-            "id": each.id if each.team in named else None,
-            "team": each.team if each.team in named else ANOTHER_TEAM,
-            "lost_seconds": each.lost_seconds,
-            "cause": each.cause.value,
-        }
-        for each in verdict.victims
-    ]
-    return {
-        "verdict": verdict.outcome.value,
-        "reason": verdict.reason.value,
-        "message": verdict.message,
-        "rule": verdict.rule,
-        "evidence": [asdict(each) for each in verdict.evidence],
-        "victims": victims,
-        "lent": verdict.lent,
-        "backfilled": verdict.backfilled,
-    }
 
 
 def queue_of(team: Team) -> dict[str, Any]:

@@ -6,8 +6,11 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from typing_extensions import override
 
-from policy.verdicts import Outcome
+from foundation.http.serializers import TextOrNullField
+from policy.verdicts import Outcome, Victim
+from quotas.decisions import ANOTHER_TEAM
 from quotas.models import CohortUsage, QuotaRequest, TeamPolicy
 
 
@@ -289,34 +292,47 @@ class DecisionEvidenceSerializer(serializers.Serializer[Any]):
     unit = serializers.CharField()
 
 
-class DecisionVictimSerializer(serializers.Serializer[Any]):
+class DecisionVictimSerializer(serializers.Serializer[Victim]):
     id = serializers.CharField(allow_null=True, help_text="Null for a run of a team that has no name here.")
     team = serializers.CharField()
     lost_seconds = serializers.IntegerField()
     cause = serializers.CharField()
 
+    @override
+    def to_representation(self, instance: Victim) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        hidden = {} if instance.team in self.context["named"] else {"id": None, "team": ANOTHER_TEAM}
+        return {**shown, **hidden}
 
+
+# Of what has a verdict as `decided`; victims of teams that are not in the context's `named` are not told apart.
 class DecidedSerializer(serializers.Serializer[Any]):
     """A verdict with its numbers, as waiting cards show it."""
 
-    verdict = serializers.ChoiceField(choices=[each.value for each in Outcome])
-    reason = serializers.CharField()
-    message = serializers.CharField()
-    rule = serializers.CharField(help_text="The step of the policy that decided.")
-    evidence = DecisionEvidenceSerializer(many=True)
-    victims = DecisionVictimSerializer(many=True)
-    lent = serializers.BooleanField(help_text="Whether it was admitted on headroom of the team's endpoints.")
-    backfilled = serializers.BooleanField(help_text="Whether it was admitted past somebody who waits.")
+    verdict = serializers.ChoiceField(choices=[each.value for each in Outcome], source="decided.outcome")
+    reason = serializers.CharField(source="decided.reason")
+    message = serializers.CharField(source="decided.message")
+    rule = serializers.CharField(help_text="The step of the policy that decided.", source="decided.rule")
+    evidence = DecisionEvidenceSerializer(many=True, source="decided.evidence")
+    victims = DecisionVictimSerializer(many=True, source="decided.victims")
+    lent = serializers.BooleanField(
+        help_text="Whether it was admitted on headroom of the team's endpoints.", source="decided.lent"
+    )
+    backfilled = serializers.BooleanField(
+        help_text="Whether it was admitted past somebody who waits.", source="decided.backfilled"
+    )
 
 
 class DecisionSerializer(DecidedSerializer):
-    id = serializers.UUIDField()
-    workload = serializers.UUIDField()
+    id = serializers.UUIDField(source="public_id")
+    workload = serializers.UUIDField(source="workload.public_id")
     at = serializers.DateTimeField()
     policy = serializers.CharField(help_text="Name and version of the policy that decided.")
     revision = serializers.IntegerField(help_text="Of the pool when it was decided.")
     supply_digest = serializers.CharField(
-        allow_null=True, help_text="SHA-256 of the inputs; null where none were needed, or they have expired."
+        allow_null=True,
+        help_text="SHA-256 of the inputs; null where none were needed, or they have expired.",
+        source="supply_id",
     )
 
 
@@ -326,7 +342,7 @@ class ReplaySerializer(serializers.Serializer[Any]):
     decision = DecisionSerializer()
     replayed = DecidedSerializer(allow_null=True)
     same = serializers.BooleanField()
-    unknown_because = serializers.CharField(allow_null=True, help_text="Why it could not be judged again.")
+    unknown_because = TextOrNullField(help_text="Why it could not be judged again.")
     supply = serializers.DictField(
         allow_null=True, help_text="The inputs, where asked for; what belongs to other teams has no name."
     )

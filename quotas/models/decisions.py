@@ -5,9 +5,12 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce
+from django.utils.functional import cached_property
 from typing_extensions import override
 
 from foundation.ids import new_public_id
+from policy.snapshot_json import load_verdict
+from policy.verdicts import Verdict
 from teams.models import Team
 from workloads.models import Workload
 
@@ -50,6 +53,11 @@ class Decision(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.verdict} {self.reason} for {self.workload_id}"
+
+    @cached_property
+    def decided(self) -> Verdict:
+        """The verdict with its evidence and victims."""
+        return load_verdict(self.outcome)
 
 
 class StartEstimate(models.Model):

@@ -6,14 +6,11 @@ from urllib.parse import parse_qsl
 
 import pytest
 from django.conf import settings
-from django.urls import path
 
-from console.api.logs import WorkloadLogsView
 from controller.logs import reading, store, workload_logs
 from controller.logs.store import ContainerLog, source_of
 from foundation import clock
 from foundation.errors import Malformed, NotFound
-from foundation.http import problems
 from foundation.tickets import read_ticket
 from teams.models import User
 from tests.controller.logs_bed import START, make_pod, make_workload, stamp
@@ -21,14 +18,6 @@ from tests.factories.teams import api_client, make_member, make_user
 from workloads.models import Attempt, LogChunk, Workload
 
 pytestmark = pytest.mark.django_db
-handler404 = problems.page_not_found
-
-
-class RunLogs(WorkloadLogsView):
-    kind = "training-run"
-
-
-urlpatterns = [path("api/v1/training-runs/<uuid:public_id>/logs/", RunLogs.as_view())]
 
 
 @pytest.fixture
@@ -223,8 +212,7 @@ def test_an_attempt_or_pod_that_is_not_there_is_not_found_and_a_wrong_cursor_ref
 
 
 @pytest.fixture
-def get(run, settings):
-    settings.ROOT_URLCONF = __name__
+def get(run):
     client = api_client(User.objects.get(pk=run.owner_id))
     return lambda **query: client.get(f"/api/v1/training-runs/{run.public_id}/logs/", query)
 

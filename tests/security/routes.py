@@ -187,7 +187,7 @@ ROUTES: dict[str, Row] = {
     "jobs-api:training-run-import": api(
         POST=need(DONE, DONE, DONE, DONE, readers=FORBIDDEN, body="manifest")
     ),
-    "jobs-api:training-run": api("run", GET=READ, PATCH=steer("run-patch"), DELETE=steer()),
+    "jobs-api:training-run-detail": api("run", GET=READ, PATCH=steer("run-patch"), DELETE=steer()),
     "jobs-api:training-run-cancel": api("run", POST=steer()),
     "jobs-api:training-run-suspend": api("run", POST=steer()),
     "jobs-api:training-run-resume": api("run", POST=steer()),
@@ -205,7 +205,7 @@ ROUTES: dict[str, Row] = {
     # --- endpoints
     "inference-api:endpoint-list": api(GET=LIST, POST=steer("endpoint")),
     "inference-api:endpoint-preview": api(POST=steer("endpoint")),
-    "inference-api:endpoint": api("endpoint", GET=READ, PATCH=steer("endpoint-patch"), DELETE=steer()),
+    "inference-api:endpoint-detail": api("endpoint", GET=READ, PATCH=steer("endpoint-patch"), DELETE=steer()),
     "inference-api:endpoint-stop": api("endpoint", POST=steer()),
     "inference-api:endpoint-start": api("endpoint", POST=steer()),
     "inference-api:endpoint-scale": api("endpoint", POST=steer()),
@@ -219,8 +219,8 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-waiting": api("endpoint", GET=READ),
     "inference-api:endpoint-decisions": api("endpoint", GET=READ),
     "inference-api:endpoint-cost": api("endpoint", GET=READ),
-    "inference-api:endpoint-revisions": api("endpoint", GET=READ),
-    "inference-api:endpoint-revision": api("revision", GET=READ),
+    "inference-api:endpoint-revision-list": api("endpoint", GET=READ),
+    "inference-api:endpoint-revision-detail": api("revision", GET=READ),
     "inference-api:endpoint-revision-diff": api("revision", GET=READ),
     "inference-api:endpoint-revision-preview": api("endpoint", POST=steer("endpoint-patch")),
     "inference-api:endpoint-rollback": api("endpoint", POST=steer("rollback")),
@@ -327,5 +327,8 @@ def _walk(resolver: URLResolver, namespaces: tuple[str, ...]) -> Iterator[tuple[
 
 def declared_methods(pattern: URLPattern) -> set[str] | None:
     """The methods that a class of views has; None for a function, which cannot be asked."""
+    actions = getattr(pattern.callback, "actions", None)
+    if actions:
+        return {method.upper() for method in actions} & set(METHODS)
     view = getattr(pattern.callback, "cls", None) or getattr(pattern.callback, "view_class", None)
     return None if view is None else {each for each in METHODS if hasattr(view, each.lower())}

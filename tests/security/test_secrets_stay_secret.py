@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from cluster import kinds
 from cluster.client import connect
-from console.api.logs import WorkloadLogsView
+from console.api import logs
 from controller.reconcile.run_tokens import run_token
 from foundation import clock
 from foundation.apps import register_configured_secrets
@@ -228,7 +228,7 @@ def test_no_secret_is_in_any_answer_log_row_message_object_or_metric(
             f"postgresql://portal:{DATABASE_PASSWORD}@db/portal {KEY} {token} {own} /sign-in/link/{link}/"
         )
 
-    monkeypatch.setattr(WorkloadLogsView, "get_workload", fails)
+    monkeypatch.setattr(logs, "read_lines", fails)
     quiet = Client(raise_request_exception=False, headers={"Authorization": f"Bearer {token}"})
     failed = quiet.get(f"{url}logs/")
     assert failed.status_code == 500

@@ -7,8 +7,13 @@ from html import unescape
 import pytest
 
 from console.pages.card import Page, look_at
+from controller.waiting_card import Card, LeverOffer
 from foundation import clock
 from foundation.money import format_usd
+from policy.estimates import Estimate
+from policy.levers import Lever
+from policy.pool_snapshot import TeamFacts
+from policy.verdicts import Outcome, PreemptionCause, Verdict, Victim
 from quotas.limits import set_policy
 from tests.factories.catalogue import SETUP
 from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of, show
@@ -176,42 +181,22 @@ def test_a_time_limit_that_makes_no_sense_is_refused(ana, queue, sent):
 # --- what a card becomes
 
 
-def card(**values) -> dict:
-    facts = {
-        "verdict": "wait",
-        "reason": "WaitingForQuota",
-        "message": "Team vision uses 16 of 16 a100-40gb; this run needs 4.",
-        "rule": "quota",
-        "evidence": [],
-        "position": 1,
-        "ahead_count": 0,
-        "ahead": [],
-        "start": {"p50": None, "p90": None, "basis": None, "unknown_because": None, "past_hit_rate": None},
-        "cost": {"rate_per_hour": None, "at_time_limit": None},
-        "quota": {"before": {}, "after": {}},
-        "fair_share": None,
-        "victims": [],
-        "levers": [],
-        "revision": 7,
-        "as_of": NOW,
-        "decision": None,
-        "since": None,
-        "preempted": None,
-    }
-    return facts | values
+QUOTA = "Team vision uses 16 of 16 a100-40gb; this run needs 4."
 
 
-def lever(verdict="wait", start=None, **change) -> dict:
-    p50, p90 = start or (None, None)
-    return {
-        "change": change,
-        "verdict": verdict,
-        "reason": "x",
-        "start_p50": p50,
-        "start_p90": p90,
-        "rate_per_hour": {"amount_micro_usd": 2_000_000, "usd": "2.000000"},
-        "cost_at_time_limit": None,
-    }
+def card(message=QUOTA, start=None, victims=(), levers=(), names=None) -> Card:
+    verdict = Verdict(Outcome.WAIT, Reason.WAITING_FOR_QUOTA, message, "quota", victims=tuple(victims))
+    return Card(
+        verdict=verdict, kind="training-run", units=4, now=NOW, revision=7, position=1, ahead_count=0, ahead=(),
+        estimate=start or Estimate(None, None, ""), past_hit_rate=None, rate_per_hour=None, at_time_limit=None, account=None,
+        team=TeamFacts("vision", "vision"), offers=tuple(levers), names=names or {},
+    )  # fmt: skip
+
+
+def lever(verdict="wait", start=(None, None), **change) -> LeverOffer:
+    p50, p90 = (moment and int(moment.timestamp()) for moment in start)
+    found = Verdict(Outcome(verdict), Reason.WAITING_FOR_QUOTA, "x", "quota")
+    return LeverOffer(Lever(change, found, Estimate(p50, p90, "")), change, 2_000_000, None)
 
 
 CURRENT = {"gpus_per_replica": 8, "flavor": "a100", "capacity": "on-demand", "time_limit_seconds": 86400}
@@ -223,7 +208,7 @@ NOWHERE = Page(noun="run", current=CURRENT)
 
 
 def levers_of(page, *given):
-    return look_at(card(levers=list(given)), names={}, page=page, submitted=True).levers
+    return look_at(card(levers=given), page=page, submitted=True).levers
 
 
 def test_a_lever_of_the_form_fills_its_fields():
@@ -273,17 +258,18 @@ def test_a_lever_says_when_it_would_start():
 
 def test_an_unknown_start_does_not_say_the_reason_twice():
     message = "No node can hold 64."
-    start = card()["start"] | {"unknown_because": f"It cannot start as things are. {message}"}
-    look = look_at(card(message=message, start=start), names={}, page=NOWHERE, submitted=False)
+    start = Estimate(None, None, "", f"It cannot start as things are. {message}")
+    look = look_at(card(message=message, start=start), page=NOWHERE, submitted=False)
     assert (look.start, look.unknown) == ("", "It cannot start as things are.")
 
 
 def test_victims_of_the_own_team_are_named_and_the_others_are_counted():
-    own = {"id": "7f0f976b", "lost_seconds": 60}
-    names = {"7f0f976b": ("resnet50", "training-run")}
-    others = [{"id": None, "lost_seconds": 30}, {"id": None, "lost_seconds": 15}]
-    look = look_at(card(victims=[own, *others]), names=names, page=ON_THE_FORM, submitted=False)
-    assert [(each.name, each.url) for each in look.victims] == [("resnet50", f"/runs/{own['id']}/")]
+    cause = PreemptionCause.IN_COHORT_RECLAMATION
+    own = Victim("7f0f976b", "vision", 60, cause)
+    names = {"7f0f976b": ("resnet50", "training-run"), "a": ("theirs", "training-run")}
+    others = [Victim("a", "speech", 30, cause), Victim("b", "robotics", 15, cause)]
+    look = look_at(card(victims=[own, *others], names=names), page=ON_THE_FORM, submitted=False)
+    assert [(each.name, each.url) for each in look.victims] == [("resnet50", f"/runs/{own.id}/")]
     assert (look.others.count, look.others.lost_seconds, look.victim_count) == (2, 45, 3)
     assert look.stops == "Would stop"
 

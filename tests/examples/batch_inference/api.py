@@ -7,16 +7,16 @@ from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.response import Response
 from typing_extensions import override
 
-from console.api import response_serializers as output
-from console.api import workloads as shared
-from console.api.logs import WorkloadLogsView
+from console.api.response_serializers import WaitingSerializer, WorkloadSerializer
+from console.api.workloads import WorkloadViewSet, command, previewed
+from controller import services
 from foundation import clock
 from foundation.http.idempotency import idempotent
 from teams.actors import actor_of
-from teams.api.base import PortalView
 from teams.permissions import team_for
 from tests.examples.batch_inference.models import BatchInference
 from tests.examples.batch_inference.serializers import BatchInferenceSerializer
@@ -25,7 +25,7 @@ from tests.examples.batch_inference.specs import KIND
 from workloads.models import Workload
 
 
-class OfBatches(shared.OfKind):
+class BatchViewSet(WorkloadViewSet):
     kind = KIND
     spec_key = "workload_id"
 
@@ -33,20 +33,9 @@ class OfBatches(shared.OfKind):
     def spec_rows(self, workloads: Sequence[Workload]) -> QuerySet[BatchInference]:
         return BatchInference.objects.filter(workload__in=workloads)
 
-
-class BatchListView(OfBatches, shared.WorkloadListView):
-    @extend_schema(
-        parameters=[shared.EXPAND],
-        responses=output.WorkloadRowSerializer(many=True),
-        operation_id="batch_inferences_list",
-    )
-    def get(self, request: Any) -> Response:
-        """The batches that the caller may see, newest first."""
-        return self.list_page()
-
-    @extend_schema(request=BatchInferenceSerializer, responses={201: output.WorkloadSerializer})
+    @extend_schema(request=BatchInferenceSerializer, responses={201: WorkloadSerializer})
     @idempotent()
-    def post(self, request: Any) -> Response:
+    def create(self, request: Any) -> Response:
         """Submit a batch. 201 also when it has to wait; 422 when it could never start."""
         body = BatchInferenceSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -58,45 +47,15 @@ class BatchListView(OfBatches, shared.WorkloadListView):
             now=now,
             replaces=body.replaced_id,
         )
-        answer = self.answer([self.find(request.user, batch.workload.public_id)], now=now)[0]
-        return Response(answer, status=201, headers={"Location": answer["links"]["self"]})
+        return self.made(batch.workload.public_id, now=now)
 
+    @extend_schema(request=BatchInferenceSerializer, responses=WaitingSerializer)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Any) -> Response:
+        """What submitting this body would do now; makes nothing."""
+        return previewed(request, BatchInferenceSerializer(data=request.data), preview_batch)
 
-class BatchPreviewView(PortalView):
-    """What submitting this body would do now; makes nothing."""
-
-    @extend_schema(request=BatchInferenceSerializer, responses=output.WaitingSerializer)
-    def post(self, request: Any) -> Response:
-        return shared.previewed(request, BatchInferenceSerializer(data=request.data), preview_batch)
-
-
-class BatchDetailView(OfBatches, shared.WorkloadDetailView):
-    """One batch, and its end."""
-
-
-class BatchCancelView(OfBatches, shared.WorkloadCancelView):
-    """Stop it for good."""
-
-
-class BatchEventsView(OfBatches, shared.WorkloadEventsView):
-    """The batch's history."""
-
-
-class BatchPodsView(OfBatches, shared.WorkloadPodsView):
-    """The batch's pods."""
-
-
-class BatchManifestsView(OfBatches, shared.WorkloadManifestsView):
-    """The batch's objects."""
-
-
-class BatchWaitingView(OfBatches, shared.WorkloadWaitingView):
-    """Why the batch waits."""
-
-
-class BatchCostView(OfBatches, shared.WorkloadCostView):
-    """What the batch costs."""
-
-
-class BatchLogsView(OfBatches, WorkloadLogsView):
-    """The batch's logs."""
+    @command
+    def cancel(self, workload: Workload, request: Any) -> None:
+        """Stop it for good."""
+        services.cancel(workload=workload, actor=actor_of(request), now=clock.now())
