@@ -120,7 +120,9 @@ class Fit:
     @property
     def cheapest(self) -> int | None:
         rates = [
-            each.rate_per_hour for each in self.places if not each.refused and each.rate_per_hour is not None
+            place.rate_per_hour
+            for place in self.places
+            if not place.refused and place.rate_per_hour is not None
         ]
         return min(rates, default=None)
 
@@ -158,8 +160,8 @@ def _fit(demand: Demand, offered: Offered, isolation: Isolation, cards: int | No
     if count == 0:
         return Fit(offered=offered, unit_bytes=least, refused=_too_small(demand, offered, cards, least))
     places = tuple(_place(demand, count, pool, exactly=cards is not None) for pool in offered.pools)
-    open_places = [each for each in places if not each.refused]
-    count = min((each.units for each in open_places), default=count)
+    open_places = [place for place in places if not place.refused]
+    count = min((place.units for place in open_places), default=count)
     return Fit(
         offered=offered,
         count=count,

@@ -63,7 +63,7 @@ _WORDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
         **dict.fromkeys(("inference", "serving", "serve"), Purpose.INFERENCE),
     },
     "precision": {
-        **{each.value: each for each in Precision},
+        **{precision.value: precision for precision in Precision},
         **dict.fromkeys(("float32", "32bit"), Precision.FP32),
         **dict.fromkeys(("bfloat16",), Precision.BF16),
         **dict.fromkeys(("float16", "half", "16bit"), Precision.FP16),
@@ -71,7 +71,7 @@ _WORDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
         **dict.fromkeys(("4bit",), Precision.INT4),
     },
     "optimizer": {
-        **{each.value: each for each in Optimizer if each is not Optimizer.NONE},
+        **{optimizer.value: optimizer for optimizer in Optimizer if optimizer is not Optimizer.NONE},
         **dict.fromkeys(("adam8bit", "8bitadam", "adamw8bit"), Optimizer.ADAM_8BIT),
     },
     "sharding": {

@@ -39,7 +39,7 @@ def _count(most: int, help_text: str = "", *, least: int = 1) -> WholeNumberFiel
 
 def _choice(kinds: Any, help_text: str = "") -> serializers.ChoiceField:
     return serializers.ChoiceField(
-        choices=[each.value for each in kinds], required=False, allow_null=True, help_text=help_text
+        choices=[kind.value for kind in kinds], required=False, allow_null=True, help_text=help_text
     )
 
 

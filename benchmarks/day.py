@@ -76,7 +76,7 @@ class _Log:
 
 def run(day: Day, engine: Engine) -> Trace:
     """One day from the first submission to the last release."""
-    known = {uuid4(): each for each in day.arrivals}
+    known = {uuid4(): arrival for arrival in day.arrivals}
     pool = Pool.objects.select_related("flavor").get(
         pk=snapshots.pool_for(flavor=day.flavor, capacity_type=rows.ON_DEMAND).pk
     )

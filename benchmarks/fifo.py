@@ -46,7 +46,10 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
             # Rows before quotas, as admission takes them.
             workloads = lock_queued(workload_ids=[each.workload_id for each in wanted])
             claim_many(wanted=wanted, now=now)
-            moves = [Move(each.pk, Phase.ADMITTED, Reason.CREATING, "It is its turn.") for each in workloads]
+            moves = [
+                Move(workload.pk, Phase.ADMITTED, Reason.CREATING, "It is its turn.")
+                for workload in workloads
+            ]
             move_queued(workloads=workloads, moves=moves, actor=ADMISSION, now=now)
     # A team all of whose heads were admitted may have more behind them.
     Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=None if full else now)
@@ -79,17 +82,17 @@ def _quotas(pool: Pool) -> list[Quota]:
 def _accounts(pool: Pool, quotas: list[Quota]) -> list[Account]:
     usages = CohortUsage.objects.filter(flavor=pool.flavor_id, capacity_type=pool.capacity_type)
     accounts = [
-        Account(f"cohort:{each.cohort.name}", None, each.guaranteed, each.local, each.ceiling, each.used)
-        for each in usages.select_related("cohort")
+        Account(f"cohort:{usage.cohort.name}", None, usage.guaranteed, usage.local, usage.ceiling, usage.used)
+        for usage in usages.select_related("cohort")
     ]
     return accounts + [
         Account(
-            f"team:{each.team_id}",
-            f"cohort:{each.team.cohort_name}",
-            each.nominal,
-            each.local,
-            each.ceiling,
-            each.used,
+            f"team:{quota.team_id}",
+            f"cohort:{quota.team.cohort_name}",
+            quota.nominal,
+            quota.local,
+            quota.ceiling,
+            quota.used,
         )
-        for each in quotas
+        for quota in quotas
     ]

@@ -62,7 +62,7 @@ def _one(day: Day, engine: Engine) -> Trace:
 
 def _result(day: Day, ours: Sequence[Trace], fifo: Sequence[Trace]) -> Result:
     count, whole = len(day.arrivals), len(day.arrivals) == TOTAL
-    work = sum(each.kind.units * each.kind.seconds for each in day.arrivals)
+    work = sum(arrival.kind.units * arrival.kind.seconds for arrival in day.arrivals)
     best = max(work / (COHORTS * QUEUES * NOMINAL), day.arrivals[-1].at)
     return Result(
         title="Kueue's day",
@@ -119,7 +119,7 @@ def _usage(ours: Sequence[Trace], *, whole: bool) -> list[Row]:
 
 
 def _wait(kind: Kind, ours: Sequence[Trace], fifo: Sequence[Trace], *, whole: bool) -> Row:
-    mine, theirs = ([each.waits[kind.name] for each in traces] for traces in (ours, fifo))
+    mine, theirs = ([trace.waits[kind.name] for trace in traces] for traces in (ours, fifo))
     return Row(
         name=f"mean wait, {kind.name}; limit: first come, first served",
         ours=f"{_median(mine):.1f} s",

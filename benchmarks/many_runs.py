@@ -102,7 +102,7 @@ def _result(
             Row(
                 name=f"{kind}, of a run",
                 ours=f"{many.used[kind] / many.runs * 1000:.0f} ms",
-                limit=f"{statistics.median(each.used[kind] for each in singles) * 1000:.0f} ms",
+                limit=f"{statistics.median(single.used[kind] for single in singles) * 1000:.0f} ms",
             )
             for kind in KINDS
         ),
@@ -129,9 +129,9 @@ def _result(
 
 
 def _median(singles: list[Spent], idle: Used | None = None) -> float:
-    return statistics.median(each.each(idle) for each in singles)
+    return statistics.median(single.each(idle) for single in singles)
 
 
 def _range(singles: list[Spent], idle: Used | None = None) -> str:
-    values = sorted(each.each(idle) * 1000 for each in singles)
+    values = sorted(single.each(idle) * 1000 for single in singles)
     return f"{values[0]:.0f}–{values[-1]:.0f}"

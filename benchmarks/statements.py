@@ -56,7 +56,7 @@ def _of(lines: list[re.Match[str]]) -> Count:
 
 
 def _process_of(lines: list[re.Match[str]], statement: str) -> str:
-    found = next((each["process"] for each in lines if statement in each["text"]), None)
+    found = next((line["process"] for line in lines if statement in line["text"]), None)
     if found is None:
         raise SystemExit(f"PostgreSQL's log does not show {statement}")
     return str(found)
@@ -64,7 +64,7 @@ def _process_of(lines: list[re.Match[str]], statement: str) -> str:
 
 def _until_told(lines: list[re.Match[str]], process: str, *, end: str | None) -> list[str]:
     """What that process executed, up to the statement that says `end`."""
-    texts = [each["text"] for each in lines if each["process"] == process]
+    texts = [line["text"] for line in lines if line["process"] == process]
     last = next((place for place, text in enumerate(texts) if end and end in text), len(texts))
     return texts[:last]
 

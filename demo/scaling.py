@@ -111,7 +111,9 @@ def _why(pods: list[dict[str, Any]]) -> str:
         return "its autoscaler is gone"
     seen = [metric.get("external") or {} for metric in status.get("currentMetrics") or ()]
     values = [f"{amount(each['current']['averageValue']):g}" for each in seen if "current" in each]
-    limited = {each["type"]: each for each in status.get("conditions") or ()}.get("ScalingLimited", {})
+    limited = {condition["type"]: condition for condition in status.get("conditions") or ()}.get(
+        "ScalingLimited", {}
+    )
     return (
         f"its autoscaler wants {status['desiredReplicas']}, at {', '.join(values) or 'an unknown number of'} requests in "
         f"flight for each (target {PER_REPLICA}; {limited.get('reason', 'no reason yet')})"

@@ -162,7 +162,7 @@ class PlatformSettings(models.Model):
     @classmethod
     def as_json(cls) -> models.Subquery:
         """The row as one value, for a statement that reads something else anyway; `of_json` takes it."""
-        names = [each.attname for each in cls._meta.concrete_fields]
+        names = [field.attname for field in cls._meta.concrete_fields]
         row = JSONObject(**{name: name for name in names})
         return models.Subquery(cls.objects.filter(pk=cls.SINGLETON_PK).values_list(row))
 
@@ -171,7 +171,9 @@ class PlatformSettings(models.Model):
         """As `current`, by that value."""
         if row is None:
             return cls()
-        return cls(**{each.attname: each.to_python(row[each.attname]) for each in cls._meta.concrete_fields})
+        return cls(
+            **{field.attname: field.to_python(row[field.attname]) for field in cls._meta.concrete_fields}
+        )
 
     @classmethod
     def _read(cls) -> Self:

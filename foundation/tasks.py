@@ -93,7 +93,7 @@ def _check_shape(function: Callable[..., Any], *, bound: bool) -> None:
     parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
     if not parameters or parameters[-1].kind is not inspect.Parameter.VAR_KEYWORD:
         raise TypeError(f"task {function.__qualname__} must end in **_future")
-    if any(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters[:-1]):
+    if any(parameter.kind is not inspect.Parameter.KEYWORD_ONLY for parameter in parameters[:-1]):
         raise TypeError(f"task {function.__qualname__} takes keyword-only ids")
 
 

@@ -26,9 +26,9 @@ def add(histogram: list[int], seconds: float) -> None:
 def merged(histograms: Iterable[Sequence[int]]) -> list[int]:
     """Their sum."""
     total: list[int] = []
-    for each in histograms:
-        total.extend([0] * (len(each) - len(total)))
-        for place, count in enumerate(each):
+    for histogram in histograms:
+        total.extend([0] * (len(histogram) - len(total)))
+        for place, count in enumerate(histogram):
             total[place] += count
     return total
 

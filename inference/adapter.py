@@ -130,7 +130,9 @@ class EndpointAdapter(WorkloadAdapter):
             paused_replicas=endpoint.held_at(spec),
             wakes=spec.scale_to_zero and (plan.reason is Reason.WAKING or loads),
         )
-        return [(each, patch) for each in companions if (patch := steering_patch(each, wanted))]
+        return [
+            (companion, patch) for companion in companions if (patch := steering_patch(companion, wanted))
+        ]
 
     @override
     def record(

@@ -43,7 +43,7 @@ def _is_part(index: int, text: str) -> bool:
         return True
     values = [_value(index, each) for each in found[1].split("-")]
     least, most = _RANGES[index]
-    known = [each for each in values if each is not None and least <= each <= most]
+    known = [value for value in values if value is not None and least <= value <= most]
     return len(known) == len(values) and known == sorted(known)
 
 

@@ -35,7 +35,9 @@ class EndpointNow:
     @property
     def coming(self) -> list[EndpointRevision]:
         """What is not served yet, newest first."""
-        others = (each for each in self.revisions.values() if each.number != self.endpoint.serving)
+        others = (
+            revision for revision in self.revisions.values() if revision.number != self.endpoint.serving
+        )
         return sorted(others, key=lambda each: each.number, reverse=True)
 
     @property

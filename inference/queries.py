@@ -25,14 +25,14 @@ def routes_to(workloads: Sequence[Workload]) -> dict[int, Route]:
     revisions = {(each.endpoint_id, each.number): each for each in found}
     endpoints = {each.endpoint_id: each.endpoint for each in found}
     return {
-        each.pk: _route(
-            each,
-            names[each.pk],
-            revisions[each.pk, endpoints[each.pk].target],
-            revisions[each.pk, endpoints[each.pk].revision],
+        workload.pk: _route(
+            workload,
+            names[workload.pk],
+            revisions[workload.pk, endpoints[workload.pk].target],
+            revisions[workload.pk, endpoints[workload.pk].revision],
         )
-        for each in workloads
-        if each.pk in names
+        for workload in workloads
+        if workload.pk in names
     }
 
 

@@ -76,7 +76,7 @@ def judge(
     if bounds.downtime and down_since is not None:
         message = f"No replica answered for {bounds.downtime} seconds, the most that was announced."
         findings.append(_Finding(down_since, bounds.downtime, RolloutOutcome.FAILED, message))
-    due = [each for each in findings if each.left(now) <= 0]
+    due = [finding for finding in findings if finding.left(now) <= 0]
     for outcome in (RolloutOutcome.FAILED, RolloutOutcome.NO_ROOM):
         found = next((each for each in due if each.outcome is outcome), None)
         if found is not None:
@@ -85,7 +85,9 @@ def judge(
         homeless = any(pod.reason in _NOT_PLACED for pod in _new(rollout, pods))
         message = "Its pods made no progress within the Deployment's deadline."
         return Judgement(RolloutOutcome.NO_ROOM if homeless else RolloutOutcome.FAILED, message)
-    return Judgement(RolloutOutcome.GOING, look_in=min((each.left(now) for each in findings), default=None))
+    return Judgement(
+        RolloutOutcome.GOING, look_in=min((finding.left(now) for finding in findings), default=None)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def _options(options: Json, preset: ServerPreset) -> Iterator[Problem]:
         if why := preset.refused_options.get(name):
             yield path, Fault("not_for_runtime", why)
         elif preset.name == CUSTOM:
-            others = ", ".join(each for each in RUNTIMES if each != CUSTOM)
+            others = ", ".join(runtime for runtime in RUNTIMES if runtime != CUSTOM)
             message = f"The portal does not know this server: say it in command, args or env, or name a runtime ({others})."
             yield path, Fault("not_for_runtime", message)
         elif name not in preset.options:

@@ -32,8 +32,8 @@ class CloneSerializer(TrainingRunSerializer):
     def get_fields(self) -> dict[str, Any]:
         """Any field may be left out, and is then that of the run."""
         fields = super().get_fields()
-        for each in fields.values():
-            each.required = False
+        for field in fields.values():
+            field.required = False
         return fields
 
 

@@ -36,7 +36,9 @@ class TemplateRules:
             locked: Any = form.fields[name]
             if hasattr(locked, "choices"):
                 value = self.initial[name]
-                locked.choices = [each for each in locked.choices if each[0] == value] or [(value, value)]
+                locked.choices = [choice for choice in locked.choices if choice[0] == value] or [
+                    (value, value)
+                ]
             else:
                 locked.widget.attrs["readonly"] = True
         for name, words in self.limits.items():

@@ -156,7 +156,7 @@ def _preset(data: Any) -> presets.Preset | None:
         return None
     template = template_named(name)
     if template is None:
-        names = ", ".join(each.name for each in enabled_templates()) or "none"
+        names = ", ".join(enabled_template.name for enabled_template in enabled_templates()) or "none"
         raise _refused("template", "unknown_template", f"There is no such template. There is: {names}.")
     if version is not None and (type(version) is not int or version != template.version):
         message = f"Template {name} has version {template.version} now: look at what it has become."

@@ -187,7 +187,7 @@ def _for_its_pods(job: Json, word: str) -> bool:
     if job["kind"] == "Job":
         return word == "BackoffLimitExceeded"
     counts = ((job.get("status") or {}).get("replicaStatuses") or {}).values()
-    return any(each.get("failed") for each in counts)
+    return any(count.get("failed") for count in counts)
 
 
 def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:

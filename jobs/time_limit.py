@@ -33,7 +33,7 @@ def running_out(workload: Workload, attempts: Sequence[Attempt], *, now: datetim
     limit = workload.time_limit_seconds
     if limit is None or workload.phase != Phase.RUNNING.value:
         return None
-    started = next((each.started_at for each in attempts if each.ended_at is None), None)
+    started = next((attempt.started_at for attempt in attempts if attempt.ended_at is None), None)
     if started is None:
         return None
     used = seconds_with(workload.used_seconds, started, now)

@@ -170,7 +170,7 @@ class RunImportPage(RunNewPage):
     @override
     def facts(self, form: ContainerForm) -> dict[str, Any]:
         # Which team it is for, the form has an answer to already.
-        problems = [each for each in self.imported.problems if each.field != "team"]
+        problems = [problem for problem in self.imported.problems if problem.field != "team"]
         return {"imported": self.imported, "problems": problems, "form_url": reverse("jobs:run-new")}
 
 

@@ -44,11 +44,11 @@ class Tree:
 
     def __init__(self, accounts: Sequence[Account]) -> None:
         self.index = {each.name: place for place, each in enumerate(accounts)}
-        self.parent = [-1 if each.parent is None else self.index[each.parent] for each in accounts]
-        self.guaranteed = [each.guaranteed for each in accounts]
-        self.local = [each.local for each in accounts]
-        self.ceiling = [each.ceiling for each in accounts]
-        self.used = [each.used for each in accounts]
+        self.parent = [-1 if account.parent is None else self.index[account.parent] for account in accounts]
+        self.guaranteed = [account.guaranteed for account in accounts]
+        self.local = [account.local for account in accounts]
+        self.ceiling = [account.ceiling for account in accounts]
+        self.used = [account.used for account in accounts]
         self.root = [self._root_of(place) for place in range(len(accounts))]
 
     def _root_of(self, place: int) -> int:

@@ -115,7 +115,7 @@ def estimate_at_once(
 def estimate_all(supply: PoolSnapshot, *, given: CyclePlan | None = None) -> dict[str, Estimate]:
     """The start of every waiter of the snapshot, by id; each as `estimate` answers it, with the plan where it is known."""
     known = given or plan(supply)
-    waiters = {each.id: each for each in supply.waiters}
+    waiters = {waiter.id: waiter for waiter in supply.waiters}
     runs = _Forward(supply, expected=False), _Forward(supply, expected=True)
     for forward in runs:
         forward.run()
@@ -213,7 +213,7 @@ class _Forward:
         self._pool = PoolInTime(supply)
         self._expected = expected
         self._coarse = len(supply.waiters) > EXACT_MOST
-        self._waiting = {each.id for each in supply.waiters}
+        self._waiting = {waiter.id for waiter in supply.waiters}
         self.starts: dict[str, int] = {}
         """Seconds from now until the first start of each."""
         self.gave_up = False
@@ -230,7 +230,7 @@ class _Forward:
         self._evicted: set[str] = set()
         self._never: set[str] = set()
         """Who cannot start as things are."""
-        shown = {each.team for each in supply.waiters}
+        shown = {waiter.team for waiter in supply.waiters}
         self._emptied = {line.slug: 0 for line in self._pool.lines.lines if line.slug not in shown}
         """When the last waiter of a team had started."""
         for holder in supply.holders:

@@ -94,7 +94,7 @@ def position(supply: PoolSnapshot, waiter_id: str, *, given: CyclePlan | None = 
 
 def positions(supply: PoolSnapshot, *, given: CyclePlan) -> dict[str, int]:
     """The `position` of everybody, by id. `given` is the plan of this very snapshot."""
-    waiters = {each.id: each for each in supply.waiters}
+    waiters = {waiter.id: waiter for waiter in supply.waiters}
     found, before = {}, 0
     for each in given.order:
         found[each] = 1 + before + hidden_ahead(supply, waiters[each])

@@ -96,7 +96,10 @@ def levers(
         *_shorter(supply, waiter, verdict, time_limit_seconds),
         *_less_beside(supply, afresh, verdict),
         *_fewer(supply, afresh, share),
-        *(LeverChange(dict(each.change), _there(each, waiter.id, afresh)) for each in alternatives),
+        *(
+            LeverChange(dict(alternative.change), _there(alternative, waiter.id, afresh))
+            for alternative in alternatives
+        ),
         *_quota(supply, waiter),
     ]
     found: dict[str, Lever] = {}
@@ -336,7 +339,7 @@ def _quota(supply: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
 
 def _instead(supply: PoolSnapshot, waiter_id: str, changed: Waiter) -> PoolSnapshot:
     """A new request in place of the waiting one, last in the line of this pool."""
-    others = tuple(each for each in supply.waiters if each.id != waiter_id)
+    others = tuple(waiter for waiter in supply.waiters if waiter.id != waiter_id)
     last = max((each.sequence for each in others), default=0) + 1
     new = replace(changed, id=NEW, queued_at=supply.now, sequence=last)
     return replace(supply, waiters=(*others, new))

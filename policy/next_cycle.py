@@ -58,7 +58,7 @@ class Moments:
             for entry in line.waiters
             if entry[3] not in pool.holdings
         ]
-        return min((each for each in times if each > pool.now), default=None)
+        return min((moment for moment in times if moment > pool.now), default=None)
 
     def _protected(self) -> dict[int, list[tuple[int, Holding]]]:
         minimum, found = self._pool.supply.rules.minimum_run_seconds, {}

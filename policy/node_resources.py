@@ -93,7 +93,7 @@ def may_run_out(supply: PoolSnapshot) -> tuple[int, ...]:
 def _greediest(supply: PoolSnapshot) -> list[int]:
     """The most of each of OTHERS that anybody asks for or holds per unit."""
     reach = Reach(supply.hosts)
-    shapes = {(each.units_each, each.beside) for each in supply.waiters}
+    shapes = {(waiter.units_each, waiter.beside) for waiter in supply.waiters}
     shapes |= {(each.units_each, each.beside) for each in supply.holders}
     asked = {(units, wants(beside)) for units, beside in shapes if units > 0 and not reach[units, beside]}
     for holder in supply.holders:
@@ -120,7 +120,9 @@ def blocks_of(supply: PoolSnapshot, counted: Sequence[int], *, empty: bool = Fal
     """The nodes as they are, or as they would be with nobody on them; units alone where nothing else is `counted`."""
     blocks = supply.blocks
     if empty:
-        blocks = tuple(Block(each.node, each.size, each.size, each.whole, each.whole) for each in blocks)
+        blocks = tuple(
+            Block(block.node, block.size, block.size, block.whole, block.whole) for block in blocks
+        )
     if not counted:
         return Blocks(blocks, supply.provisionable)
     return HostBlocks(blocks, supply, counted)
@@ -135,7 +137,7 @@ class HostBlocks(Blocks):
         super().__init__(blocks, supply.provisionable)
         self.counted = tuple(counted)
         self.needs: dict[Beside, Beside] = {}
-        self.left = {each.node: self._of(_known(each.left)) for each in blocks}
+        self.left = {block.node: self._of(_known(block.left)) for block in blocks}
         self.new_left = self._of(_known(supply.provisionable.others))
         self.kinds: dict[tuple[int, Beside], int] = {}
         """How many nodes have so many units free, and so much besides."""

@@ -105,7 +105,10 @@ class TeamQueue:
         """The fewest units that any of its waiters claims, and the fewest in one pod."""
         if self._least is None:
             waiters = [entry[4] for entry in self.waiters]
-            self._least = (min(each.units for each in waiters), min(each.units_each for each in waiters))
+            self._least = (
+                min(waiter.units for waiter in waiters),
+                min(waiter.units_each for waiter in waiters),
+            )
         return self._least
 
 

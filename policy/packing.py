@@ -23,7 +23,7 @@ class Blocks:
     __slots__ = ("block", "counts", "free", "free_total", "new", "unopened")
 
     def __init__(self, blocks: Sequence[Block], provisionable: Provisionable) -> None:
-        self.free = {each.node: each.free for each in blocks}
+        self.free = {block.node: block.free for block in blocks}
         self.counts: dict[int, int] = {}
         for free in self.free.values():
             self.counts[free] = self.counts.get(free, 0) + 1
@@ -160,7 +160,7 @@ class Blocks:
 
     def _fullest(self, units_each: int) -> str:
         """The first of the candidates for one pod; empty where only a node to be made would take it."""
-        free = min((each for each in self.counts if each >= units_each), default=0)
+        free = min((count for count in self.counts if count >= units_each), default=0)
         return min((node for node, each in self.free.items() if each == free), default="") if free else ""
 
     def _candidates(self, units_each: int) -> list[tuple[bool, int, str]]:

@@ -70,7 +70,7 @@ def evictions_after_cut(supply: PoolSnapshot, team: str) -> tuple[Victim, ...]:
 
     chosen: list[Chosen] = []
     # No minimum run time protects: somebody has decided that they leave.
-    for holding in (each for each in pool.victims.get(line.index, ()) if not each.leaving):
+    for holding in (victim for victim in pool.victims.get(line.index, ()) if not victim.leaving):
         if not too_much():
             break
         if not holding.lent:
@@ -86,7 +86,7 @@ def reclaim_headroom(holders: Iterable[Holder], units: int) -> tuple[Victim, ...
 
     Those that are leaving already count towards it. No minimum run time protects: the endpoint owns the headroom.
     """
-    lent = [each for each in holders if each.lent]
+    lent = [holder for holder in holders if holder.lent]
     missing = units - sum(each.units for each in lent if each.leaving)
     chosen = []
     for each in sorted(lent, key=_least_lost_first):
@@ -165,9 +165,9 @@ def _borrowers(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterato
 def _eligible(pool: PoolInTime, line: TeamQueue) -> Iterator[Holding]:
     """Preemptible runs of a line that have had their minimum run time and are not leaving."""
     since = pool.now - pool.supply.rules.minimum_run_seconds
-    for each in pool.victims.get(line.index, ()):
-        if each.since <= since and not each.leaving:
-            yield each
+    for victim in pool.victims.get(line.index, ()):
+        if victim.since <= since and not victim.leaving:
+            yield victim
 
 
 def _only_needed(room: FreeCapacity, chosen: list[Chosen], enough: Callable[[], bool]) -> list[Chosen]:

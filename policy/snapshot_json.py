@@ -120,7 +120,7 @@ def _flavor_json(flavor: FlavorFacts) -> dict[str, Any]:
         "gpu_fraction": f"{fraction.numerator}/{fraction.denominator}",
         "sharing": flavor.sharing.value,
         "node_selector": {key: list(values) for key, values in flavor.node_selector.items()},
-        "tolerations": [dict(each) for each in flavor.tolerations],
+        "tolerations": [dict(toleration) for toleration in flavor.tolerations],
         "capacity": {name: dict(offer) for name, offer in flavor.capacity.items()},
     }
 

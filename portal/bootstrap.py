@@ -103,8 +103,8 @@ def _one(section: str, index: int, item: Any, apply: Apply, report: Report, now:
 def _told(where: str, problems: Iterable[FieldProblem]) -> str:
     """What is wrong, each with its path in the file."""
     return " ".join(
-        f"{where}.{each.field}: {each.message}" if each.field else f"{where}: {each.message}"
-        for each in problems
+        f"{where}.{problem.field}: {problem.message}" if problem.field else f"{where}: {problem.message}"
+        for problem in problems
     )
 
 

@@ -107,9 +107,9 @@ def draw(
         x_ticks=tuple(_x_ticks(begin, end)),
         slots=tuple(_slots(series, slots, begin, step, unit)),
         marks=tuple(
-            Tick(_percent((each.at - begin) / (end - begin)), each.text)
-            for each in marks
-            if begin <= each.at <= end
+            Tick(_percent((mark.at - begin) / (end - begin)), mark.text)
+            for mark in marks
+            if begin <= mark.at <= end
         ),
         legend=tuple(series),
         empty=not known,
@@ -183,7 +183,7 @@ def _slots(
 def _x_ticks(begin: datetime, end: datetime) -> list[Tick]:
     """At round times, each with its hour, or with its day where the drawing spans several."""
     whole = end - begin
-    every = next((each for each in _X_STEPS if whole / each <= X_TICKS_MAX), _X_STEPS[-1])
+    every = next((step for step in _X_STEPS if whole / step <= X_TICKS_MAX), _X_STEPS[-1])
     midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
     at = midnight + every * math.ceil((begin - midnight) / every)
     ticks = []

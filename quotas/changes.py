@@ -119,7 +119,7 @@ def preview_changes(*, changes: Sequence[LimitChange], evicts: bool, now: dateti
     old, new = _plans(before), _plans(after)
     workloads = _workloads(
         [
-            *(each.id for each in victims),
+            *(victim.id for victim in victims),
             *(key for one in (*old.values(), *new.values()) for key in one.order),
         ]
     )
@@ -128,7 +128,7 @@ def preview_changes(*, changes: Sequence[LimitChange], evicts: bool, now: dateti
         waits=_moved(old, new, told_by=new, workloads=workloads),
         starts=_moved(new, old, told_by=new, workloads=workloads),
         evicted=tuple(
-            Evicted(workloads[each.id], each.lost_seconds) for each in victims if each.id in workloads
+            Evicted(workloads[victim.id], victim.lost_seconds) for victim in victims if victim.id in workloads
         ),
         promised=_promised(changes, before, after),
     )
@@ -151,8 +151,8 @@ def apply_changes(
             raise Invalid.of_field("changes", "Nothing would change.", code="no_change")
         if evicts:
             supplies = {
-                each.pool: supply_of(flavor=each.flavor, capacity_type=each.capacity_type, now=now)
-                for each in changes
+                change.pool: supply_of(flavor=change.flavor, capacity_type=change.capacity_type, now=now)
+                for change in changes
             }
             _ask_to_leave(_victims(changes, supplies), now)
     return made
@@ -218,7 +218,7 @@ def _picture(changes: Sequence[LimitChange], now: datetime) -> _Picture:
     pools = {change.pool: change.flavor for change in changes}
     sums = Quota.objects.values_list("flavor", "capacity_type").annotate(units=Sum("nominal")).order_by()
     return _Picture(
-        figures={each.quota.pk: each for team in teams.values() for each in team_quotas(team)},
+        figures={quota.quota.pk: quota for team in teams.values() for quota in team_quotas(team)},
         supplies={
             pool: supply_of(flavor=flavor, capacity_type=pool[1], now=now, whole_line=True)
             for pool, flavor in pools.items()
@@ -229,8 +229,8 @@ def _picture(changes: Sequence[LimitChange], now: datetime) -> _Picture:
 
 def _rows(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> tuple[ChangedQuota, ...]:
     found = {
-        (each.quota.team_id, each.quota.flavor_id, each.quota.capacity_type): each
-        for each in after.figures.values()
+        (figure.quota.team_id, figure.quota.flavor_id, figure.quota.capacity_type): figure
+        for figure in after.figures.values()
     }
     rows = [(change, found[change.team.pk, *change.pool]) for change in changes]
     return tuple(ChangedQuota(change, before.figures.get(new.quota.pk), new) for change, new in rows)
@@ -287,11 +287,13 @@ def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, PoolSnap
             if account.used <= min(account.guaranteed, account.ceiling):
                 continue
             victims = evictions_after_cut(supply, facts.slug)
-            gone = {each.id for each in victims}
+            gone = {victim.id for victim in victims}
             # The next team is looked at as if these had left already.
-            holders = [replace(each, leaving=True) if each.id in gone else each for each in supply.holders]
+            holders = [
+                replace(holder, leaving=True) if holder.id in gone else holder for holder in supply.holders
+            ]
             supply = replace(supply, holders=tuple(holders))  # noqa: PLW2901
-            found += [replace(each, id=workload_of(each)) for each in victims]
+            found += [replace(victim, id=workload_of(victim)) for victim in victims]
     return found
 
 
@@ -302,7 +304,7 @@ def _ask_to_leave(victims: Sequence[Victim], now: datetime) -> None:
 
 def _workloads(ids: Iterable[str]) -> dict[str, Workload]:
     rows = Workload.objects.filter(public_id__in=set(ids)).select_related("team", "owner", "flavor")
-    return {str(each.public_id): each for each in rows}
+    return {str(row.public_id): row for row in rows}
 
 
 def _check_unchanged(done: Iterable[QuotaChange], change_set: QuotaChangeSet) -> None:

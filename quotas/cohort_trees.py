@@ -48,8 +48,8 @@ class CohortTree:
         self, cohorts: Mapping[int, Cohort], quotas: Iterable[Quota], usages: Iterable[CohortUsage]
     ) -> None:
         self.cohorts = cohorts
-        self.quotas = {(each.team_id, each.flavor_id, each.capacity_type): each for each in quotas}
-        self.usages = {(each.cohort_id, each.flavor_id, each.capacity_type): each for each in usages}
+        self.quotas = {(quota.team_id, quota.flavor_id, quota.capacity_type): quota for quota in quotas}
+        self.usages = {(usage.cohort_id, usage.flavor_id, usage.capacity_type): usage for usage in usages}
         self._read = {id(row): _values(row) for row in (*self.quotas.values(), *self.usages.values())}
 
     @property
@@ -75,8 +75,8 @@ class CohortTree:
         """
         for pool in self.pools:
             self._derive(pool)
-        _write(Quota, QUOTA_FIELDS, [each for each in self.quotas.values() if self._changed(each)])
-        _write(CohortUsage, USAGE_FIELDS, [each for each in self.usages.values() if self._changed(each)])
+        _write(Quota, QUOTA_FIELDS, [quota for quota in self.quotas.values() if self._changed(quota)])
+        _write(CohortUsage, USAGE_FIELDS, [usage for usage in self.usages.values() if self._changed(usage)])
 
     def _changed(self, row: Quota | CohortUsage) -> bool:
         return self._read[id(row)] != _values(row)
@@ -126,12 +126,12 @@ def lock_tree(
 
     In `pools`, or in all where any of them has a quota. Call `one_at_a_time` first: then what is read here holds.
     """
-    every = {each.pk: each for each in Cohort.objects.all()}
+    every = {cohort.pk: cohort for cohort in Cohort.objects.all()}
     teams = list(team_ids)
     names = {*cohort_names, *Team.objects.filter(pk__in=teams).values_list("cohort_name", flat=True)}
     depths = _trees(every, names)
     cohorts = {cohort_id: every[cohort_id] for cohort_id in depths}
-    members = Q(team__in=teams) | Q(team__cohort_name__in=[each.name for each in cohorts.values()])
+    members = Q(team__in=teams) | Q(team__cohort_name__in=[cohort.name for cohort in cohorts.values()])
     rows = Quota.objects.select_for_update(no_key=True, of=("self",)).select_related("team", "flavor")
     wanted = None if pools is None else _in_pools(pools)
     quotas = list(rows.filter(members, wanted or Q()).order_by("pk"))
@@ -146,7 +146,7 @@ def _lock_usages(
     known = set(there.values_list("cohort_id", "flavor_id", "capacity_type"))
     keys = (
         {key[1:] for key in known}
-        | {(each.flavor_id, each.capacity_type) for each in quotas}
+        | {(quota.flavor_id, quota.capacity_type) for quota in quotas}
         | {*(pools or ())}
     )
     CohortUsage.objects.bulk_create(

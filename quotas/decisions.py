@@ -124,8 +124,8 @@ def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> 
         ),
         accounts=tuple(replace(each, name=account(each.name)) for each in supply.accounts),
         holders=tuple(
-            each if each.team == team else replace(each, id="", owner="", team=called(each.team))
-            for each in supply.holders
+            holder if holder.team == team else replace(holder, id="", owner="", team=called(holder.team))
+            for holder in supply.holders
         ),
         waiters=tuple(
             each
@@ -161,7 +161,11 @@ UPDATE quotas_pool SET revision = revision + 1, passed_at = %(now)s WHERE id = %
 
 def started(*, pool_id: int, workloads: Iterable[Workload], now: datetime) -> None:
     """These were admitted now: the pool has a new revision, and their open estimates are scored."""
-    values: dict[str, Any] = {"now": now, "pool": pool_id, "workloads": [each.pk for each in workloads]}
+    values: dict[str, Any] = {
+        "now": now,
+        "pool": pool_id,
+        "workloads": [workload.pk for workload in workloads],
+    }
     with connection.cursor() as cursor:
         cursor.execute(_STARTED, values)
 

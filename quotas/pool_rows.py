@@ -94,7 +94,7 @@ class PoolReader:
         """Add how many wait where the window does not show all, and with `beside` who stands beside the line."""
         if beside:
             _queue(pools, self._of(pools, pool_sql.BESIDE))
-        full = [each for each in pools if max(each.shown.values(), default=0) >= self.values["window"]]
+        full = [pool for pool in pools if max(pool.shown.values(), default=0) >= self.values["window"]]
         by_key = _by_key(full)
         for flavor_id, capacity_type, *row in self._of(full, pool_sql.COUNTS) if full else ():
             by_key[flavor_id, capacity_type].counts.append((row[0], row[1], row[2], int(row[3])))
@@ -111,8 +111,8 @@ class PoolReader:
 
     def _of(self, pools: Sequence[PoolRows], sql: str, **more: Any) -> list[tuple[Any, ...]]:
         keys = {
-            "flavors": [each.flavor_id for each in pools],
-            "capacities": [each.capacity_type for each in pools],
+            "flavors": [pool.flavor_id for pool in pools],
+            "capacities": [pool.capacity_type for pool in pools],
         }
         return self._rows(sql, {**keys, **more})
 
@@ -139,7 +139,7 @@ def _pools(
 
 
 def _by_key(pools: Sequence[PoolRows]) -> dict[tuple[int, str], PoolRows]:
-    return {(each.flavor_id, each.capacity_type): each for each in pools}
+    return {(pool.flavor_id, pool.capacity_type): pool for pool in pools}
 
 
 def _queue(pools: Sequence[PoolRows], rows: Iterable[Sequence[Any]]) -> None:
@@ -161,7 +161,7 @@ def _books(row: pool_sql.BookRow) -> PoolRows:
         revision=row.revision or 0,
         settings=row.settings or _default_settings(),
         cohorts=row.cohorts or (),
-        quotas=[pool_sql.QuotaRow(*each) for each in row.quotas or ()],
+        quotas=[pool_sql.QuotaRow(*quota) for quota in row.quotas or ()],
         on_card=row.on_card or (),
         history=row.history or {},
     )

@@ -104,7 +104,7 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
     for quota in mine:
         pool = (quota.flavor_id, quota.capacity_type)
         members = {each.pk: each for each in (*quotas.get(pool, []), quota)}
-        accounts = _accounts(members.values(), [_Usage(**each) for each in quota.usages or ()])
+        accounts = _accounts(members.values(), [_Usage(**usage) for usage in quota.usages or ()])
         tree = Tree(accounts)
         name = f"quota:{quota.pk}"
         found.append(
@@ -186,29 +186,29 @@ def _usages() -> ArraySubquery:
 
 
 def _accounts(quotas: Any, usages: Sequence[_Usage]) -> list[Account]:
-    names = {each.name: f"cohort:{each.cohort}" for each in usages}
-    ids = {each.cohort: names[each.name] for each in usages}
+    names = {usage.name: f"cohort:{usage.cohort}" for usage in usages}
+    ids = {usage.cohort: names[usage.name] for usage in usages}
     accounts = [
         Account(
-            ids[each.cohort],
-            ids.get(each.parent or 0),
-            each.guaranteed,
-            each.local,
-            each.ceiling,
-            each.used,
+            ids[usage.cohort],
+            ids.get(usage.parent or 0),
+            usage.guaranteed,
+            usage.local,
+            usage.ceiling,
+            usage.used,
         )
-        for each in usages
+        for usage in usages
     ]
     return accounts + [
         Account(
-            f"quota:{each.pk}",
-            names.get(each.team.cohort_name),
-            each.nominal,
-            each.local,
-            each.ceiling,
-            each.used,
+            f"quota:{quota.pk}",
+            names.get(quota.team.cohort_name),
+            quota.nominal,
+            quota.local,
+            quota.ceiling,
+            quota.used,
         )
-        for each in sorted(quotas, key=lambda each: each.pk)
+        for quota in sorted(quotas, key=lambda each: each.pk)
     ]
 
 

@@ -211,14 +211,14 @@ def _adopt(quota: Quota, units: int, now: datetime) -> None:
     They are never more than the endpoint gives back. A claim of which only a part finds headroom is made two.
     """
     borrowers = Claim.objects.filter(quota=quota, lent=True).exclude(state=ClaimState.RELEASED)
-    for each in borrowers.order_by("pk"):
-        part = min(each.units, units)
+    for borrower in borrowers.order_by("pk"):
+        part = min(borrower.units, units)
         units -= part
-        if part == each.units:
-            Claim.objects.filter(pk=each.pk).update(lent=False)
+        if part == borrower.units:
+            Claim.objects.filter(pk=borrower.pk).update(lent=False)
         elif part:
-            Claim.objects.filter(pk=each.pk).update(units=F("units") - part)
-            _add_to_second_claim(each, part, now)
+            Claim.objects.filter(pk=borrower.pk).update(units=F("units") - part)
+            _add_to_second_claim(borrower, part, now)
 
 
 def _add_to_second_claim(first: Claim, units: int, now: datetime) -> None:
@@ -315,5 +315,5 @@ def _check(wanted: Wanted) -> None:
 
 def _exceeded(wanted: Iterable[Wanted]) -> QuotaExceeded:
     asked = list(wanted)
-    names = ", ".join(str(each) for each in Quota.objects.filter(pk__in={each.quota_id for each in asked}))
+    names = ", ".join(str(quota) for quota in Quota.objects.filter(pk__in={each.quota_id for each in asked}))
     return QuotaExceeded(f"{sum(each.units for each in asked)} do not fit into {names}.")

@@ -151,7 +151,7 @@ def outlook_of(
             reader.beyond(rows, beside=False)
         facts = {each.name: each for each in observed.flavors}
         # A flavor that came between two statements was not observed.
-        return [_Assembly(each, facts[each.flavor], now, observed) for each in rows if each.flavor in facts]
+        return [_Assembly(row, facts[row.flavor], now, observed) for row in rows if row.flavor in facts]
 
     own = _own(reader, asked, observed, flavor.facts, now, extra=extra, focus=focus)
     return Outlook(own, observed, read_others)

@@ -66,10 +66,10 @@ class Crowd:
 
 
 def _sum(scores: Sequence[Score]) -> Score:
-    whole = Score(seconds=max(each.seconds for each in scores))
-    for each in scores:
-        whole.done += each.done
-        for name, count in each.troubles.items():
+    whole = Score(seconds=max(score.seconds for score in scores))
+    for score in scores:
+        whole.done += score.done
+        for name, count in score.troubles.items():
             whole.troubles[name] = whole.troubles.get(name, 0) + count
     return whole
 

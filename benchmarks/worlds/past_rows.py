@@ -161,9 +161,9 @@ class Past:
         live, word = f"n.n < {LIVE}", "(ARRAY['bert','resnet','llama','digits','unet'])[mod(n.n, 5) + 1]"
         at = f"%(now)s::timestamptz - n.n * interval '{EVERY}'"
         ended = "(ARRAY['Succeeded','Succeeded','Failed','Succeeded','Cancelled','Succeeded','Succeeded'])[mod(n.n, 7) + 1]"
-        flavors = "ARRAY[" + ",".join(str(each.pk) for each in self.flavors) + "]"
-        owners = "ARRAY[" + ",".join(str(each.pk) for each in self.owners) + "]"
-        teams = "ARRAY[" + ",".join(str(each.pk) for each in self.teams) + "]"
+        flavors = "ARRAY[" + ",".join(str(flavor.pk) for flavor in self.flavors) + "]"
+        owners = "ARRAY[" + ",".join(str(owner.pk) for owner in self.owners) + "]"
+        teams = "ARRAY[" + ",".join(str(team.pk) for team in self.teams) + "]"
         _copy(
             Workload,
             self.run.pk,

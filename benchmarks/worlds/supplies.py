@@ -71,8 +71,8 @@ def supply(shape: Shape) -> PoolSnapshot:
 def _accounts(slugs: list[str], holders: tuple[Holder, ...]) -> tuple[Account, ...]:
     """Each team was given what it holds, and one more; what one does not use, others of its cohort may."""
     held = dict.fromkeys(slugs, 0)
-    for each in holders:
-        held[each.team] += each.units
+    for holder in holders:
+        held[holder.team] += holder.units
     limits = []
     for number, slug in enumerate(slugs):
         cohort = f"cohort-{number // TEAMS_IN_COHORT}"
@@ -92,17 +92,17 @@ def _place(holders: list[Holder]) -> tuple[tuple[Block, ...], tuple[Holder, ...]
     placed = []
     opened: dict[int, str] = {}
     beside: dict[str, list[int]] = {}
-    for each in holders:
+    for holder in holders:
         # Nodes are filled with pods of one size, so none of them is left half used.
-        node = opened.get(each.units)
-        if node is None or free[node] < each.units:
-            node = opened[each.units] = f"n{len(free):04}"
+        node = opened.get(holder.units)
+        if node is None or free[node] < holder.units:
+            node = opened[holder.units] = f"n{len(free):04}"
             free[node] = NODE
             beside[node] = list(BESIDE_NODE)
-        free[node] -= each.units
-        taken = _beside(each.units, 1)
+        free[node] -= holder.units
+        taken = _beside(holder.units, 1)
         beside[node] = [have - less for have, less in zip(beside[node], taken, strict=True)]
-        placed.append(replace(each, placed=((node, each.units),), taken=(taken,)))
+        placed.append(replace(holder, placed=((node, holder.units),), taken=(taken,)))
     free |= {f"n{len(free) + number:04}": NODE for number in range(FREE_NODES)}
     blocks = (
         Block(name, NODE, units, BESIDE_NODE, tuple(beside.get(name, BESIDE_NODE)))

@@ -177,7 +177,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
     def _common(self, asked: PageReading[Own]) -> dict[str, Any]:
         request, workload = asked.request, asked.workload
         chosen = self.tab or request.GET.get("tab") or self.tabs[0].name
-        if chosen not in {each.name for each in self.tabs}:
+        if chosen not in {tab.name for tab in self.tabs}:
             raise NotFound("There is no such tab.")
         # A viewer sees the same facts and no buttons.
         may = role_on(workload, request.user) not in {None, Membership.Role.VIEWER}
@@ -189,7 +189,9 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "tab": chosen,
             "tabs": self.tabs,
             "may_steer": may,
-            "commands": [each.typed(request.GET) for each in self.commands(asked, may=may)] if may else [],
+            "commands": [command.typed(request.GET) for command in self.commands(asked, may=may)]
+            if may
+            else [],
             "asks_again": asks_again(workload, every=poll_seconds(workload)),
             "panel_asks_again": asks_again(workload, every=TAB_SECONDS[chosen])
             if chosen in TAB_SECONDS
@@ -205,8 +207,8 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "burns": workload.phase in HOLDS_CLAIM,
             "next_step": next_step(workload.reason),
             "attempts": attempts,
-            "lost_seconds": sum(each.lost_seconds for each in attempts),
-            "lossy_attempts": sum(each.lost_seconds > 0 for each in attempts),
+            "lost_seconds": sum(attempt.lost_seconds for attempt in attempts),
+            "lossy_attempts": sum(attempt.lost_seconds > 0 for attempt in attempts),
             **self._waiting(asked, may=may),
             **_ran(attempts, now),
         }
@@ -246,7 +248,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
 
 def _ran(attempts: Sequence[Attempt], now: datetime) -> dict[str, Any]:
     """How long it ran, in all its attempts: what counts towards its time limit. None before the first has started."""
-    begun = [(each.started_at, each.ended_at) for each in attempts if each.started_at is not None]
+    begun = [(attempt.started_at, attempt.ended_at) for attempt in attempts if attempt.started_at is not None]
     spans = [(end or now) - start for start, end in begun]
     return {
         "ran": sum(spans, timedelta()) if begun else None,

@@ -67,8 +67,8 @@ def rows_of(
 ) -> list[WorkloadRow]:
     """The lines of the workloads, in two queries and what their kinds ask besides."""
     more: dict[int, Mapping[str, Any]] = {}
-    for kind in {each.kind for each in workloads} & _row_facts.keys():
-        more.update(_row_facts[kind]([each for each in workloads if each.kind == kind], now))
+    for kind in {workload.kind for workload in workloads} & _row_facts.keys():
+        more.update(_row_facts[kind]([workload for workload in workloads if workload.kind == kind], now))
     rows = plain_rows(workloads, now=now, price_book=price_book)
     return [replace(row, more=more.get(row.workload.pk, {})) for row in rows]
 
@@ -78,7 +78,7 @@ def plain_rows(
 ) -> list[WorkloadRow]:
     """The same without what only their kinds have, in two queries; in one for who has `spans_by_card` already."""
     costs = costs_of(workloads, now=now, price_book=price_book)
-    return [WorkloadRow(each, costs[each.pk], _took(each, now)) for each in workloads]
+    return [WorkloadRow(workload, costs[workload.pk], _took(workload, now)) for workload in workloads]
 
 
 def _took(workload: Workload, now: datetime) -> timedelta | None:

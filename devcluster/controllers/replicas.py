@@ -191,7 +191,9 @@ def troubles(one: Obj) -> list[tuple[str, str]]:
     status = one.get("status", {})
     containers = status.get("containerStatuses") or status.get("initContainerStatuses")
     if containers:
-        return [trouble for each in containers for trouble in _container_troubles(name_of(one), each)]
+        return [
+            trouble for container in containers for trouble in _container_troubles(name_of(one), container)
+        ]
     newest = max(status.get("conditions", ()), key=lambda c: seconds(c["lastTransitionTime"]), default=None)
     if newest is None or newest["status"] == "True":
         return []

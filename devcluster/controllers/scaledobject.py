@@ -235,9 +235,9 @@ class ScaledObjects(Polling):
                 behavior = behavior or {}
                 behavior.setdefault(rules, {})["selectPolicy"] = "Disabled"
         metrics = [copy.deepcopy(each) for each in sorted(specs, key=lambda each: str(each["type"]))]
-        for each in metrics:
-            if "external" in each:
-                each["external"]["metric"]["selector"] = {"matchLabels": {OWNER_LABEL: name_of(obj)}}
+        for metric in metrics:
+            if "external" in metric:
+                metric["external"]["metric"]["selector"] = {"matchLabels": {OWNER_LABEL: name_of(obj)}}
         name = hpa_name(obj)
         labels = {
             "app.kubernetes.io/name": re.sub(r"[^A-Za-z0-9]+$", "", name[:LABEL_MAX]),

@@ -60,7 +60,7 @@ def page() -> list[str]:
         "",
         "## Models",
         "",
-        f"`model.claim` is mounted at `model.path` (`/models`), read-only. `model.uri` ({', '.join(f'`{each}://`' for each in model_source.SCHEMES)})",
+        f"`model.claim` is mounted at `model.path` (`/models`), read-only. `model.uri` ({', '.join(f'`{scheme}://`' for scheme in model_source.SCHEMES)})",
         f"is fetched there by an init container into an `emptyDir` of `model.size_limit` ({model_source.DEFAULT_SIZE_LIMIT}); its image is",
         f"the setting `storage_image` ({DEFAULT_STORAGE_IMAGE}), whose program takes where from and where to. An archive",
         "(`.tar.gz`, `.zip`) is unpacked. Both together are refused; without either the model is in the image.",

@@ -30,7 +30,7 @@ def client_ip(request: Any) -> str | None:
     """The client's address; X-Forwarded-For counts only as far as trusted proxies wrote it. None if unknown."""
     chain = [each.strip() for each in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if each.strip()]
     address = _address(request.META.get("REMOTE_ADDR", ""))
-    while address is not None and chain and any(address in each for each in settings.TRUSTED_PROXIES):
+    while address is not None and chain and any(address in proxy for proxy in settings.TRUSTED_PROXIES):
         address = _address(chain.pop())
     return None if address is None else str(address)
 

@@ -71,7 +71,7 @@ class Problem:
             "code": self.code,
             "request_id": request_id,
             "errors": [
-                {"field": each.field, "code": each.code, "message": each.message} for each in self.errors
+                {"field": error.field, "code": error.code, "message": error.message} for error in self.errors
             ],
             **self.members,
         }
@@ -247,8 +247,10 @@ def _model_problems(error: django_errors.ValidationError) -> Iterator[FieldProbl
     )
     for name, problems in by_field:
         shown = "" if name == django_errors.NON_FIELD_ERRORS else name
-        for each in problems:
-            yield FieldProblem(field=shown, code=each.code or "invalid", message=" ".join(each.messages))
+        for problem in problems:
+            yield FieldProblem(
+                field=shown, code=problem.code or "invalid", message=" ".join(problem.messages)
+            )
 
 
 def _join(path: str, name: object) -> str:

@@ -49,7 +49,7 @@ def scaler_platform(
     steered = steering(paused=is_held, paused_replicas=held_at, wakes=False)
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(
-        served=frozenset(each.kind for each in kinds_of_scalers if each.address in served),
+        served=frozenset(kind.kind for kind in kinds_of_scalers if kind.address in served),
         engine="" if away else found,
         held_at=held_at if away else None,
         held={key: value for key, value in steered.items() if value is not None},

@@ -51,7 +51,7 @@ _MADE = {scalers.KEDA: SCALED_OBJECT, scalers.AUTOSCALER: AUTOSCALER}
 def lacks_scaler(deployment: Json, companions: Sequence[Json]) -> bool:
     """Whether the scaler that was made with the Deployment is not there any more."""
     kind = _MADE.get(_annotation(deployment))
-    return kind is not None and all(each.get("kind") != kind for each in companions)
+    return kind is not None and all(companion.get("kind") != kind for companion in companions)
 
 
 def scaler_of(deployment: Json, companions: Sequence[Json]) -> ScalerFacts | None:
@@ -73,8 +73,8 @@ def _annotation(deployment: Json) -> str:
 
 def read_scaler(companions: Sequence[Json], *, at_zero: bool) -> ScalerFacts | None:
     """The scaler's own words about itself; None where there is no scaler."""
-    scaled = next((each for each in companions if each.get("kind") == SCALED_OBJECT), None)
-    autoscaler = next((each for each in companions if each.get("kind") == AUTOSCALER), None)
+    scaled = next((companion for companion in companions if companion.get("kind") == SCALED_OBJECT), None)
+    autoscaler = next((companion for companion in companions if companion.get("kind") == AUTOSCALER), None)
     if scaled is None and autoscaler is None:
         return None
     spec = (autoscaler or {}).get("spec") or {}

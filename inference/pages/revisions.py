@@ -107,7 +107,7 @@ def looks_of(endpoint: Endpoint) -> list[RevisionLook]:
     steps: dict[str, list[WorkloadEvent]] = {}
     for event in events:
         steps.setdefault(event.source, []).insert(0, event)
-    current = next((each for each in revisions if each.number == endpoint.revision), None)
+    current = next((revision for revision in revisions if revision.number == endpoint.revision), None)
     return [
         RevisionLook(
             revision=each,
@@ -129,8 +129,8 @@ def _returnable(revision: EndpointRevision, current: EndpointRevision) -> bool:
 
 def differences(changes: Sequence[SpecChange]) -> tuple[RevisionDifference, ...]:
     return tuple(
-        RevisionDifference(each.field, _shown(each.before), _shown(each.after), EFFECTS[each.effect])
-        for each in changes
+        RevisionDifference(change.field, _shown(change.before), _shown(change.after), EFFECTS[change.effect])
+        for change in changes
     )
 
 

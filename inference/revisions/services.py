@@ -84,9 +84,9 @@ def _same_pods_as(endpoint: Endpoint, wanted: Mapping[str, Any], like: EndpointR
     candidates = [endpoint.told, *([like] if like else [])]
     if endpoint.stable_revision is not None:
         candidates.append(endpoint.revisions.get(number=endpoint.stable_revision))
-    for each in candidates:
-        if each.state != RevisionState.FAILED.value and same_pods(each.spec, wanted):
-            return each.pods_of
+    for candidate in candidates:
+        if candidate.state != RevisionState.FAILED.value and same_pods(candidate.spec, wanted):
+            return candidate.pods_of
     return None
 
 
@@ -227,14 +227,17 @@ def _with(figures: Mapping[str, int], more: int) -> dict[str, int]:
 
 def _figures(workload: Workload) -> dict[str, int]:
     """The team's quota as it is; empty where it has none, or needs none."""
-    for each in team_quotas(workload.team):
-        if each.quota.flavor_id == workload.flavor_id and each.quota.capacity_type == workload.capacity_type:
-            quota = each.quota
+    for team_quota in team_quotas(workload.team):
+        if (
+            team_quota.quota.flavor_id == workload.flavor_id
+            and team_quota.quota.capacity_type == workload.capacity_type
+        ):
+            quota = team_quota.quota
             return {
                 "nominal": quota.nominal,
                 "used": quota.used,
-                "limit": each.ceiling,
-                "borrowed": each.borrowed,
-                "available": each.available,
+                "limit": team_quota.ceiling,
+                "borrowed": team_quota.borrowed,
+                "available": team_quota.available,
             }
     return {}

@@ -266,9 +266,9 @@ def _priority(pod: Fields, body: dict[str, Any]) -> None:
     if name is None:
         return
     pod.drop("priority", BY_THE_PORTAL)
-    found = next((each for each in Priority if priority_class(each.value) == name), None)
+    found = next((priority for priority in Priority if priority_class(priority.value) == name), None)
     if found is None:
-        listed = ", ".join(priority_class(each.value) for each in Priority)
+        listed = ", ".join(priority_class(priority.value) for priority in Priority)
         pod.notes.refuse(pod.at("priorityClassName"), f"Classes of runs are {listed}: choose a priority.")
     else:
         body["priority"] = found.value

@@ -98,7 +98,7 @@ class AdviceForm(forms.Form):
     def __init__(self, *args: Any, teams: Iterable[Team], **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
         self.fields["text"].widget.attrs["maxlength"] = TEXT_LENGTH_MAX
-        choices = [(each.slug, f"{each.name} ({each.slug})") for each in teams]
+        choices = [(team.slug, f"{team.name} ({team.slug})") for team in teams]
         self.fields["team"].choices = choices  # type: ignore[attr-defined]
         self.body: dict[str, Any] = {}
 

@@ -40,7 +40,7 @@ def _section(path: str) -> str:
     parts = [part for part in path.split("/") if part]
     if not parts:
         return "home"
-    if parts[0] == "teams" and len(parts) > 2 and parts[2] in {each.page_path for each in kinds()}:
+    if parts[0] == "teams" and len(parts) > 2 and parts[2] in {kind.page_path for kind in kinds()}:
         return parts[2]
     return parts[0]
 

@@ -60,8 +60,8 @@ def _facts(request: HttpRequest, now: datetime) -> dict[str, Any]:
     observed, lost = nodes_and_strays() if has_global_role(request.user) else (nodes(), None)
     return {
         "attention": [(each, next_step(each.reason)) for each in attention],
-        "runs": [rows[each.pk] for each in runs],
-        "endpoints": [rows[each.pk] for each in endpoints],
+        "runs": [rows[run.pk] for run in runs],
+        "endpoints": [rows[endpoint.pk] for endpoint in endpoints],
         "quotas": list(Quota.objects.filter(team__in=teams).select_related("team", "flavor")[:SHOWN_MAX]),
         "cards": flavor_cards(team=None, now=now, price_book=price_book, observed=observed),
         "may_submit": bool(submit_teams(request)),

@@ -309,7 +309,9 @@ class DecisionVictimSerializer(serializers.Serializer[Victim]):
 class DecidedSerializer(serializers.Serializer[Any]):
     """A verdict with its numbers, as waiting cards show it."""
 
-    verdict = serializers.ChoiceField(choices=[each.value for each in Outcome], source="decided.outcome")
+    verdict = serializers.ChoiceField(
+        choices=[outcome.value for outcome in Outcome], source="decided.outcome"
+    )
     reason = serializers.CharField(source="decided.reason")
     message = serializers.CharField(source="decided.message")
     rule = serializers.CharField(help_text="The step of the policy that decided.", source="decided.rule")

@@ -226,7 +226,7 @@ def _values(held: Sequence[ScaleSample | None], name: str) -> list[float | None]
 
 
 def _marks(decisions: Sequence[ScaleDecision]) -> list[Mark]:
-    return [Mark(at=each.at, text=each.text) for each in decisions]
+    return [Mark(at=decision.at, text=decision.text) for decision in decisions]
 
 
 def _milliseconds(summary: Summary | None, name: str) -> float | None:

@@ -28,15 +28,15 @@ def endpoint_rows(workloads: Sequence[Workload], now: datetime) -> Mapping[int, 
     known = {each.endpoint_id: each for each in current}
     calls = summaries_since(workloads, since=now - LATELY)
     return {
-        each.pk: {
-            "ready": known[each.pk].ready_pods,
-            "replicas": _replicas(known[each.pk].spec),
-            "image": known[each.pk].spec["image"],
-            "calls": calls.get(each.pk),
-            **_of_calls(calls.get(each.pk)),
+        workload.pk: {
+            "ready": known[workload.pk].ready_pods,
+            "replicas": _replicas(known[workload.pk].spec),
+            "image": known[workload.pk].spec["image"],
+            "calls": calls.get(workload.pk),
+            **_of_calls(calls.get(workload.pk)),
         }
-        for each in workloads
-        if each.pk in known
+        for workload in workloads
+        if workload.pk in known
     }
 
 

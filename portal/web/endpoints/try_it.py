@@ -129,7 +129,7 @@ def try_facts(
     return {
         "typed": typed,
         "mode": chosen if chosen in modes else modes[0],
-        "modes": [(each, try_forms.LABELS[each]) for each in modes],
+        "modes": [(mode, try_forms.LABELS[mode]) for mode in modes],
         "tensors": [*try_forms.tensors_in(typed), Tensor(name="")][: try_forms.INPUTS_MAX],
         "datatypes": try_forms.DATATYPES,
         "sent": sent,

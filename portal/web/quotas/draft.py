@@ -255,7 +255,7 @@ def rows_of(draft: Draft) -> list[DraftRow]:
     keys = list(draft.edits)
     teams = {team.slug: team for team in Team.objects.filter(slug__in={key.team for key in keys})}
     flavors = {
-        each.name: each for each in ResourceFlavor.objects.filter(name__in={key.flavor for key in keys})
+        flavor.name: flavor for flavor in ResourceFlavor.objects.filter(name__in={key.flavor for key in keys})
     }
     held = Quota.objects.filter(team__slug__in=teams, flavor__name__in=flavors).select_related(
         "team", "flavor"

@@ -176,7 +176,7 @@ def grid_of(filters: Filters, rows: Iterable[DraftRow]) -> Grid:
         lines=lines,
         heads=[_SHORT[name] for name in cells.names],
         shown=shown_json(
-            (cell.key, {each.limit: each.was for each in cell.fields})
+            (cell.key, {field.limit: field.was for field in cell.fields})
             for line in lines
             for cell in line.cells
         ),
