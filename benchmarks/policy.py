@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from benchmarks.results import Result, Row
-from benchmarks.worlds.supplies import Shape, supply
+from benchmarks.worlds.supplies import Shape, snapshot
 from policy.estimates import estimate, simulate
 from policy.judge import plan
 from policy.pool_snapshot import PoolSnapshot
@@ -47,7 +47,7 @@ class CutError(Exception):
 
 
 def measure(*, rounds: int) -> Result:
-    pools = {shape: supply(shape) for shape in SHAPES}
+    pools = {shape: snapshot(shape) for shape in SHAPES}
     spent: dict[tuple[str, Shape], list[float]] = {(name, shape): [] for name in WHAT for shape in SHAPES}
     for _ in range(rounds):
         for (name, shape), samples in spent.items():

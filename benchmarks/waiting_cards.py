@@ -235,7 +235,7 @@ def _row(words: str, name: str, cost: Cost) -> Row:
 
 def _place(workload: Workload, now: datetime) -> int:
     assert workload.flavor is not None
-    snapshot = snapshots.supply_of(
+    snapshot = snapshots.pool_snapshot_of(
         flavor=workload.flavor, capacity_type=workload.capacity_type, now=now, focus=workload
     )
     return judge.position(snapshot, str(workload.public_id))

@@ -245,7 +245,7 @@ def judge_new(asked: CardRequest, *, now: datetime) -> Verdict:
     """What admission would answer to it now."""
     if asked.flavor is None:
         return _without_gpu(asked, now).verdict
-    return judge.judge(_outlook(asked, asked.flavor, None, now, others=0).own.supply, asked.waiter.id)
+    return judge.judge(_outlook(asked, asked.flavor, None, now, others=0).own.pool, asked.waiter.id)
 
 
 def _without_gpu(
@@ -290,20 +290,20 @@ def _card(
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
     others = ALTERNATIVES_MAX if with_levers else 0
     outlook = _outlook(asked, asked.flavor, focus, now, others=others)
-    supply = outlook.own.supply
-    plan = judge.plan(supply, told=lambda each, _: each.id == waiter.id)
+    snapshot = outlook.own.pool
+    plan = judge.plan(snapshot, told=lambda each, _: each.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
     waits = verdict.outcome is Outcome.WAIT
-    before = judge.ahead(supply, waiter.id, given=plan) if waits else ()
-    place = judge.position(supply, waiter.id, given=plan) if waits else None
-    facts = next((each for each in supply.teams if each.slug == waiter.team), None)
-    account = next((each for each in supply.accounts if facts and each.name == facts.account), None)
-    start = _start(supply, waiter, focus, plan)
+    before = judge.ahead(snapshot, waiter.id, cycle_plan=plan) if waits else ()
+    place = judge.position(snapshot, waiter.id, cycle_plan=plan) if waits else None
+    facts = next((each for each in snapshot.teams if each.slug == waiter.team), None)
+    account = next((each for each in snapshot.accounts if facts and each.name == facts.account), None)
+    start = _start(snapshot, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()
     complete = True
     if with_levers and not verdict.admitted:
         offers, complete = _offers(
-            asked, asked.flavor, supply, outlook, plan=plan, start=start, price_book=price_book, now=now
+            asked, asked.flavor, snapshot, outlook, plan=plan, start=start, price_book=price_book, now=now
         )
     verdict, start = _rested(focus, verdict, start, now)
     return Card(
@@ -311,10 +311,10 @@ def _card(
         kind=asked.kind,
         units=waiter.units,
         now=now,
-        revision=supply.revision,
+        revision=snapshot.revision,
         position=place,
         ahead_count=place - 1 if place else 0,
-        ahead=_ahead(supply, before, waiter.team, named),
+        ahead=_ahead(snapshot, before, waiter.team, named),
         estimate=start,
         past_hit_rate=past.hit_rate,
         rate_per_hour=rate,
@@ -364,10 +364,10 @@ def _plain_card(
     )
 
 
-def _start(supply: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan: CyclePlan) -> Estimate:
+def _start(snapshot: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan: CyclePlan) -> Estimate:
     if focus is None:
-        return estimate(supply, waiter.id, given=plan)
-    return forecasts.start_of(focus, supply, given=plan)
+        return estimate(snapshot, waiter.id, cycle_plan=plan)
+    return forecasts.start_of(focus, snapshot, cycle_plan=plan)
 
 
 def _rested(
@@ -384,8 +384,8 @@ def _rested(
     return rests, Estimate(later[0], later[1], basis, start.unknown_because)
 
 
-def _ahead(supply: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:
-    known: Mapping[str, Waiter] = {each.id: each for each in supply.waiters}
+def _ahead(snapshot: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:
+    known: Mapping[str, Waiter] = {each.id: each for each in snapshot.waiters}
     found = []
     for identity in ids[:AHEAD_MAX]:
         waiter = known[identity]
@@ -398,7 +398,7 @@ def _ahead(supply: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset
 def _offers(
     asked: CardRequest,
     flavor: ResourceFlavor,
-    supply: PoolSnapshot,
+    snapshot: PoolSnapshot,
     outlook: Outlook,
     *,
     plan: CyclePlan,
@@ -409,16 +409,16 @@ def _offers(
     """What could be changed in the snapshot or to another pool of the outlook, and whether there is nothing else."""
     others = [_alternative(asked, flavor, each, outlook.observed) for each in outlook.others]
     found = levers(
-        supply,
+        snapshot,
         asked.waiter.id,
         others,
         time_limit_seconds=asked.time_limit_seconds,
         owner=None if asked.reader_id is None else str(asked.reader_id),
         share=lambda units: _beside(asked, flavor.name, None, units, outlook.observed),
-        given=plan,
+        cycle_plan=plan,
         base=start,
     )
-    flavors = {each.supply.flavor.name: each.supply.flavor for each in others}
+    flavors = {each.snapshot.flavor.name: each.snapshot.flavor for each in others}
     offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in found.found)
     return offers, found.complete
 

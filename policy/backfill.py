@@ -116,7 +116,7 @@ class Guard:
         """`most`: of how many lines the first waiter is protected; None for all of them."""
         self._pool = pool
         self._most = most
-        self._grace = pool.now + pool.supply.rules.grace_seconds
+        self._grace = pool.now + pool.snapshot.rules.grace_seconds
         self._protected: list[Protected] = []
         self._unknown: list[tuple[TeamQueue, Waiter, bool]] = []
         self.elder: Waiter | None = None

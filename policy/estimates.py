@@ -60,7 +60,7 @@ class Estimate:
     unknown_because: str | None = None
 
 
-def simulate(supply: PoolSnapshot, *, expected: bool, horizon: int | None = None) -> dict[str, int]:
+def simulate(snapshot: PoolSnapshot, *, expected: bool, horizon: int | None = None) -> dict[str, int]:
     """When each waiter starts first, in seconds since the epoch; who never starts is left out.
 
     `expected`: everybody ends when expected, otherwise at the full time limit. `horizon`: how many seconds to look
@@ -70,108 +70,108 @@ def simulate(supply: PoolSnapshot, *, expected: bool, horizon: int | None = None
     minimum run time. Not followed, in any queue: how past use fades, and the passes between those, which by the clock
     alone (shares that meet, an elder's patience) may start somebody sooner and so move others.
     """
-    forward = _Forward(supply, expected=expected)
+    forward = _Forward(snapshot, expected=expected)
     forward.run(horizon=horizon)
-    return {waiter: supply.now + start for waiter, start in forward.starts.items()}
+    return {waiter: snapshot.now + start for waiter, start in forward.starts.items()}
 
 
-def estimate_now(supply: PoolSnapshot) -> Estimate:
+def estimate_now(snapshot: PoolSnapshot) -> Estimate:
     """Of what is admitted."""
-    return Estimate(supply.now, supply.now, FREE_NOW)
+    return Estimate(snapshot.now, snapshot.now, FREE_NOW)
 
 
 def estimate(
-    supply: PoolSnapshot,
+    snapshot: PoolSnapshot,
     waiter_id: str,
     *,
-    given: CyclePlan | None = None,
+    cycle_plan: CyclePlan | None = None,
     horizon: int | None = None,
     effort: int | None = None,
 ) -> Estimate:
     """The start of one waiter of the snapshot.
 
-    `given` is the plan of this very snapshot, for callers who have it. `horizon`: seconds from now after which a start
+    `cycle_plan` is the plan of this very snapshot, for callers who have it. `horizon`: seconds from now after which a start
     is of no interest and counts as unknown. `effort`: how many waiters may be looked at in all passes of a run; what
     would take more is unknown.
     """
-    at_once = estimate_at_once(supply, waiter_id, given=given)
+    at_once = estimate_at_once(snapshot, waiter_id, cycle_plan=cycle_plan)
     if at_once is not None:
         return at_once
-    waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    return _of_runs(supply, waiter, _runs_for(supply, waiter_id, horizon, effort))
+    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
+    return _of_runs(snapshot, waiter, _runs_for(snapshot, waiter_id, horizon, effort))
 
 
 def estimate_at_once(
-    supply: PoolSnapshot, waiter_id: str, *, given: CyclePlan | None = None
+    snapshot: PoolSnapshot, waiter_id: str, *, cycle_plan: CyclePlan | None = None
 ) -> Estimate | None:
     """What `estimate` answers where that needs no running forward: now, or not as things are; else None."""
-    verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
-    waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    crowded = len(supply.waiters) > SIMULATED_MAX
-    place = position(supply, waiter_id, given=given) if crowded else 0
-    return _without_running(supply, waiter, verdict, place)
+    verdict = cycle_plan.verdicts[waiter_id] if cycle_plan else judge(snapshot, waiter_id)
+    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
+    crowded = len(snapshot.waiters) > SIMULATED_MAX
+    place = position(snapshot, waiter_id, cycle_plan=cycle_plan) if crowded else 0
+    return _without_running(snapshot, waiter, verdict, place)
 
 
-def estimate_all(supply: PoolSnapshot, *, given: CyclePlan | None = None) -> dict[str, Estimate]:
+def estimate_all(snapshot: PoolSnapshot, *, cycle_plan: CyclePlan | None = None) -> dict[str, Estimate]:
     """The start of every waiter of the snapshot, by id; each as `estimate` answers it, with the plan where it is known."""
-    known = given or plan(supply)
-    waiters = {waiter.id: waiter for waiter in supply.waiters}
-    runs = _Forward(supply, expected=False), _Forward(supply, expected=True)
+    known = cycle_plan or plan(snapshot)
+    waiters = {waiter.id: waiter for waiter in snapshot.waiters}
+    runs = _Forward(snapshot, expected=False), _Forward(snapshot, expected=True)
     for forward in runs:
         forward.run()
     answers = {}
     for place, each in enumerate(known.order, start=1):
         verdict = known.verdicts[each]
-        certain = _without_running(supply, waiters[each], verdict, place)
-        answers[each] = certain or _of_runs(supply, waiters[each], runs)
+        certain = _without_running(snapshot, waiters[each], verdict, place)
+        answers[each] = certain or _of_runs(snapshot, waiters[each], runs)
     return answers
 
 
-def _without_running(supply: PoolSnapshot, waiter: Waiter, verdict: Verdict, place: int) -> Estimate | None:
+def _without_running(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, place: int) -> Estimate | None:
     """What is known without running the queue forward."""
     if verdict.admitted:
-        return estimate_now(supply)
+        return estimate_now(snapshot)
     if verdict.rule in _OUT_OF_LINE:
         return _unknown(f"It cannot start as things are. {verdict.message}")
-    if hidden_ahead(supply, waiter) or _last_shown(supply, waiter):
+    if hidden_ahead(snapshot, waiter) or _last_shown(snapshot, waiter):
         return _unknown("More of its own team may wait ahead of it than are looked at.")
     if place > SIMULATED_MAX:
         return _unknown(f"More than {SIMULATED_MAX} wait ahead of it.")
     return None
 
 
-def _last_shown(supply: PoolSnapshot, waiter: Waiter) -> bool:
+def _last_shown(snapshot: PoolSnapshot, waiter: Waiter) -> bool:
     """Whether its team has more of its priority than the snapshot shows, and all that are shown are ahead of it."""
-    if not any((each.team, each.priority) == (waiter.team, waiter.priority) for each in supply.beyond):
+    if not any((each.team, each.priority) == (waiter.team, waiter.priority) for each in snapshot.beyond):
         return False
     place = (waiter.queued_at, waiter.sequence)
     return all(
         (each.queued_at, each.sequence) <= place
-        for each in supply.waiters
+        for each in snapshot.waiters
         if (each.team, each.priority) == (waiter.team, waiter.priority)
     )
 
 
 def _runs_for(
-    supply: PoolSnapshot, waiter_id: str, horizon: int | None, effort: int | None
+    snapshot: PoolSnapshot, waiter_id: str, horizon: int | None, effort: int | None
 ) -> tuple[_Forward, _Forward]:
-    full = _Forward(supply, expected=False)
+    full = _Forward(snapshot, expected=False)
     full.run(until=waiter_id, horizon=horizon, effort=effort)
     if waiter_id not in full.starts:
         # Without a p90 there is no estimate, whatever the usual run would say.
         return full, full
-    usual = _Forward(supply, expected=True)
+    usual = _Forward(snapshot, expected=True)
     usual.run(until=waiter_id, horizon=horizon, effort=effort)
     return full, usual
 
 
-def _of_runs(supply: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forward]) -> Estimate:
+def _of_runs(snapshot: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forward]) -> Estimate:
     late, early = (forward.starts.get(waiter.id) for forward in runs)
     if any(forward.gave_up for forward in runs):
         return _unknown(TOO_LONG)
     if late is None or early is None:
         return _unknown("Something that it waits for is held by a workload without end.")
-    for each in supply.beyond:
+    for each in snapshot.beyond:
         if each.team != waiter.team and any(forward.ran_out(each.team, waiter.id) for forward in runs):
             return _unknown("Others that are not looked at one by one may go first by then.")
     # Who ends sooner may let somebody else in who ends later: the later answer is the careful one.
@@ -180,7 +180,7 @@ def _of_runs(supply: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forwar
         return _unknown(
             f"It may start in {early} s or only in {late} s, which is too far apart for a promise."
         )
-    return Estimate(supply.now + early, supply.now + late, RUN_FORWARD)
+    return Estimate(snapshot.now + early, snapshot.now + late, RUN_FORWARD)
 
 
 def _unknown(because: str) -> Estimate:
@@ -209,11 +209,11 @@ class _Forward:
         "starts",
     )
 
-    def __init__(self, supply: PoolSnapshot, *, expected: bool) -> None:
-        self._pool = PoolInTime(supply)
+    def __init__(self, snapshot: PoolSnapshot, *, expected: bool) -> None:
+        self._pool = PoolInTime(snapshot)
         self._expected = expected
-        self._coarse = len(supply.waiters) > EXACT_MOST
-        self._waiting = {waiter.id for waiter in supply.waiters}
+        self._coarse = len(snapshot.waiters) > EXACT_MOST
+        self._waiting = {waiter.id for waiter in snapshot.waiters}
         self.starts: dict[str, int] = {}
         """Seconds from now until the first start of each."""
         self.gave_up = False
@@ -230,14 +230,14 @@ class _Forward:
         self._evicted: set[str] = set()
         self._never: set[str] = set()
         """Who cannot start as things are."""
-        shown = {waiter.team for waiter in supply.waiters}
+        shown = {waiter.team for waiter in snapshot.waiters}
         self._emptied = {line.slug: 0 for line in self._pool.lines.lines if line.slug not in shown}
         """When the last waiter of a team had started."""
-        for holder in supply.holders:
+        for holder in snapshot.holders:
             holding = self._pool.holdings[holder.id]
             self._count(holding, holding.units)
             if holding.leaving:
-                self._push(supply.rules.grace_seconds, _GONE, holding)
+                self._push(snapshot.rules.grace_seconds, _GONE, holding)
                 continue
             ends = holder.ends_in
             if expected and holder.expected_in is not None:
@@ -343,7 +343,7 @@ class _Forward:
         for holding in self._stopped:
             self._pool.stop(holding)
             self._evicted.add(holding.id)
-            left = self._pool.now + self._pool.supply.rules.grace_seconds
+            left = self._pool.now + self._pool.snapshot.rules.grace_seconds
             self._push(left, _GONE, holding)
         self._stopped.clear()
 
@@ -391,7 +391,7 @@ class _Forward:
 
     def _look_again(self, holding: Holding) -> None:
         """Once it has had its minimum run time, somebody may want it to leave."""
-        at = holding.since + self._pool.supply.rules.minimum_run_seconds
+        at = holding.since + self._pool.snapshot.rules.minimum_run_seconds
         if holding.preemptible and at > self._pool.now:
             self._push(at, _LOOK, holding)
 

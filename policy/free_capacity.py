@@ -96,24 +96,24 @@ class PoolInTime:
         "now",
         "reach",
         "room",
-        "supply",
+        "snapshot",
         "victims",
         "whole",
     )
 
-    def __init__(self, supply: PoolSnapshot) -> None:
-        self.supply = supply
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        self.snapshot = snapshot
         self.now = 0
-        tree = Tree(supply.accounts)
-        places = [tree.index.get(team.account, -1) for team in supply.teams]
-        self.lines = TeamQueues(supply.teams, places, supply.flavor.gpu_fraction)
-        self.lines.join(supply.waiters)
-        card = supply.card
-        self.counted = node_resources.may_run_out(supply)
+        tree = Tree(snapshot.accounts)
+        places = [tree.index.get(team.account, -1) for team in snapshot.teams]
+        self.lines = TeamQueues(snapshot.teams, places, snapshot.flavor.gpu_fraction)
+        self.lines.join(snapshot.waiters)
+        card = snapshot.card
+        self.counted = node_resources.may_run_out(snapshot)
         """Which of a node's other resources have to be counted; mostly none."""
-        self.reach = node_resources.Reach(supply.hosts)
-        blocks = node_resources.blocks_of(supply, self.counted)
-        self.whole = node_resources.blocks_of(supply, self.counted, empty=True)
+        self.reach = node_resources.Reach(snapshot.hosts)
+        blocks = node_resources.blocks_of(snapshot, self.counted)
+        self.whole = node_resources.blocks_of(snapshot, self.counted, empty=True)
         """The nodes with nobody on them."""
         self.room = FreeCapacity(tree, blocks, card.free if card else 0, card.per_unit if card else 0)
         self.holdings: dict[str, Holding] = {}
@@ -123,7 +123,7 @@ class PoolInTime:
         self.leaving: list[Holding] = []
         self.victims: dict[int, list[Holding]] = {}
         """Who could be made to leave, by line, first to leave first."""
-        for holder in sorted(supply.holders, key=_largest_pods_first):
+        for holder in sorted(snapshot.holders, key=_largest_pods_first):
             self._settle(holder)
         self.ends.sort(key=_by_end)
         for line_victims in self.victims.values():

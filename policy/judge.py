@@ -33,12 +33,12 @@ Told = Callable[[Waiter, Finding], bool]
 _OUT_OF_LINE = frozenset({*OUT_OF_REACH, Reason.QUEUE_STOPPED})
 
 
-def plan(supply: PoolSnapshot, *, told: Told | None = None) -> CyclePlan:
+def plan(snapshot: PoolSnapshot, *, told: Told | None = None) -> CyclePlan:
     """A verdict for every waiter, in the order in which they have their turn; the same for the same snapshot.
 
     With `told`, only those of whom it is true have a message and evidence.
     """
-    pool = PoolInTime(supply)
+    pool = PoolInTime(snapshot)
     words = Messages(pool)
     walk = SchedulingCycle(pool)
     verdicts: dict[str, Verdict] = {}
@@ -53,9 +53,9 @@ def plan(supply: PoolSnapshot, *, told: Told | None = None) -> CyclePlan:
     return CyclePlan(verdicts=MappingProxyType(verdicts), order=tuple(verdicts), next_at=walk.next_at())
 
 
-def judge(supply: PoolSnapshot, waiter_id: str) -> Verdict:
+def judge(snapshot: PoolSnapshot, waiter_id: str) -> Verdict:
     """The verdict for one waiter of the snapshot, as `plan` has it; KeyError where it has no such waiter."""
-    pool = PoolInTime(supply)
+    pool = PoolInTime(snapshot)
     words = Messages(pool)
     walk = SchedulingCycle(pool)
     found: dict[str, Verdict] = {}
@@ -68,13 +68,13 @@ def judge(supply: PoolSnapshot, waiter_id: str) -> Verdict:
     return found[waiter_id]
 
 
-def ahead(supply: PoolSnapshot, waiter_id: str, *, given: CyclePlan | None = None) -> tuple[str, ...]:
+def ahead(snapshot: PoolSnapshot, waiter_id: str, *, cycle_plan: CyclePlan | None = None) -> tuple[str, ...]:
     """Who has a turn before this waiter and goes on waiting in line, first to last.
 
     Left out are those who hold nobody up: what can never start, stopped queues, more than the most there is, and a
-    user at the own limit. `given` is the plan of this very snapshot, for callers who have it.
+    user at the own limit. `cycle_plan` is the plan of this very snapshot, for callers who have it.
     """
-    known = given or plan(supply)
+    known = cycle_plan or plan(snapshot)
     before: list[str] = []
     for each in known.order:
         if each == waiter_id:
@@ -84,21 +84,21 @@ def ahead(supply: PoolSnapshot, waiter_id: str, *, given: CyclePlan | None = Non
     raise KeyError(waiter_id)
 
 
-def position(supply: PoolSnapshot, waiter_id: str, *, given: CyclePlan | None = None) -> int:
+def position(snapshot: PoolSnapshot, waiter_id: str, *, cycle_plan: CyclePlan | None = None) -> int:
     """Place in the line, from 1: after everybody `ahead`, and after those of its own team that the snapshot only
     counts and whose priority is higher, or equal where the waiter is not submitted yet.
     """
-    waiter = next(each for each in supply.waiters if each.id == waiter_id)
-    return 1 + len(ahead(supply, waiter_id, given=given)) + hidden_ahead(supply, waiter)
+    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
+    return 1 + len(ahead(snapshot, waiter_id, cycle_plan=cycle_plan)) + hidden_ahead(snapshot, waiter)
 
 
-def positions(supply: PoolSnapshot, *, given: CyclePlan) -> dict[str, int]:
-    """The `position` of everybody, by id. `given` is the plan of this very snapshot."""
-    waiters = {waiter.id: waiter for waiter in supply.waiters}
+def positions(snapshot: PoolSnapshot, *, cycle_plan: CyclePlan) -> dict[str, int]:
+    """The `position` of everybody, by id. `cycle_plan` is the plan of this very snapshot."""
+    waiters = {waiter.id: waiter for waiter in snapshot.waiters}
     found, before = {}, 0
-    for each in given.order:
-        found[each] = 1 + before + hidden_ahead(supply, waiters[each])
-        before += _holds_up(given.verdicts[each])
+    for each in cycle_plan.order:
+        found[each] = 1 + before + hidden_ahead(snapshot, waiters[each])
+        before += _holds_up(cycle_plan.verdicts[each])
     return found
 
 

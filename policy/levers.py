@@ -48,7 +48,7 @@ class Alternative:
     """
 
     change: Mapping[str, str]
-    supply: PoolSnapshot
+    snapshot: PoolSnapshot
     beside: Beside | None = None
 
 
@@ -70,48 +70,48 @@ class Levers:
 
 
 def levers(
-    supply: PoolSnapshot,
+    snapshot: PoolSnapshot,
     waiter_id: str,
     alternatives: Sequence[Alternative] = (),
     *,
     time_limit_seconds: int | None = None,
     owner: str | None = None,
     share: ShareOf | None = None,
-    given: CyclePlan | None = None,
+    cycle_plan: CyclePlan | None = None,
     base: Estimate | None = None,
 ) -> Levers:
     """At most six changes, each of which starts it now or at an earlier p90 than it has.
 
     `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
     `owner` is who would make a new request of it; None for the same. `share` says what fewer units in a pod come with;
-    None where that does not depend on them. `given` and `base` are the plan and the waiter's
+    None where that does not depend on them. `cycle_plan` and `base` are the plan and the waiter's
     estimate of this very snapshot, for callers who have them.
     """
-    verdict = given.verdicts[waiter_id] if given else judge(supply, waiter_id)
+    verdict = cycle_plan.verdicts[waiter_id] if cycle_plan else judge(snapshot, waiter_id)
     if verdict.admitted:
         return Levers((), complete=True)
-    waiter = next(each for each in supply.waiters if each.id == waiter_id)
+    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
     afresh = _afresh(waiter, time_limit_seconds, owner)
     changes = [
-        *_shorter(supply, waiter, verdict, time_limit_seconds),
-        *_less_beside(supply, afresh, verdict),
-        *_fewer(supply, afresh, share),
+        *_shorter(snapshot, waiter, verdict, time_limit_seconds),
+        *_less_beside(snapshot, afresh, verdict),
+        *_fewer(snapshot, afresh, share),
         *(
             LeverChange(dict(alternative.change), _there(alternative, waiter.id, afresh))
             for alternative in alternatives
         ),
-        *_quota(supply, waiter),
+        *_quota(snapshot, waiter),
     ]
     found: dict[str, Lever] = {}
     later: list[tuple[LeverChange, Verdict]] = []
     for change in changes:
-        answer = judge(change.supply, change.waiter_id)
+        answer = judge(change.snapshot, change.waiter_id)
         if answer.admitted and change.field not in found:
-            found[change.field] = Lever(change.fields, answer, estimate_now(change.supply))
+            found[change.field] = Lever(change.fields, answer, estimate_now(change.snapshot))
         elif answer.outcome is Outcome.WAIT:
             later.append((change, answer))
-    known = base or estimate(supply, waiter_id, given=given)
-    horizon = None if known.p90 is None else known.p90 - supply.now - 1
+    known = base or estimate(snapshot, waiter_id, cycle_plan=cycle_plan)
+    horizon = None if known.p90 is None else known.p90 - snapshot.now - 1
     runs, complete = 0, True
     for change, answer in later:
         if change.field in found:
@@ -120,7 +120,7 @@ def levers(
             complete = False
             break
         runs += 1
-        start = estimate(change.supply, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
+        start = estimate(change.snapshot, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
         complete = complete and start.unknown_because != TOO_LONG
         if start.p90 is not None and (known.p90 is None or start.p90 < known.p90):
             found[change.field] = Lever(change.fields, answer, start)
@@ -139,12 +139,12 @@ def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -
     return replace(made, seconds=time_limit_seconds, expected_seconds=expected)
 
 
-def with_quota(supply: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool) -> PoolSnapshot:
+def with_quota(snapshot: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool) -> PoolSnapshot:
     """The snapshot with `more` nominal quota of the waiter's team, which its cohort may borrow or not."""
-    names = {each.name: each for each in supply.accounts}
-    account = names[next(team.account for team in supply.teams if team.slug == waiter.team)]
+    names = {each.name: each for each in snapshot.accounts}
+    account = names[next(team.account for team in snapshot.teams if team.slug == waiter.team)]
     if not lend or account.parent is None:
-        return replace(supply, accounts=_kept(supply.accounts, account, more))
+        return replace(snapshot, accounts=_kept(snapshot.accounts, account, more))
     grown = {account.name}
     parent: str | None = account.parent
     while parent is not None:
@@ -152,7 +152,7 @@ def with_quota(supply: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool) -
         parent = names[parent].parent
     ceilings: dict[str, int] = {}
     return replace(
-        supply,
+        snapshot,
         accounts=tuple(
             replace(
                 each,
@@ -161,7 +161,7 @@ def with_quota(supply: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool) -
                 local=each.local + (more if each.name in grown and each.parent is None else 0),
                 ceiling=_raised(each, names, grown, more, ceilings),
             )
-            for each in supply.accounts
+            for each in snapshot.accounts
         ),
     )
 
@@ -208,7 +208,7 @@ class LeverChange:
     """The snapshot as it is after a change of the request, and who the waiter is then."""
 
     fields: Mapping[str, int | str]
-    supply: PoolSnapshot
+    snapshot: PoolSnapshot
     waiter_id: str = NEW
 
     @property
@@ -219,7 +219,7 @@ class LeverChange:
 
 
 def _shorter(
-    supply: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
+    snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
 ) -> Iterator[LeverChange]:
     longest = next((each.value for each in verdict.evidence if each.fact == "longest_time_limit"), None)
     if longest is None or waiter.seconds is None or longest >= waiter.seconds:
@@ -233,22 +233,22 @@ def _shorter(
         return
     expected = None if waiter.expected_seconds is None else min(waiter.expected_seconds, left)
     shorter = replace(waiter, seconds=left, expected_seconds=expected)
-    waiters = tuple(shorter if each.id == waiter.id else each for each in supply.waiters)
-    yield LeverChange({"time_limit_seconds": limit}, replace(supply, waiters=waiters), waiter.id)
+    waiters = tuple(shorter if each.id == waiter.id else each for each in snapshot.waiters)
+    yield LeverChange({"time_limit_seconds": limit}, replace(snapshot, waiters=waiters), waiter.id)
 
 
 def _there(alternative: Alternative, waiter_id: str, waiter: Waiter) -> PoolSnapshot:
     beside = waiter.beside if alternative.beside is None else alternative.beside
-    return _instead(alternative.supply, waiter_id, replace(waiter, beside=beside))
+    return _instead(alternative.snapshot, waiter_id, replace(waiter, beside=beside))
 
 
-def _less_beside(supply: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
+def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
     """As much CPU, memory and storage as a node has left beside its free units, or could ever have."""
     if verdict.rule != "blocks" and verdict.rule not in TOO_LARGE:
         return
     asked = waiter.beside
     found = {}
-    for beside in _had_beside(supply, waiter):
+    for beside in _had_beside(snapshot, waiter):
         less = tuple(
             min(want, _round(number, have))
             for number, (want, have) in enumerate(zip(asked, beside, strict=True))
@@ -265,16 +265,16 @@ def _less_beside(supply: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iter
             found[less] = fields
     kept = sorted(found, key=lambda less: _cut(asked, less))[:BESIDE_MOST]
     for less in kept:
-        yield LeverChange(found[less], _instead(supply, waiter.id, replace(waiter, beside=less)))
+        yield LeverChange(found[less], _instead(snapshot, waiter.id, replace(waiter, beside=less)))
 
 
-def _had_beside(supply: PoolSnapshot, waiter: Waiter) -> Iterator[Beside]:
+def _had_beside(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[Beside]:
     """What a pod can have where there are units for it: of each node for one pod and for more, and of each kind of node
     with nobody on it.
     """
     unknown = waiter.beside
-    offers = [(block.free, block.left) for block in supply.blocks]
-    for units, others in {*offers, *supply.hosts}:
+    offers = [(block.free, block.left) for block in snapshot.blocks]
+    for units, others in {*offers, *snapshot.hosts}:
         pods = min(waiter.pods, units // waiter.units_each) if waiter.units_each else 0
         for count in sorted({1, pods} if pods > 0 else ()):
             known = others[: len(unknown)] or unknown
@@ -297,7 +297,7 @@ def _cut(asked: Beside, less: Beside) -> tuple[Fraction, Beside]:
     return max(parts, default=Fraction(0)), less
 
 
-def _fewer(supply: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Iterator[LeverChange]:
+def _fewer(snapshot: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Iterator[LeverChange]:
     """Half the GPUs of each replica, and half of that; half the replicas, where all of them start at once."""
     each = waiter.units_each
     replicas = waiter.units // each if each else 0
@@ -308,19 +308,19 @@ def _fewer(supply: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Itera
         changed = replace(waiter, units=replicas * fewer, units_each=fewer)
         if share is not None:
             changed = replace(changed, beside=share(fewer))
-        yield LeverChange({"gpus_per_replica": fewer}, _instead(supply, waiter.id, changed))
+        yield LeverChange({"gpus_per_replica": fewer}, _instead(snapshot, waiter.id, changed))
         fewer //= 2
     less = replicas // 2 if replicas == waiter.pods else 0
     while less:
         changed = replace(waiter, units=less * each, pods=less)
-        yield LeverChange({"replicas": less}, _instead(supply, waiter.id, changed))
+        yield LeverChange({"replicas": less}, _instead(snapshot, waiter.id, changed))
         less //= 2
 
 
-def _quota(supply: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
+def _quota(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
     """So much more nominal quota that it would start now, whether the cohort may borrow it or not."""
-    names = {team.slug: team.account for team in supply.teams}
-    tree = Tree(supply.accounts)
+    names = {team.slug: team.account for team in snapshot.teams}
+    tree = Tree(snapshot.accounts)
     if waiter.team not in names or names[waiter.team] not in tree:
         return
     place = tree.place(names[waiter.team])
@@ -330,16 +330,17 @@ def _quota(supply: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
         if more <= 0:
             continue
         lent, kept = (
-            _instead(with_quota(supply, waiter, more, lend=lend), waiter.id, waiter) for lend in (True, False)
+            _instead(with_quota(snapshot, waiter, more, lend=lend), waiter.id, waiter)
+            for lend in (True, False)
         )
         if judge(lent, NEW).admitted and judge(kept, NEW).admitted:
             yield LeverChange({"ask_for_quota": more}, kept)
             return
 
 
-def _instead(supply: PoolSnapshot, waiter_id: str, changed: Waiter) -> PoolSnapshot:
+def _instead(snapshot: PoolSnapshot, waiter_id: str, changed: Waiter) -> PoolSnapshot:
     """A new request in place of the waiting one, last in the line of this pool."""
-    others = tuple(waiter for waiter in supply.waiters if waiter.id != waiter_id)
+    others = tuple(waiter for waiter in snapshot.waiters if waiter.id != waiter_id)
     last = max((each.sequence for each in others), default=0) + 1
-    new = replace(changed, id=NEW, queued_at=supply.now, sequence=last)
-    return replace(supply, waiters=(*others, new))
+    new = replace(changed, id=NEW, queued_at=snapshot.now, sequence=last)
+    return replace(snapshot, waiters=(*others, new))

@@ -45,9 +45,9 @@ class Messages:
 
     def __init__(self, pool: PoolInTime) -> None:
         self._pool = pool
-        self._flavor = pool.supply.flavor.name
-        self._what = f"{self._flavor} ({pool.supply.capacity_type})"
-        self._plain = pool.supply.flavor.resource == PODS
+        self._flavor = pool.snapshot.flavor.name
+        self._what = f"{self._flavor} ({pool.snapshot.capacity_type})"
+        self._plain = pool.snapshot.flavor.resource == PODS
         """Whether it is about pods that ask for no GPU: then units are nothing that people count."""
         self._evidence: dict[tuple[str, int], Evidence] = {}
         self._bare: dict[tuple[str, bool], Verdict] = {}
@@ -108,7 +108,7 @@ class Messages:
             numbers.append(self._number("provisionable", blocks.provisionable, flavor))
         numbers += self._beside(waiter, finding)
         if finding.rule == "largest-block":
-            numbers.append(self._number("largest_block", self._pool.supply.largest_block, flavor))
+            numbers.append(self._number("largest_block", self._pool.snapshot.largest_block, flavor))
         if finding.longest:
             numbers.append(self._number("longest_time_limit", finding.longest, "seconds"))
         return tuple(numbers)
@@ -144,17 +144,15 @@ class Messages:
         return f"This {waiter.noun} asks for no GPU."
 
     def capacity_type(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
-        flavor = self._pool.supply.flavor
+        flavor = self._pool.snapshot.flavor
         offered = ", ".join(sorted(flavor.capacity)) or "none"
-        return (
-            f"Flavor {flavor.name} has no capacity type {self._pool.supply.capacity_type}; it has: {offered}."
-        )
+        return f"Flavor {flavor.name} has no capacity type {self._pool.snapshot.capacity_type}; it has: {offered}."
 
     def no_quota(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         return f"Team {waiter.team} has no quota for {self._what}."
 
     def largest_block(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
-        return f"No node can hold {waiter.units_each} {self._what} in one pod. {self._pool.supply.exists}"
+        return f"No node can hold {waiter.units_each} {self._what} in one pod. {self._pool.snapshot.exists}"
 
     def largest_host(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         number = TOO_LARGE.index(finding.rule)
@@ -201,7 +199,7 @@ class Messages:
         )
 
     def beyond(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
-        hidden = hidden_ahead(self._pool.supply, waiter)
+        hidden = hidden_ahead(self._pool.snapshot, waiter)
         return f"{hidden} of team {line.slug} wait before this {waiter.noun} and behind those looked at now."
 
     def quota(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
@@ -217,7 +215,7 @@ class Messages:
         return f"{uses} and may borrow {available - left}; {needs}"
 
     def cards(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
-        card, room = self._pool.supply.card, self._pool.room
+        card, room = self._pool.snapshot.card, self._pool.room
         name = card.card if card else ""
         return (
             f"The {name} cards that {self._flavor} is cut from have {max(0, room.cards)} parts free; "
@@ -250,7 +248,7 @@ class Messages:
         return f"This {waiter.noun} needs {what} {beside} for each of {waiter.pods} pods at once; there is room for {room}."
 
     def leaving(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
-        grace = self._pool.supply.rules.grace_seconds
+        grace = self._pool.snapshot.rules.grace_seconds
         return f"There is room for this {waiter.noun} once those that are leaving have left, in {grace} s at most."
 
     def preemption(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
@@ -261,7 +259,7 @@ class Messages:
             parts.append(f"{lent} that borrowed what is guaranteed to team {line.slug}")
         if lower:
             parts.append(f"{lower} of lower priority in team {line.slug}")
-        grace = self._pool.supply.rules.grace_seconds
+        grace = self._pool.snapshot.rules.grace_seconds
         return f"Room is made for this {waiter.noun} within {grace} s; to leave: {', '.join(parts)}."
 
     def backfill(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:

@@ -27,7 +27,7 @@ class Moments:
     def note_start(self, waiter: Waiter) -> None:
         """It is admitted now; whoever waits for it to leave waits for its minimum run time at least."""
         if waiter.preemptible:
-            self._of_age.append(self._pool.now + self._pool.supply.rules.minimum_run_seconds)
+            self._of_age.append(self._pool.now + self._pool.snapshot.rules.minimum_run_seconds)
 
     def note_wait(self, after: FreeCapacity, line: TeamQueue, waiter: Waiter) -> None:
         """Nobody can be made to leave for it now: who could once the minimum run time is over?"""
@@ -49,11 +49,11 @@ class Moments:
         """
         pool = self._pool
         times = self._of_age.copy()
-        for notice in (0, pool.supply.rules.grace_seconds):
+        for notice in (0, pool.snapshot.rules.grace_seconds):
             later = bisect_right(pool.ends, pool.now + notice, key=itemgetter(0))
             times += [ends_at - notice for ends_at, _, _ in pool.ends[later : later + 1]]
         times += [
-            entry[1] + PATIENCE_SECONDS - pool.supply.now
+            entry[1] + PATIENCE_SECONDS - pool.snapshot.now
             for line in pool.lines.lines
             for entry in line.waiters
             if entry[3] not in pool.holdings
@@ -61,7 +61,7 @@ class Moments:
         return min((moment for moment in times if moment > pool.now), default=None)
 
     def _protected(self) -> dict[int, list[tuple[int, Holding]]]:
-        minimum, found = self._pool.supply.rules.minimum_run_seconds, {}
+        minimum, found = self._pool.snapshot.rules.minimum_run_seconds, {}
         for index, held in self._pool.victims.items():
             young = [
                 (each.since + minimum, each)

@@ -66,23 +66,23 @@ class Reach(dict[tuple[int, Beside], str]):
         )
 
 
-def may_run_out(supply: PoolSnapshot) -> tuple[int, ...]:
+def may_run_out(snapshot: PoolSnapshot) -> tuple[int, ...]:
     """The numbers of those OTHERS that may keep a pod of this snapshot from units which are free.
 
     One cannot as long as every node, with nobody on it, has as much for each unit as the greediest takes: whoever comes
     then takes of the rest no more than its part, and whoever stays leaves at least that.
     """
-    if not any(block.left for block in supply.blocks) and not any(supply.provisionable.others):
+    if not any(block.left for block in snapshot.blocks) and not any(snapshot.provisionable.others):
         return ()
-    most = _greediest(supply)
+    most = _greediest(snapshot)
     if not any(most):
         return ()
-    emptied = _emptied(supply)
-    new = supply.provisionable
+    emptied = _emptied(snapshot)
+    new = snapshot.provisionable
     bare = [(new.block, _known(new.others))] if new.block else []
     nodes = [
         *bare,
-        *((block.size, _known(block.whole)) for block in supply.blocks),
+        *((block.size, _known(block.whole)) for block in snapshot.blocks),
         *((units, left) for units, left in emptied.values()),
     ]
     return tuple(
@@ -90,13 +90,13 @@ def may_run_out(supply: PoolSnapshot) -> tuple[int, ...]:
     )
 
 
-def _greediest(supply: PoolSnapshot) -> list[int]:
+def _greediest(snapshot: PoolSnapshot) -> list[int]:
     """The most of each of OTHERS that anybody asks for or holds per unit."""
-    reach = Reach(supply.hosts)
-    shapes = {(waiter.units_each, waiter.beside) for waiter in supply.waiters}
-    shapes |= {(each.units_each, each.beside) for each in supply.holders}
+    reach = Reach(snapshot.hosts)
+    shapes = {(waiter.units_each, waiter.beside) for waiter in snapshot.waiters}
+    shapes |= {(each.units_each, each.beside) for each in snapshot.holders}
     asked = {(units, wants(beside)) for units, beside in shapes if units > 0 and not reach[units, beside]}
-    for holder in supply.holders:
+    for holder in snapshot.holders:
         asked |= {
             (units, taken)
             for (_, units), taken in zip(holder.placed, holder.taken, strict=False)
@@ -105,10 +105,10 @@ def _greediest(supply: PoolSnapshot) -> list[int]:
     return [max((-(-beside[number] // units) for units, beside in asked), default=0) for number in _ALL]
 
 
-def _emptied(supply: PoolSnapshot) -> dict[str, tuple[int, list[int]]]:
+def _emptied(snapshot: PoolSnapshot) -> dict[str, tuple[int, list[int]]]:
     """Each node as it is when every holder with units there has left: units, and what else is left."""
-    found = {block.node: (block.free, list(_known(block.left))) for block in supply.blocks}
-    for holder in supply.holders:
+    found = {block.node: (block.free, list(_known(block.left))) for block in snapshot.blocks}
+    for holder in snapshot.holders:
         for (node, units), taken in zip(holder.placed, holder.taken, strict=False):
             if units > 0 and node in found:
                 free, left = found[node]
@@ -116,16 +116,16 @@ def _emptied(supply: PoolSnapshot) -> dict[str, tuple[int, list[int]]]:
     return found
 
 
-def blocks_of(supply: PoolSnapshot, counted: Sequence[int], *, empty: bool = False) -> Blocks:
+def blocks_of(snapshot: PoolSnapshot, counted: Sequence[int], *, empty: bool = False) -> Blocks:
     """The nodes as they are, or as they would be with nobody on them; units alone where nothing else is `counted`."""
-    blocks = supply.blocks
+    blocks = snapshot.blocks
     if empty:
         blocks = tuple(
             Block(block.node, block.size, block.size, block.whole, block.whole) for block in blocks
         )
     if not counted:
-        return Blocks(blocks, supply.provisionable)
-    return HostBlocks(blocks, supply, counted)
+        return Blocks(blocks, snapshot.provisionable)
+    return HostBlocks(blocks, snapshot, counted)
 
 
 class HostBlocks(Blocks):
@@ -133,12 +133,12 @@ class HostBlocks(Blocks):
 
     __slots__ = ("counted", "kinds", "left", "needs", "new_left")
 
-    def __init__(self, blocks: Sequence[Block], supply: PoolSnapshot, counted: Sequence[int]) -> None:
-        super().__init__(blocks, supply.provisionable)
+    def __init__(self, blocks: Sequence[Block], snapshot: PoolSnapshot, counted: Sequence[int]) -> None:
+        super().__init__(blocks, snapshot.provisionable)
         self.counted = tuple(counted)
         self.needs: dict[Beside, Beside] = {}
         self.left = {block.node: self._of(_known(block.left)) for block in blocks}
-        self.new_left = self._of(_known(supply.provisionable.others))
+        self.new_left = self._of(_known(snapshot.provisionable.others))
         self.kinds: dict[tuple[int, Beside], int] = {}
         """How many nodes have so many units free, and so much besides."""
         for node, left in self.left.items():

@@ -235,7 +235,7 @@ def is_of_any(compare: Compare, waiter: Waiter, others: list[Waiter]) -> bool:
     return False
 
 
-def hidden_ahead(supply: PoolSnapshot, waiter: Waiter) -> int:
+def hidden_ahead(snapshot: PoolSnapshot, waiter: Waiter) -> int:
     """How many of its own team are ahead of it that this snapshot does not show one by one.
 
     Those of higher priority; of equal priority those that the snapshot counts before it, which is all of them where the
@@ -244,7 +244,7 @@ def hidden_ahead(supply: PoolSnapshot, waiter: Waiter) -> int:
     last = 0 if waiter.id else 1
     higher = sum(
         each.count
-        for each in supply.beyond
+        for each in snapshot.beyond
         if each.team == waiter.team and each.priority + last > waiter.priority
     )
-    return higher + (supply.before_far if waiter.id and waiter.id == supply.far else 0)
+    return higher + (snapshot.before_far if waiter.id and waiter.id == snapshot.far else 0)

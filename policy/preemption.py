@@ -53,9 +53,9 @@ def _in_vain(room: FreeCapacity, chosen: list[Chosen], line: TeamQueue, waiter: 
     )
 
 
-def evictions_after_cut(supply: PoolSnapshot, team: str) -> tuple[Victim, ...]:
+def evictions_after_cut(snapshot: PoolSnapshot, team: str) -> tuple[Victim, ...]:
     """Who of a team has to leave because it uses more than its ceiling, or borrows what nobody lends any more."""
-    pool = PoolInTime(supply)
+    pool = PoolInTime(snapshot)
     line = pool.lines.by_slug.get(team)
     if line is None or line.place < 0:
         return ()
@@ -164,7 +164,7 @@ def _borrowers(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterato
 
 def _eligible(pool: PoolInTime, line: TeamQueue) -> Iterator[Holding]:
     """Preemptible runs of a line that have had their minimum run time and are not leaving."""
-    since = pool.now - pool.supply.rules.minimum_run_seconds
+    since = pool.now - pool.snapshot.rules.minimum_run_seconds
     for victim in pool.victims.get(line.index, ()):
         if victim.since <= since and not victim.leaving:
             yield victim

@@ -71,7 +71,7 @@ class SchedulingCycle:
         self._quick = quick
         self._in_the_way: dict[Shape, int] = {}
         """Shapes of pods that have no harmless place now, and until when."""
-        flavor, capacity_type = pool.supply.flavor, pool.supply.capacity_type
+        flavor, capacity_type = pool.snapshot.flavor, pool.snapshot.capacity_type
         self._offered = capacity_type in flavor.capacity
         self._whole = Fits(pool.whole)
         self._no_easier, self._no_better = comparisons(beside=bool(pool.counted))
@@ -199,7 +199,7 @@ class SchedulingCycle:
     def _longest_waiting(self, line: TeamQueue, least: int) -> tuple[int, int, int, TeamQueue, Waiter] | None:
         """Who fits now and needs the least of all is in nobody's way, and its share says when its turn is."""
         pool = self._pool
-        since = pool.supply.now + pool.now - PATIENCE_SECONDS
+        since = pool.snapshot.now + pool.now - PATIENCE_SECONDS
         for rank, queued_at, sequence, _, waiter in line.waiters:
             if queued_at > since or not 0 < waiter.units <= pool.room.tree.guaranteed[line.place]:
                 continue
@@ -220,8 +220,8 @@ class SchedulingCycle:
         """What keeps it from starting however much is free; those behind it are not held up."""
         if line.place < 0 or not self._offered:
             return NO_QUOTA if self._offered else CAPACITY
-        if waiter.units_each > self._pool.supply.largest_block:
-            return LARGEST_BLOCK if self._pool.supply.nodes_seen else UNSEEN
+        if waiter.units_each > self._pool.snapshot.largest_block:
+            return LARGEST_BLOCK if self._pool.snapshot.nodes_seen else UNSEEN
         if too_large := self._pool.reach[waiter.units_each, waiter.beside]:
             return LARGEST_HOST[too_large]
         if line.facts.stopped:
@@ -242,10 +242,10 @@ class SchedulingCycle:
         return USER_LIMIT if held + waiter.units > facts.user_limit else None
 
     def _in_line(self, line: TeamQueue, waiter: Waiter) -> Finding:
-        supply = self._pool.supply
+        snapshot = self._pool.snapshot
         # While all of its team that were judged start, so may those between: they are shown next. Where one does not,
         # it is a backfill like any other.
-        if supply.beyond and line.index not in self._stuck and hidden_ahead(supply, waiter):
+        if snapshot.beyond and line.index not in self._stuck and hidden_ahead(snapshot, waiter):
             return BEYOND
         room = self._pool.room
         lack = room.lack(line.place, waiter)
@@ -328,7 +328,7 @@ class SchedulingCycle:
     def next_at(self) -> int | None:
         """When another pass could decide otherwise by the passing of time alone, in seconds since the epoch."""
         first = self._moments.first() if self.waiting else None
-        return None if first is None else self._pool.supply.now + first
+        return None if first is None else self._pool.snapshot.now + first
 
     def _reserve(self, line: TeamQueue, waiter: Waiter, chosen: list[Chosen]) -> Finding | None:
         """Keep for it what is free when the chosen, and all who are leaving already, have left; None where that could
@@ -341,7 +341,7 @@ class SchedulingCycle:
             holding.leaving = True
         pool, blocks = self._pool, guard.after.blocks
         places = blocks.place(waiter.units_each, waiter.pods, waiter.beside) or ()
-        start = pool.now + pool.supply.rules.grace_seconds
+        start = pool.now + pool.snapshot.rules.grace_seconds
         own = pool.holding_of(line, waiter, places, start=start, lent=False)
         if guard.harm_of(own, later=True) is None and not (chosen and guard.harm_anew(own)):
             self._in_the_way.clear()

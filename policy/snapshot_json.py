@@ -26,17 +26,17 @@ from workloads.placement import FlavorFacts, Sharing
 from workloads.states import Reason
 
 
-def dump(supply: PoolSnapshot) -> bytes:
+def dump(snapshot: PoolSnapshot) -> bytes:
     """The same bytes for the same facts."""
     # The facts' own dictionaries, not copies of them: a pass writes thousands.
-    body = dict(vars(supply))
+    body = dict(vars(snapshot))
     for name in ("accounts", "teams", "blocks", "holders", "waiters", "beyond"):
         body[name] = [vars(each) for each in body[name]]
     body |= {
-        "flavor": _flavor_json(supply.flavor),
-        "provisionable": vars(supply.provisionable),
-        "card": vars(supply.card) if supply.card else None,
-        "rules": vars(supply.rules),
+        "flavor": _flavor_json(snapshot.flavor),
+        "provisionable": vars(snapshot.provisionable),
+        "card": vars(snapshot.card) if snapshot.card else None,
+        "rules": vars(snapshot.rules),
     }
     return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
 

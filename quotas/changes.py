@@ -21,7 +21,7 @@ from quotas.evictions import ask_to_leave, workload_of
 from quotas.limits import remove_quota, set_limits
 from quotas.models import Quota, QuotaChange, QuotaChangeSet
 from quotas.queries import QuotaFigures, team_quotas
-from quotas.snapshots import supply_of
+from quotas.snapshots import pool_snapshot_of
 from teams.actors import Actor
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
@@ -151,7 +151,9 @@ def apply_changes(
             raise Invalid.of_field("changes", "Nothing would change.", code="no_change")
         if evicts:
             supplies = {
-                change.pool: supply_of(flavor=change.flavor, capacity_type=change.capacity_type, now=now)
+                change.pool: pool_snapshot_of(
+                    flavor=change.flavor, capacity_type=change.capacity_type, now=now
+                )
                 for change in changes
             }
             _ask_to_leave(_victims(changes, supplies), now)
@@ -220,7 +222,7 @@ def _picture(changes: Sequence[LimitChange], now: datetime) -> _Picture:
     return _Picture(
         figures={quota.quota.pk: quota for team in teams.values() for quota in team_quotas(team)},
         supplies={
-            pool: supply_of(flavor=flavor, capacity_type=pool[1], now=now, whole_line=True)
+            pool: pool_snapshot_of(flavor=flavor, capacity_type=pool[1], now=now, whole_line=True)
             for pool, flavor in pools.items()
         },
         promised={(flavor_id, capacity_type): units for flavor_id, capacity_type, units in sums},
@@ -237,7 +239,7 @@ def _rows(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> 
 
 
 def _plans(picture: _Picture) -> dict[PoolKey, CyclePlan]:
-    return {pool: plan(supply) for pool, supply in picture.supplies.items()}
+    return {pool: plan(snapshot) for pool, snapshot in picture.supplies.items()}
 
 
 def _moved(
@@ -262,15 +264,15 @@ def _promised(changes: Iterable[LimitChange], before: _Picture, after: _Picture)
     pools = {change.pool: change.flavor for change in changes}
     found = []
     for pool, flavor in pools.items():
-        supply = before.supplies[pool]
+        snapshot = before.supplies[pool]
         found.append(
             Promised(
                 flavor=flavor,
                 capacity_type=pool[1],
                 before=before.promised.get(pool, 0),
                 after=after.promised.get(pool, 0),
-                exist=sum(block.size for block in supply.blocks) + supply.provisionable.units,
-                revision=supply.revision,
+                exist=sum(block.size for block in snapshot.blocks) + snapshot.provisionable.units,
+                revision=snapshot.revision,
             )
         )
     return tuple(found)
@@ -280,19 +282,19 @@ def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, PoolSnap
     """Who has to leave so that no team of these pools holds more than it may, changed teams first."""
     changed = {(change.pool, change.team.slug) for change in changes}
     found: list[Victim] = []
-    for pool, supply in supplies.items():
-        accounts = {each.name: each for each in supply.accounts}
-        for facts in sorted(supply.teams, key=lambda each: ((pool, each.slug) not in changed, each.slug)):
+    for pool, snapshot in supplies.items():
+        accounts = {each.name: each for each in snapshot.accounts}
+        for facts in sorted(snapshot.teams, key=lambda each: ((pool, each.slug) not in changed, each.slug)):
             account = accounts[facts.account]
             if account.used <= min(account.guaranteed, account.ceiling):
                 continue
-            victims = evictions_after_cut(supply, facts.slug)
+            victims = evictions_after_cut(snapshot, facts.slug)
             gone = {victim.id for victim in victims}
             # The next team is looked at as if these had left already.
             holders = [
-                replace(holder, leaving=True) if holder.id in gone else holder for holder in supply.holders
+                replace(holder, leaving=True) if holder.id in gone else holder for holder in snapshot.holders
             ]
-            supply = replace(supply, holders=tuple(holders))  # noqa: PLW2901
+            snapshot = replace(snapshot, holders=tuple(holders))  # noqa: PLW2901
             found += [replace(victim, id=workload_of(victim)) for victim in victims]
     return found
 

@@ -49,11 +49,11 @@ def answer(noun: str, groups: Sequence[PodGroup], *, now: datetime, with_levers:
         return PlainAnswer(admitted(noun))
     judged = [(group, *_judged(noun, group, rooms, now)) for group in groups]
     for outcome in (Outcome.NEVER, Outcome.WAIT):
-        for group, supply, verdict in judged:
+        for group, snapshot, verdict in judged:
             if verdict.outcome is outcome:
                 # A change of one group says nothing of the others.
                 helps = with_levers and len(groups) == 1
-                return _short(group, supply, verdict, with_levers=helps)
+                return _short(group, snapshot, verdict, with_levers=helps)
     return PlainAnswer(admitted(noun))
 
 
@@ -83,15 +83,15 @@ def _judged(noun: str, group: PodGroup, rooms: PlainRooms, now: datetime) -> tup
         preemptible=False,
         now=now,
     )
-    supply = supply_of(one, rooms, now=now)
-    verdict = judge(supply, NEW)
+    snapshot = pool_snapshot_of(one, rooms, now=now)
+    verdict = judge(snapshot, NEW)
     if verdict.outcome is Outcome.NEVER:
-        supply = supply_of(one, replace(rooms, kinds=(*rooms.kinds, *kinds_of_the_past())), now=now)
-        verdict = judge(supply, NEW)
-    return supply, verdict
+        snapshot = pool_snapshot_of(one, replace(rooms, kinds=(*rooms.kinds, *kinds_of_the_past())), now=now)
+        verdict = judge(snapshot, NEW)
+    return snapshot, verdict
 
 
-def _short(group: PodGroup, supply: PoolSnapshot, verdict: Verdict, *, with_levers: bool) -> PlainAnswer:
+def _short(group: PodGroup, snapshot: PoolSnapshot, verdict: Verdict, *, with_levers: bool) -> PlainAnswer:
     if verdict.outcome is Outcome.NEVER:
         said = replace(verdict, field=f"{group.within}{verdict.field}")
     else:
@@ -99,7 +99,7 @@ def _short(group: PodGroup, supply: PoolSnapshot, verdict: Verdict, *, with_leve
         said = replace(verdict, reason=Reason.UNSCHEDULABLE, message=message)
     if not with_levers:
         return PlainAnswer(said)
-    offered = levers(supply, NEW, base=UNKNOWN_START)
+    offered = levers(snapshot, NEW, base=UNKNOWN_START)
     return PlainAnswer(said, tuple(filter(_is_meant, offered.found)), offered.complete)
 
 
@@ -108,7 +108,7 @@ def _is_meant(lever: Lever) -> bool:
     return set(lever.change) <= set(BESIDE)
 
 
-def supply_of(waiter: Waiter, rooms: PlainRooms, *, now: datetime) -> PoolSnapshot:
+def pool_snapshot_of(waiter: Waiter, rooms: PlainRooms, *, now: datetime) -> PoolSnapshot:
     """One who waits alone for places on nodes."""
     kinds: tuple[Others, ...] = () if rooms.more else rooms.kinds
     account = Account("", None, ENOUGH, ENOUGH, ENOUGH, 0)

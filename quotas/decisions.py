@@ -25,7 +25,7 @@ ANOTHER_TEAM = "another team"
 
 @dataclass(frozen=True)
 class Receipt:
-    """One verdict to keep; a workload that asks for no unit is judged on no supply."""
+    """One verdict to keep; a workload that asks for no unit is judged on no snapshot."""
 
     workload: Workload
     verdict: Verdict
@@ -61,18 +61,18 @@ FROM unnest(%(ids)s::uuid[], %(workloads)s::bigint[], %(verdicts)s::text[], %(re
 """
 
 
-def record(*, receipts: Iterable[Receipt], supply: PoolSnapshot | None, now: datetime) -> None:
-    """Keep the verdicts and, once for all of them, the supply that they were decided on; one statement."""
+def record(*, receipts: Iterable[Receipt], snapshot: PoolSnapshot | None, now: datetime) -> None:
+    """Keep the verdicts and, once for all of them, the snapshot that they were decided on; one statement."""
     kept = list(receipts)
     if not kept:
         return
-    body = dump(supply) if supply is not None else b""
+    body = dump(snapshot) if snapshot is not None else b""
     values: dict[str, Any] = {
-        "digest": digest(body) if supply is not None else None,
+        "digest": digest(body) if snapshot is not None else None,
         "body": zlib.compress(body, 1),
         "now": now,
         "policy": POLICY,
-        "revision": supply.revision if supply is not None else 0,
+        "revision": snapshot.revision if snapshot is not None else 0,
         "ids": [new_public_id() for _ in kept],
         "workloads": [each.workload.pk for each in kept],
         "verdicts": [each.verdict.outcome.value for each in kept],
@@ -93,20 +93,20 @@ def replay(decision: Decision) -> Replay:
     if decision.supply is None:
         because = "Its inputs are past their retention." if decision.rule != "no-gpu" else ""
         return Replay(stored, stored if not because else None, same=not because, unknown_because=because)
-    supply = load(zlib.decompress(bytes(decision.supply.body)))
-    verdict = judge(supply, str(decision.workload.public_id))
+    snapshot = load(zlib.decompress(bytes(decision.supply.body)))
+    verdict = judge(snapshot, str(decision.workload.public_id))
     return Replay(stored, verdict, same=verdict == stored)
 
 
-def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> PoolSnapshot | None:
+def readable_snapshot(decision: Decision, *, team: str, named: frozenset[str]) -> PoolSnapshot | None:
     """The stored inputs for somebody of `team`: workloads and owners of other teams have no names, nor have the
     teams themselves unless they are among `named`.
     """
     if decision.supply is None:
         return None
-    supply = load(zlib.decompress(bytes(decision.supply.body)))
+    snapshot = load(zlib.decompress(bytes(decision.supply.body)))
     known = named | {team}
-    hidden = sorted({each.slug for each in supply.teams} - known)
+    hidden = sorted({each.slug for each in snapshot.teams} - known)
     name_of = {slug: f"{ANOTHER_TEAM} {number}" for number, slug in enumerate(hidden, 1)}
 
     def called(slug: str) -> str:
@@ -117,23 +117,23 @@ def readable_supply(decision: Decision, *, team: str, named: frozenset[str]) -> 
         return f"team:{called(slug)}" if kind == "team" else name
 
     return replace(
-        supply,
+        snapshot,
         teams=tuple(
             each if each.slug in known else _anonymous(each, called(each.slug), account(each.account))
-            for each in supply.teams
+            for each in snapshot.teams
         ),
-        accounts=tuple(replace(each, name=account(each.name)) for each in supply.accounts),
+        accounts=tuple(replace(each, name=account(each.name)) for each in snapshot.accounts),
         holders=tuple(
             holder if holder.team == team else replace(holder, id="", owner="", team=called(holder.team))
-            for holder in supply.holders
+            for holder in snapshot.holders
         ),
         waiters=tuple(
             each
             if each.team == team
             else replace(each, id="", owner="", team=called(each.team), sequence=place)
-            for place, each in enumerate(supply.waiters)
+            for place, each in enumerate(snapshot.waiters)
         ),
-        beyond=tuple(replace(each, team=called(each.team)) for each in supply.beyond),
+        beyond=tuple(replace(each, team=called(each.team)) for each in snapshot.beyond),
     )
 
 

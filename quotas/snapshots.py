@@ -42,7 +42,7 @@ def pool_for(*, flavor: ResourceFlavor, capacity_type: str) -> Pool:
     return found or Pool.objects.get_or_create(flavor=flavor, capacity_type=capacity_type)[0]
 
 
-def supply_of(
+def pool_snapshot_of(
     *,
     flavor: ResourceFlavor,
     capacity_type: str,
@@ -69,14 +69,14 @@ def supply_of(
         history=history,
         whole_line=whole_line,
         everybody=whole_line,
-    ).supply
+    ).pool
 
 
 @dataclass(frozen=True)
 class KeyedSnapshot:
     """A snapshot with the keys that acting on it needs."""
 
-    supply: PoolSnapshot
+    pool: PoolSnapshot
     quota_ids: Mapping[str, int]
     """By team."""
     said: Mapping[str, tuple[str, str]]
@@ -96,7 +96,7 @@ class Outlook:
     @cached_property
     def others(self) -> tuple[PoolSnapshot, ...]:
         """Of other pools in which the team has a quota, the largest quotas first; the waiter stands in none of them."""
-        return tuple(each.snapshot().supply for each in self._others())
+        return tuple(each.snapshot().pool for each in self._others())
 
 
 def snapshot_of(
@@ -113,7 +113,7 @@ def snapshot_of(
     telling: bool = False,
     everybody: bool = False,
 ) -> KeyedSnapshot:
-    """As `supply_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few, and
+    """As `pool_snapshot_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few, and
     with `everybody` all at once. `telling` brings the messages along that the rows show.
     """
     reader = PoolReader(now, without=without, history=history, telling=telling, everybody=everybody)
@@ -134,7 +134,7 @@ def outlook_of(
     without: Workload | None = None,
     later: bool = False,
 ) -> Outlook:
-    """As `supply_of` with history, and beside it so many other pools in which the team has a quota.
+    """As `pool_snapshot_of` with history, and beside it so many other pools in which the team has a quota.
 
     The others are read in the same statement, and with `later` in one of their own when they are first asked for: for
     who may well do without them.

@@ -34,7 +34,7 @@ class Shape:
         return f"{self.teams} teams, {self.holders:,} holders, {self.waiters:,} waiters"
 
 
-def supply(shape: Shape) -> PoolSnapshot:
+def snapshot(shape: Shape) -> PoolSnapshot:
     """A generated pool; always the same for the same shape. Teams lend to each other in cohorts of six."""
     source = random.Random(repr(shape))
     slugs = [f"t{number:03}" for number in range(shape.teams)]

@@ -66,6 +66,6 @@ def fall_back(workload: Workload, *, now: datetime) -> bool:
 def _in_reach(workload: Workload, flavor: ResourceFlavor, capacity_type: str, now: datetime) -> bool:
     """Whether it could start there, be it after a long wait."""
     waiter = replace(waiter_of(workload), id=NEW)
-    supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, extra=waiter)
-    verdict = judge(supply, waiter.id)
+    snapshot = snapshots.pool_snapshot_of(flavor=flavor, capacity_type=capacity_type, now=now, extra=waiter)
+    verdict = judge(snapshot, waiter.id)
     return verdict.outcome is not Outcome.NEVER and verdict.reason not in OUT_OF_REACH

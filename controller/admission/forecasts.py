@@ -62,30 +62,30 @@ def estimate_starts(*, now: datetime) -> int:
     return count
 
 
-def start_of(workload: Workload, supply: PoolSnapshot, *, given: CyclePlan) -> Estimate:
+def start_of(workload: Workload, snapshot: PoolSnapshot, *, cycle_plan: CyclePlan) -> Estimate:
     """When this one starts, which waits; of a long queue what was last found for all of it, if that is fresh.
 
-    `given` is the plan of the snapshot, which shows the workload.
+    `cycle_plan` is the plan of the snapshot, which shows the workload.
     """
     identity = str(workload.public_id)
-    at_once = estimate_at_once(supply, identity, given=given)
+    at_once = estimate_at_once(snapshot, identity, cycle_plan=cycle_plan)
     if at_once is not None:
         return at_once
-    kept = _kept(workload, supply, given) if len(supply.waiters) > EXACT_MOST else None
-    return kept or estimate(supply, identity, given=given)
+    kept = _kept(workload, snapshot, cycle_plan) if len(snapshot.waiters) > EXACT_MOST else None
+    return kept or estimate(snapshot, identity, cycle_plan=cycle_plan)
 
 
 def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
-    supply = snapshots.supply_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
-    given = plan(supply)
-    guesses = estimate_all(supply, given=given)
-    if len(supply.waiters) > EXACT_MOST:
-        _keep(_key(flavor.pk, capacity_type), supply, given, guesses, now)
+    snapshot = snapshots.pool_snapshot_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
+    cycle_plan = plan(snapshot)
+    guesses = estimate_all(snapshot, cycle_plan=cycle_plan)
+    if len(snapshot.waiters) > EXACT_MOST:
+        _keep(_key(flavor.pk, capacity_type), snapshot, cycle_plan, guesses, now)
     # Who is free to start was not estimated: a second later that would count as a promise that was broken.
-    keys = [each.sequence for each in supply.waiters if guesses[each.id].basis != FREE_NOW]
+    keys = [each.sequence for each in snapshot.waiters if guesses[each.id].basis != FREE_NOW]
     rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
     new = [
-        _row(rows[each.sequence], guesses[each.id], now) for each in supply.waiters if each.sequence in rows
+        _row(rows[each.sequence], guesses[each.id], now) for each in snapshot.waiters if each.sequence in rows
     ]
     with transaction.atomic():
         leases.check()
@@ -132,23 +132,23 @@ def _key(flavor_id: int, capacity_type: str) -> str:
 
 
 def _keep(
-    key: str, supply: PoolSnapshot, given: CyclePlan, guesses: Mapping[str, Estimate], now: datetime
+    key: str, snapshot: PoolSnapshot, cycle_plan: CyclePlan, guesses: Mapping[str, Estimate], now: datetime
 ) -> None:
-    places = positions(supply, given=given)
-    waiters = {each.id: each for each in supply.waiters}
+    places = positions(snapshot, cycle_plan=cycle_plan)
+    waiters = {each.id: each for each in snapshot.waiters}
     starts = {
         name: (_stay(waiters[name], places[name]), guess.p50, guess.p90)
         for name, guess in guesses.items()
         if guess.basis == RUN_FORWARD
     }
-    kept = {"facts": _facts(supply), "at": int(now.timestamp()), "starts": starts}
+    kept = {"facts": _facts(snapshot), "at": int(now.timestamp()), "starts": starts}
     try:
         cache.set(key, kept, KEPT_SECONDS)
     except (redis.RedisError, OSError):
         log.warning("forecast.not_kept", exc_info=True)
 
 
-def _kept(workload: Workload, supply: PoolSnapshot, given: CyclePlan) -> Estimate | None:
+def _kept(workload: Workload, snapshot: PoolSnapshot, cycle_plan: CyclePlan) -> Estimate | None:
     """None where anything has changed that it rests on but the passing of time, or the cache is away."""
     if workload.flavor_id is None:
         return None
@@ -158,19 +158,19 @@ def _kept(workload: Workload, supply: PoolSnapshot, given: CyclePlan) -> Estimat
         log.warning("forecast.not_read", exc_info=True)
         return None
     name = str(workload.public_id)
-    found = _found(kept, name, supply)
+    found = _found(kept, name, snapshot)
     if found is None:
         return None
     stay, at, start = found
-    waiter = next(each for each in supply.waiters if each.id == name)
-    if stay != [*_stay(waiter, position(supply, name, given=given))]:
+    waiter = next(each for each in snapshot.waiters if each.id == name)
+    if stay != [*_stay(waiter, position(snapshot, name, cycle_plan=cycle_plan))]:
         return None
     # It has not started yet: what was found to be past by now is now at the soonest.
-    p50, p90 = (max(seconds, supply.now) for seconds in start)
+    p50, p90 = (max(seconds, snapshot.now) for seconds in start)
     return Estimate(p50, p90, f"{RUN_FORWARD}, at {datetime.fromtimestamp(at, tz=UTC):%H:%M:%S} UTC")
 
 
-def _found(kept: Any, name: str, supply: PoolSnapshot) -> tuple[list[Any], int, list[int]] | None:
+def _found(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[Any], int, list[int]] | None:
     """The stay, the moment and the start of `name` in what the cache holds; None unless it has our own shape.
 
     Whoever reaches the cache may write there: what is read is data to look at, and never more.
@@ -185,17 +185,17 @@ def _found(kept: Any, name: str, supply: PoolSnapshot) -> tuple[list[Any], int, 
             seconds = (at, p50, p90)
         case _:
             return None
-    sane = all(0 <= each <= supply.now + FURTHEST_SECONDS for each in seconds)
-    return (stay, at, [p50, p90]) if sane and facts == _facts(supply) else None
+    sane = all(0 <= each <= snapshot.now + FURTHEST_SECONDS for each in seconds)
+    return (stay, at, [p50, p90]) if sane and facts == _facts(snapshot) else None
 
 
-def _facts(supply: PoolSnapshot) -> str:
+def _facts(snapshot: PoolSnapshot) -> str:
     """Changes with what there is, who holds how much of it, and what anybody may have; not with time alone."""
     teams = [
         (each.slug, each.weight, each.stopped, each.user_limit, each.max_time_limit_seconds, each.lendable)
-        for each in supply.teams
+        for each in snapshot.teams
     ]
-    text = repr((supply.revision, supply.accounts, supply.blocks, supply.provisionable, teams))
+    text = repr((snapshot.revision, snapshot.accounts, snapshot.blocks, snapshot.provisionable, teams))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

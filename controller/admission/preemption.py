@@ -91,8 +91,10 @@ def take_back_headroom(endpoint: Workload, *, firm_units: int, now: datetime) ->
         short = services.set_firm(workload=endpoint, units=firm_units, now=now)
         if short == 0 or endpoint.flavor is None:
             return 0
-        supply = snapshots.supply_of(flavor=endpoint.flavor, capacity_type=endpoint.capacity_type, now=now)
-        mine = [each for each in supply.holders if each.team == endpoint.team.slug]
+        snapshot = snapshots.pool_snapshot_of(
+            flavor=endpoint.flavor, capacity_type=endpoint.capacity_type, now=now
+        )
+        mine = [each for each in snapshot.holders if each.team == endpoint.team.slug]
         victims = reclaim_headroom(mine, short)
         ask_to_leave(victims=victims, preemptor=endpoint, now=now)
     return short

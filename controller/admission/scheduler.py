@@ -91,7 +91,7 @@ def look_again(workload: Workload, *, now: datetime) -> None:
 
 def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
     moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
-    decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], supply=None, now=now)
+    decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], snapshot=None, now=now)
     return NO_GPU
 
 
@@ -142,35 +142,35 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime 
         admitted += len(plan.admitted)
         next_at = _next_at(plan, now)
         moments += [] if next_at is None else [next_at]
-        supply = one.snapshot.supply
-        if not supply.beyond or not _room_left(supply, plan):
+        snapshot = one.snapshot.pool
+        if not snapshot.beyond or not _room_left(snapshot, plan):
             break
         # Where a window was emptied, those behind have moved up; else the next ones are looked at.
         turn = turn if plan.admitted else turn + 1
-        if turn and not _anybody_behind(supply):
+        if turn and not _anybody_behind(snapshot):
             break
     return admitted, min(moments, default=None)
 
 
-def _anybody_behind(supply: PoolSnapshot) -> bool:
+def _anybody_behind(snapshot: PoolSnapshot) -> bool:
     """Whether the snapshot of a later turn shows more of any line than the first few that every turn shows."""
-    shown = Counter((each.team, each.priority) for each in supply.waiters)
+    shown = Counter((each.team, each.priority) for each in snapshot.waiters)
     return max(shown.values(), default=0) > pool_rows.HEAD
 
 
-def _room_left(supply: PoolSnapshot, plan: CyclePlan) -> bool:
+def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
     """Whether a team that waits further behind than the snapshot shows may still take a unit, and a node has one."""
-    known = {each.id: each for each in supply.waiters}
-    account_of = {each.slug: each.account for each in supply.teams}
-    tree = Tree(supply.accounts)
-    free = sum(max(0, each.free) for each in supply.blocks) + supply.provisionable.units
+    known = {each.id: each for each in snapshot.waiters}
+    account_of = {each.slug: each.account for each in snapshot.teams}
+    tree = Tree(snapshot.accounts)
+    free = sum(max(0, each.free) for each in snapshot.blocks) + snapshot.provisionable.units
     for identity in plan.admitted:
         waiter = known[identity]
         free -= waiter.units_each * waiter.pods
         if not plan.verdicts[identity].lent:
             tree.take(account_of[waiter.team], waiter.units)
-    behind = {each.team for each in supply.beyond}
-    lendable = any(each.lendable and each.slug in behind for each in supply.teams)
+    behind = {each.team for each in snapshot.beyond}
+    lendable = any(each.lendable and each.slug in behind for each in snapshot.teams)
     return free > 0 and (lendable or any(tree.available(account_of[slug]) > 0 for slug in behind))
 
 
@@ -276,9 +276,9 @@ class _Pass:
             turn=self.turn,
             telling=self.telling,
         )
-        supply = self.snapshot.supply
-        plan = judge.plan(supply, told=self._may_be_news)
-        self.waiters: dict[int, Waiter] = {each.sequence: each for each in supply.waiters}
+        snapshot = self.snapshot.pool
+        plan = judge.plan(snapshot, told=self._may_be_news)
+        self.waiters: dict[int, Waiter] = {each.sequence: each for each in snapshot.waiters}
         verdicts = {key: plan.verdicts[each.id] for key, each in self.waiters.items()}
         told = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
         needy = {key for key, verdict in verdicts.items() if verdict.victims}
@@ -339,7 +339,7 @@ class _Pass:
         receipts = [
             decisions.Receipt(each, verdicts[each.pk]) for each in moved if self._is_decided_anew(each)
         ]
-        decisions.record(receipts=receipts, supply=self.snapshot.supply, now=self.now)
+        decisions.record(receipts=receipts, snapshot=self.snapshot.pool, now=self.now)
         admitted = [each for each in moved if each.phase == Phase.ADMITTED.value]
         if admitted:
             decisions.started(pool_id=self.pool.pk, workloads=admitted, now=self.now)

@@ -14,7 +14,7 @@ from foundation.http.query import check_query_parameters, one, refuse
 from policy.snapshot_json import dump
 from quotas.api.lookups import decision_for
 from quotas.api.response_serializers import DecisionSerializer, ReplaySerializer
-from quotas.decisions import readable_supply, replay
+from quotas.decisions import readable_snapshot, replay
 from quotas.models import Decision
 from quotas.queries import nameable_teams
 from teams.api.base import PortalView
@@ -71,10 +71,10 @@ def _flag(request: Any, name: str) -> bool:
 
 def _supply(decision: Decision, named: frozenset[str]) -> dict[str, Any] | None:
     """The stored inputs as JSON, without what belongs to others: their ids and owners are null."""
-    supply = readable_supply(decision, team=decision.workload.team.slug, named=named)
-    if supply is None:
+    snapshot = readable_snapshot(decision, team=decision.workload.team.slug, named=named)
+    if snapshot is None:
         return None
-    body: dict[str, Any] = json.loads(dump(supply))
+    body: dict[str, Any] = json.loads(dump(snapshot))
     for each in (*body["holders"], *body["waiters"]):
         each["id"], each["owner"] = each["id"] or None, each["owner"] or None
     return body

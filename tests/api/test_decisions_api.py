@@ -12,7 +12,7 @@ from policy.verdicts import PreemptionCause, Victim
 from quotas.decisions import Receipt, record
 from quotas.limits import set_policy
 from quotas.models import SupplyRecord
-from quotas.snapshots import supply_of
+from quotas.snapshots import pool_snapshot_of
 from teams.actors import Actor
 from tests.api.bench import problem
 from tests.factories.catalogue import make_quota
@@ -39,11 +39,11 @@ def run(bench):
 def decide(run, **changes):
     """The run is judged now, and the receipt kept."""
     now = clock.now()
-    supply = supply_of(flavor=run.flavor, capacity_type=run.capacity_type, now=now, focus=run)
-    verdict = judge(supply, str(run.public_id))
+    snapshot = pool_snapshot_of(flavor=run.flavor, capacity_type=run.capacity_type, now=now, focus=run)
+    verdict = judge(snapshot, str(run.public_id))
     for name, value in changes.items():
         object.__setattr__(verdict, name, value)
-    record(receipts=[Receipt(run, verdict)], supply=supply, now=now)
+    record(receipts=[Receipt(run, verdict)], snapshot=snapshot, now=now)
     return run.decisions.latest("id")
 
 

@@ -18,7 +18,7 @@ from foundation.errors import Invalid
 from policy.verdicts import PreemptionCause, Victim
 from quotas import pool_rows, snapshots
 from quotas.changes import LimitChange, apply_changes
-from quotas.decisions import readable_supply
+from quotas.decisions import readable_snapshot
 from quotas.limits import stop_queue
 from quotas.models import Claim, Decision, Pool, Preemption
 from teams.actors import Actor
@@ -186,8 +186,8 @@ def test_who_was_asked_already_counts_as_leaving(team, user, flavor):
     assert look(low).admitted
     asked = Victim(str(low.public_id), team.slug, 0, PreemptionCause.IN_CLUSTER_QUEUE)
     preemption.ask_to_leave(victims=[asked], preemptor=None, now=clock.now())
-    supply = snapshots.supply_of(flavor=flavor, capacity_type="on-demand", now=clock.now())
-    assert [each.leaving for each in supply.holders] == [True]
+    snapshot = snapshots.pool_snapshot_of(flavor=flavor, capacity_type="on-demand", now=clock.now())
+    assert [each.leaving for each in snapshot.holders] == [True]
 
 
 def test_who_holds_nothing_any_more_is_not_asked_to_leave(team, user, flavor):
@@ -207,7 +207,7 @@ def test_why_another_teams_queue_is_stopped_is_told_to_nobody_else(team, user, f
     stop_queue(team=secret, reason="Project Falcon is over budget", actor=SETUP, now=clock.now())
     run = submit(team, user, flavor, "run")
     look(run)
-    readable = readable_supply(Decision.objects.get(), team="vision", named=frozenset())
+    readable = readable_snapshot(Decision.objects.get(), team="vision", named=frozenset())
     assert "Falcon" not in repr(readable)
     assert "secret" not in repr(readable)
 

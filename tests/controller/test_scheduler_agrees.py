@@ -301,10 +301,10 @@ class Rooms:
             preemptible=False,
             now=clock.now(),
         )
-        supply = snapshots.supply_of(
+        snapshot = snapshots.pool_snapshot_of(
             flavor=self.flavor, capacity_type="on-demand", now=clock.now(), extra=waiter
         )
-        return judge(supply, NEW)
+        return judge(snapshot, NEW)
 
     def bound(self, spec):
         """How many of its pods, as they are really made, the scheduler finds a node for; then they are gone again."""

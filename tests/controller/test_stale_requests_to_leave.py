@@ -72,7 +72,9 @@ def _elsewhere(happens, key):
 def holders(row):
     return {
         each.id: each.leaving
-        for each in snapshots.supply_of(flavor=row.flavor, capacity_type="on-demand", now=clock.now()).holders
+        for each in snapshots.pool_snapshot_of(
+            flavor=row.flavor, capacity_type="on-demand", now=clock.now()
+        ).holders
     }
 
 

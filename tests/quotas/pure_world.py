@@ -87,7 +87,7 @@ def cohort(name, parent=None, borrowing=None, lending=None):
     return LimitNode(name, parent, None, borrowing, lending)
 
 
-def supply(limits=None, *, nodes=None, holders=(), waiters=(), teams=(), **changes):
+def snapshot(limits=None, *, nodes=None, holders=(), waiters=(), teams=(), **changes):
     """A pool; by default team vision alone with a quota of 32 on four nodes of 8.
 
     `nodes`: sizes by name. Holders are put on nodes first fit unless they say where they are.
@@ -198,7 +198,7 @@ def random_world(
         )
         for n in range(teams)
     ]
-    return limits, sizes, supply(limits, nodes=sizes, holders=held, waiters=waiting, teams=facts)
+    return limits, sizes, snapshot(limits, nodes=sizes, holders=held, waiters=waiting, teams=facts)
 
 
 def random_holder(random, name, slug, preemptible=0.4, endless=0.0):

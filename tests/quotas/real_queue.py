@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from policy.judge import plan
 from policy.pool_snapshot import Block, Holder
-from tests.quotas.pure_world import accounts_of, supply, waiter
+from tests.quotas.pure_world import accounts_of, snapshot, waiter
 
 
 class RealQueue:
@@ -60,14 +60,14 @@ class RealQueue:
 
     def _still(self, teams):
         """What is the same at every event: it is asked for by the ten thousand."""
-        return supply(
+        return snapshot(
             self.limits,
             nodes=self.sizes,
             rules=self.rules,
             teams=[each for each in teams if each.slug in self.use],
         )
 
-    def supply(self, now_epoch):
+    def snapshot(self, now_epoch):
         holders = tuple(self._holder(each) for each in self.running.values())
         free = self.free()
         return replace(
@@ -88,7 +88,7 @@ class RealQueue:
 
     def step(self, now_epoch):
         """A pass now; then on to the next time at which something ends. False when nothing will."""
-        facts = self.supply(now_epoch)
+        facts = self.snapshot(now_epoch)
         answer = plan(facts)
         for name in answer.admitted:
             self._start(self.waiting.pop(name))

@@ -61,7 +61,7 @@ def rows():
     run = make_run(member.team, member.user, flavor=flavor)
     claim(workload=run, quota=quota, units=1, now=now)
     verdict = Verdict(Outcome.ADMIT, Reason.CREATING, "It fits.", "fits")
-    record(receipts=[Receipt(run, verdict)], supply=None, now=now)
+    record(receipts=[Receipt(run, verdict)], snapshot=None, now=now)
     Preemption.objects.create(
         workload=run, cause=PreemptionCause.QUOTA_REDUCED.value, message="A quota was cut.", at=now
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policy.judge import judge, plan
-from tests.quotas.pure_world import NOW, cohort, holder, supply, team, waiter
+from tests.quotas.pure_world import NOW, cohort, holder, snapshot, team, waiter
 
 
 def test_a_denial_for_the_elders_sake_goes_for_nobody_who_came_before_the_elder():
@@ -14,9 +14,9 @@ def test_a_denial_for_the_elders_sake_goes_for_nobody_who_came_before_the_elder(
     after = waiter("after", "vision", queued_at=NOW - 100, sequence=3)
     before = waiter("before", "vision", queued_at=NOW - 8000, sequence=1, priority=100)
     nodes = {"n1": 8, "n2": 8}
-    alone = plan(supply(limits, nodes=nodes, holders=[held], waiters=[elder, before]))
+    alone = plan(snapshot(limits, nodes=nodes, holders=[held], waiters=[elder, before]))
     assert alone.admitted == ("before",)
-    facts = supply(limits, nodes=nodes, holders=[held], waiters=[elder, after, before])
+    facts = snapshot(limits, nodes=nodes, holders=[held], waiters=[elder, after, before])
     made = plan(facts)
     assert made.verdicts["after"].rule == "backfill"
     assert made.admitted == ("before",)

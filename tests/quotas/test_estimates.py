@@ -15,7 +15,7 @@ from policy.pool_snapshot import NEW, Beyond, TeamFacts
 from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import Outcome
 from tests.effort import drawn
-from tests.quotas.pure_world import NOW, cohort, holder, random_supply, random_world, supply, team, waiter
+from tests.quotas.pure_world import NOW, cohort, holder, random_supply, random_world, snapshot, team, waiter
 from tests.quotas.real_queue import RealQueue
 
 # Pools that are generated, each a story until everybody has started.
@@ -24,12 +24,12 @@ FULL = tuple(holder(f"h{n}", units=8, ends_in=(n + 1) * 1000, expected_in=(n + 1
 
 
 def test_what_fits_starts_now():
-    answer = estimate(supply(waiters=[waiter()]), "w")
+    answer = estimate(snapshot(waiters=[waiter()]), "w")
     assert (answer.p50, answer.p90, answer.basis, answer.unknown_because) == (NOW, NOW, FREE_NOW, None)
 
 
 def test_p90_waits_for_time_limits_and_p50_for_what_is_expected():
-    facts = supply(
+    facts = snapshot(
         holders=FULL,
         waiters=[waiter("a"), waiter("b", sequence=1), waiter("big", units=16, pods=2, sequence=2)],
     )
@@ -41,7 +41,7 @@ def test_p90_waits_for_time_limits_and_p50_for_what_is_expected():
 
 
 def test_who_was_admitted_on_the_way_ends_after_its_own_time():
-    facts = supply(
+    facts = snapshot(
         holders=FULL[:4],
         waiters=[
             waiter("a", units=32, pods=4, seconds=500, expected_seconds=100),
@@ -55,7 +55,7 @@ def test_who_was_admitted_on_the_way_ends_after_its_own_time():
 def test_victims_leave_after_the_grace_period_and_come_back_with_the_rest_of_their_time():
     limits = [cohort("c"), team("vision", 8, "c"), team("speech", 8, "c")]
     held = [holder(f"s{n}", "speech", 8, preemptible=True, ends_in=1000, lost_seconds=n) for n in range(2)]
-    facts = supply(
+    facts = snapshot(
         limits,
         nodes={"n1": 8, "n2": 8},
         holders=held,
@@ -73,19 +73,19 @@ def test_a_young_borrower_gives_way_once_it_had_its_minimum_run_time():
         holder(f"s{n}", "speech", 8, preemptible=True, age_seconds=100, ends_in=None, expected_in=None)
         for n in range(2)
     ]
-    facts = supply(limits, nodes={"n1": 8, "n2": 8}, holders=held, waiters=[waiter("own")])
+    facts = snapshot(limits, nodes={"n1": 8, "n2": 8}, holders=held, waiters=[waiter("own")])
     assert simulate(facts, expected=False) == {"own": NOW + 200 + 60}
 
 
 @pytest.mark.parametrize(
     ("facts", "name", "because"),
     [
-        (supply(holders=[holder(f"h{n}", units=8, ends_in=None, expected_in=None) for n in range(4)], waiters=[waiter()]), "w", "held by a workload without end"),
-        (supply(waiters=[waiter(units=9)]), "w", "cannot start as things are"),
-        (supply(holders=[replace(each, expected_in=100) for each in FULL], waiters=[waiter(units=32, pods=4)]), "w", "too far apart"),
-        (supply(holders=FULL, waiters=[waiter(NEW)], beyond=(Beyond("vision", 500, 1, 1),)), NEW, "wait ahead of it"),
-        (supply([team("vision", 32), team("speech", 32)], holders=FULL, waiters=[waiter()], beyond=(Beyond("speech", 500, 1, 1),)), "w", "may go first by then"),
-        (supply(holders=FULL, waiters=[waiter(f"w{n}", sequence=n) for n in range(SIMULATED_MAX + 1)]), f"w{SIMULATED_MAX}", f"More than {SIMULATED_MAX} wait ahead"),
+        (snapshot(holders=[holder(f"h{n}", units=8, ends_in=None, expected_in=None) for n in range(4)], waiters=[waiter()]), "w", "held by a workload without end"),
+        (snapshot(waiters=[waiter(units=9)]), "w", "cannot start as things are"),
+        (snapshot(holders=[replace(each, expected_in=100) for each in FULL], waiters=[waiter(units=32, pods=4)]), "w", "too far apart"),
+        (snapshot(holders=FULL, waiters=[waiter(NEW)], beyond=(Beyond("vision", 500, 1, 1),)), NEW, "wait ahead of it"),
+        (snapshot([team("vision", 32), team("speech", 32)], holders=FULL, waiters=[waiter()], beyond=(Beyond("speech", 500, 1, 1),)), "w", "may go first by then"),
+        (snapshot(holders=FULL, waiters=[waiter(f"w{n}", sequence=n) for n in range(SIMULATED_MAX + 1)]), f"w{SIMULATED_MAX}", f"More than {SIMULATED_MAX} wait ahead"),
     ],
 )  # fmt: skip
 def test_unknown_says_why(facts, name, because):
@@ -96,7 +96,7 @@ def test_unknown_says_why(facts, name, because):
 
 def test_far_apart_by_less_than_ten_minutes_is_still_an_answer():
     held = [replace(each, ends_in=650, expected_in=60) for each in FULL]
-    assert estimate(supply(holders=held, waiters=[waiter()]), "w").p90 == NOW + 650
+    assert estimate(snapshot(holders=held, waiters=[waiter()]), "w").p90 == NOW + 650
 
 
 @pytest.mark.parametrize("preemptible", [0.0, 0.4])
@@ -217,7 +217,7 @@ def test_answers_are_whole(seed):
 
 def test_who_starts_now_is_charged_for_it_before_the_next_turn_as_in_a_pass():
     """Of two free units the second goes to the other team, although the first team's next one came sooner."""
-    facts = supply(
+    facts = snapshot(
         [team("vision", 8), team("speech", 8)],
         nodes={"n": 8},
         holders=[holder("h", units=6, ends_in=1000, expected_in=1000)],
@@ -234,7 +234,7 @@ def test_who_starts_now_is_charged_for_it_before_the_next_turn_as_in_a_pass():
 
 def test_who_can_never_start_counts_for_who_has_waited_longest_as_in_a_pass():
     """The smallest of all is in nobody's way and no elder: while "stopped" needs less, it is "first" and not "gang"."""
-    facts = supply(
+    facts = snapshot(
         [team("vision", 10), team("speech", 10), team("maths", 10), team("halted", 10)],
         nodes={"n": 10},
         holders=[
@@ -258,7 +258,7 @@ def test_who_can_never_start_counts_for_who_has_waited_longest_as_in_a_pass():
 
 def keeps_its_own_quota():
     """As soon as "h" has ended the guaranteed quota could take "whole": "long" must not keep it from that."""
-    return supply(
+    return snapshot(
         [cohort("c"), team("vision", 4, "c"), team("speech", 8, "c")],
         nodes={"n1": 8, "n2": 4},
         holders=[holder("s", "speech", 8, ends_in=50_000), holder("h", "vision", 1, ends_in=1000)],
@@ -272,7 +272,7 @@ def keeps_its_own_quota():
 
 def goes_past_the_elder():
     """Once "old" has taken the place of the elder, that one starts later, and "short" ends before it."""
-    return supply(
+    return snapshot(
         [team("vision", 8), team("speech", 16)],
         nodes={"n": 8},
         holders=[holder("h", "speech", 2, ends_in=1000)],
@@ -288,7 +288,7 @@ def goes_past_the_elder():
 
 def keeps_the_first_of_a_line():
     """None of the first line can start, and "whole", its first that nodes could take at all, is not put off by "long"."""
-    return supply(
+    return snapshot(
         [team("speech", 12), team("vision", 15)],
         nodes={"n1": 8, "n2": 4},
         holders=[holder("h", "vision", 8, ends_in=1000)],

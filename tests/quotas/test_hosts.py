@@ -18,14 +18,14 @@ from policy.node_resources import may_run_out
 from policy.packing import Blocks
 from policy.pool_snapshot import Block, Provisionable
 from policy.snapshot_json import dump, load
-from tests.quotas.pure_world import GIB, HOUR, NOW, holder, random_hosts, supply, waiter, with_hosts
+from tests.quotas.pure_world import GIB, HOUR, NOW, holder, random_hosts, snapshot, waiter, with_hosts
 
 T4 = (3920, 14 * GIB, 90 * 10**9, 110)
 SMALL, LARGE = (1000, 4 * GIB, 0), (2000, 12 * GIB, 0)
 
 
 def t4s(*, holders=(), waiters=(), nodes=2, others=T4, **left):
-    facts = supply(
+    facts = snapshot(
         nodes={f"t4-{number}": 1 for number in range(nodes)},
         holders=holders,
         waiters=waiters,
@@ -76,7 +76,7 @@ def test_a_gang_is_told_for_how_many_of_its_pods_there_is_memory():
 
 
 def test_two_pods_of_one_node_need_the_memory_of_both():
-    facts = with_hosts(supply(nodes={"n": 8}, waiters=[waiter(units=8, pods=2, beside=(1000, 60 * GIB, 0))]), (64000, 100 * GIB, 0, 110))  # fmt: skip
+    facts = with_hosts(snapshot(nodes={"n": 8}, waiters=[waiter(units=8, pods=2, beside=(1000, 60 * GIB, 0))]), (64000, 100 * GIB, 0, 110))  # fmt: skip
     assert judge(facts, "w").rule == "blocks"
     assert judge(
         replace(facts, waiters=(replace(facts.waiters[0], beside=(1000, 50 * GIB, 0)),)), "w"
@@ -101,7 +101,7 @@ def test_what_no_node_could_ever_hold_is_refused_by_its_field(beside, rule, fiel
 
 def test_what_is_not_known_refuses_nothing():
     greedy = waiter(units=1, beside=(10**6, 10**15, 10**15))
-    assert judge(supply(nodes={"n": 8}, waiters=[greedy]), "w").admitted
+    assert judge(snapshot(nodes={"n": 8}, waiters=[greedy]), "w").admitted
     assert judge(t4s(waiters=[greedy], others=(None,) * 4), "w").admitted
     assert judge(
         t4s(waiters=[replace(greedy, beside=(1000, 10**15, 0))], others=(3920, None, None, 110)), "w"
@@ -109,7 +109,7 @@ def test_what_is_not_known_refuses_nothing():
 
 
 def test_nodes_that_may_come_bring_what_is_declared_of_them():
-    facts = supply(nodes={}, waiters=[waiter(units=2, pods=2, beside=LARGE)], largest_block=1)
+    facts = snapshot(nodes={}, waiters=[waiter(units=2, pods=2, beside=LARGE)], largest_block=1)
     declared = replace(
         facts,
         provisionable=Provisionable(1, 4, (3920, 14 * GIB, None, None)),
@@ -126,14 +126,16 @@ def test_memory_that_a_holder_gives_back_starts_the_next():
         units=1, placed=(("t4-0", 1),), taken=((1000, 12 * GIB, 0, 1),), ends_in=HOUR, expected_in=HOUR
     )
     # Two units on one node, and memory for one of the two.
-    facts = with_hosts(supply(nodes={"t4-0": 2}, holders=[held], waiters=[waiter(units=1, beside=LARGE)]), T4)
+    facts = with_hosts(
+        snapshot(nodes={"t4-0": 2}, holders=[held], waiters=[waiter(units=1, beside=LARGE)]), T4
+    )
     assert judge(facts, "w").rule == "blocks"
     assert simulate(facts, expected=False) == {"w": NOW + HOUR}
 
 
 def test_pods_that_no_node_has_taken_yet_keep_their_memory():
     held = holder(units=1, units_each=1, unplaced_pods=1, beside=LARGE)
-    facts = supply(nodes={"t4-0": 2}, waiters=[waiter(units=1, beside=LARGE)])
+    facts = snapshot(nodes={"t4-0": 2}, waiters=[waiter(units=1, beside=LARGE)])
     facts = with_hosts(replace(facts, holders=(held,)), T4)
     assert judge(facts, "w").rule == "blocks"
 
@@ -153,7 +155,7 @@ def test_fewer_gpus_come_with_their_own_share():
     node = (16000, 64 * GIB, 10**11, 110)
     low = (16000, 40 * GIB, 10**11, 99)
     facts = with_hosts(
-        supply(nodes={"n": 8}, waiters=[waiter(units=8, beside=(8000, 64 * GIB, 0))]), node, n=low
+        snapshot(nodes={"n": 8}, waiters=[waiter(units=8, beside=(8000, 64 * GIB, 0))]), node, n=low
     )
     assert ("gpus_per_replica", 4) not in {
         key for each in levers(facts, "w").found for key in each.change.items()
@@ -166,7 +168,7 @@ def test_fewer_gpus_come_with_their_own_share():
 def counting_all():
     """Whether it can run out or not."""
     known = node_resources.may_run_out
-    node_resources.may_run_out = lambda supply: (0, 1, 2, 3)
+    node_resources.may_run_out = lambda snapshot: (0, 1, 2, 3)
     try:
         yield
     finally:
@@ -230,7 +232,7 @@ def test_places_are_those_that_counting_by_hand_finds(data):
         Block(f"n{index}", 6, units, (6, 6, None, None), (have, more, None, None))
         for index, (units, have, more) in enumerate(nodes)
     )
-    facts = replace(supply(nodes={}), blocks=blocks)
+    facts = replace(snapshot(nodes={}), blocks=blocks)
     room = node_resources.blocks_of(facts, (0, 1))
     by_hand = sum(
         min(units // each, *(have // want for have, want in ((a, cpu), (b, memory)) if want), 99)
@@ -259,4 +261,4 @@ def test_a_supply_with_hosts_survives_json_and_one_without_is_judged_as_it_was()
     )
     assert plan(again) == plan(facts)
     assert isinstance(PoolInTime(facts).room.blocks, node_resources.HostBlocks)
-    assert type(PoolInTime(supply()).room.blocks) is Blocks
+    assert type(PoolInTime(snapshot()).room.blocks) is Blocks

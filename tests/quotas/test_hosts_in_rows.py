@@ -71,7 +71,7 @@ def test_a_run_holds_the_memory_that_its_pods_ask_for_before_and_after_a_node_to
     waiting = make_workload(team=hall.team, flavor=hall.flavor, units=1, beside=(1000, 8 * GIB, 0))
 
     def verdict():
-        facts = snapshots.supply_of(
+        facts = snapshots.pool_snapshot_of(
             flavor=hall.flavor, capacity_type="on-demand", now=clock.now(), focus=waiting
         )
         return judge(facts, str(waiting.public_id))
@@ -89,7 +89,7 @@ def test_nodes_that_may_come_have_what_the_flavor_declares_of_them(hall):
         "on-demand": {"provisionable": {"block": 4, "units": 8, "cpu": "16", "memory": "64Gi"}}
     }
     hall.flavor.save()
-    facts = snapshots.supply_of(flavor=hall.flavor, capacity_type="on-demand", now=clock.now())
+    facts = snapshots.pool_snapshot_of(flavor=hall.flavor, capacity_type="on-demand", now=clock.now())
     assert facts.provisionable.others == (16000, 64 * GIB, None, None)
     with pytest.raises(Invalid, match="the most is 64Gi"):
         submit_training_run(
@@ -105,6 +105,6 @@ def test_pods_without_gpus_of_a_run_take_memory_where_they_are(hall):
     other = make_workload(team=hall.team)
     make_pod(other, units=0, node_name="n-0", memory_bytes=12 * GIB)
     make_flavor("else", product="Else")
-    facts = snapshots.supply_of(flavor=hall.flavor, capacity_type="on-demand", now=clock.now())
+    facts = snapshots.pool_snapshot_of(flavor=hall.flavor, capacity_type="on-demand", now=clock.now())
     assert [block.left[1] for block in facts.blocks] == [2 * GIB]
     assert facts.hosts == ((2, others_offered(T4)),)

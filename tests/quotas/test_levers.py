@@ -21,7 +21,7 @@ from tests.quotas.pure_world import (
     holder,
     random_hosts,
     random_supply,
-    supply,
+    snapshot,
     team,
     waiter,
 )
@@ -36,25 +36,25 @@ FULL = [holder(f"h{n}", units=8, ends_in=(n + 1) * HOUR, expected_in=(n + 1) * H
 
 
 def test_fewer_gpus_that_fit_now():
-    facts = supply(holders=[*FULL[:3], holder("x", units=4)], waiters=[waiter()])
+    facts = snapshot(holders=[*FULL[:3], holder("x", units=4)], waiters=[waiter()])
     lever = offered(facts)[("gpus_per_replica", 4),]
     assert lever.verdict.admitted
     assert lever.estimate.p90 == NOW
 
 
 def test_fewer_replicas_that_fit_now():
-    facts = supply(holders=FULL[:3], waiters=[waiter(units=32, pods=4)])
+    facts = snapshot(holders=FULL[:3], waiters=[waiter(units=32, pods=4)])
     assert offered(facts)[("replicas", 1),].verdict.admitted
 
 
 def test_an_endpoint_is_told_no_other_number_of_replicas():
-    facts = supply(holders=FULL[:3], waiters=[replace(waiter(units=32, pods=4), pods=2)])
+    facts = snapshot(holders=FULL[:3], waiters=[replace(waiter(units=32, pods=4), pods=2)])
     assert ("replicas", 1) not in {key[0] for key in offered(facts)}
 
 
 def test_a_shorter_time_limit_keeps_the_place_and_counts_what_is_used_up():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
-    facts = supply(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR, expected_seconds=2 * HOUR)])
+    facts = snapshot(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR, expected_seconds=2 * HOUR)])
     assert offered(facts)[("time_limit_seconds", HOUR - 120),].verdict.backfilled
     # 8 min and 20 s are used up: 67 whole minutes leave 58 min and 40 s of the hour.
     assert ("time_limit_seconds", 67 * 60) in {
@@ -64,7 +64,7 @@ def test_a_shorter_time_limit_keeps_the_place_and_counts_what_is_used_up():
 
 def test_a_shorter_time_limit_still_fits_a_minute_later():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
-    facts = supply(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR)])
+    facts = snapshot(holders=FULL[:3], waiters=[big, waiter(seconds=2 * HOUR)])
     (limit,) = (key[0][1] for key in offered(facts) if key[0][0] == "time_limit_seconds")
     later = replace(
         facts,
@@ -81,7 +81,7 @@ def test_a_shorter_time_limit_still_fits_a_minute_later():
 def test_a_short_time_limit_is_offered_to_the_second():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
     held = [replace(each, ends_in=each.ends_in // 10 - 7) for each in FULL[:3]]
-    facts = supply(holders=held, waiters=[big, waiter(seconds=2 * HOUR)])
+    facts = snapshot(holders=held, waiters=[big, waiter(seconds=2 * HOUR)])
     assert offered(facts)[("time_limit_seconds", 352),].verdict.backfilled
 
 
@@ -89,7 +89,7 @@ def test_what_is_asked_for_anew_has_the_whole_time_limit():
     """Ten minutes are left of a day: they would fit before the big one starts, the day of a new request does not."""
     big = waiter("big", units=32, pods=4, queued_at=NOW - 500)
     held = [*FULL[:3], holder("x", units=4, ends_in=8 * HOUR)]
-    facts = supply(holders=held, waiters=[big, waiter(seconds=600, expected_seconds=600)])
+    facts = snapshot(holders=held, waiters=[big, waiter(seconds=600, expected_seconds=600)])
     assert offered(facts)[("gpus_per_replica", 4),].verdict.admitted
     kept = offered(facts, time_limit_seconds=24 * HOUR)
     assert not any(each.verdict.admitted for key, each in kept.items() if key[0][0] == "gpus_per_replica")
@@ -97,7 +97,7 @@ def test_what_is_asked_for_anew_has_the_whole_time_limit():
 
 def test_what_is_asked_for_anew_meets_the_limit_of_who_asks():
     capped = TeamFacts("vision", "vision", user_limit=6)
-    facts = supply(
+    facts = snapshot(
         teams=[capped], holders=[*FULL[:3], holder("x", units=4, owner="ana")], waiters=[waiter(owner="bob")]
     )
     assert offered(facts)[("gpus_per_replica", 4),].verdict.admitted
@@ -110,30 +110,30 @@ def test_levers_of_a_queue_that_is_too_long_are_not_called_all():
         for n in range(300)
     ]
     mine = waiter(priority=200)
-    facts = supply([team("vision", 32), team("speech", 32)], holders=FULL, waiters=[*others, mine])
+    facts = snapshot([team("vision", 32), team("speech", 32)], holders=FULL, waiters=[*others, mine])
     assert not levers(facts, "w").complete
     assert levers(replace(facts, waiters=(*others[:3], mine)), "w").complete
 
 
 def test_quota_to_ask_for_is_what_is_missing_and_no_more():
-    facts = supply([team("vision", 12)], holders=[holder(units=8)], waiters=[waiter()])
+    facts = snapshot([team("vision", 12)], holders=[holder(units=8)], waiters=[waiter()])
     lever = offered(facts)[("ask_for_quota", 4),]
     assert lever.verdict.admitted
-    beyond = supply([team("vision", 4)], waiters=[waiter()])
+    beyond = snapshot([team("vision", 4)], waiters=[waiter()])
     assert ("ask_for_quota", 4) in {key[0] for key in offered(beyond)}
 
 
 def test_more_quota_is_not_advised_where_no_node_has_room():
-    facts = supply([team("vision", 12)], nodes={"n1": 8}, holders=[holder(units=8)], waiters=[waiter()])
+    facts = snapshot([team("vision", 12)], nodes={"n1": 8}, holders=[holder(units=8)], waiters=[waiter()])
     assert not any(key[0][0] == "ask_for_quota" for key in offered(facts))
 
 
 def test_another_pool_in_which_there_is_room():
-    facts = supply(holders=FULL, waiters=[waiter()])
-    free = supply(flavor=flavor("t4"))
-    taken = supply(holders=FULL, flavor=flavor("h100"))
-    small = supply(nodes={"a": 4}, flavor=flavor("l4"))
-    without = supply([team("speech", 8)], flavor=flavor("a10"))
+    facts = snapshot(holders=FULL, waiters=[waiter()])
+    free = snapshot(flavor=flavor("t4"))
+    taken = snapshot(holders=FULL, flavor=flavor("h100"))
+    small = snapshot(nodes={"a": 4}, flavor=flavor("l4"))
+    without = snapshot([team("speech", 8)], flavor=flavor("a10"))
     found = offered(
         facts,
         Alternative({"flavor": "t4"}, free), Alternative({"flavor": "h100"}, taken),
@@ -145,7 +145,7 @@ def test_another_pool_in_which_there_is_room():
 
 
 def test_a_lever_that_does_not_start_it_now_gives_an_earlier_start():
-    facts = supply(holders=FULL, waiters=[waiter(units=32, pods=4)])
+    facts = snapshot(holders=FULL, waiters=[waiter(units=32, pods=4)])
     lever = offered(facts)[("replicas", 2),]
     assert not lever.verdict.admitted
     assert lever.estimate.p90 == NOW + 2 * HOUR
@@ -153,14 +153,14 @@ def test_a_lever_that_does_not_start_it_now_gives_an_earlier_start():
 
 
 def test_who_is_admitted_needs_no_lever():
-    assert levers(supply(waiters=[waiter()]), "w") == Levers((), complete=True)
+    assert levers(snapshot(waiters=[waiter()]), "w") == Levers((), complete=True)
 
 
 def test_a_stopped_queue_has_no_lever_but_another_pool():
     stopped = TeamFacts("vision", "vision", stopped="maintenance")
-    facts = supply(teams=[stopped], waiters=[waiter()])
+    facts = snapshot(teams=[stopped], waiters=[waiter()])
     assert levers(facts, "w").found == ()
-    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, supply())]).found) == 1
+    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, snapshot())]).found) == 1
 
 
 def taken(facts, alternatives, name, change, *, whole, owner, share=None):
@@ -178,7 +178,7 @@ def taken(facts, alternatives, name, change, *, whole, owner, share=None):
     where, beside = facts, list(waiting.beside)
     if "flavor" in fields or "capacity" in fields:
         there = next(each for each in alternatives if each.change == fields)
-        where, others = there.supply, there.supply.waiters
+        where, others = there.snapshot, there.snapshot.waiters
         beside = waiting.beside if there.beside is None else there.beside
     if "gpus_per_replica" in fields and share is not None:
         beside = share(fields["gpus_per_replica"])
@@ -240,7 +240,7 @@ def keeps_its_promises(facts, other, seed, used_up, maker, *, share=None):
     whole, owner = asker.seconds + used_up, maker or asker.owner
     base = estimate(facts, name)
     asked = {"time_limit_seconds": whole, "owner": maker, "share": share}
-    given_all = levers(facts, name, alternatives, **asked, given=plan(facts), base=base)
+    given_all = levers(facts, name, alternatives, **asked, cycle_plan=plan(facts), base=base)
     assert levers(facts, name, alternatives, **asked) == given_all
     found = given_all.found
     assert len(found) <= MOST
@@ -274,9 +274,9 @@ def test_more_quota_in_a_supply_is_more_nominal_quota(seed, more):
         team("audio", 8, "r"),
     ]  # fmt: skip
     held = [holder(f"h{n}", "vision", 4) for n in range(seed % 3)]
-    facts = supply(limits, holders=held, waiters=[waiter()])
+    facts = snapshot(limits, holders=held, waiters=[waiter()])
     asked = [replace(each, nominal=each.nominal + more) if each.name == "vision" else each for each in limits]
-    truth = supply(asked, holders=held, waiters=[waiter()])
+    truth = snapshot(asked, holders=held, waiters=[waiter()])
     lent = with_quota(facts, facts.waiters[0], more, lend=True)
     account = {each.name: each for each in truth.accounts}["vision"]
     grown = {each.name: each for each in lent.accounts}["vision"]

@@ -9,14 +9,14 @@ import pytest
 from policy.backfill import PATIENCE_SECONDS
 from policy.judge import plan
 from policy.pool_snapshot import AdmissionRules
-from tests.quotas.pure_world import HOUR, NOW, cohort, holder, random_supply, supply, team, waiter
+from tests.quotas.pure_world import HOUR, NOW, cohort, holder, random_supply, snapshot, team, waiter
 
 RULES = AdmissionRules(minimum_run_seconds=300, grace_seconds=10)
 SHARED = [cohort("c"), team("nlp", 16, "c"), team("vision", 16, "c")]
 
 
 def shared(*, holders, waiters, **changes):
-    return supply(SHARED, holders=holders, waiters=waiters, rules=RULES, **changes)
+    return snapshot(SHARED, holders=holders, waiters=waiters, rules=RULES, **changes)
 
 
 def borrower(age, **changes):
@@ -53,7 +53,7 @@ def test_lent_quota_comes_back_at_the_second_at_which_the_minimum_run_time_of_th
 
 def test_a_higher_priority_waits_for_the_minimum_run_time_of_its_own_team():
     held = holder("low", units=32, units_each=8, priority=100, preemptible=True, age_seconds=10, ends_in=HOUR)
-    found = supply(holders=[held], waiters=[waiter("high", priority=1000)], rules=RULES)
+    found = snapshot(holders=[held], waiters=[waiter("high", priority=1000)], rules=RULES)
     assert plan(found).next_at == NOW + 290
     assert does(after(found, 290)) == ((), {"high": {"low"}})
 
@@ -68,37 +68,37 @@ def test_a_higher_priority_waits_for_the_minimum_run_time_of_its_own_team():
     ids=lambda each: each.id,
 )
 def test_who_could_not_be_made_to_leave_anyway_is_not_waited_for(held):
-    found = supply(holders=[held], waiters=[waiter("w", queued_at=NOW)], rules=RULES)
+    found = snapshot(holders=[held], waiters=[waiter("w", queued_at=NOW)], rules=RULES)
     assert plan(found).next_at >= NOW + HOUR - RULES.grace_seconds
 
 
 def test_the_end_of_somebody_is_a_moment_and_so_is_the_grace_period_before_it():
     held = holder("ends", units=32, units_each=8, ends_in=77)
-    found = supply(holders=[held], waiters=[waiter("w")], rules=RULES)
+    found = snapshot(holders=[held], waiters=[waiter("w")], rules=RULES)
     assert plan(found).next_at == NOW + 67
     assert plan(after(found, 67)).next_at == NOW + 77
 
 
 def test_who_is_over_its_time_is_no_moment_again():
     held = holder("over", units=32, units_each=8, ends_in=0)
-    found = supply(holders=[held], waiters=[waiter("w", queued_at=NOW - PATIENCE_SECONDS)])
+    found = snapshot(holders=[held], waiters=[waiter("w", queued_at=NOW - PATIENCE_SECONDS)])
     assert plan(found).next_at is None
 
 
 def test_who_has_waited_long_is_looked_at_then():
     held = holder("endless", units=32, units_each=8, ends_in=None)
-    found = supply(holders=[held], waiters=[waiter("w", queued_at=NOW - 3_000)])
+    found = snapshot(holders=[held], waiters=[waiter("w", queued_at=NOW - 3_000)])
     assert plan(found).next_at == NOW + 600
 
 
 def test_one_that_starts_now_may_have_to_leave_after_its_minimum_run_time():
     waiters = [waiter("first", units=32, pods=4, preemptible=True), waiter("second", sequence=1)]
-    assert plan(supply(waiters=waiters, rules=RULES)).next_at == NOW + 300
+    assert plan(snapshot(waiters=waiters, rules=RULES)).next_at == NOW + 300
 
 
 def test_where_nobody_waits_there_is_no_moment():
-    assert plan(supply(holders=[holder(ends_in=50)])).next_at is None
-    assert plan(supply(holders=[holder(ends_in=50)], waiters=[waiter("fits")])).next_at is None
+    assert plan(snapshot(holders=[holder(ends_in=50)])).next_at is None
+    assert plan(snapshot(holders=[holder(ends_in=50)], waiters=[waiter("fits")])).next_at is None
 
 
 def waiting_in_vain(seed):

@@ -7,14 +7,14 @@ import pytest
 from policy.judge import ahead, judge, plan, position
 from policy.pool_snapshot import NEW, Beyond, CardFacts, Provisionable, TeamFacts
 from policy.verdicts import Outcome
-from tests.quotas.pure_world import NOW, cohort, holder, supply, team, waiter
+from tests.quotas.pure_world import NOW, cohort, holder, snapshot, team, waiter
 from workloads.states import Reason
 
 POOL = "a100-40gb (on-demand)"
 
 
 def one(changes=None, **facts):
-    return judge(supply(waiters=[waiter(**(changes or {}))], **facts), "w")
+    return judge(snapshot(waiters=[waiter(**(changes or {}))], **facts), "w")
 
 
 FULL = tuple(holder(f"h{number}", units=8) for number in range(4))
@@ -49,7 +49,7 @@ CARD = CardFacts("a100", parts=7, per_unit=3, total=28, free=5)
 def test_each_step_with_its_reason_and_its_numbers(changes, facts, rule, reason, says):
     asked = waiter(**{key: value for key, value in changes.items() if key != "id"})
     verdict = judge(
-        supply(waiters=[replace(asked, id=changes.get("id", "w"))], **facts), changes.get("id", "w")
+        snapshot(waiters=[replace(asked, id=changes.get("id", "w"))], **facts), changes.get("id", "w")
     )
     assert (verdict.rule, verdict.reason) == (rule, reason)
     assert says in verdict.message
@@ -70,7 +70,7 @@ def test_a_refusal_names_the_field_to_change(changes, facts, field):
 
 def test_what_others_borrowed_of_the_own_quota_is_said():
     limits = [cohort("c"), team("vision", 16, "c"), team("speech", 8, "c")]
-    facts = supply(
+    facts = snapshot(
         limits,
         holders=[holder("b", "speech", 8), holder("c", "speech", 8)],
         waiters=[waiter(units=16, pods=2)],
@@ -83,7 +83,7 @@ def test_what_others_borrowed_of_the_own_quota_is_said():
 
 def test_evidence_carries_the_numbers_of_the_moment():
     limits = [cohort("c"), team("vision", 8, "c"), team("speech", 8, "c")]
-    verdict = judge(supply(limits, holders=[holder(units=8)], waiters=[waiter(units=4)]), "w")
+    verdict = judge(snapshot(limits, holders=[holder(units=8)], waiters=[waiter(units=4)]), "w")
     numbers = {each.fact: each.value for each in verdict.evidence}
     assert numbers == {
         "requested": 4, "guaranteed": 8, "used": 12, "borrowed": 4, "available": 4, "free": 20,
@@ -101,7 +101,7 @@ def test_headroom_of_the_teams_endpoints_is_lent_to_what_can_be_made_to_leave():
     assert one({"units": 4, "preemptible": True}, **facts).lent
     assert one({"units": 4}, **facts).rule == "quota"
     assert one({"units": 5, "preemptible": True}, **facts).rule == "quota"
-    both = supply(
+    both = snapshot(
         waiters=[waiter("a", units=3, preemptible=True), waiter("b", units=3, preemptible=True, sequence=1)],
         **facts,
     )
@@ -110,12 +110,12 @@ def test_headroom_of_the_teams_endpoints_is_lent_to_what_can_be_made_to_leave():
 
 def test_unbound_pods_of_those_who_hold_units_take_their_places_first():
     holders = [holder(units=16, units_each=8, unplaced_pods=1, placed=(("n1", 8),))]
-    facts = supply(nodes={"n1": 8, "n2": 8}, holders=holders, waiters=[waiter(units=1)])
+    facts = snapshot(nodes={"n1": 8, "n2": 8}, holders=holders, waiters=[waiter(units=1)])
     assert judge(facts, "w").rule == "blocks"
 
 
 def order_of(*waiters, **facts):
-    return plan(supply(waiters=waiters, **facts)).order
+    return plan(snapshot(waiters=waiters, **facts)).order
 
 
 TWO = [team("vision", 16), team("speech", 16)]
@@ -153,7 +153,7 @@ def blocked_world(*more, **facts):
     """Three of four nodes are taken, the last to leave in an hour; `big` needs two whole nodes."""
     holders = [holder(f"h{number}", units=8, ends_in=(number + 1) * 1200) for number in range(3)]
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
-    return supply(holders=holders, waiters=[big, *more], **facts)
+    return snapshot(holders=holders, waiters=[big, *more], **facts)
 
 
 def test_a_short_run_goes_past_one_that_waits_and_a_long_one_does_not():
@@ -170,7 +170,7 @@ def test_runs_of_one_length_that_keep_coming_do_not_put_off_a_large_one():
     holders = [holder(f"h{number}", units=4, units_each=1, ends_in=60) for number in range(7)]
     large = waiter("large", units=32, units_each=1, pods=32, priority=1000, seconds=60)
     small = [waiter(f"s{n}", units=1, priority=100, seconds=60, sequence=n) for n in range(4)]
-    facts = supply(holders=holders, waiters=[large, *small])
+    facts = snapshot(holders=holders, waiters=[large, *small])
     assert plan(facts).admitted == ()
     shorter = [replace(each, seconds=59) for each in small]
     assert len(plan(replace(facts, waiters=(large, *shorter))).admitted) == 4
@@ -183,7 +183,7 @@ def test_who_leaves_room_even_then_may_be_long():
         holder("h2", units=4),
     ]
     big = waiter("big", units=24, pods=3, queued_at=NOW - 500)
-    facts = supply(
+    facts = snapshot(
         [team("vision", 48)],
         holders=holders,
         waiters=[big, waiter("long", units=4, seconds=10**6), waiter("wide", units=8, seconds=10**6)],
@@ -197,7 +197,7 @@ def test_who_leaves_room_even_then_may_be_long():
 def test_nothing_is_kept_free_for_one_whose_start_nobody_knows():
     endless = [holder(f"h{number}", units=8, ends_in=None, expected_in=None) for number in range(3)]
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
-    assert judge(supply(holders=endless, waiters=[big, waiter("long", seconds=10**6)]), "long").admitted
+    assert judge(snapshot(holders=endless, waiters=[big, waiter("long", seconds=10**6)]), "long").admitted
 
 
 @pytest.mark.parametrize(
@@ -215,18 +215,18 @@ def test_who_cannot_start_however_much_is_free_holds_up_nobody(rule):
     else:
         limit, stopped = (8, "") if rule == "user-limit" else (None, "maintenance")
         facts["teams"] = [TeamFacts("speech", "speech", user_limit=limit, stopped=stopped)]
-    answer = plan(supply(waiters=[first, waiter("long", seconds=10**7)], **facts))
+    answer = plan(snapshot(waiters=[first, waiter("long", seconds=10**7)], **facts))
     assert answer.verdicts["first"].rule == rule
     assert answer.verdicts["long"].admitted
     assert not answer.verdicts["long"].backfilled
-    assert ahead(supply(waiters=[first, waiter("long", seconds=10**7)], **facts), "long") == ()
+    assert ahead(snapshot(waiters=[first, waiter("long", seconds=10**7)], **facts), "long") == ()
 
 
 def test_what_is_freed_by_those_who_leave_is_kept_for_who_waits_for_it():
     holders = [*FULL[:3], replace(FULL[3], leaving=True)]
     first = waiter("first", units=8, queued_at=NOW - 500)
     second = waiter("second", units=8)
-    verdicts = plan(supply([team("vision", 40)], holders=holders, waiters=[first, second])).verdicts
+    verdicts = plan(snapshot([team("vision", 40)], holders=holders, waiters=[first, second])).verdicts
     assert (verdicts["first"].rule, verdicts["second"].rule) == ("leaving", "blocks")
 
 
@@ -234,7 +234,7 @@ def test_room_that_waits_for_somebody_is_not_given_to_those_behind():
     """n4 is half free; when its other half has left, `first` takes the whole of it."""
     holders = [*FULL[:3], holder("h", units=4, leaving=True)]
     first = waiter("first", units=8, queued_at=NOW - 500)
-    verdicts = plan(supply(holders=holders, waiters=[first, waiter("second", units=4)])).verdicts
+    verdicts = plan(snapshot(holders=holders, waiters=[first, waiter("second", units=4)])).verdicts
     assert (verdicts["first"].rule, verdicts["second"].rule) == ("leaving", "backfill")
 
 
@@ -242,7 +242,7 @@ def test_who_has_waited_long_is_not_delayed_by_who_came_later_with_a_smaller_sha
     limits = [team("vision", 32), team("speech", 32)]
     holders = [holder(f"h{number}", units=8, ends_in=1200) for number in range(2)]
     gang = waiter("gang", units=32, pods=4, queued_at=NOW - 3600, seconds=600)
-    facts = supply(
+    facts = snapshot(
         limits,
         holders=holders,
         waiters=[
@@ -288,6 +288,6 @@ def test_place_in_line_counts_those_who_wait_ahead():
 
 def test_nobody_is_not_in_the_plan():
     with pytest.raises(KeyError):
-        judge(supply(), "w")
+        judge(snapshot(), "w")
     with pytest.raises(KeyError):
-        ahead(supply(), "w")
+        ahead(snapshot(), "w")

@@ -86,7 +86,7 @@ def test_one_judgement_is_that_of_the_whole_plan(seed):
     answer = plan(facts)
     for each in facts.waiters:
         assert judge(facts, each.id) == answer.verdicts[each.id]
-        assert position(facts, each.id, given=answer) == 1 + len(ahead(facts, each.id))
+        assert position(facts, each.id, cycle_plan=answer) == 1 + len(ahead(facts, each.id))
 
 
 @given(seeds)

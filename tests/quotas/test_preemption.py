@@ -14,7 +14,7 @@ from policy.packing import Blocks
 from policy.pool_snapshot import AdmissionRules
 from policy.preemption import evictions_after_cut, reclaim_headroom
 from policy.verdicts import PreemptionCause
-from tests.quotas.pure_world import HOUR, cohort, holder, random_supply, random_world, supply, team, waiter
+from tests.quotas.pure_world import HOUR, cohort, holder, random_supply, random_world, snapshot, team, waiter
 from tests.quotas.real_queue import RealQueue
 
 COHORT = [cohort("c"), team("vision", 16, "c"), team("speech", 8, "c"), team("audio", 8, "c")]
@@ -26,13 +26,13 @@ def borrower(name, owner="speech", units=8, **changes):
 
 
 def victims(*holders, asks=8, limits=COHORT, **changes):
-    facts = supply(limits, holders=holders, waiters=[waiter(units=asks, **changes)])
+    facts = snapshot(limits, holders=holders, waiters=[waiter(units=asks, **changes)])
     return [each.id for each in judge(facts, "w").victims]
 
 
 def test_lent_quota_comes_back_from_who_borrows_whatever_the_priority():
     held = [borrower(f"s{number}", priority=1000) for number in range(4)]
-    facts = supply(COHORT, holders=held, waiters=[waiter(priority=100)])
+    facts = snapshot(COHORT, holders=held, waiters=[waiter(priority=100)])
     verdict = judge(facts, "w")
     assert [each.cause for each in verdict.victims] == [RECLAIM]
     assert verdict.message == (
@@ -55,7 +55,7 @@ def test_a_team_gives_back_only_while_it_borrows():
 def test_lower_priority_of_the_own_team_leaves_for_higher():
     limits = [team("vision", 32)]
     held = [borrower(f"v{number}", "vision", priority=100 * (number + 1)) for number in range(4)]
-    facts = supply(limits, holders=held, waiters=[waiter(priority=500)])
+    facts = snapshot(limits, holders=held, waiters=[waiter(priority=500)])
     assert [(each.id, each.cause) for each in judge(facts, "w").victims] == [("v0", LOWER)]
     assert victims(*held, limits=limits, priority=100) == []
 
@@ -104,7 +104,7 @@ def test_only_those_leave_who_are_needed():
 
 
 def cut(holders, limits, slug="vision"):
-    return [each.id for each in evictions_after_cut(supply(limits, holders=holders), slug)]
+    return [each.id for each in evictions_after_cut(snapshot(limits, holders=holders), slug)]
 
 
 def test_a_cut_evicts_in_the_same_order_until_the_rest_fits():
@@ -112,7 +112,7 @@ def test_a_cut_evicts_in_the_same_order_until_the_rest_fits():
     assert cut(held, [team("vision", 32)]) == []
     assert cut(held, [team("vision", 17)]) == ["v3", "v2"]
     assert (
-        evictions_after_cut(supply([team("vision", 24)], holders=held), "vision")[0].cause
+        evictions_after_cut(snapshot([team("vision", 24)], holders=held), "vision")[0].cause
         is PreemptionCause.QUOTA_REDUCED
     )
     assert cut([replace(held[0], leaving=True), *held[1:]], [team("vision", 24)]) == []

@@ -53,9 +53,9 @@ class Line:
 
     def names(self, now=NOW):
         """Those in line in the order of their turns."""
-        supply = snapshots.supply_of(flavor=self.flavor, capacity_type="on-demand", now=now)
+        snapshot = snapshots.pool_snapshot_of(flavor=self.flavor, capacity_type="on-demand", now=now)
         names = {str(row.public_id): row.name for row in Workload.objects.all()}
-        return [names[each] for each in plan(supply).order]
+        return [names[each] for each in plan(snapshot).order]
 
     def admit(self, workload, now=NOW):
         Workload.objects.filter(pk=workload.pk).update(
@@ -92,7 +92,9 @@ def test_position_counts_those_who_are_really_before_it(line):
     line.stand("high", seconds=5, priority=Priority.HIGH)
     mine = line.stand("mine", seconds=3)
     line.stand("later", seconds=4)
-    snapshot = snapshots.supply_of(flavor=mine.flavor, capacity_type=mine.capacity_type, now=NOW, focus=mine)
+    snapshot = snapshots.pool_snapshot_of(
+        flavor=mine.flavor, capacity_type=mine.capacity_type, now=NOW, focus=mine
+    )
     assert judge.position(snapshot, str(mine.public_id)) == 2
 
 

@@ -28,7 +28,7 @@ from quotas import limits
 from quotas.changes import LimitChange, apply_changes
 from quotas.decisions import Receipt, record
 from quotas.requests import request_quota
-from quotas.snapshots import supply_of
+from quotas.snapshots import pool_snapshot_of
 from teams import services as people
 from teams.actors import Actor
 from teams.models import ApiToken, User
@@ -193,9 +193,9 @@ class World:
             actor=Actor.of_user(self.member),
             now=now,
         )
-        supply = supply_of(flavor=self.flavor, capacity_type="on-demand", now=now, focus=self.run)
+        snapshot = pool_snapshot_of(flavor=self.flavor, capacity_type="on-demand", now=now, focus=self.run)
         verdict = Verdict(Outcome.ADMIT, Reason.CREATING, "Team canary-team uses 1 of 8.", "fits")
-        record(receipts=[Receipt(self.run, verdict)], supply=supply, now=now)
+        record(receipts=[Receipt(self.run, verdict)], snapshot=snapshot, now=now)
         self.decision = self.run.decisions.latest("id")
 
     def _change_the_endpoint(self) -> None:

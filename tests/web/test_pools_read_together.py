@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.services import preview_training_run
 from jobs.specs import TrainingRunSpec
-from quotas.snapshots import outlook_of, supply_of
+from quotas.snapshots import outlook_of, pool_snapshot_of
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.web.world import run_body
 from workloads.models import NodeRecord, ResourceFlavor, WatchCursor, Workload
@@ -38,8 +38,8 @@ def outlook(world, waits, others, **how):
 def test_every_pool_is_the_same_as_read_alone(world, waits, later):
     found = outlook(world, waits, others=9, later=later)
     alone = {"now": world.now, "history": True}
-    own = supply_of(flavor=waits.flavor, capacity_type="on-demand", focus=waits, **alone)
-    assert found.own.supply == own
+    own = pool_snapshot_of(flavor=waits.flavor, capacity_type="on-demand", focus=waits, **alone)
+    assert found.own.pool == own
     flavors = {each.name: each for each in ResourceFlavor.objects.all()}
     assert [each.flavor.name for each in found.others] == [
         "a100-80gb",
@@ -48,7 +48,7 @@ def test_every_pool_is_the_same_as_read_alone(world, waits, later):
         "a100-unused",
     ]
     for each in found.others:
-        assert each == supply_of(flavor=flavors[each.flavor.name], capacity_type="on-demand", **alone)
+        assert each == pool_snapshot_of(flavor=flavors[each.flavor.name], capacity_type="on-demand", **alone)
 
 
 def test_several_pools_take_as_many_statements_as_one(world, waits, django_assert_num_queries):
