@@ -31,7 +31,7 @@ class Actor:
 
 
 def actor_of(request: Any) -> Actor:
-    """The actor behind a Django or DRF request; the label is `anonymous` when nobody is signed in."""
+    """The actor behind a Django or DRF request; the label is `anonymous` when no user is signed in."""
     user = request.user if isinstance(request.user, User) else None
     token = getattr(request, "auth", None)
     return Actor(

@@ -183,8 +183,8 @@ def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:
 
 def find_live_tokens(digests: Collection[str], *, now: datetime) -> list[ApiToken]:
     """Those of them that open anything at `now`, with their users; it counts as their use."""
-    found = ApiToken.objects.select_related("user").filter(digest__in=digests)
-    live = [token for token in found if token.is_live(now) and token.user.is_active]
+    rows = ApiToken.objects.select_related("user").filter(digest__in=digests)
+    live = [token for token in rows if token.is_live(now) and token.user.is_active]
     _note_use(live, now=now)
     return live
 

@@ -16,7 +16,7 @@ from teams.models import ApiToken, AuditEvent, Membership, Team, User
 
 GlobalRole = Literal["quota-manager", "platform-admin"]
 NOTIFY_CHANNEL = "portal_access"
-"""Where triggers tell that somebody's rights have changed: `user:<id>`, or nothing where it may be anybody."""
+"""Where triggers tell that the rights of a user have changed: `user:<id>`, or nothing where it may be any user."""
 ALL_SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
 
 
@@ -62,8 +62,8 @@ def searched_teams(user: Any, *, slugs: Collection[str] = ()) -> list[int] | Non
     if not slugs and has_global_role(user):
         return None
     seen = visible_teams(user)
-    found = seen.filter(slug__in=slugs) if slugs else seen
-    return list(found.order_by().values_list("pk", flat=True))
+    teams = seen.filter(slug__in=slugs) if slugs else seen
+    return list(teams.order_by().values_list("pk", flat=True))
 
 
 def visible_slugs(users: Sequence[User], slugs: Collection[str]) -> list[frozenset[str]]:
@@ -154,7 +154,7 @@ def check_global_role(user: Any, role: GlobalRole | None = None) -> None:
 
 
 def scopes_of(request: Any) -> tuple[str, ...]:
-    """What a request may do at most: its token's scopes; a session has all, nobody has none."""
+    """What a request may do at most: its token's scopes; a session has all, an anonymous request none."""
     if not isinstance(request.user, User):
         return ()
     token = getattr(request, "auth", None)
@@ -162,7 +162,7 @@ def scopes_of(request: Any) -> tuple[str, ...]:
 
 
 def check_scope(request: Any, scope: str) -> None:
-    """Raises NotSignedIn for nobody, NotAllowed (`scope_missing`) when the token lacks the scope."""
+    """Raises NotSignedIn for an anonymous request, NotAllowed (`scope_missing`) when the token lacks the scope."""
     if not isinstance(request.user, User) or not request.user.is_active:
         raise NotSignedIn("Sign in, or send a bearer token.")
     if scope not in scopes_of(request):

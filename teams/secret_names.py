@@ -16,7 +16,7 @@ from teams.models import SecretName, Team
 def record_secret(
     *, team: Team, name: str, keys: Iterable[str], written_here: bool, actor: Actor, now: datetime
 ) -> SecretName:
-    """The row of a Secret that was written, or that somebody vouches for. Writing it again is an event of its own."""
+    """The row of a Secret that was written, or that a user vouches for. Writing it again is an event of its own."""
     before = SecretName.objects.select_for_update().filter(team=team, name=name).first()
     row, _ = SecretName.objects.update_or_create(
         team=team,

@@ -295,7 +295,7 @@ def _apply_roles(user: User, *, quota_manager: bool, platform_admin: bool) -> No
 
 
 def _locked_team(team: Team, *, stays: bool = True) -> Team:
-    # While it stays, rows that name it may be written meanwhile, also by somebody whom this change waits for.
+    # While it stays, rows that name it may be written meanwhile, also by a transaction that this change waits for.
     locked = Team.objects.select_for_update(no_key=stays).filter(pk=team.pk).first()
     if locked is None:
         raise NotFound("This team is gone.")
@@ -335,13 +335,13 @@ def _check_role(role: str) -> None:
 def _check(row: Team | User) -> None:
     try:
         row.full_clean(validate_unique=False, validate_constraints=False)
-    except ValidationError as error:
+    except ValidationError as refused:
         problems = [
-            FieldProblem(field=name, code=each.code or "invalid", message=" ".join(each.messages))
-            for name, each_field in error.error_dict.items()
-            for each in each_field
+            FieldProblem(field=name, code=error.code or "invalid", message=" ".join(error.messages))
+            for name, errors in refused.error_dict.items()
+            for error in errors
         ]
-        raise Invalid(problems[0].message, errors=problems) from error
+        raise Invalid(problems[0].message, errors=problems) from refused
 
 
 def _record_membership(

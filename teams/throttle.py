@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in: counted in the cache, by account and by address, each by itself."""
+"""How often a user may try to sign in: counted in the cache, by account and by address, each by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60
 ATTEMPTS_PER_ACCOUNT_AND_ADDRESS = 10
-# Guessing from many addresses; higher, so that one of them alone locks nobody out.
+# Guessing from many addresses; higher, so that one of them alone locks no user out.
 ATTEMPTS_PER_ACCOUNT = 100
 ATTEMPTS_PER_ADDRESS = 60
 LINKS_PER_ADDRESS = 60
@@ -27,7 +27,7 @@ def count_sign_in_attempt(*, username: str, ip: str | None) -> None:
     """Count an attempt with a password. Raises RateLimited above 10 a minute for an account from an address, 100
     for an account, or 60 from an address.
 
-    What an address has too many of is not counted for the account. While the cache is away nobody is counted:
+    What an address has too many of is not counted for the account. While the cache is away no try is counted:
     passwords are still checked, and the portal stays usable.
     """
     account, address = username.casefold(), _address(ip)

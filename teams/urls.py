@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from teams import member_views, views
-from teams.api import people
+from teams.api import people, platform, tokens
 
 app_name = "teams"
 
@@ -30,8 +30,8 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<str:slug>/", people.TeamView.as_view(), name="team"),
     path("teams/<str:slug>/members/", people.MemberListView.as_view(), name="member-list"),
     path("teams/<str:slug>/members/<str:username>/", people.MemberView.as_view(), name="member"),
-    path("tokens/", people.TokenListView.as_view(), name="token-list"),
-    path("tokens/<uuid:token_id>/", people.TokenView.as_view(), name="token"),
-    path("audit/", people.AuditListView.as_view(), name="audit-list"),
-    path("settings/", people.SettingsView.as_view(), name="settings"),
+    path("tokens/", tokens.TokenListView.as_view(), name="token-list"),
+    path("tokens/<uuid:token_id>/", tokens.TokenView.as_view(), name="token"),
+    path("audit/", platform.AuditListView.as_view(), name="audit-list"),
+    path("settings/", platform.SettingsView.as_view(), name="settings"),
 ]

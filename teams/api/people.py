@@ -1,4 +1,4 @@
-"""REST: `me/`, `teams/`, `teams/{slug}/members/`, `tokens/`, `audit/`."""
+"""REST: `me/`, `teams/`, `teams/{slug}/members/`."""
 
 from __future__ import annotations
 
@@ -8,31 +8,23 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from foundation import clock
-from foundation.errors import FieldProblem, Invalid, NotAllowed, NotFound
 from foundation.http import filters
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
-from foundation.models import PlatformSettings
-from teams import permissions, platform_settings, queries, services
+from teams import permissions, queries, services
 from teams.actors import actor_of
 from teams.api.base import PortalView
 from teams.api.serializers import (
-    AuditEventSerializer,
     CallerSerializer,
     MemberCreateSerializer,
     MemberSerializer,
     MemberUpdateSerializer,
-    SettingsSerializer,
-    SettingsUpdateSerializer,
     TeamCreateSerializer,
     TeamSerializer,
     TeamUpdateSerializer,
-    TokenCreateSerializer,
-    TokenSerializer,
-    TokenWithSecretSerializer,
 )
-from teams.models import ApiToken, AuditEvent, Membership, Team
+from teams.models import ApiToken, Membership, Team
 
 LEADS_FIELDS = frozenset({"name", "mlflow_tracking_uri"})
 NO_CONTENT = OpenApiResponse(description="Done.")
@@ -192,87 +184,6 @@ class MemberView(PortalView):
         return Response(status=204)
 
 
-class TokenListView(PortalView):
-    queryset = ApiToken.objects.none()
-    serializer_class = TokenSerializer
-    write_scope = ApiToken.Scope.MANAGE
-    filters = {"name": filters.text("name"), "team": filters.text("team__slug")}
-    ordering_fields = ("created_at", "expires_at", "last_used_at", "name")
-    ordering = "-created_at"
-
-    @extend_schema(operation_id="tokens_list", tags=["people"], responses=TokenSerializer(many=True))
-    def get(self, request: Any) -> Response:
-        """The caller's API tokens, without their values."""
-        return self.page(queries.tokens_of(request.user))
-
-    @extend_schema(
-        operation_id="tokens_create", tags=["people"],
-        request=TokenCreateSerializer, responses={201: TokenWithSecretSerializer},
-    )  # fmt: skip
-    @idempotent(store_body=False)
-    def post(self, request: Any) -> Response:
-        """Make an API token; its value is in this answer alone."""
-        values = self.read(TokenCreateSerializer)
-        _check_grants_no_more_than_it_has(request, values["scopes"])
-        token, secret = services.create_token(
-            actor=actor_of(request), user=request.user, name=values["name"], scopes=values["scopes"],
-            expires_in_days=values["expires_in_days"], team=_token_team(request, values.get("team")), now=clock.now(),
-        )  # fmt: skip
-        token.secret = secret  # type: ignore[attr-defined]
-        headers = {
-            "Location": request.build_absolute_uri(f"{request.path}{token.public_id}/"),
-            "Cache-Control": "no-store",
-        }
-        return Response(TokenWithSecretSerializer(token).data, status=201, headers=headers)
-
-
-class TokenView(PortalView):
-    queryset = ApiToken.objects.none()
-    serializer_class = TokenSerializer
-    write_scope = ApiToken.Scope.MANAGE
-
-    @extend_schema(operation_id="tokens_read", tags=["people"], responses=TokenSerializer)
-    def get(self, request: Any, token_id: Any) -> Response:
-        """One API token of the caller, without its value."""
-        check_query_parameters(request, ())
-        return Response(TokenSerializer(self._token(token_id)).data)
-
-    @extend_schema(operation_id="tokens_revoke", tags=["people"], responses={204: NO_CONTENT})
-    def delete(self, request: Any, token_id: Any) -> Response:
-        """Revoke an API token of the caller."""
-        services.revoke_token(actor=actor_of(request), token=self._token(token_id), now=clock.now())
-        return Response(status=204)
-
-    def _token(self, token_id: Any) -> ApiToken:
-        token = queries.tokens_of(self.request.user).filter(public_id=token_id).first()  # type: ignore[arg-type]
-        if token is None:
-            raise NotFound("You have no such token.")
-        return token
-
-
-class AuditListView(PortalView):
-    """What changed: in your teams and by you; everything with a global role."""
-
-    queryset = AuditEvent.objects.none()
-    serializer_class = AuditEventSerializer
-    filters = {
-        "team": filters.text("team_slug"),
-        "actor": filters.text("actor_label"),
-        "action": filters.text("action", many=True),
-        "target_kind": filters.text("target_kind"),
-        "target_id": filters.text("target_id"),
-        "request_id": filters.text("request_id"),
-        "from": filters.moment("at__gte"),
-        "to": filters.moment("at__lt"),
-    }
-    ordering_fields = ("at",)
-    ordering = "-at"
-
-    @extend_schema(operation_id="audit_list", tags=["people"], responses=AuditEventSerializer(many=True))
-    def get(self, request: Any) -> Response:
-        return self.page(permissions.visible_audit_events(request.user).select_related("token"))
-
-
 def _check_may_change(user: Any, team: Team, fields: set[str]) -> None:
     """A team's name and its MLflow are for its leads, its cohort for quota managers, the rest for platform admins."""
     if fields & LEADS_FIELDS or not fields:
@@ -281,54 +192,3 @@ def _check_may_change(user: Any, team: Team, fields: set[str]) -> None:
         permissions.check_global_role(user, "quota-manager")
     if fields - {*LEADS_FIELDS, "cohort_name"}:
         permissions.check_global_role(user, "platform-admin")
-
-
-def _token_team(request: Any, slug: str | None) -> Team | None:
-    if request.user.bound_team_id is not None:
-        team = permissions.visible_teams(request.user).first()
-        if team is None or slug not in (None, team.slug):
-            raise NotAllowed("A token of one team makes tokens of that team only.", code="team_bound")
-        return team
-    if slug is None:
-        return None
-    team = permissions.visible_teams(request.user).filter(slug=slug).first()
-    if team is None:
-        message = "There is no such team, or you are not a member of it."
-        raise Invalid(message, errors=(FieldProblem(field="team", code="unknown_team", message=message),))
-    return team
-
-
-def _check_grants_no_more_than_it_has(request: Any, scopes: list[str]) -> None:
-    missing = sorted(set(scopes) - set(permissions.scopes_of(request)))
-    if missing:
-        raise NotAllowed(f"This token has no scope {missing[0]} to give.", code="scope_missing")
-
-
-class SettingsView(PortalView):
-    serializer_class = SettingsSerializer
-    write_scope = ApiToken.Scope.MANAGE
-
-    @extend_schema(operation_id="settings_read", tags=["platform"], responses=SettingsSerializer)
-    def get(self, request: Any) -> Response:
-        """The platform's settings."""
-        check_query_parameters(request, ())
-        row = PlatformSettings.current()
-        return with_etag(Response(SettingsSerializer(row).data), row.version)
-
-    @extend_schema(
-        operation_id="settings_update",
-        tags=["platform"],
-        request=SettingsUpdateSerializer,
-        responses=SettingsSerializer,
-    )
-    def patch(self, request: Any) -> Response:
-        """Change the platform's settings; what is left out stays. Platform admins alone."""
-        permissions.check_global_role(request.user, "platform-admin")
-        changes = self.read(SettingsUpdateSerializer, partial=True)
-        row = platform_settings.update_settings(
-            actor=actor_of(request),
-            changes=changes,
-            now=clock.now(),
-            expected_versions=expected_versions(request),
-        )
-        return with_etag(Response(SettingsSerializer(row).data), row.version)
