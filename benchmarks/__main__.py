@@ -36,35 +36,35 @@ NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
 
 
 def main() -> int:
-    given = _arguments()
+    options = _arguments()
     print(f"{machine()}\n", flush=True)
     results: list[Result] = []
     words = "none"
     with tempfile.TemporaryDirectory(prefix="mlp-bench-") as made:
         folder = Path(made)
-        if set(ON_CLUSTER) & set(given.names):
-            up = given.cluster_up or Path(env.variable("PORTAL_TEST_CLUSTER_UP") or clusters.DEFAULT_UP)
-            with clusters.cluster(kubeconfig=given.real_kubeconfig, up=up, folder=folder) as cluster:
+        if set(ON_CLUSTER) & set(options.names):
+            up = options.cluster_up or Path(env.variable("PORTAL_TEST_CLUSTER_UP") or clusters.DEFAULT_UP)
+            with clusters.cluster(kubeconfig=options.real_kubeconfig, up=up, folder=folder) as cluster:
                 words = cluster.words
                 print(f"{words}\n", flush=True)
-                results += _shown(_on_cluster(given, folder, cluster.kubeconfig))
+                results += _shown(_on_cluster(options, folder, cluster.kubeconfig))
         # The cluster has ended by now, so that the machine is theirs alone.
-        results += _shown(_by_themselves(given, folder))
+        results += _shown(_by_themselves(options, folder))
     if (
-        given.rounds >= ROUNDS_MIN
-        and given.kueue_count is None
-        and given.waiting_count is None
-        and given.history_count is None
-        and given.many_count == many_runs.COUNT
+        options.rounds >= ROUNDS_MIN
+        and options.kueue_count is None
+        and options.waiting_count is None
+        and options.history_count is None
+        and options.many_count == many_runs.COUNT
     ):
-        _write(given, results, cluster=words)
+        _write(options, results, cluster=words)
     return 1 if any(row.passed is False for result in results for row in result.rows) else 0
 
 
-def _write(given: argparse.Namespace, results: list[Result], *, cluster: str) -> None:
-    if set(given.names) == set(NAMES):
+def _write(options: argparse.Namespace, results: list[Result], *, cluster: str) -> None:
+    if set(options.names) == set(NAMES):
         page = document(results, cluster=cluster)
-    elif given.write:
+    elif options.write:
         page = with_sections(PAGE.read_text(encoding="utf-8"), results)
     else:
         return
@@ -95,34 +95,34 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--write", action="store_true", help="put what is measured alone into its place in the page"
     )
-    given = parser.parse_args()
-    given.names = given.names or list(NAMES)
-    unknown = set(given.names) - set(NAMES)
+    options = parser.parse_args()
+    options.names = options.names or list(NAMES)
+    unknown = set(options.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
-    return given
+    return options
 
 
-def _shown(found: Iterator[Result]) -> Iterator[Result]:
-    for result in found:
+def _shown(results: Iterator[Result]) -> Iterator[Result]:
+    for result in results:
         print(result.title, table(result.rows), *result.notes, "", sep="\n", flush=True)
         yield result
 
 
-def _on_cluster(given: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
-    if set(ON_CLUSTER) & set(given.names) - {"many_runs"}:
+def _on_cluster(options: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
+    if set(ON_CLUSTER) & set(options.names) - {"many_runs"}:
         with _portal(folder / "portal", kubeconfig) as fleet:
             fresh = memory.look(fleet)
-            if "submit" in given.names:
-                yield submit.measure(fleet, rounds=given.rounds)
-            if "watch" in given.names:
-                yield watch_to_row.measure(fleet, rounds=given.rounds)
-            if "memory" in given.names:
+            if "submit" in options.names:
+                yield submit.measure(fleet, rounds=options.rounds)
+            if "watch" in options.names:
+                yield watch_to_row.measure(fleet, rounds=options.rounds)
+            if "memory" in options.names:
                 yield memory.measure(fleet, fresh=fresh)
-    if "many_runs" in given.names:
+    if "many_runs" in options.names:
         # A portal of its own: whatever else is in the database counts as not asked for.
         with _portal(folder / "many", kubeconfig, units=many_runs.UNITS) as fleet:
-            yield many_runs.measure(fleet, count=given.many_count)
+            yield many_runs.measure(fleet, count=options.many_count)
 
 
 @contextmanager
@@ -137,24 +137,24 @@ def _portal(folder: Path, kubeconfig: str, **quota: int) -> Iterator[Fleet]:
             cluster.close()
 
 
-def _by_themselves(given: argparse.Namespace, folder: Path) -> Iterator[Result]:
-    if "start" in given.names:
+def _by_themselves(options: argparse.Namespace, folder: Path) -> Iterator[Result]:
+    if "start" in options.names:
         yield first_page.measure(folder / "first")
-    if "policy" in given.names:
-        yield policy.measure(rounds=given.rounds)
+    if "policy" in options.names:
+        yield policy.measure(rounds=options.rounds)
     for name, module in INSIDE.items():
-        if name in given.names:
-            yield database.measure(module, folder, *_arguments_of(given, name))
+        if name in options.names:
+            yield database.measure(module, folder, *_arguments_of(options, name))
 
 
-def _arguments_of(given: argparse.Namespace, name: str) -> list[str]:
+def _arguments_of(options: argparse.Namespace, name: str) -> list[str]:
     counts = {
-        "kueue_day": given.kueue_count,
-        "waiting": given.waiting_count,
-        "history": given.history_count,
+        "kueue_day": options.kueue_count,
+        "waiting": options.waiting_count,
+        "history": options.history_count,
     }
     count = counts.get(name)
-    return [f"--rounds={given.rounds}", *([] if count is None else [f"--count={count}"])]
+    return [f"--rounds={options.rounds}", *([] if count is None else [f"--count={count}"])]
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ class Tally:
         return statistics.median(self.rates[name])
 
     def ratio(self, name: str, other: str) -> str:
-        each = [mine / theirs for mine, theirs in zip(self.rates[name], self.rates[other], strict=True)]
-        return f"{self.median(name) / self.median(other):.2f}× ({min(each):.2f}–{max(each):.2f})"
+        ratios = [mine / theirs for mine, theirs in zip(self.rates[name], self.rates[other], strict=True)]
+        return f"{self.median(name) / self.median(other):.2f}× ({min(ratios):.2f}–{max(ratios):.2f})"
 
     def shown(self, name: str) -> str:
         rates = self.rates[name]
@@ -179,10 +179,10 @@ def _pgbench() -> float:
         command += [f"--client={CLIENTS}", f"--jobs={CLIENTS}", f"--time={SECONDS}", f"--file={script.name}"]
         command += [f"--host={database['HOST']}", f"--username={database['USER']}", database["NAME"]]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = _TPS.search(done.stdout)
-    if done.returncode != 0 or found is None:
+    match = _TPS.search(done.stdout)
+    if done.returncode != 0 or match is None:
         raise SystemExit(f"pgbench failed:\n{done.stdout}{done.stderr}")
-    return float(found[1])
+    return float(match[1])
 
 
 # -- what a client does -------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def _batched(number: int, quota: Quota, stocks: list[list[Workload]]) -> Step:
     stock: Iterator[Workload] = iter(stocks[number])
 
     def once() -> int:
-        batch = [Wanted(each.pk, quota.pk, 1) for each, _ in zip(stock, range(BATCH), strict=False)]
+        batch = [Wanted(workload.pk, quota.pk, 1) for workload, _ in zip(stock, range(BATCH), strict=False)]
         claim_many(wanted=batch, now=clock.now())
         return len(batch)
 
@@ -257,7 +257,7 @@ def _serializable(number: int, quota: Quota, stocks: list[list[Workload]]) -> St
     stock = list(reversed(stocks[number]))
 
     def once() -> int:
-        """Who has to begin anew raises, is counted, and tries the same workload again."""
+        """A caller that has to begin again raises, is counted, and tries the same workload again."""
         if not stock:
             return 0
         with transaction.atomic(), connection.cursor() as cursor:
@@ -277,7 +277,7 @@ def _take(cursor: object, workload: Workload, quota: Quota) -> None:
         cursor.execute(_CLAIM, [workload.pk, quota.pk, clock.now()])  # type: ignore[attr-defined]
 
 
-# -- what is said of it -------------------------------------------------------------------------------------------------
+# -- the report ---------------------------------------------------------------------------------------------------------
 
 
 def _result(tally: Tally, rounds: int) -> Result:

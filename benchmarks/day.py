@@ -81,20 +81,20 @@ def run(day: Day, engine: Engine) -> Trace:
         pk=snapshots.pool_for(flavor=day.flavor, capacity_type=rows.ON_DEMAND).pk
     )
     context = multiprocessing.get_context("fork")
-    told, ended, stop = context.Queue(), context.Queue(), context.Event()
+    events, ended, stop = context.Queue(), context.Queue(), context.Event()
     connection.close()
     begin = time.monotonic() + LEAD_SECONDS
     jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-        (_submit, (day, known, begin, told)),
-        (_admit, (engine, pool, stop, told)),
-        (_run_for_real, (known, told, ended)),
-        *((_end, (ended, told)) for _ in range(ENDERS)),
+        (_submit, (day, known, begin, events)),
+        (_admit, (engine, pool, stop, events)),
+        (_run_for_real, (known, events, ended)),
+        *((_end, (ended, events)) for _ in range(ENDERS)),
     ]
     processes = [context.Process(target=target, args=args, daemon=True) for target, args in jobs]
     for process in reversed(processes):
         process.start()
     try:
-        log = _collect(told, len(known))
+        log = _collect(events, len(known))
     finally:
         stop.set()
         for process in processes:
@@ -103,10 +103,10 @@ def run(day: Day, engine: Engine) -> Trace:
     return _trace(known, log, begin)
 
 
-def _collect(told: Queue[tuple[str, Any, float]], expected: int) -> _Log:
+def _collect(events: Queue[tuple[str, Any, float]], expected: int) -> _Log:
     log = _Log()
     while len(log.released) < expected:
-        what, which, at = told.get(timeout=PATIENCE_SECONDS)
+        what, which, at = events.get(timeout=PATIENCE_SECONDS)
         if what == "submitted":
             log.submitted |= dict.fromkeys(which, at)
         elif what == "admitted":
@@ -131,12 +131,12 @@ def _trace(known: dict[UUID, Arrival], log: _Log, begin: float) -> Trace:
         )
         waits.setdefault(arrival.kind.name, []).append(log.admitted[identity] - log.submitted[identity])
     quota = QUEUES * NOMINAL * wall
-    work = sum(each.kind.units * each.kind.seconds for each in known.values())
+    work = sum(arrival.kind.units * arrival.kind.seconds for arrival in known.values())
     return Trace(
         wall=wall,
-        usage=[each / quota for each in held],
+        usage=[used / quota for used in held],
         work=work / (quota * COHORTS),
-        waits={name: statistics.mean(each) for name, each in waits.items()},
+        waits={name: statistics.mean(seconds) for name, seconds in waits.items()},
         passes=len(log.passes),
         pass_ms=statistics.median(log.passes) * 1000,
         pass_ms_max=max(log.passes) * 1000,
@@ -148,7 +148,9 @@ def _trace(known: dict[UUID, Arrival], log: _Log, begin: float) -> Trace:
 # -- the processes ------------------------------------------------------------------------------------------------------
 
 
-def _submit(day: Day, known: dict[UUID, Arrival], begin: float, told: Queue[tuple[str, Any, float]]) -> None:
+def _submit(
+    day: Day, known: dict[UUID, Arrival], begin: float, events: Queue[tuple[str, Any, float]]
+) -> None:
     """Write rows when they are due, together what is due together, and make the pool due for them."""
     line = iter(known.items())
     due = next(line, None)
@@ -162,7 +164,7 @@ def _submit(day: Day, known: dict[UUID, Arrival], begin: float, told: Queue[tupl
         with transaction.atomic():
             rows.save(batch)
             services.mark_due(flavor_id=day.flavor.pk, capacity_type=rows.ON_DEMAND, now=now)
-        told.put(("submitted", [each.public_id for each in batch], time.monotonic()))
+        events.put(("submitted", [workload.public_id for workload in batch], time.monotonic()))
 
 
 def _row(day: Day, identity: UUID, arrival: Arrival) -> Workload:
@@ -182,7 +184,7 @@ def _row(day: Day, identity: UUID, arrival: Arrival) -> Workload:
     )
 
 
-def _admit(engine: Engine, pool: Pool, stop: Any, told: Queue[tuple[str, Any, float]]) -> None:
+def _admit(engine: Engine, pool: Pool, stop: Any, events: Queue[tuple[str, Any, float]]) -> None:
     """What a worker does with a pool: passes over it whenever it is due."""
     pass_over = scheduler.pass_over if engine is Engine.ADMISSION else fifo.pass_over
     while not stop.is_set():
@@ -190,18 +192,18 @@ def _admit(engine: Engine, pool: Pool, stop: Any, told: Queue[tuple[str, Any, fl
         try:
             admitted = pass_over(pool, now=clock.now())
         except Exception as error:  # noqa: BLE001 (counted and shown; the pool stays due)
-            told.put(("error", f"pass: {error!r}", 0.0))
+            events.put(("error", f"pass: {error!r}", 0.0))
             services.mark_due(flavor_id=pool.flavor_id, capacity_type=pool.capacity_type, now=clock.now())
             continue
         if admitted:
-            told.put(("pass", None, time.monotonic() - begun))
+            events.put(("pass", None, time.monotonic() - begun))
         else:
             time.sleep(IDLE_SECONDS)
 
 
 def _run_for_real(
     known: dict[UUID, Arrival],
-    told: Queue[tuple[str, Any, float]],
+    events: Queue[tuple[str, Any, float]],
     ended: Queue[UUID],
 ) -> None:
     """The cluster's part: what is admitted runs for its time."""
@@ -215,23 +217,23 @@ def _run_for_real(
             news = json.loads(notice.payload)
             if news["phase"] == Phase.ADMITTED.value:
                 identity, at = UUID(news["workload"]), time.monotonic()
-                told.put(("admitted", identity, at))
+                events.put(("admitted", identity, at))
                 heapq.heappush(running, (at + known[identity].kind.seconds, identity))
         while running and running[0][0] <= time.monotonic():
             ended.put(heapq.heappop(running)[1])
 
 
-def _end(ended: Queue[UUID], told: Queue[tuple[str, Any, float]]) -> None:
+def _end(ended: Queue[UUID], events: Queue[tuple[str, Any, float]]) -> None:
     """What a reconcile records of a run that has ended."""
     while True:
         identity = ended.get()
         try:
             _record_end(identity, clock.now())
         except Exception as error:  # noqa: BLE001 (counted and shown; it is tried again)
-            told.put(("error", f"end: {error!r}", 0.0))
+            events.put(("error", f"end: {error!r}", 0.0))
             ended.put(identity)
             continue
-        told.put(("released", identity, time.monotonic()))
+        events.put(("released", identity, time.monotonic()))
 
 
 def _record_end(identity: UUID, now: datetime) -> None:

@@ -34,7 +34,7 @@ ORDER BY w.queued_at, w.id
 
 
 def pass_over(pool: Pool, *, now: datetime) -> int:
-    """Admit the first of every team's queue for as long as it fits; who does not fit holds up its team."""
+    """Admit the first of every team's queue for as long as it fits; a workload that does not fit holds up its team."""
     leased = now + LEASE
     if not Pool.objects.filter(pk=pool.pk, due_at__lte=now).update(due_at=leased):
         return 0
@@ -44,7 +44,7 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
         wanted, full = _first_come(pool, cursor.fetchall())
         if wanted:
             # Rows before quotas, as admission takes them.
-            workloads = lock_queued(workload_ids=[each.workload_id for each in wanted])
+            workloads = lock_queued(workload_ids=[want.workload_id for want in wanted])
             claim_many(wanted=wanted, now=now)
             moves = [
                 Move(workload.pk, Phase.ADMITTED, Reason.CREATING, "It is its turn.")
@@ -57,8 +57,8 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
 
 
 def _first_come(pool: Pool, heads: list[tuple[int, int, int]]) -> tuple[list[Wanted], bool]:
-    """Whom to admit, and whether every queue was looked at to its end or to somebody who does not fit."""
-    quotas = {each.team_id: each for each in _quotas(pool)}
+    """The workloads to admit, and whether every queue was looked at to its end or to a workload that does not fit."""
+    quotas = {quota.team_id: quota for quota in _quotas(pool)}
     tree = Tree(_accounts(pool, list(quotas.values())))
     wanted, held_up, seen = [], set[int](), dict[int, int]()
     for workload_id, team_id, units in heads:

@@ -37,11 +37,11 @@ def measure(folder: Path) -> Result:
             stderr=subprocess.STDOUT,
         )
     try:
-        while (found := _READY.search(output.read_text())) is None:
+        while (match := _READY.search(output.read_text())) is None:
             if process.poll() is not None or time.monotonic() - begun > DEADLINE_SECONDS:
                 raise SystemExit(f"up did not start:\n{output.read_text()}")
             time.sleep(0.02)
-        with urllib.request.urlopen(f"{found[1]}/sign-in/", timeout=30) as answer:  # noqa: S310 (our own address)
+        with urllib.request.urlopen(f"{match[1]}/sign-in/", timeout=30) as answer:  # noqa: S310 (our own address)
             answer.read()
         seconds = time.monotonic() - begun
     finally:

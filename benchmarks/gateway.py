@@ -40,7 +40,7 @@ _START_SECONDS = 60.0
 
 @dataclass
 class Samples:
-    """By way: milliseconds of single requests, and requests a second, round by round."""
+    """For each way: milliseconds of single requests, and requests a second, round by round."""
 
     alone: dict[str, list[list[float]]] = field(default_factory=lambda: {DIRECT: [], THROUGH: [], OURS: []})
     rates: dict[str, list[float]] = field(default_factory=lambda: {DIRECT: [], THROUGH: [], OURS: []})
@@ -116,8 +116,8 @@ def _parts(folder: Path) -> Iterator[dict[str, int]]:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def _until_answers(port: int) -> None:
@@ -135,7 +135,7 @@ def _until_answers(port: int) -> None:
 
 def _result(samples: Samples, rounds: int) -> Result:
     rates = samples.rates
-    each = [ours / limit for ours, limit in zip(rates[OURS], rates[THROUGH], strict=True)]
+    ratios = [ours / limit for ours, limit in zip(rates[OURS], rates[THROUGH], strict=True)]
     ratio = statistics.median(rates[OURS]) / statistics.median(rates[THROUGH])
     return Result(
         title="A call through the gateway",
@@ -159,7 +159,7 @@ def _result(samples: Samples, rounds: int) -> Result:
                 name=f"requests per second, {CONNECTIONS} connections, beside the pass-through",
                 ours=_rate(rates[OURS]),
                 limit=_rate(rates[THROUGH]),
-                ratio=f"{ratio:.2f}× ({min(each):.2f}–{max(each):.2f})",
+                ratio=f"{ratio:.2f}× ({min(ratios):.2f}–{max(ratios):.2f})",
                 gate=f"≥ {GATE:g}×",
                 passed=ratio >= GATE,
             ),
@@ -187,18 +187,18 @@ def _latency_row(samples: Samples, name: str, share: float) -> Row:
 
 
 def _quantiles(rounds: list[list[float]], share: float) -> list[float]:
-    return [sorted(each)[min(len(each) - 1, int(len(each) * share))] for each in rounds]
+    return [sorted(samples)[min(len(samples) - 1, int(len(samples) * share))] for samples in rounds]
 
 
 def _shown(rounds: list[list[float]], share: float) -> str:
-    found = _quantiles(rounds, share)
-    return f"{statistics.median(found):.2f} ms ({min(found):.2f}–{max(found):.2f})"
+    quantiles = _quantiles(rounds, share)
+    return f"{statistics.median(quantiles):.2f} ms ({min(quantiles):.2f}–{max(quantiles):.2f})"
 
 
 def _ratio(ours: list[list[float]], limit: list[list[float]], share: float) -> str:
     mine, theirs = _quantiles(ours, share), _quantiles(limit, share)
-    each = [a / b for a, b in zip(mine, theirs, strict=True)]
-    return f"{statistics.median(mine) / statistics.median(theirs):.1f}× ({min(each):.1f}–{max(each):.1f})"
+    ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
+    return f"{statistics.median(mine) / statistics.median(theirs):.1f}× ({min(ratios):.1f}–{max(ratios):.1f})"
 
 
 def _rate(rates: list[float]) -> str:

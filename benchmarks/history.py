@@ -62,8 +62,8 @@ def compared(
         name: (member, Measured(path.format(id=many.public_id), path.format(id=few.public_id)))
         for name, path in _of_endpoint().items()
     }
-    for user, each in (*runs.values(), *pods.values()):
-        _look(user, each)
+    for user, address in (*runs.values(), *pods.values()):
+        _look(user, address)
     for _ in range(rounds):
         _round(runs.values(), little=SMALL)
         _round(pods.values(), little="")
@@ -153,63 +153,63 @@ def _client(user: User) -> Client:
     return client
 
 
-def _look(user: User, each: Measured) -> None:
+def _look(user: User, address: Measured) -> None:
     """What one answer is, and whether there is such an answer at all."""
     client = _client(user)
-    client.get(each.path)
+    client.get(address.path)
     with CaptureQueriesContext(connection) as seen:
-        answer = client.get(each.path)
-    each.refused = answer.status_code != 200
-    each.queries, each.size = len(seen), len(answer.content)
+        answer = client.get(address.path)
+    address.refused = answer.status_code != 200
+    address.queries, address.size = len(seen), len(answer.content)
 
 
 def _round(measured: object, *, little: str) -> None:
     whole = connection.settings_dict["NAME"]
-    for user, each in measured:  # type: ignore[attr-defined]
-        if not each.refused:
-            each.rounds.ours.append(_times(user, each.path))
+    for user, address in measured:  # type: ignore[attr-defined]
+        if not address.refused:
+            address.rounds.ours.append(_times(user, address.path))
     if little:
         _use(little)
-    for user, each in measured:  # type: ignore[attr-defined]
-        if not each.refused:
-            each.rounds.limit.append(_times(user, each.little))
+    for user, address in measured:  # type: ignore[attr-defined]
+        if not address.refused:
+            address.rounds.limit.append(_times(user, address.little))
     _use(whole)
 
 
 def _times(user: User, path: str) -> list[float]:
     client = _client(user)
     client.get(path)
-    found = []
+    milliseconds = []
     for _ in range(SAMPLES):
         begun = time.perf_counter()
         answer = client.get(path)
-        found.append((time.perf_counter() - begun) * 1000)
+        milliseconds.append((time.perf_counter() - begun) * 1000)
         if answer.status_code != 200:
             raise SystemExit(f"{path}: {answer.status_code}")
-    return found
+    return milliseconds
 
 
 def _rows(measured: Mapping[str, tuple[User, Measured]], much: str) -> list[Row]:
     shown = []
-    for name, (_, each) in measured.items():
-        if each.refused:
+    for name, (_, address) in measured.items():
+        if address.refused:
             shown.append(Row(name=f"{name}: refused", ours="—", passed=False))
             continue
-        row = each.rounds.row(f"{name}, {much}", gate=GATE, goal=GOAL)
-        is_list = each.path.startswith("/api/") and "/endpoints/" not in each.path
+        row = address.rounds.row(f"{name}, {much}", gate=GATE, goal=GOAL)
+        is_list = address.path.startswith("/api/") and "/endpoints/" not in address.path
         most = QUERIES_OF_A_LIST if is_list else QUERIES_OF_A_PAGE
-        small = not is_list or "expand" in each.path or each.size <= LIST_BYTES
+        small = not is_list or "expand" in address.path or address.size <= LIST_BYTES
         shown.append(
             Row(
                 name=row.name,
-                ours=f"{row.ours}, {each.queries} queries, {each.size / 1000:.0f} KB",
+                ours=f"{row.ours}, {address.queries} queries, {address.size / 1000:.0f} KB",
                 limit=row.limit,
                 ratio=row.ratio,
                 gate=row.gate,
                 # What more runs have is more to find, whatever index there is.
                 passed=None
                 if "of a thousandth" in name
-                else bool(row.passed) and each.queries <= most and small,
+                else bool(row.passed) and address.queries <= most and small,
             )
         )
     return shown

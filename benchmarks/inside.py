@@ -18,15 +18,15 @@ def main() -> None:
     parser.add_argument("answer", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int)
-    given = parser.parse_args()
+    options = parser.parse_args()
     django.setup()
     # What the portal logs of each move goes to a file or a collector in earnest, not to this terminal.
     logging.disable(logging.INFO)
     # Only now: models cannot be imported before the settings are.
-    module = importlib.import_module(f"benchmarks.{given.name}")
-    counts = {} if given.count is None else {"count": given.count}
-    result = module.measure(rounds=given.rounds, **counts)
-    given.answer.write_text(json.dumps(asdict(result)), encoding="utf-8")
+    module = importlib.import_module(f"benchmarks.{options.name}")
+    counts = {} if options.count is None else {"count": options.count}
+    result = module.measure(rounds=options.rounds, **counts)
+    options.answer.write_text(json.dumps(asdict(result)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,11 +89,11 @@ def _result(day: Day, ours: Sequence[Trace], fifo: Sequence[Trace]) -> Result:
         notes=[
             (
                 f"No wall can be less than {best:.0f} s: the work and the last arrival. Work alone, without the time until a run is seen to have ended, "
-                f"is {_median([each.work for each in ours]):.0%} of the quota with admission and {_median([each.work for each in fifo]):.0%} with "
+                f"is {_median([trace.work for trace in ours]):.0%} of the quota with admission and {_median([trace.work for trace in fifo]):.0%} with "
                 "first come, first served."
             ),
-            *(_passes("Admission", each) for each in ours[:1]),
-            *(_passes("First come, first served", each) for each in fifo[:1]),
+            *(_passes("Admission", trace) for trace in ours[:1]),
+            *(_passes("First come, first served", trace) for trace in fifo[:1]),
         ],
     )
 
@@ -106,8 +106,8 @@ def _passes(name: str, trace: Trace) -> str:
 
 
 def _usage(ours: Sequence[Trace], *, whole: bool) -> list[Row]:
-    least = [min(each.usage) for each in ours]
-    mean = [statistics.mean(each.usage) for each in ours]
+    least = [min(trace.usage) for trace in ours]
+    mean = [statistics.mean(trace.usage) for trace in ours]
     return [
         Row(
             name="quota in use, mean of the cohorts; of the worst one",
@@ -131,11 +131,11 @@ def _wait(kind: Kind, ours: Sequence[Trace], fifo: Sequence[Trace], *, whole: bo
 
 def _wall(ours: Sequence[Trace], fifo: Sequence[Trace]) -> Row:
     ratios = [mine.wall / theirs.wall for mine, theirs in zip(ours, fifo, strict=True)]
-    ratio = _median([each.wall for each in ours]) / _median([each.wall for each in fifo])
+    ratio = _median([trace.wall for trace in ours]) / _median([trace.wall for trace in fifo])
     return Row(
         name=f"wall, beside first come, first served (Kueue allows itself {WALL_MS_MAX // 1000} s)",
-        ours=_seconds([each.wall for each in ours]),
-        limit=_seconds([each.wall for each in fifo]),
+        ours=_seconds([trace.wall for trace in ours]),
+        limit=_seconds([trace.wall for trace in fifo]),
         ratio=f"{ratio:.2f}× ({min(ratios):.2f}–{max(ratios):.2f})",
         gate=f"≤ {WALL_GATE:g}×",
         passed=ratio <= WALL_GATE,

@@ -34,22 +34,22 @@ class Spent:
     used: Used
     accepted: float = 0.0
 
-    def each(self, idle: Used | None = None) -> float:
-        """For one run; without what the processes would have used at rest, where that is given."""
+    def seconds_per_run(self, idle: Used | None = None) -> float:
+        """CPU seconds of one run; without the use of the processes at rest, where `idle` states it."""
         rest = sum(idle.values()) * self.wall if idle else 0.0
         return (sum(self.used.values()) - rest) / self.runs
 
 
 def measure(fleet: Fleet, *, count: int = COUNT) -> Result:
     """The fleet's team has to have `UNITS`."""
-    with crowd(fleet) as found:
-        _together(found, WARM_UP)
+    with crowd(fleet) as group:
+        _together(group, WARM_UP)
         idle = _at_rest(fleet)
-        before = [_together(found, 1) for _ in range(SINGLES)]
-        many = _together(found, count)
-        after = [_together(found, 1) for _ in range(SINGLES)]
-        wrong = found.wrong()
-        jobs, runs = sum(map(len, found.seen.jobs.values())), len(found.accepted)
+        before = [_together(group, 1) for _ in range(SINGLES)]
+        many = _together(group, count)
+        after = [_together(group, 1) for _ in range(SINGLES)]
+        wrong = group.wrong()
+        jobs, runs = sum(map(len, group.seen.jobs.values())), len(group.accepted)
     return _result([*before, *after], many, idle, wrong=wrong, jobs=jobs, runs=runs)
 
 
@@ -61,11 +61,11 @@ def _at_rest(fleet: Fleet) -> Used:
     return {kind: (used - begun[kind]) / wall for kind, used in cpu_seconds(fleet).items()}
 
 
-def _together(found: Crowd, count: int) -> Spent:
-    begun, start = cpu_seconds(found.fleet), time.monotonic()
-    accepted = found.submit(count, clients=min(count, CLIENTS))
-    found.until_ended(PATIENCE_SECONDS)
-    wall, ended = time.monotonic() - start, cpu_seconds(found.fleet)
+def _together(group: Crowd, count: int) -> Spent:
+    begun, start = cpu_seconds(group.fleet), time.monotonic()
+    accepted = group.submit(count, clients=min(count, CLIENTS))
+    group.until_ended(PATIENCE_SECONDS)
+    wall, ended = time.monotonic() - start, cpu_seconds(group.fleet)
     print(f"{count} runs: {wall:.1f} s", flush=True)
     return Spent(count, wall, {kind: ended[kind] - begun[kind] for kind in KINDS}, accepted)
 
@@ -73,11 +73,11 @@ def _together(found: Crowd, count: int) -> Spent:
 def _result(
     singles: list[Spent], many: Spent, idle: Used, *, wrong: list[str], jobs: int, runs: int
 ) -> Result:
-    ratio = many.each(idle) / _median(singles, idle)
+    ratio = many.seconds_per_run(idle) / _median(singles, idle)
     rows = [
         Row(
             name=f"CPU of a run, {many.runs} at once; limit: one at a time",
-            ours=f"{many.each(idle) * 1000:.0f} ms",
+            ours=f"{many.seconds_per_run(idle) * 1000:.0f} ms",
             limit=f"{_median(singles, idle) * 1000:.0f} ms ({_range(singles, idle)})",
             ratio=f"{ratio:.2f}×",
             gate=f"≤ {GATE:g}×",
@@ -85,9 +85,9 @@ def _result(
         ),
         Row(
             name="the same, with what the processes use at rest",
-            ours=f"{many.each() * 1000:.0f} ms",
+            ours=f"{many.seconds_per_run() * 1000:.0f} ms",
             limit=f"{_median(singles) * 1000:.0f} ms ({_range(singles)})",
-            ratio=f"{many.each() / _median(singles):.2f}×",
+            ratio=f"{many.seconds_per_run() / _median(singles):.2f}×",
         ),
         Row(
             name="lost, doubled, billed wrongly",
@@ -129,9 +129,9 @@ def _result(
 
 
 def _median(singles: list[Spent], idle: Used | None = None) -> float:
-    return statistics.median(single.each(idle) for single in singles)
+    return statistics.median(single.seconds_per_run(idle) for single in singles)
 
 
 def _range(singles: list[Spent], idle: Used | None = None) -> str:
-    values = sorted(single.each(idle) * 1000 for single in singles)
+    values = sorted(single.seconds_per_run(idle) * 1000 for single in singles)
     return f"{values[0]:.0f}–{values[-1]:.0f}"

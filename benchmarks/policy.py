@@ -85,9 +85,9 @@ def _cut(_number: int, _frame: FrameType | None) -> None:
 def _row(name: str, shape: Shape, samples: list[float]) -> Row:
     if samples[0] >= CUT_SECONDS:
         return Row(name=f"{name}; {shape}", ours=f"more than {CUT_SECONDS:g} s of CPU, stopped")
-    each = [sample / shape.waiters * 1e6 for sample in samples]
+    per_waiter = [sample / shape.waiters * 1e6 for sample in samples]
     return Row(
         name=f"{name}; {shape}",
-        ours=f"{statistics.median(each):,.0f} µs per waiter ({min(each):,.0f}–{max(each):,.0f}), "
+        ours=f"{statistics.median(per_waiter):,.0f} µs per waiter ({min(per_waiter):,.0f}–{max(per_waiter):,.0f}), "
         f"{statistics.median(samples) * 1000:,.1f} ms in all",
     )

@@ -57,7 +57,7 @@ class Rounds:
 
     @property
     def ratios(self) -> list[float]:
-        """Of each round on its own."""
+        """The ratio of each round."""
         pairs = zip(self.ours, self.limit, strict=True)
         return [statistics.median(ours) / statistics.median(limit) for ours, limit in pairs]
 
@@ -73,11 +73,11 @@ class Rounds:
 
 
 def median(rounds: Sequence[Sequence[float]]) -> float:
-    return statistics.median(sample for each in rounds for sample in each)
+    return statistics.median(sample for turn in rounds for sample in turn)
 
 
 def _milliseconds(rounds: Sequence[Sequence[float]]) -> str:
-    samples = sorted(sample for each in rounds for sample in each)
+    samples = sorted(sample for turn in rounds for sample in turn)
     return f"{statistics.median(samples):.1f} ms ({samples[0]:.1f}–{samples[-1]:.1f})"
 
 
@@ -135,8 +135,8 @@ def _section(result: Result) -> str:
 def with_sections(page: str, results: Sequence[Result]) -> str:
     """The page with the sections of these results in the place of the older ones; a new one comes last."""
     for result in results:
-        head, found, rest = page.partition(f"\n## {result.title}\n")
-        if not found:
+        head, heading, rest = page.partition(f"\n## {result.title}\n")
+        if not heading:
             page += _section(result)
             continue
         _, following, rest = rest.partition("\n## ")

@@ -32,7 +32,10 @@ class Count:
 
 
 def count(fleet: Fleet, database: psycopg.Connection, submit: Callable[[], object]) -> Count:
-    """Of one submission on an idle portal; `submit` executes MARK before it sends, and returns when the object is there."""
+    """The statements of one submission on an idle portal.
+
+    `submit` executes MARK before it sends, and returns when the object is there.
+    """
     path = fleet.folders.logs / "postgres.log"
     with _logged(database):
         begin = path.stat().st_size
@@ -40,26 +43,26 @@ def count(fleet: Fleet, database: psycopg.Connection, submit: Callable[[], objec
         time.sleep(SETTLE_SECONDS)
         with path.open("rb") as log:
             log.seek(begin)
-            found = [match for line in log if (match := _LINE.match(line.decode(errors="replace")))]
-    marked = next(place for place, each in enumerate(found) if MARK in each["text"])
-    return _of(found[marked + 1 :])
+            matches = [match for line in log if (match := _LINE.match(line.decode(errors="replace")))]
+    marked = next(place for place, match in enumerate(matches) if MARK in match["text"])
+    return _of(matches[marked + 1 :])
 
 
 def _of(lines: list[re.Match[str]]) -> Count:
     web = _until_told(lines, _process_of(lines, _SUBMITTED), end=None)
     worker = _until_told(lines, _process_of(lines, _OPENED), end=_MADE)
     return Count(
-        web=sum(not each.startswith(_FRAME) for each in web),
-        worker=sum(not each.startswith(_FRAME) for each in worker),
-        frames=sum(each.startswith(_FRAME) for each in (*web, *worker)),
+        web=sum(not statement.startswith(_FRAME) for statement in web),
+        worker=sum(not statement.startswith(_FRAME) for statement in worker),
+        frames=sum(statement.startswith(_FRAME) for statement in (*web, *worker)),
     )
 
 
 def _process_of(lines: list[re.Match[str]], statement: str) -> str:
-    found = next((line["process"] for line in lines if statement in line["text"]), None)
-    if found is None:
+    process = next((line["process"] for line in lines if statement in line["text"]), None)
+    if process is None:
         raise SystemExit(f"PostgreSQL's log does not show {statement}")
-    return str(found)
+    return str(process)
 
 
 def _until_told(lines: list[re.Match[str]], process: str, *, end: str | None) -> list[str]:

@@ -34,12 +34,12 @@ class Arrivals:
         self._objects: dict[str, dict[str, Any]] = {}
         self._news = threading.Condition()
 
-    def take(self, moment: float, kind: str, found: dict[str, Any]) -> None:
+    def take(self, moment: float, kind: str, item: dict[str, Any]) -> None:
         if kind != "ADDED":
             return
         with self._news:
-            self._moments.setdefault(found["metadata"]["name"], moment)
-            self._objects[found["metadata"]["name"]] = found
+            self._moments.setdefault(item["metadata"]["name"], moment)
+            self._objects[item["metadata"]["name"]] = item
             self._news.notify_all()
 
     def of(self, prefix: str) -> tuple[float, dict[str, Any]]:
@@ -56,7 +56,7 @@ class Arrivals:
 
 
 def measure(fleet: Fleet, *, rounds: int) -> Result:
-    cluster, client, arrivals, found = RawCluster(fleet.kubeconfig), RestClient(fleet), Arrivals(), Rounds()
+    cluster, client, arrivals, samples = RawCluster(fleet.kubeconfig), RestClient(fleet), Arrivals(), Rounds()
     watch = cluster.watch("/apis/batch/v1/jobs", on_event=arrivals.take)
     try:
         with fleet.database() as database:
@@ -68,8 +68,8 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
                     _until_quiet(database)
                     ours.append(_ours(fleet, client, arrivals)[0])
                     _until_quiet(database)
-                found.ours.append(ours)
-                found.limit.append(limit)
+                samples.ours.append(ours)
+                samples.limit.append(limit)
             counted = statements.count(fleet, database, lambda: _ours(fleet, client, arrivals, mark=database))
             _until_quiet(database)
     finally:
@@ -85,7 +85,7 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
         "through the broker, admission, and the committed attempt, each with its `fsync`.",
         limits="One request at a time on a portal that is otherwise idle. Both Jobs are made suspended; the portal then lets its own go, and "
         "the next sample waits until that has ended. Client, portal, databases and cluster share the machine.",
-        rows=[found.row("submit → Job in the API server, p50", gate=GATE, goal=GOAL)],
+        rows=[samples.row("submit → Job in the API server, p50", gate=GATE, goal=GOAL)],
         notes=[
             (
                 f"Before the Job is made: {counted.web} SQL statements of web, {counted.worker} of the worker, and {counted.frames} that only begin "

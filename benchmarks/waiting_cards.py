@@ -1,4 +1,4 @@
-"""What it costs to answer somebody who stands in a queue of ten thousand."""
+"""What it costs to answer about a workload in a queue of ten thousand."""
 # ruff: noqa: RUF001 (ranges are for people)
 
 from __future__ import annotations
@@ -92,9 +92,12 @@ def _hall(prefix: str, *, teams: int, cohorts: int, count: int, words: str) -> H
     ]
     rows.save(running)
     now = clock.now()
-    claim_many(wanted=[Wanted(each.pk, quotas[each.team_id].pk, each.units) for each in running], now=now)
-    for each in running:
-        _start(each, now)
+    claim_many(
+        wanted=[Wanted(workload.pk, quotas[workload.team_id].pk, workload.units) for workload in running],
+        now=now,
+    )
+    for workload in running:
+        _start(workload, now)
     line = [
         rows.queued(
             members[number % teams],
@@ -108,9 +111,15 @@ def _hall(prefix: str, *, teams: int, cohorts: int, count: int, words: str) -> H
     ]
     rows.save(line)
     normal = [
-        each for each in line if each.team_id == members[0].pk and each.priority == Priority.NORMAL.value
+        workload
+        for workload in line
+        if workload.team_id == members[0].pk and workload.priority == Priority.NORMAL.value
     ]
-    low = [each for each in line if each.team_id == members[0].pk and each.priority == Priority.LOW.value]
+    low = [
+        workload
+        for workload in line
+        if workload.team_id == members[0].pk and workload.priority == Priority.LOW.value
+    ]
     return Hall(words, members[0], owner, flavor, normal[len(normal) // 2], low[-1], count)
 
 
@@ -201,7 +210,7 @@ def _admit(hall: Hall) -> Timed:
 
 @dataclass(frozen=True)
 class Timed:
-    """What a call says that was only a part of what was done; `queries` while they are captured."""
+    """Figures of a call that was a part of the work; `queries` while they are captured."""
 
     cpu: float
     wall: float

@@ -34,7 +34,7 @@ _CREATED = "2026-11-01T10:00:00Z"
 
 
 class Lists:
-    """An API server as fast as one can be: pages of a list of pods, written before anybody asks."""
+    """An API server as fast as one can be: pages of a list of pods, written before any client asks."""
 
     def __init__(self) -> None:
         self.pages: list[bytes] = []
@@ -97,7 +97,7 @@ class Lists:
 
 def measure(*, rounds: int, count: int = COUNT) -> Result:
     lists, runs = Lists(), _runs(count // PODS_EACH)
-    found, changed = Rounds(), Rounds()
+    unchanged, changed = Rounds(), Rounds()
     with tempfile.TemporaryDirectory(prefix="mlp-relist-") as made:
         client = connect(lists.kubeconfig(Path(made)))
         sink = PodSink(LogCollector(lambda: client))
@@ -111,8 +111,8 @@ def measure(*, rounds: int, count: int = COUNT) -> Result:
             raise SystemExit("the watcher has not recorded all pods")
         rows.vacuum()
         for _ in range(rounds):
-            found.limit.append([_timed(lambda: _read(lists.port))])
-            found.ours.append([_timed(lambda: watch.relist(client))])
+            unchanged.limit.append([_timed(lambda: _read(lists.port))])
+            unchanged.ours.append([_timed(lambda: watch.relist(client))])
         for _ in range(min(rounds, 3)):
             version += count
             lists.show(_pods(runs, version), version=version)
@@ -129,19 +129,19 @@ def measure(*, rounds: int, count: int = COUNT) -> Result:
         "with one GPU each; usage is kept and runs are woken as in earnest.",
         limits="Server, watcher and client are one process. A real API server takes longer for its part, which makes the ratio smaller.",
         rows=[
-            found.row(f"{count:,} pods, nothing has changed", gate=GATE, goal=GOAL),
+            unchanged.row(f"{count:,} pods, nothing has changed", gate=GATE, goal=GOAL),
             _landmark(f"{count:,} pods, each has changed", changed),
             Row(name=f"{count:,} pods, all new", ours=f"{first:.0f} ms"),
         ],
     )
 
 
-def _landmark(name: str, found: Rounds) -> Row:
+def _landmark(name: str, rounds: Rounds) -> Row:
     return Row(
         name=name,
-        ours=f"{median(found.ours):.0f} ms",
-        limit=f"{median(found.limit):.0f} ms",
-        ratio=f"{found.ratio:.1f}×",  # noqa: RUF001 (a times sign is for people)
+        ours=f"{median(rounds.ours):.0f} ms",
+        limit=f"{median(rounds.limit):.0f} ms",
+        ratio=f"{rounds.ratio:.1f}×",  # noqa: RUF001 (a times sign is for people)
     )
 
 
@@ -182,16 +182,18 @@ def _pod(run: Workload, number: int, version: int) -> dict[str, Any]:
         "name": "main",
         "image": "registry.example/team/train:2026.11",
         "command": ["python", "-m", "train"],
-        "env": [{"name": f"VARIABLE_{each}", "value": f"value-{each}"} for each in range(24)],
+        "env": [{"name": f"VARIABLE_{number}", "value": f"value-{number}"} for number in range(24)],
         "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "8", "memory": "64Gi"}},
-        "volumeMounts": [{"name": f"volume-{each}", "mountPath": f"/mnt/{each}"} for each in range(4)],
+        "volumeMounts": [{"name": f"volume-{number}", "mountPath": f"/mnt/{number}"} for number in range(4)],
     }
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": _CREATED}
         for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     ]
     state = {"running": {"startedAt": _CREATED}}
-    fields: dict[str, Any] = {f"f:field-{each}": {".": {}, "f:name": {}, "f:value": {}} for each in range(24)}
+    fields: dict[str, Any] = {
+        f"f:field-{number}": {".": {}, "f:name": {}, "f:value": {}} for number in range(24)
+    }
     return {
         "metadata": {
             "name": f"{run.name}-{number}",
@@ -206,7 +208,7 @@ def _pod(run: Workload, number: int, version: int) -> dict[str, Any]:
             "nodeName": f"node-{number}",
             "containers": [container],
             "tolerations": [{"operator": "Exists"}],
-            "volumes": [{"name": f"volume-{each}", "emptyDir": {}} for each in range(4)],
+            "volumes": [{"name": f"volume-{number}", "emptyDir": {}} for number in range(4)],
         },
         "status": {
             "phase": "Running",

@@ -50,7 +50,7 @@ class Moments:
 
 def measure(fleet: Fleet, *, rounds: int) -> Result:
     cluster, client = RawCluster(fleet.kubeconfig), RestClient(fleet)
-    watched, stored, found = Moments(), Moments(), Rounds()
+    watched, stored, samples = Moments(), Moments(), Rounds()
     run = _start_run(fleet, client)
     with fleet.database() as database, fleet.database() as listener:
         pod = _running_pod(database, run)
@@ -66,8 +66,8 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
                 _one(cluster, f"{path}/{pod['name']}", watched, stored)
             for _ in range(rounds):
                 pairs = [_one(cluster, f"{path}/{pod['name']}", watched, stored) for _ in range(SAMPLES)]
-                found.limit.append([limit for limit, _ in pairs])
-                found.ours.append([ours for _, ours in pairs])
+                samples.limit.append([limit for limit, _ in pairs])
+                samples.ours.append([ours for _, ours in pairs])
         finally:
             watch.stop()
             database.execute(_UNDO)
@@ -84,7 +84,7 @@ def measure(fleet: Fleet, *, rounds: int) -> Result:
         "the watcher's transaction with that resourceVersion was committed.",
         limits="One change at a time. The trigger's NOTIFY is part of the portal's time. Client, portal and cluster share the machine. "
         "The way from the row to the browser is not in it.",
-        rows=[found.row("change of a pod → committed row, p50", gate=GATE, goal=GOAL)],
+        rows=[samples.row("change of a pod → committed row, p50", gate=GATE, goal=GOAL)],
     )
 
 

@@ -1,1 +1,1 @@
-"""What do runs and endpoints show alike, and what of a team's namespace may people change? REST and pages."""
+"""What do runs and endpoints show alike, and what may people change in a team's namespace? REST and pages."""

@@ -59,25 +59,25 @@ class Portal:
         """Ask until `done`; prints each new phase and reason. DemoError where it ends before."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
-            found: dict[str, Any] = self.call("GET", path)
-            state = f"{found['phase']} ({found['reason']})"
+            workload: dict[str, Any] = self.call("GET", path)
+            state = f"{workload['phase']} ({workload['reason']})"
             if state != self._shown.get(path):
-                say(f"    {state}: {found['message']}")
+                say(f"    {state}: {workload['message']}")
                 self._shown[path] = state
-            if done(found):
-                return found
-            if found["phase"] in {"Succeeded", "Failed", "Cancelled"} or time.monotonic() > deadline:
-                raise DemoError(f"it is {state}: {found['message']}")
+            if done(workload):
+                return workload
+            if workload["phase"] in {"Succeeded", "Failed", "Cancelled"} or time.monotonic() > deadline:
+                raise DemoError(f"it is {state}: {workload['message']}")
             time.sleep(POLL_SECONDS)
 
 
 def until(ask: Callable[[], list[Any]], what: str) -> list[Any]:
-    """The first answer that is not empty; `what` is said where there is none in time."""
+    """The first answer that is not empty; DemoError with `what` where there is none in time."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
-        found = ask()
-        if found:
-            return found
+        rows = ask()
+        if rows:
+            return rows
         if time.monotonic() > deadline:
             raise DemoError(f"it never happened that {what}")
         time.sleep(POLL_SECONDS)

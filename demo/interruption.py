@@ -61,14 +61,14 @@ def request_for_two_nodes() -> dict[str, Any]:
 def take_a_node_away(portal: Portal, run: dict[str, Any]) -> dict[str, Any]:
     """Wait for a checkpoint, make the worker's node unusable until the attempt has ended, and follow the next one."""
     path = f"training-runs/{run['id']}/"
-    portal.wait(path, lambda found: bool(_checkpoints(portal, path)) and found["phase"] == "Running")
+    portal.wait(path, lambda workload: bool(_checkpoints(portal, path)) and workload["phase"] == "Running")
     (worker,) = [pod for pod in _pods(portal, path, attempt=1) if pod["name"].endswith("-worker-0")]
     node = worker["node_name"]
     with unusable(get_client(), node):
         say(f"    node {node} is taken away, and with it {worker['name']}")
-        portal.wait(path, lambda found: len(found["attempts"]) > 1)
+        portal.wait(path, lambda workload: len(workload["attempts"]) > 1)
     say(f"    node {node} is back")
-    return portal.wait(path, lambda found: found["phase"] == "Succeeded")
+    return portal.wait(path, lambda workload: workload["phase"] == "Succeeded")
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def print_interruption(portal: Portal, run: dict[str, Any]) -> None:
     lost = check_interruption(run["attempts"], kept)
     reached = _last_epoch(portal, path, attempt=1)
     lines = until(lambda: _finished_log(portal, path), "the second attempt's log has its last line")
-    resumed = next((int(found[1]) for found in map(_RESUMED.match, lines) if found), None)
+    resumed = next((int(match[1]) for match in map(_RESUMED.match, lines) if match), None)
     if resumed is None or not 0 < resumed <= reached or reached - resumed > CHECKPOINT_EVERY:
         raise DemoError(f"attempt 1 reached epoch {reached}, attempt 2 went on after epoch {resumed}")
     say("    2 attempts, though it may not retry: an interruption is not charged")
@@ -141,8 +141,8 @@ def two_nodes_bill(portal: Portal, run: dict[str, Any]) -> None:
 
 
 def _checkpoints(portal: Portal, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = portal.call("GET", f"{path}checkpoints/")["results"]
-    return found
+    points: list[dict[str, Any]] = portal.call("GET", f"{path}checkpoints/")["results"]
+    return points
 
 
 def _pods(portal: Portal, path: str, *, attempt: int) -> list[dict[str, Any]]:
@@ -157,8 +157,8 @@ def _master_log(portal: Portal, path: str, *, attempt: int) -> list[str]:
 
 
 def _last_epoch(portal: Portal, path: str, *, attempt: int) -> int:
-    said = (_EPOCH.match(line) for line in _master_log(portal, path, attempt=attempt))
-    return max((int(found[1]) for found in said if found), default=0)
+    matches = (_EPOCH.match(line) for line in _master_log(portal, path, attempt=attempt))
+    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def _finished_log(portal: Portal, path: str) -> list[str]:

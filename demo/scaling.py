@@ -48,8 +48,8 @@ class Answers:
 
     def since(self, began: float) -> tuple[float, float]:
         """Answers a second and the median of their seconds, from then on."""
-        found = [taken for at, taken in self.seconds if at >= began]
-        return len(found) / max(time.monotonic() - began, 0.001), statistics.median(found) if found else 0.0
+        spans = [taken for at, taken in self.seconds if at >= began]
+        return len(spans) / max(time.monotonic() - began, 0.001), statistics.median(spans) if spans else 0.0
 
 
 def scale_with_load(portal: Portal, endpoint: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def scale_with_load(portal: Portal, endpoint: dict[str, Any]) -> None:
 
 
 def _replicas(portal: Portal, path: str, wanted: int, answers: Answers | None, began: float) -> None:
-    """Wait until so many replicas are ready and no other pod is left; says each change and why."""
+    """Wait until so many replicas are ready and no other pod is left; prints each change and why."""
     shown = len(_ready(portal, path))
 
     def done() -> list[bool]:
@@ -98,7 +98,7 @@ def _ready(portal: Portal, path: str) -> list[dict[str, Any]]:
 
 
 def _why(pods: list[dict[str, Any]]) -> str:
-    """What the autoscaler of these pods says of the number that it wants."""
+    """How the autoscaler of these pods explains the number that it wants."""
     if not pods:
         return "nobody calls it"
     name = pods[0]["name"].rsplit("-", 2)[0]
@@ -110,7 +110,7 @@ def _why(pods: list[dict[str, Any]]) -> str:
     except ObjectNotFound:
         return "its autoscaler is gone"
     seen = [metric.get("external") or {} for metric in status.get("currentMetrics") or ()]
-    values = [f"{amount(each['current']['averageValue']):g}" for each in seen if "current" in each]
+    values = [f"{amount(metric['current']['averageValue']):g}" for metric in seen if "current" in metric]
     limited = {condition["type"]: condition for condition in status.get("conditions") or ()}.get(
         "ScalingLimited", {}
     )
@@ -121,13 +121,13 @@ def _why(pods: list[dict[str, Any]]) -> str:
 
 
 def sleep_and_wake(portal: Portal, endpoint: dict[str, Any]) -> None:
-    """To zero, where it costs nothing, and back by one request that is held meanwhile."""
+    """Scale to zero, where it costs nothing, and back by one request that is held meanwhile."""
     path = f"endpoints/{endpoint['id']}/"
-    found = portal.call("GET", path)
+    state = portal.call("GET", path)
     # The rate is that of all the replicas that it may have.
-    rate = portal.call("GET", f"{path}cost/")["rate_per_hour"]["amount_micro_usd"] / found["quantity"] / 1e6
+    rate = portal.call("GET", f"{path}cost/")["rate_per_hour"]["amount_micro_usd"] / state["quantity"] / 1e6
     portal.call("PATCH", path, {"scale_to_zero": True})
-    portal.wait(path, lambda found: found["reason"] == "ScaledToZero")
+    portal.wait(path, lambda workload: workload["reason"] == "ScaledToZero")
     if _alive(portal, path):
         raise DemoError("it is said to sleep, and there are pods")
     asleep = time.monotonic()
@@ -146,7 +146,7 @@ def sleep_and_wake(portal: Portal, endpoint: dict[str, Any]) -> None:
     say(f"    one request was held and woke it; the answer is {digit}, after {cold:.1f} s (the cold start)")
     say(f"    zero saved {rate * slept / 3600:.6f} USD in {slept:.1f} s, that is {rate:.4f} USD an hour")
     portal.call("PATCH", path, {"scale_to_zero": False})
-    portal.wait(path, lambda found: found["reason"] == "Ready")
+    portal.wait(path, lambda workload: workload["reason"] == "Ready")
 
 
 def _paid(portal: Portal, path: str) -> str:
@@ -155,7 +155,7 @@ def _paid(portal: Portal, path: str) -> str:
 
 
 def amount(quantity: str) -> float:
-    """Of a Kubernetes quantity such as `2667m`."""
+    """The number of a Kubernetes quantity such as `2667m`."""
     return float(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
 
 

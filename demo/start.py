@@ -1,4 +1,4 @@
-"""`manage.py demo`: a portal of its own in `.demo`, made anew each time, and its steps run against it."""
+"""`manage.py demo`: a portal of its own in `.demo`, made again each time, and its steps run against it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def main(*, once: bool) -> int:
 
 
 def _credentials() -> dict[str, str]:
-    """Passwords and a token for the seeded people, made up anew; the steps print the logins."""
+    """Passwords and a token for the seeded people, made up each time; the steps print the logins."""
     passwords = {f"DEMO_{person.upper()}_PASSWORD": secrets.token_urlsafe(9) for person in PEOPLE}
     return passwords | {"DEMO_ANA_TOKEN": new_token()}

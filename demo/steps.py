@@ -99,7 +99,7 @@ def submit_run(portal: Portal) -> dict[str, Any]:
 def follow_run(portal: Portal, run: dict[str, Any]) -> dict[str, Any]:
     """Wait for its end, then show what it wrote: the logs are kept after its pod is gone."""
     path = f"training-runs/{run['id']}/"
-    run = portal.wait(path, lambda found: found["phase"] == "Succeeded")
+    run = portal.wait(path, lambda workload: workload["phase"] == "Succeeded")
     lines = until(lambda: _finished_log(portal, path), "the log has its last line")
     for line in [*lines[:2], "…", *lines[-3:]]:
         say(f"    | {line}")
@@ -147,7 +147,7 @@ def deploy(portal: Portal) -> dict[str, Any]:
     }
     made = portal.call("POST", "endpoints/", body)
     say(f"    {made['url']}")
-    endpoint = portal.wait(f"endpoints/{made['id']}/", lambda found: found["reason"] == "Ready")
+    endpoint = portal.wait(f"endpoints/{made['id']}/", lambda workload: workload["reason"] == "Ready")
     portal.read(f"{portal.live_url}/{TEAM}/digits/v2/health/ready")
     return endpoint
 

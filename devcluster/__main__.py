@@ -134,10 +134,10 @@ async def serve_prometheus(
     options: argparse.Namespace, store: Store, use: Use | None
 ) -> Callable[[], Awaitable[None]]:
     """Scrape and answer; the result ends it. Without a `use` pods are only played: no address of them answers."""
-    storage, given = Storage(), given_targets(options.scrape)
+    storage, fixed = Storage(), given_targets(options.scrape)
 
     def targets() -> list[Target]:
-        return [*given, *pod_targets(store), simulated.target(store, use)] if use else given
+        return [*fixed, *pod_targets(store), simulated.target(store, use)] if use else fixed
 
     scraper = Scraper(storage, targets, options.scrape_interval)
     runner = web.AppRunner(PrometheusApi(storage).app(), access_log=None, shutdown_timeout=0.2)

@@ -37,7 +37,7 @@ def admit_pod(store: Store, pod: Obj) -> None:
 def _priority_class(store: Store, pod_name: str, wanted: str | None) -> Obj | None:
     if wanted is None:
         return next((p for p in store.list(PRIORITY_CLASS) if p.get("globalDefault")), None)
-    found = store.get(PRIORITY_CLASS, "", wanted)
-    if found is None:
+    priority_class = store.get(PRIORITY_CLASS, "", wanted)
+    if priority_class is None:
         raise forbidden(POD, pod_name, f"no PriorityClass with name {wanted} was found")
-    return found
+    return priority_class

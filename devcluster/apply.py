@@ -204,5 +204,5 @@ def handed(sent: Any, known: Any) -> Any:
     """The managers that a writer sends, where they are others than those that are known; times do not count."""
     if not sent or not known:
         return known
-    same = [{**each, "time": ""} for each in sent] == [{**each, "time": ""} for each in known]
+    same = [{**entry, "time": ""} for entry in sent] == [{**entry, "time": ""} for entry in known]
     return known if same else sent

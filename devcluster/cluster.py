@@ -58,10 +58,10 @@ class Cluster:
     # Reading
 
     def get(self, kind: Kind, namespace: str, name: str) -> Obj:
-        found = self.store.get(kind, namespace, name)
-        if found is None:
+        obj = self.store.get(kind, namespace, name)
+        if obj is None:
             raise not_found(kind, name)
-        return found
+        return obj
 
     # Creating
 
@@ -110,12 +110,12 @@ class Cluster:
 
     def _decode(self, kind: Kind, body: Any, options: Options) -> Obj:
         obj, unknown = schema.decode(kind, body)
-        given = (obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name))
-        if given[0] != kind.api_version:
-            text = f"the API version in the data ({given[0]}) does not match the expected API version"
+        declared = (obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name))
+        if declared[0] != kind.api_version:
+            text = f"the API version in the data ({declared[0]}) does not match the expected API version"
             raise bad_request(f"{text} ({kind.api_version})")
-        if given[1] != kind.name:
-            raise bad_request(f"{given[1]} in version {kind.version!r} cannot be handled as a {kind.name}")
+        if declared[1] != kind.name:
+            raise bad_request(f"{declared[1]} in version {kind.version!r} cannot be handled as a {kind.name}")
         if unknown and options.validation == "Strict":
             listed = ", ".join(f'unknown field "{path}"' for path in unknown)
             text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
@@ -125,8 +125,8 @@ class Cluster:
         return obj
 
     def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
-        found = self.get(NAMESPACE, "", namespace)
-        if deleting(found) and kind is not EVENT:
+        live = self.get(NAMESPACE, "", namespace)
+        if deleting(live) and kind is not EVENT:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refusal = forbidden(kind, name, why)
             message = f"namespace {namespace} is being terminated"
@@ -205,7 +205,7 @@ class Cluster:
     ) -> Obj:
         preconditions.check_identity(kind, live, new)
         metadata = new["metadata"]
-        # Who writes the object may also hand its fields from one manager, or kind of writing, to another.
+        # A writer of the object may also hand its fields from one manager, or kind of writing, to another.
         handed = apply.handed(metadata.get("managedFields"), live["metadata"].get("managedFields"))
         for name in _KEPT_METADATA:
             metadata.pop(name, None)
@@ -274,7 +274,7 @@ class Cluster:
 
     def drop_finalizer(self, kind: Kind, obj: Obj, finalizer: str) -> None:
         self.modify(
-            kind, obj, lambda new: _without(new["metadata"], "finalizers", lambda each: each == finalizer)
+            kind, obj, lambda new: _without(new["metadata"], "finalizers", lambda item: item == finalizer)
         )
 
     # Deleting
@@ -322,8 +322,8 @@ class Cluster:
     def dependants(self, owner: Obj) -> list[tuple[Kind, Obj]]:
         """What names `owner` as an owner, within its namespace."""
         where = namespace_of(owner)
-        found = self.store.owned_by(uid_of(owner))
-        return [(kind, obj) for kind, obj in found if not where or namespace_of(obj) == where]
+        owned = self.store.owned_by(uid_of(owner))
+        return [(kind, obj) for kind, obj in owned if not where or namespace_of(obj) == where]
 
     def release(self, kind: Kind, obj: Obj, owner_uid: str) -> None:
         """Take one owner off an object."""
@@ -353,6 +353,6 @@ def _count_generation(kind: Kind, live: Obj, new: Obj) -> None:
 
 def _without(metadata: Obj, field: str, unwanted: Callable[[Any], bool]) -> None:
     """Take items off a list of the metadata; an empty one goes."""
-    rest = [each for each in metadata.pop(field, ()) if not unwanted(each)]
+    rest = [item for item in metadata.pop(field, ()) if not unwanted(item)]
     if rest:
         metadata[field] = rest

@@ -107,8 +107,8 @@ def own_job_pods(job: Obj) -> None:
 
 def _strategy(strategy: Obj) -> None:
     if strategy["type"] == "RollingUpdate":
-        given = strategy.get("rollingUpdate") or {}
-        strategy["rollingUpdate"] = {"maxSurge": "25%", "maxUnavailable": "25%"} | given
+        rolling = strategy.get("rollingUpdate") or {}
+        strategy["rollingUpdate"] = {"maxSurge": "25%", "maxUnavailable": "25%"} | rolling
 
 
 def _service_port(port: Obj) -> None:

@@ -83,12 +83,12 @@ class Api:
             return _json(error.status(), error.code, headers)
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+        authorization = request.headers.get("Authorization", "")
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode()):
             raise ApiError(401, "Unauthorized", "Unauthorized")
-        found = _DISCOVERY.get(request.path.rstrip("/"))
-        if found is not None:
-            return _json(found)
+        document = _DISCOVERY.get(request.path.rstrip("/"))
+        if document is not None:
+            return _json(document)
         parts = request.path.strip("/").split("/")
         if len(parts) < (3 if parts[0] == "api" else 4) or parts[0] not in {"api", "apis"}:
             return web.Response(status=404, text="404 page not found\n")
@@ -143,15 +143,15 @@ class Api:
             if version < store.oldest:
                 raise expired(_TOO_OLD)
         metadata: Obj = {"resourceVersion": str(version)}
-        found = [o for key, o in sorted(store.at(kind, version).items()) if list(key) > start and chosen(o)]
+        items = [o for key, o in sorted(store.at(kind, version).items()) if list(key) > start and chosen(o)]
         limit = int(query.get("limit") or 0)
-        if limit and len(found) > limit:
-            last = found[limit - 1]
+        if limit and len(items) > limit:
+            last = items[limit - 1]
             token = json.dumps([version, key_of(last)])
             metadata["continue"] = base64.urlsafe_b64encode(token.encode()).decode()
-            metadata["remainingItemCount"] = len(found) - limit
-            found = found[:limit]
-        bare = [{k: v for k, v in o.items() if k not in {"kind", "apiVersion"}} for o in found]
+            metadata["remainingItemCount"] = len(items) - limit
+            items = items[:limit]
+        bare = [{k: v for k, v in o.items() if k not in {"kind", "apiVersion"}} for o in items]
         return _list_of(kind, bare, metadata)
 
     def _delete(self, target: Target, query: Mapping[str, str], body: Any) -> Obj:
@@ -217,16 +217,16 @@ def _scale_of(obj: Obj) -> Obj:
 def _discovery() -> dict[str, Obj]:
     """Every document by its path."""
     groups = kinds.group_list()
-    found: dict[str, Obj] = {
+    documents: dict[str, Obj] = {
         "/version": VERSION,
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "/api/v1": kinds.resource_list(""),
         "/apis": groups,
     }
     for group in groups["groups"]:
-        found[f"/apis/{group['name']}"] = {"kind": "APIGroup", "apiVersion": "v1"} | group
-        found[f"/apis/{group['preferredVersion']['groupVersion']}"] = kinds.resource_list(group["name"])
-    return found
+        documents[f"/apis/{group['name']}"] = {"kind": "APIGroup", "apiVersion": "v1"} | group
+        documents[f"/apis/{group['preferredVersion']['groupVersion']}"] = kinds.resource_list(group["name"])
+    return documents
 
 
 _DISCOVERY = _discovery()

@@ -135,8 +135,8 @@ def condition(obj: Obj, type_: str) -> Obj | None:
 
 
 def is_true(obj: Obj, type_: str) -> bool:
-    found = condition(obj, type_)
-    return found is not None and found["status"] == "True"
+    state = condition(obj, type_)
+    return state is not None and state["status"] == "True"
 
 
 def made_condition(type_: str, status: str, reason: str = "", message: str = "") -> Obj:

@@ -24,7 +24,7 @@ class Proxy:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._session: aiohttp.ClientSession | None = None
-        # Of each Service, so that one's requests do not skew another's.
+        # One turn for each Service, so that one's requests do not skew another's.
         self._turns: dict[str, int] = {}
 
     async def close(self) -> None:
@@ -63,20 +63,20 @@ class Proxy:
         scheme, name, port = _split(text)
         if scheme not in {"", "http"}:
             raise bad_request(f"devcluster proxies http only, not {scheme}")
-        found = self._cluster.get(kind, namespace, name)
+        obj = self._cluster.get(kind, namespace, name)
         if kind is POD:
-            return self._pod_endpoint(found, port)
-        wanted = _service_port(found, port)
+            return self._pod_endpoint(obj, port)
+        wanted = _service_port(obj, port)
         if wanted is None:
             raise unavailable(f'no service port {port!r} found for service "{name}"')
-        selector = found["spec"].get("selector") or {}
+        selector = obj["spec"].get("selector") or {}
         ready = [
             p for p in self._cluster.store.list(POD, namespace)
             if selector and is_true(p, "Ready") and not deleting(p) and selector.items() <= labels_of(p).items()
         ]  # fmt: skip
         if not ready:
             raise unavailable(f'no endpoints available for service "{text}"')
-        turn = self._turns[uid_of(found)] = self._turns.get(uid_of(found), -1) + 1
+        turn = self._turns[uid_of(obj)] = self._turns.get(uid_of(obj), -1) + 1
         # The store keeps no order of its own.
         ready.sort(key=name_of)
         pod = ready[turn % len(ready)]

@@ -63,7 +63,7 @@ class _MistypedError(Exception):
 
 
 def _refusal(kind: Kind, body: Obj, error: _MistypedError) -> ApiError:
-    """In the words of Go's decoder, or of a custom resource's schema; that one leaves metadata to Go."""
+    """The error in the words of Go's decoder, or of a custom resource's schema, which leaves metadata to Go."""
     if kind.custom and error.path.partition(".")[0] in {"spec", "status"}:
         wanted = _OPENAPI_NAMES[error.allowed[0]]
         got = _OPENAPI_NAMES.get(type(error.value), "null")
@@ -107,18 +107,18 @@ def _decode(type_: str, value: Any, path: str, unknown: list[str], owner: str) -
 
 def _decode_map(type_: str, value: Any, path: str, unknown: list[str], owner: str) -> Obj:
     _check(value, (dict,), "map[string]string", path, owner)
-    given = {k: v for k, v in value.items() if v is not None}
+    items = {k: v for k, v in value.items() if v is not None}
     inner = inner_type(type_)
     if inner in TYPES:
-        return {k: _decode(inner, v, f"{path}.{k}", unknown, owner) for k, v in given.items()}
+        return {k: _decode(inner, v, f"{path}.{k}", unknown, owner) for k, v in items.items()}
     if inner == "str" and path.rpartition(".")[2] not in _QUANTITY_MAPS:
         for key, text in value.items():
             _check(text, (str,), "string", f"{path}.{key}", owner)
-    return given
+    return items
 
 
 def inner_type(type_: str) -> str:
-    """Of `List[X]` and `Dict[str, X]`: X."""
+    """X of `List[X]` and `Dict[str, X]`."""
     return type_[5:-1].removeprefix("str, ")
 
 

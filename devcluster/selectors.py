@@ -52,9 +52,9 @@ def selection(kind: Kind, namespace: str, name: str, labels: str, fields: str) -
 
 
 def _label_test(term: str) -> Test:
-    found = _SET.fullmatch(term)
-    if found:
-        key, operator, text = found.groups()
+    match = _SET.fullmatch(term)
+    if match:
+        key, operator, text = match.groups()
         values = {v.strip() for v in text.split(",")}
         if operator == "in":
             return lambda obj: labels_of(obj).get(key) in values
@@ -83,8 +83,8 @@ def _comparison(key: str, operator: str, value: str) -> Test:
 
 def _split(term: str) -> tuple[str, str, str]:
     for operator in ("!=", "==", "=", ">", "<"):
-        key, found, value = term.partition(operator)
-        if found:
+        key, sign, value = term.partition(operator)
+        if sign:
             return key.strip(), operator, value.strip()
     return term, "", ""
 

@@ -17,7 +17,7 @@ from .kinds import BY_PATH, Kind
 from .objects import Obj, key_of, uid_of
 
 COMPACT_AT_BYTES = 16 << 20
-# A real cluster is never at version 1; who asks from there is told 410.
+# A real cluster is never at version 1; a client that asks from there gets 410.
 FIRST_VERSION = 100
 
 
@@ -56,8 +56,8 @@ class Store:
 
     def newest(self, kind: Kind, obj: Obj) -> Obj | None:
         """The version of `obj` that is stored now; None where it is gone, also when another has taken its name."""
-        found = self.get(kind, *key_of(obj))
-        return found if found is not None and uid_of(found) == uid_of(obj) else None
+        live = self.get(kind, *key_of(obj))
+        return live if live is not None and uid_of(live) == uid_of(obj) else None
 
     def list(self, kind: Kind, namespace: str = "") -> Iterator[Obj]:
         """Objects of a namespace, or of all; safe against writes during the iteration."""
@@ -84,7 +84,7 @@ class Store:
         return objects
 
     def put(self, kind: Kind, obj: Obj) -> Obj:
-        """Store a new version of `obj` and tell the subscribers."""
+        """Store a new version of `obj` and notify the subscribers."""
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         key = key_of(obj)
@@ -103,8 +103,8 @@ class Store:
         return last
 
     def owned_by(self, uid: str) -> tuple[tuple[Kind, Obj], ...]:
-        found = self._owned.get(uid, ())
-        return tuple((kind, self._objects[kind][where, name]) for kind, where, name in found)
+        owned = self._owned.get(uid, ())
+        return tuple((kind, self._objects[kind][where, name]) for kind, where, name in owned)
 
     def _index(self, kind: Kind, old: Obj | None, new: Obj | None) -> None:
         before, after = (
@@ -166,7 +166,7 @@ class Store:
                 objects[key_of(entry["o"])] = entry["o"]
             else:
                 objects.pop(tuple(entry["d"]), None)
-        # Nothing of before the restart can be replayed: older watches are told 410.
+        # Nothing of before the restart can be replayed: older watches get 410.
         self.oldest = self.version
 
     def _compact(self) -> int:

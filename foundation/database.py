@@ -12,7 +12,7 @@ import psycopg
 from foundation import outages
 
 RETRY_SECONDS = 5
-"""Who is told that it is away asks again after that time."""
+"""A caller that learns that it is away asks again after that time."""
 # It is shutting down, has crashed, is starting up, or takes no more connections.
 _LEAVING = frozenset({"57P01", "57P02", "57P03", "53300"})
 _opened = threading.local()
@@ -36,8 +36,8 @@ def _is_closed() -> bool:
 
 
 def is_missed(error: BaseException) -> bool:
-    """`is_away`, for who goes on and asks again: this process says so at the first of such errors, and no more until the
-    database has answered (`outages.database`).
+    """`is_away`, for a caller that goes on and asks again: this process logs the first of such errors, and no more until
+    the database has answered (`outages.database`).
     """
     away = is_away(error)
     if away and not _was_cut_before():

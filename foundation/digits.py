@@ -1,4 +1,4 @@
-"""Whole numbers in text that somebody else wrote. Pure."""
+"""Whole numbers in text from outside. Pure."""
 
 from __future__ import annotations
 

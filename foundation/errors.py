@@ -17,7 +17,7 @@ class FieldProblem:
 
 
 class PortalError(Exception):
-    """Something the caller is told about. `message` is a sentence fit to be shown."""
+    """An error that the caller gets as an answer. `message` is a sentence fit to be shown."""
 
     status = 500
     code = "error"
@@ -31,7 +31,7 @@ class PortalError(Exception):
 
     @property
     def members(self) -> Mapping[str, Any]:
-        """What a program is told besides: further members of the problem document."""
+        """What a program gets besides: further members of the problem document."""
         return {}
 
     @classmethod

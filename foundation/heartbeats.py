@@ -1,4 +1,4 @@
-"""Processes say that they are alive."""
+"""Processes report that they are alive."""
 
 from __future__ import annotations
 

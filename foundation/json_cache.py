@@ -1,7 +1,7 @@
-"""How values are kept in the cache: as JSON, so that reading one never runs what somebody wrote there.
+"""How values are kept in the cache: as JSON, so that reading one never runs what was written there.
 
-Redis may be reached by more than the portal. What is read from it is data, of any shape: whoever asks the cache
-looks at what it got before using it.
+Redis may be reached by more than the portal. What is read from it is data, of any shape: a reader of the
+cache checks what it got before using it.
 """
 
 from __future__ import annotations

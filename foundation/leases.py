@@ -35,14 +35,14 @@ _term: ContextVar[tuple[str, int] | None] = ContextVar("term", default=None)
 
 
 def this_process() -> str:
-    """What this process holds leases as: host:pid:start. A container that starts anew has the name and the number of
+    """What this process holds leases as: host:pid:start. A container that starts again has the name and the number of
     the one before it, whose lease may still run; the third part is drawn at every start.
     """
     return f"{socket.gethostname()}:{os.getpid()}:{_START}"
 
 
 class LeaseLostError(Exception):
-    """Somebody else does the job now: what this one was about to write is not written."""
+    """Another process does the job now: what this one was about to write is not written."""
 
 
 def acquire(*, name: str, holder: str, ttl_seconds: float) -> int | None:
@@ -62,7 +62,7 @@ def periodic(name: str, *, seconds: float) -> Iterator[bool]:
     """Whether the job of that name is done here now: two beats or a late message make no second run of it, in another
     thread of this process no more than elsewhere.
 
-    One that has been overtaken ends at its next `check`, which is nobody's fault.
+    One that has been overtaken ends at its next `check`, which is not an error.
     """
     name, holder = f"periodic:{name}", f"{this_process()}:{secrets.token_hex(4)}"
     fencing = acquire(name=name, holder=holder, ttl_seconds=seconds)
@@ -79,8 +79,8 @@ def periodic(name: str, *, seconds: float) -> Iterator[bool]:
 
 
 def check() -> None:
-    """First thing in every transaction in which a periodic job writes. LeaseLostError if somebody has taken the job
-    over; until the transaction ends nobody can. Says nothing where no job runs.
+    """First thing in every transaction in which a periodic job writes. LeaseLostError if another process has taken
+    the job over; until the transaction ends none can. Does nothing where no job runs.
 
     Asked outside of one, before what no transaction holds (a file, an object of the cluster), it says how it was just
     now.

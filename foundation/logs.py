@@ -35,8 +35,8 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 @contextmanager
 def bind(**fields: Any) -> Iterator[None]:
     """Add fields to every log record made inside the block; None leaves a field as it was."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    token = _context.set({**_context.get(), **given})
+    bound = {name: value for name, value in fields.items() if value is not None}
+    token = _context.set({**_context.get(), **bound})
     try:
         yield
     finally:

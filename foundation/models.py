@@ -139,7 +139,7 @@ class PlatformSettings(models.Model):
 
     @classmethod
     def current(cls) -> Self:
-        """The settings in force; the defaults, unsaved, as long as nobody has changed anything."""
+        """The settings in force; the defaults, unsaved, as long as no one has changed anything."""
         held = _held.get()
         if held is None:
             return cls._read()

@@ -1,6 +1,6 @@
 """What the setting `optional_kinds` may name: what the installed apps offer only where the cluster serves it too. Pure.
 
-Every app registers its own from its `ready`; whoever checks a setting asks when it does, not when it is imported.
+Every app registers its own from its `ready`; a check of a setting asks when it runs, not when it is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _offered: dict[str, bool] = {}
 
 
 def register_optional_kinds(offered: Mapping[str, bool]) -> None:
-    """Make the names known, each with whether it is offered as long as nobody has changed the setting."""
+    """Make the names known, each with whether it is offered as long as no one has changed the setting."""
     _offered.update(offered)
 
 
@@ -21,5 +21,5 @@ def optional_kinds() -> tuple[str, ...]:
 
 
 def offered_by_default() -> list[str]:
-    """Those that are offered as long as nobody has changed the setting."""
+    """Those that are offered as long as no one has changed the setting."""
     return [name for name, by_default in _offered.items() if by_default]

@@ -1,4 +1,4 @@
-"""What this process depends on and misses, told once when it goes and once when it is back, however many ask it.
+"""What this process depends on and misses, reported once when it goes and once when it is back, however many ask it.
 
 Loads no Django: beat does without it.
 """
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outage:
-    """Threads of a process share it, so that each tells what none of them has told."""
+    """Threads of a process share it, so that each reports only what none of them has reported."""
 
     def __init__(self, of: str) -> None:
         self._of = of
@@ -30,7 +30,7 @@ class Outage:
             logger.warning(f"{self._of}.away", extra={"error": " ".join(str(error).split())})  # noqa: G004
 
     def answered(self) -> None:
-        """It did answer, whoever asked."""
+        """It did answer, to whichever caller."""
         if self._since is None:
             return
         with self._lock:

@@ -28,8 +28,8 @@ _SCALARS = (str, int, type(None))
 
 
 class PortalTask(Task[..., Any]):
-    """Binds the log context, refuses arguments that are no ids, hands the request id on; of a database that is away
-    it tells in one line for all tasks together.
+    """Binds the log context, refuses arguments that are no ids, hands the request id on; it reports a database that is
+    away in one line for all tasks together.
     """
 
     abstract = True
@@ -100,8 +100,8 @@ def _check_shape(function: Callable[..., Any], *, bound: bool) -> None:
 def _as_id(task_name: str, name: str, value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, (list, tuple)) and all(isinstance(each, (*_SCALARS, UUID)) for each in value):
-        return [_as_id(task_name, name, each) for each in value]
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (*_SCALARS, UUID)) for item in value):
+        return [_as_id(task_name, name, item) for item in value]
     if isinstance(value, _SCALARS):
         return value
     raise TypeError(f"{task_name} was given {name} of type {type(value).__name__}: pass an id")

@@ -16,7 +16,7 @@ _SALT: Final = "portal.ticket"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """Who was let in to what. What the user may see must still be asked: rights may have changed since."""
+    """A user and what they were let in to. What they may see must still be checked: rights may have changed since."""
 
     user_id: int
     purpose: str

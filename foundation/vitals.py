@@ -1,6 +1,6 @@
-"""When this process last showed that it works, kept in memory: what its health answers without asking anybody.
+"""When this process last showed that it works, kept in memory: what its health answers without asking another process.
 
-A row in the database would tell of the database, too: that one is away is no reason to start this process anew.
+A row in the database would tell of the database, too: that one is away is no reason to start this process again.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _FIRST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 class _OfEndpoint(PortalView):
     def find(self, public_id: UUID) -> Workload:
-        """The endpoint, or NotFound, which is also what a stranger is told."""
+        """The endpoint, or NotFound, which is also the answer to a stranger."""
         return queries.endpoint_for(user=self.request.user, public_id=public_id)
 
 

@@ -107,10 +107,10 @@ class Application:
             raise NotFound("There is nothing here.")
 
     async def _answer_health(self, exchange: Exchange) -> None:
-        """200 as long as the event loop turns; whether events can arrive is told, and no reason to be restarted."""
+        """200 as long as the event loop turns; whether events can arrive is reported, and no reason to be restarted."""
         live = self.live
-        told = {"listening": live.listener.connected.is_set(), "streams": len(live.hub)}
-        await exchange.answer(200, json.dumps(told).encode(), content_type="application/json")
+        health = {"listening": live.listener.connected.is_set(), "streams": len(live.hub)}
+        await exchange.answer(200, json.dumps(health).encode(), content_type="application/json")
 
 
 def _problem(error: Exception) -> Problem:

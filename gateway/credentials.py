@@ -67,20 +67,20 @@ def revoke_endpoint_token(*, actor: Actor, token: EndpointToken, now: datetime) 
 
     Raises NotFound for a stranger, NotAllowed for a viewer.
     """
-    locked = EndpointToken.objects.select_for_update(of=("self",)).select_related("endpoint__team")
-    found = locked.get(pk=token.pk)
-    check_can_submit(actor.user, found.endpoint.team)
-    if found.revoked_at is None:
-        found.revoked_at, found.revoked_by = now, actor.user
-        found.save(update_fields=["revoked_at", "revoked_by"])
-        _audit(found, "endpoint-token.revoke", actor, now)
-    return found
+    tokens = EndpointToken.objects.select_for_update(of=("self",)).select_related("endpoint__team")
+    locked = tokens.get(pk=token.pk)
+    check_can_submit(actor.user, locked.endpoint.team)
+    if locked.revoked_at is None:
+        locked.revoked_at, locked.revoked_by = now, actor.user
+        locked.save(update_fields=["revoked_at", "revoked_by"])
+        _audit(locked, "endpoint-token.revoke", actor, now)
+    return locked
 
 
 def find_live_endpoint_tokens(digests: Collection[str], *, now: datetime) -> list[EndpointToken]:
     """Those of them that open anything at `now`, with their endpoints and teams; it counts as their use."""
-    found = EndpointToken.objects.select_related("endpoint__team").filter(digest__in=digests)
-    live = [token for token in found if token.is_live(now) and not token.endpoint.is_final]
+    tokens = EndpointToken.objects.select_related("endpoint__team").filter(digest__in=digests)
+    live = [token for token in tokens if token.is_live(now) and not token.endpoint.is_final]
     stale = now - USE_NOTED_EVERY
     unnoted = [token.pk for token in live if token.last_used_at is None or token.last_used_at <= stale]
     if unnoted:

@@ -16,7 +16,7 @@ from workloads.models import Workload
 class EndpointToken(models.Model):
     """A bearer token that calls one endpoint through the gateway and opens nothing else; only its SHA-256 is kept.
 
-    It belongs to the endpoint and not to who made it: it outlives their membership, and ends with the endpoint.
+    It belongs to the endpoint and not to its maker: it outlives their membership, and ends with the endpoint.
     """
 
     public_id = models.UUIDField(default=ids.new_public_id, unique=True, editable=False)

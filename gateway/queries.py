@@ -38,7 +38,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """For whom a stream is open: a user, with no more than one token's rights where a token asked for it."""
+    """The one for whom a stream is open: a user, with no more than one token's rights where a token asked for it."""
 
     user_id: int
     token_id: int | None = None
@@ -47,7 +47,7 @@ class Principal:
 def access_of_callers(
     *, keys: Collection[tuple[str, str]], now: datetime
 ) -> dict[tuple[str, str], Access | None]:
-    """By (a token's digest, a team's slug) what the token opens; None if it is unknown, expired or revoked."""
+    """What the token opens, by (the token's digest, the team's slug); None if it is unknown, expired or revoked."""
     digests = {digest for digest, _ in keys}
     of_users = find_live_tokens(digests, now=now)
     for token in of_users:
@@ -69,7 +69,7 @@ def access_of_callers(
 
 
 def endpoint_for(*, user: Any, public_id: UUID) -> Workload:
-    """The endpoint with its team. Raises NotFound, which is also what a stranger is told."""
+    """The endpoint with its team. Raises NotFound, which is also the answer to a stranger."""
     rows = Workload.objects.select_related("team").filter(team__in=visible_teams(user).values("pk"))
     endpoint = rows.filter(public_id=public_id, kind=ENDPOINT_KIND).first()
     if endpoint is None:
@@ -89,9 +89,9 @@ def live_endpoints(*, among: Collection[UUID]) -> set[UUID]:
 
 
 def visible_slugs(*, principals: Collection[Principal], now: datetime) -> dict[Principal, frozenset[str]]:
-    """The slugs of the teams that each may see now; without those who may see nothing any more."""
-    users = User.objects.in_bulk({each.user_id for each in principals})
-    wanted = {each.token_id for each in principals if each.token_id is not None}
+    """The slugs of the teams that each principal may see now; without those who may see nothing any more."""
+    users = User.objects.in_bulk({principal.user_id for principal in principals})
+    wanted = {principal.token_id for principal in principals if principal.token_id is not None}
     tokens = ApiToken.objects.in_bulk(wanted)
     answer: dict[Principal, frozenset[str]] = {}
     for principal in principals:

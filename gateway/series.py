@@ -71,7 +71,7 @@ def step_for(begin: datetime, end: datetime) -> timedelta:
 
 
 def _asked(endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> dict[str, Any]:
-    """What the statements are told: from the minute of `begin` on, in steps that begin at multiples of `step` in UTC."""
+    """Parameters of the statements: from the minute of `begin` on, in steps that begin at multiples of `step` in UTC."""
     return {
         "endpoint": endpoint.pk,
         "begin": begin.replace(second=0, microsecond=0),
@@ -85,12 +85,12 @@ def classes_by_step(
     *, endpoint: Workload, begin: datetime, end: datetime, step: timedelta
 ) -> dict[datetime, dict[int, int]]:
     """Requests by class of status in each step of `request_series`, of all revisions together; in one query."""
-    found: defaultdict[datetime, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    classes: defaultdict[datetime, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     with connection.cursor() as cursor:
         cursor.execute(_COUNTS, _asked(endpoint, begin, end, step))
         for at, _, status_class, count in cursor.fetchall():
-            found[at][status_class] += int(count)
-    return dict(found)
+            classes[at][status_class] += int(count)
+    return dict(classes)
 
 
 def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: timedelta) -> CallSeries:
@@ -128,7 +128,7 @@ def request_series(*, endpoint: Workload, begin: datetime, end: datetime, step: 
 
 
 def summaries_since(endpoints: Sequence[Workload], *, since: datetime) -> dict[int, Summary]:
-    """How each endpoint, by its key, was called since then; without those that nobody called."""
+    """How each endpoint, by its key, was called since then; without those that were not called."""
     counts: defaultdict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     histograms: defaultdict[int, list[Sequence[int]]] = defaultdict(list)
     rows = RequestCount.objects.filter(endpoint__in=endpoints, minute__gte=since)

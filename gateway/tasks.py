@@ -6,7 +6,7 @@ from foundation import clock
 from foundation.tasks import task
 from gateway import services
 
-# Read by whoever puts the beat schedule together.
+# Read where the beat schedule is put together.
 PERIODIC: dict[str, float] = {"gateway.tasks.forget_old_request_counts": 3600.0}
 
 

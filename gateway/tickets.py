@@ -1,4 +1,4 @@
-"""Tickets to the event stream: signed, good for a minute, with no more rights than whoever asked for it."""
+"""Tickets to the event stream: signed, good for a minute, with no more rights than the one who asked for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_events_ticket(*, user: User, token: ApiToken | None, now: datetime) -> 
 
 
 def read_events_ticket(ticket: str, *, now: datetime) -> Principal:
-    """Whom the ticket is for. Raises NotSignedIn if it is expired or not one of ours."""
+    """The one whom the ticket is for. Raises NotSignedIn if it is expired or not one of ours."""
     read = read_ticket(ticket, purpose=PURPOSE, now=now)
     kind, _, number = read.resource.partition(":")
     if read.resource and (kind != "token" or not number.isdigit()):

@@ -127,8 +127,8 @@ def _cohort(item: Any, now: datetime) -> bool:
 
 def _team(item: Any, now: datetime) -> bool:
     values = _read(_TeamSerializer, item)
-    told = ("name", "pod_security", "mlflow_tracking_uri")
-    facts: dict[str, Any] = {name: values[name] for name in told if name in values}
+    plain = ("name", "pod_security", "mlflow_tracking_uri")
+    facts: dict[str, Any] = {name: values[name] for name in plain if name in values}
     if "cohort" in values:
         facts["cohort_name"] = values["cohort"] or ""
     team = Team.objects.filter(slug=values["slug"]).first()
@@ -239,7 +239,7 @@ class _TemplateSerializer(TemplateWriteSerializer):
 
 
 def _template(item: Any, now: datetime) -> bool:
-    """With `each_flavor`, one for every flavor that there is, named after it and held to it."""
+    """One template; with `each_flavor`, one for every enabled flavor, named after it and held to it."""
     values = _read(_TemplateSerializer, item)
     if not values.pop("each_flavor"):
         return set_template(**values, actor=ACTOR, now=now)[1]
@@ -264,11 +264,11 @@ def _of_flavor(values: Mapping[str, Any], flavor: ResourceFlavor) -> dict[str, A
 
 
 def _find(model: Any, field: str, **key: Any) -> Any:
-    found = model.objects.filter(**key).first()
-    if found is None:
+    row = model.objects.filter(**key).first()
+    if row is None:
         name = " ".join(map(str, key.values()))
         raise Invalid.of_field(field, f"There is no {model._meta.verbose_name} {name}.", code="unknown")  # noqa: SLF001
-    return found
+    return row
 
 
 def _secret(name: str | None, where: str) -> str | None:

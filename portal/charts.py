@@ -17,7 +17,7 @@ HEIGHT: Final = 100.0
 Y_TICKS: Final = 4
 _NICE: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _X_STEPS: Final = tuple(
-    timedelta(minutes=each) for each in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
+    timedelta(minutes=minutes) for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
 )
 X_TICKS_MAX: Final = 6
 
@@ -59,7 +59,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What a pointer over this part of the drawing is told."""
+    """What a pointer over this part of the drawing shows."""
 
     left: str
     width: str
@@ -94,12 +94,12 @@ def draw(
 
     The vertical axis begins at 0 and ends at a round number, `least_top` at least.
     """
-    known = [value for each in series for value in each.values if value is not None]
+    known = [value for line in series for value in line.values if value is not None]
     top = _round_up(max([least_top, *known]))
     end = begin + step * slots
     return Chart(
         title=title,
-        paths=tuple(Path(look, d) for each in series for look, d in _paths(each, slots, top)),
+        paths=tuple(Path(look, d) for line in series for look, d in _paths(line, slots, top)),
         y_ticks=tuple(
             Tick(_percent(1 - index / Y_TICKS), f"{number_words(top * index / Y_TICKS)}{unit}")
             for index in range(Y_TICKS + 1)
@@ -127,15 +127,15 @@ def number_words(value: float) -> str:
 
 def _paths(series: ChartSeries, count: int, top: float) -> list[tuple[str, str]]:
     """One path a piece between gaps, and the area under it where it is filled."""
-    found = []
+    paths = []
     for first, values in _pieces(series.values):
         points = _points(first, values, count, top, stepped=series.stepped)
         line = "M" + "L".join(f"{x:.1f} {y:.2f}" for x, y in points)
         if series.filled:
             area = f"{line}L{points[-1][0]:.1f} {HEIGHT:.0f}L{points[0][0]:.1f} {HEIGHT:.0f}Z"
-            found.append((f"{series.look} area", area))
-        found.append((f"{series.look} line", line))
-    return found
+            paths.append((f"{series.look} area", area))
+        paths.append((f"{series.look} line", line))
+    return paths
 
 
 def _pieces(values: Sequence[float | None]) -> list[tuple[int, list[float]]]:
@@ -169,13 +169,13 @@ def _slots(
 ) -> list[Slot]:
     slots = []
     for index in range(count):
-        told = [
-            f"{each.name}: {number_words(value)}{unit}"
-            for each in series
-            if index < len(each.values) and (value := each.values[index]) is not None
+        values = [
+            f"{line.name}: {number_words(value)}{unit}"
+            for line in series
+            if index < len(line.values) and (value := line.values[index]) is not None
         ]
-        if told:
-            text = "\n".join([f"{begin + step * index:%Y-%m-%d %H:%M} UTC", *told])
+        if values:
+            text = "\n".join([f"{begin + step * index:%Y-%m-%d %H:%M} UTC", *values])
             slots.append(Slot(_percent(index / count), _percent(1 / count), text))
     return slots
 
@@ -196,7 +196,7 @@ def _x_ticks(begin: datetime, end: datetime) -> list[Tick]:
 
 def _round_up(value: float) -> float:
     size = 10.0 ** math.floor(math.log10(value))
-    return next(each * size for each in _NICE if each * size >= value * (1 - 1e-9))
+    return next(step * size for step in _NICE if step * size >= value * (1 - 1e-9))
 
 
 def _percent(part: float) -> str:

@@ -15,7 +15,7 @@ GZIP = "django.middleware.gzip.GZipMiddleware"
 
 @register(Tags.security)
 def embedded_cluster_stays_on_this_machine(**_: Any) -> list[CheckMessage]:
-    """The embedded cluster runs the commands of pods as processes of this user, so nobody else may reach the portal."""
+    """The embedded cluster runs the commands of pods as processes of this user, so no one else may reach the portal."""
     return [
         Error(exposed_message(name, bind), hint=EXPOSED_HINT.format(name=name), id="portal.E001")
         for name, bind in settings.ENVIRONMENT.exposed_binds().items()
@@ -38,7 +38,7 @@ def secret_key_is_shared(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.security, deploy=True)
 def clients_are_told_apart(**_: Any) -> list[CheckMessage]:
-    """Behind the proxy that ends TLS everybody has its address: one person's wrong passwords lock out all."""
+    """Behind the proxy that ends TLS every user has its address: one person's wrong passwords lock out all."""
     if not settings.PUBLIC_URL.startswith("https://") or settings.TRUSTED_PROXIES:
         return []
     return [

@@ -11,5 +11,5 @@ class FingerprintedStorage(CompressedManifestStaticFilesStorage):  # type: ignor
 
     @override
     def stored_name(self, name: str) -> str:
-        found: str = super().stored_name(name) if self.hashed_files else name
-        return found
+        stored: str = super().stored_name(name) if self.hashed_files else name
+        return stored

@@ -36,14 +36,14 @@ def cluster(*, kubeconfig: str | None, up: Path, folder: Path) -> Iterator[Clust
             "the API server of the given kubeconfig; whether it writes durably is its operator's to say",
         )
     elif os.access(up, os.X_OK):
-        with _real(up, folder / "cluster") as found:
+        with _real(up, folder / "cluster") as config:
             yield Cluster(
-                found,
+                config,
                 "a real kube-apiserver and etcd on the same machine, etcd writing durably (`ETCD_FSYNC=1`)",
             )
     else:
-        with devcluster(folder / "devcluster", kubelet="clock") as found:
-            yield Cluster(found, "devcluster (no real API server was at hand: these ratios are no claim)")
+        with devcluster(folder / "devcluster", kubelet="clock") as config:
+            yield Cluster(config, "devcluster (no real API server was at hand: these ratios are no claim)")
 
 
 @contextmanager

@@ -45,6 +45,6 @@ def _variables(fleet: Fleet) -> dict[str, str]:
 
 
 def load(text: str) -> Result:
-    found = json.loads(text)
-    rows: Sequence[Row] = [Row(**row) for row in found.pop("rows")]
-    return Result(rows=rows, **found)
+    fields = json.loads(text)
+    rows: Sequence[Row] = [Row(**row) for row in fields.pop("rows")]
+    return Result(rows=rows, **fields)

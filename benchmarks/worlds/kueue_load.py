@@ -52,10 +52,10 @@ class Arrival:
 def arrivals(total: int) -> list[Arrival]:
     """The load in the order of arrival; with less than the whole `total`, the first part of every class."""
     share = total / TOTAL
-    found = [
+    load = [
         Arrival((number + 1) * kind.interval, queue, kind)
         for queue in range(COHORTS * QUEUES)
         for kind in KINDS
         for number in range(max(1, round(kind.count * share)))
     ]
-    return sorted(found, key=lambda each: each.at)
+    return sorted(load, key=lambda arrival: arrival.at)

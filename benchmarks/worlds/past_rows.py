@@ -213,7 +213,7 @@ class Past:
         some = f"mod(n.n, {POD_EVERY}) < 7 AND n.n >= {LIVE}"
         at = f"%(now)s::timestamptz - n.n * interval '{EVERY}'"
         usage = UsageInterval.objects.get(pod_uid=self.pod.uid)
-        given = {"first": first, "last": last, "key": FIRST, "now": self.now}
+        parameters = {"first": first, "last": last, "key": FIRST, "now": self.now}
         times = {"started_at": at, "ended_at": f"{at} + interval '20 minutes'"}
         pod = {
             "id": "%(key)s + n.n",
@@ -226,25 +226,29 @@ class Past:
             "finished_at": times["ended_at"],
             "gone_at": f"{at} + interval '30 minutes'",
         }
-        _copy(PodRecord, self.pod.pk, pod, given, where=some)
+        _copy(PodRecord, self.pod.pk, pod, parameters, where=some)
         made = {
             key: text
             for key, text in pod.items()
             if key in {"id", "uid", "name", "workload_id", "created_at", "gone_at"}
         }
-        _copy(ObjectRecord, self.run.object_records.get().pk, made, given, where=some)
+        _copy(ObjectRecord, self.run.object_records.get().pk, made, parameters, where=some)
         owner = {"workload_id": "%(key)s + n.n", "team_id": "w.team_id", "pod_uid": "'uid-past-' || n.n"}
         join = "JOIN workloads_workload AS w ON w.id = %(key)s + n.n"
         _copy(
             UsageInterval,
             usage.pk,
             {"id": "%(key)s + n.n", **owner, **times, "settled_until": times["ended_at"]},
-            given,
+            parameters,
             where=some,
             join=join,
         )
         _ledger(
-            usage.pod_uid, {**owner, **times, "posted_at": times["ended_at"]}, given, where=some, join=join
+            usage.pod_uid,
+            {**owner, **times, "posted_at": times["ended_at"]},
+            parameters,
+            where=some,
+            join=join,
         )
         estimate = StartEstimate.objects.get(workload=self.run)
         columns = {
@@ -257,7 +261,9 @@ class Past:
             "p50": at,
             "p90": at,
         }
-        _copy(StartEstimate, estimate.pk, columns, given, where=f"{some} AND mod(n.n, 10) = 1", join=join)
+        _copy(
+            StartEstimate, estimate.pk, columns, parameters, where=f"{some} AND mod(n.n, 10) = 1", join=join
+        )
         node = NodeRecord.objects.order_by("pk").first()
         assert node is not None
         gone = {
@@ -267,7 +273,7 @@ class Past:
             "created_at": at,
             "gone_at": times["ended_at"],
         }
-        _copy(NodeRecord, node.pk, gone, given, where="mod(n.n, 50) = 1")
+        _copy(NodeRecord, node.pk, gone, parameters, where="mod(n.n, 50) = 1")
 
     def endpoint(self, *, pods: int) -> Workload:
         """One that has run for years: so many pods came and went, and one is there."""
@@ -286,7 +292,7 @@ class Past:
         at = "%(now)s::timestamptz - n.n * interval '10 minutes'"
         key = FIRST + 10**8 + pods
         times = {"started_at": at, "ended_at": f"{at} + interval '9 minutes'"}
-        given = {"first": 1, "last": pods, "key": key, "now": self.now}
+        parameters = {"first": 1, "last": pods, "key": key, "now": self.now}
         uid = f"'uid-served-{pods}-' || n.n"
         pod = {
             "id": "%(key)s + n.n",
@@ -301,15 +307,15 @@ class Past:
                 PodRecord,
                 model.pk,
                 {**pod, "finished_at": times["ended_at"], "gone_at": times["ended_at"]},
-                given,
+                parameters,
             )
             _copy(
                 UsageInterval,
                 usage.pk,
                 {"id": "%(key)s + n.n", "pod_uid": uid, **times, "settled_until": times["ended_at"]},
-                given,
+                parameters,
             )
-            _ledger(usage.pod_uid, {"pod_uid": uid, **times}, given)
+            _ledger(usage.pod_uid, {"pod_uid": uid, **times}, parameters)
         live = rows.ago(hours=2)
         there = PodRecord.objects.create(
             uid=f"uid-served-{pods}",
@@ -392,19 +398,24 @@ def _quoted(text: str) -> str:
 
 
 def _ledger(
-    pod_uid: str, columns: Mapping[str, str], given: Mapping[str, Any], *, where: str = "true", join: str = ""
+    pod_uid: str,
+    columns: Mapping[str, str],
+    parameters: Mapping[str, Any],
+    *,
+    where: str = "true",
+    join: str = "",
 ) -> None:
     """Both sides of a bill, which belong together by a key that follows from the pod."""
     for place, side in enumerate(LedgerEntry.objects.filter(pod_uid=pod_uid).order_by("pk")):
         own = {"id": f"(%(key)s + n.n) * 2 + {place}", "transaction_id": f"md5({columns['pod_uid']})::uuid"}
-        _copy(LedgerEntry, side.pk, {**own, **columns}, given, where=where, join=join)
+        _copy(LedgerEntry, side.pk, {**own, **columns}, parameters, where=where, join=join)
 
 
 def _copy(
     model: type[Model],
     key: int,
     columns: Mapping[str, str],
-    given: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     *,
     where: str = "true",
     join: str = "",
@@ -412,14 +423,14 @@ def _copy(
     """Copies of one row, for each number of a range, with these columns in other words."""
     table, own = model._meta.db_table, model._meta.pk.column  # noqa: SLF001 - Django documents _meta as public
     with connection.cursor() as cursor:
-        names = [each.name for each in connection.introspection.get_table_description(cursor, table)]
+        names = [column.name for column in connection.introspection.get_table_description(cursor, table)]
         plain = [name for name in names if name not in _generated(table)]
         texts = ", ".join(f"{columns[name]}" if name in columns else f't."{name}"' for name in plain)
         listed = ", ".join(f'"{name}"' for name in plain)
         cursor.execute(
             f"INSERT INTO {table} ({listed}) SELECT {texts} FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n(n) "  # noqa: S608 (no word of it is given)
             f"CROSS JOIN {table} AS t {join} WHERE t.{own} = %(model)s AND {where}",
-            {**given, "model": key},
+            {**parameters, "model": key},
         )
 
 
@@ -434,9 +445,9 @@ def _generated(table: str) -> set[str]:
 
 @contextmanager
 def _unchecked() -> Iterator[None]:
-    """Without what PostgreSQL asks of every row: it is known to hold, and would take most of the time.
+    """Without PostgreSQL's checks of every row: they are known to hold, and would take most of the time.
 
-    Sums that are kept beside the ledger are made anew afterwards.
+    Sums that are kept beside the ledger are made again afterwards.
     """
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")

@@ -20,7 +20,7 @@ GIB = 1024**3
 BESIDE_NODE = (96_000, 1024 * GIB, 500 * 10**9, 110)
 """Millicores, bytes of memory and of storage, and pods: enough for every unit, as on most nodes."""
 FREE_NODES = 2
-"""Of every pool some units are free, so that a pass admits somebody too."""
+"""Every pool has some free units, so that a pass admits a workload too."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _place(holders: list[Holder]) -> tuple[tuple[Block, ...], tuple[Holder, ...]
 
 
 def _beside(units: int, *pods: int) -> tuple[int, ...]:
-    """Of so many units: what runs ask for whose people have said nothing of it."""
+    """The cpu, memory and storage that a run with so many units asks for by default."""
     return (8000 * units, 64 * GIB * units, 0, *pods)
 
 
@@ -138,15 +138,15 @@ def _holder(source: random.Random, number: int, team: str) -> Holder:
 
 
 def _waiter(source: random.Random, number: int, team: str) -> Waiter:
-    each, pods = source.choice([1, 1, 2, 4, 8]), source.choice([1, 1, 1, 1, 2, 3])
+    units_each, pods = source.choice([1, 1, 2, 4, 8]), source.choice([1, 1, 1, 1, 2, 3])
     seconds = source.choice([HOUR // 2, HOUR, 2 * HOUR, 8 * HOUR]) + source.randrange(60)
     return Waiter(
         id=f"w{number:05}",
         team=team,
         owner=f"{team}-{source.randrange(3)}",
         noun="run",
-        units=each * pods,
-        units_each=each,
+        units=units_each * pods,
+        units_each=units_each,
         pods=pods,
         priority=source.choice([100, 500, 500, 1000]),
         queued_at=NOW - source.randrange(2 * HOUR),
@@ -154,5 +154,5 @@ def _waiter(source: random.Random, number: int, team: str) -> Waiter:
         seconds=seconds,
         expected_seconds=source.randrange(seconds // 10, seconds + 1),
         preemptible=source.random() < 0.3,
-        beside=_beside(each),
+        beside=_beside(units_each),
     )

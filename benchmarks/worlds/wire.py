@@ -1,4 +1,4 @@
-"""The other ends of a gateway: a server that answers at once, a pass-through on aiohttp, and callers that wait for nobody.
+"""The other ends of a gateway: a server that answers at once, a pass-through on aiohttp, and independent callers.
 
 `python -m benchmarks.worlds.wire server|through PORT` listens on 127.0.0.1 until it is ended; the pass-through forwards to the
 server, whose URL is its third argument. Server and callers do as little as HTTP/1.1 lets them, so that what stands
@@ -165,7 +165,7 @@ async def _serve(port: int) -> None:
 
 
 def _pass_through(upstream: str) -> web.Application:
-    """What anybody would write: bodies and answers as streams, the same limits of nothing."""
+    """The obvious way to write it: bodies and answers as streams, and no limits either."""
 
     async def session(app: web.Application) -> AsyncIterator[None]:
         app["client"] = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=False)

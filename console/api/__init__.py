@@ -1,1 +1,1 @@
-"""How are workloads asked for and told in REST?"""
+"""How are workloads requested and shown in REST?"""

@@ -1,4 +1,4 @@
-"""What the cluster offers of each flavor, and how much of it is held."""
+"""How many units of each flavor the cluster offers, and how many are held."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from workloads.models import Workload
 TICKET_PURPOSE: Final = "logs"
 LINES_DEFAULT: Final = 1_000
 _NUMBER_MAX: Final = 2**31 - 1
-# What a reader may choose, and what the live process is told of it.
+# What a reader may choose; the live process gets the same choices.
 _CHOICES: Final = ("attempt", "pod", "tail", "since", "cursor")
 
 
@@ -133,8 +133,8 @@ def _redirect(request: Request, workload: Workload) -> HttpResponse:
         resource=str(workload.public_id),
         now=clock.now(),
     )
-    given = {name: value for name in _CHOICES if (value := one(request, name)) is not None}
-    query = urlencode({"ticket": ticket, **given})
+    chosen = {name: value for name in _CHOICES if (value := one(request, name)) is not None}
+    query = urlencode({"ticket": ticket, **chosen})
     response = HttpResponseRedirect(f"{settings.LIVE_URL}/-/logs/{workload.public_id}/?{query}")
     # The same method again, and no cache may keep a ticket.
     response.status_code = 307

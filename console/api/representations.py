@@ -34,7 +34,7 @@ class WorkloadAnswer:
     cost: Cost
     expand: Collection[str] = EXPANSIONS
     hints: Sequence[Hint] = ()
-    """Of what was submitted just now: what is allowed and seldom meant."""
+    """Only after a submission: what its request says that is allowed and seldom meant."""
 
     @property
     def kind(self) -> str:
@@ -43,12 +43,12 @@ class WorkloadAnswer:
 
     @property
     def flavor(self) -> str | None:
-        """None of what asks for no GPU."""
+        """None for a workload without a GPU."""
         return self.workload.flavor.name if self.workload.flavor else None
 
     @property
     def url(self) -> str:
-        """Of its page."""
+        """The address of its page."""
         return f"{settings.PUBLIC_URL}{self.workload.page_url}"
 
     @property
@@ -91,11 +91,11 @@ class CostDetail(Cost):
 
 
 def cost_detail(workload: Workload, *, now: datetime) -> CostDetail:
-    """What the workload costs and what of that each of its newest pods does."""
+    """What the workload costs, and the share of each of its newest pods."""
     price_book = spans_by_card()
-    found = cost_lines(workload, now=now, price_book=price_book)
+    detail = cost_lines(workload, now=now, price_book=price_book)
     cost = cost_of(workload, now=now, price_book=price_book)
-    return CostDetail(**asdict(cost), lines=found.lines, lines_complete=found.complete)
+    return CostDetail(**asdict(cost), lines=detail.lines, lines_complete=detail.complete)
 
 
 def waiting_card(
@@ -117,7 +117,7 @@ def waiting_card(
     card = card_of(
         workload, named=named, now=now, reader_id=reader.pk, price_book=price_book, container=container
     )
-    # As far as anybody knows there is room; the scheduler has its own reasons.
+    # As far as is known there is room; the scheduler has its own reasons.
     return None if unplaced and card.verdict.admitted else card
 
 

@@ -44,7 +44,7 @@ GPUS_MAX = 1024
 USER_ID_MAX = 2**31 - 1
 
 Problems = list[tuple[str, Fault]]
-"""(dotted path, fault) of what is wrong with several fields together."""
+"""(dotted path, fault) of each problem that several fields have together."""
 
 
 def _listed(child: StrictSerializer, most: int) -> serializers.ListSerializer[Any]:
@@ -149,9 +149,9 @@ class ContainerSerializer(StrictSerializer):
 
     @override
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        found = self.problems(attrs)
-        if found:
-            raise serializers.ValidationError(told(found))
+        problems = self.problems(attrs)
+        if problems:
+            raise serializers.ValidationError(told(problems))
         return attrs
 
     def to_spec(self) -> specs.ContainerSpec:
@@ -160,9 +160,9 @@ class ContainerSerializer(StrictSerializer):
 
     @property
     def replaced_id(self) -> str | None:
-        """Id of a waiting one in whose place this is to come; call after `is_valid`."""
-        given: str | None = self.validated_data.get("replaces")
-        return given
+        """Id of the waiting workload that this one replaces; call after `is_valid`."""
+        replaced: str | None = self.validated_data.get("replaces")
+        return replaced
 
     def mounts(self, body: Mapping[str, Any]) -> Iterable[Mount]:
         """Every place in the container's file tree that the body takes."""
@@ -187,20 +187,20 @@ class ContainerSerializer(StrictSerializer):
 
 
 def _env_problems(env: Sequence[Mapping[str, Any]]) -> Problems:
-    found: Problems = []
+    problems: Problems = []
     counts = Counter(item["name"] for item in env)
     for index, item in enumerate(env):
         if counts[item["name"]] > 1:
-            found.append((f"env.{index}.name", Fault("duplicate", f"{item['name']} is given twice.")))
-        found += _reference_problems(f"env.{index}", item)
+            problems.append((f"env.{index}.name", Fault("duplicate", f"{item['name']} is given twice.")))
+        problems += _reference_problems(f"env.{index}", item)
         if _size(item.get("value") or "") > ENV_VALUE_BYTES_MAX:
             message = f"The value of a variable has at most {ENV_VALUE_BYTES_MAX} bytes."
-            found.append((f"env.{index}.value", Fault("too_large", message)))
+            problems.append((f"env.{index}.value", Fault("too_large", message)))
     if sum(_size(item["name"]) + _size(item.get("value") or "") for item in env) > ENV_BYTES_MAX:
-        found.append(
+        problems.append(
             ("env", Fault("too_large", f"All variables together have at most {ENV_BYTES_MAX} bytes."))
         )
-    return found
+    return problems
 
 
 def _reference_problems(path: str, item: Mapping[str, Any]) -> Problems:
@@ -246,8 +246,8 @@ def _source_problems(body: Mapping[str, Any]) -> Problems:
     source = body.get("source") or {}
     git = source.get("git") or {}
     if not git.get("url"):
-        given = [name for name in ("ref", "subdir", "secret") if git.get(name)]
-        return [("source.git.url", Fault("required", "Say which repository is meant."))] if given else []
+        needs_url = [name for name in ("ref", "subdir", "secret") if git.get(name)]
+        return [("source.git.url", Fault("required", "Say which repository is meant."))] if needs_url else []
     if source.get("files"):
         return [("source.git", Fault("exclusive", "Give files or a repository; not both."))]
     return []

@@ -45,7 +45,7 @@ class AttemptSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
-# Of a WorkloadAnswer.
+# Serializes a WorkloadAnswer.
 class WorkloadSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="workload.public_id")
     team = serializers.CharField(source="workload.team.slug")

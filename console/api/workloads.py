@@ -101,7 +101,7 @@ LIST_FILTERS = {
 
 
 def search_in(teams: Callable[[], Collection[int] | None]) -> Filter:
-    """`?search=` where only workloads of `teams` can be shown, None for all; they are asked for where somebody searches."""
+    """`?search=` where only workloads of `teams` can be shown, None for all; `teams` is called only for a search."""
     return replace(LIST_FILTERS["search"], where=lambda values: matching(values[0], teams=teams()))
 
 
@@ -117,7 +117,7 @@ class OfKind(PortalView):
         return rows.select_related("team", "owner", "flavor")
 
     def find(self, user: Any, public_id: UUID) -> Workload:
-        """The workload, or NotFound, which is also what a stranger is told."""
+        """The workload, or NotFound, which is also the answer to a stranger."""
         workload = self.seen_by(user).filter(public_id=public_id).first()
         if workload is None:
             raise NotFound(f"There is no such {kind_of(self.kind).noun}.")

@@ -49,8 +49,8 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Somebody:
-    """A workload that is ahead or has to leave: with name and address if it is of the reader's team."""
+class OtherWorkload:
+    """A workload that is ahead or has to leave; it has a name and an address if it is of the reader's team."""
 
     name: str
     url: str
@@ -82,7 +82,7 @@ class LeverLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """Runs of other teams that have to leave, which are not told apart."""
+    """Runs of other teams that have to leave; the page does not distinguish them."""
 
     count: int
     lost_seconds: int
@@ -96,28 +96,28 @@ class CardLook:
     on_form: bool
     verdict: str
     icon: str
-    said: str
+    message: str
     start: str
     p50: datetime | None
     p90: datetime | None
     unknown: str
     held: str
-    ahead: list[Somebody]
+    ahead: list[OtherWorkload]
     ahead_hidden: int
-    victims: list[Somebody]
+    victims: list[OtherWorkload]
     others: Others
     levers: list[LeverLook]
     evidence: list[dict[str, Any]]
     nodes_seen_at: datetime | None
 
     @property
-    def next_ahead(self) -> list[Somebody]:
+    def next_ahead(self) -> list[OtherWorkload]:
         """The first ones ahead, which the card names at once; those in a row that have no name are one."""
         return _in_rows(self.ahead)[:AHEAD_NAMED]
 
     @property
     def ahead_unnamed(self) -> int:
-        return self.card.ahead_count - sum(each.count for each in self.next_ahead)
+        return self.card.ahead_count - sum(other.count for other in self.next_ahead)
 
     @property
     def moment(self) -> bool:
@@ -135,7 +135,7 @@ class CardLook:
 
 
 def look_at(card: Card, *, page: Page, submitted: bool) -> CardLook:
-    """The card for a page. `submitted` says whether it waits already, or somebody only thinks of it."""
+    """The card for a page. `submitted` says whether it waits already, or is only considered."""
     verdict = VERDICTS[card.verdict.outcome]
     ahead = [_ahead(waiter, card.names) for waiter in card.ahead]
     lost = [victim.lost_seconds for victim in card.victims if victim.id is None]
@@ -147,7 +147,7 @@ def look_at(card: Card, *, page: Page, submitted: bool) -> CardLook:
         on_form=page.form,
         verdict=verdict.waiting if submitted else verdict.preview,
         icon=verdict.icon,
-        said=readable(message),
+        message=readable(message),
         start=start_words(p50, p90, now=card.now) if p50 is not None and p90 is not None else "",
         p50=p50,
         p90=p90,
@@ -185,25 +185,25 @@ def _named(identity: str | None, names: Mapping[str, tuple[str, str]], *, otherw
     return name, kind_of(kind).page_of(identity) if kind and identity else ""
 
 
-def _ahead(waiter: Ahead, names: Mapping[str, tuple[str, str]]) -> Somebody:
+def _ahead(waiter: Ahead, names: Mapping[str, tuple[str, str]]) -> OtherWorkload:
     name, url = _named(waiter.id, names, otherwise="")
-    return Somebody(name=name, url=url, team=waiter.team, units=waiter.units)
+    return OtherWorkload(name=name, url=url, team=waiter.team, units=waiter.units)
 
 
-def _in_rows(ahead: list[Somebody]) -> list[Somebody]:
-    rows: list[Somebody] = []
-    for each in ahead:
+def _in_rows(ahead: list[OtherWorkload]) -> list[OtherWorkload]:
+    rows: list[OtherWorkload] = []
+    for other in ahead:
         last = rows[-1] if rows else None
-        if last and not each.url and not last.url and each.team == last.team:
-            rows[-1] = replace(last, count=last.count + 1, units=last.units + each.units)
+        if last and not other.url and not last.url and other.team == last.team:
+            rows[-1] = replace(last, count=last.count + 1, units=last.units + other.units)
         else:
-            rows.append(each)
+            rows.append(other)
     return rows
 
 
-def _victim(victim: Leaving, names: Mapping[str, tuple[str, str]]) -> Somebody:
+def _victim(victim: Leaving, names: Mapping[str, tuple[str, str]]) -> OtherWorkload:
     name, url = _named(victim.id, names, otherwise="a run")
-    return Somebody(name=name, url=url, team="", lost_seconds=victim.lost_seconds)
+    return OtherWorkload(name=name, url=url, team="", lost_seconds=victim.lost_seconds)
 
 
 def _lever(offer: LeverOffer, page: Page, now: datetime) -> LeverLook:

@@ -60,25 +60,25 @@ def _split(line: str) -> list[str]:
     try:
         arguments = shlex.split(line)
     except ValueError as error:
-        said = str(error)
+        message = str(error)
         raise ValueError(
-            f"No shell could split this line ({said[:1].lower()}{said[1:]}). Close it, {INSTEAD}"
+            f"No shell could split this line ({message[:1].lower()}{message[1:]}). Close it, {INSTEAD}"
         ) from None
     for piece in _SHELLS_OWN.finditer(line):
-        if (found := piece["found"]) is not None:
-            raise ValueError(_refusal(found))
+        if (sign := piece["found"]) is not None:
+            raise ValueError(_refusal(sign))
     if arguments and _ASSIGNMENT.match(line.strip()):
         name = arguments[0].partition("=")[0]
         raise ValueError(f"{name}=… sets a variable in a shell only: write it under Environment.")
     return arguments
 
 
-def _refusal(found: str) -> str:
-    if found == "\n":
+def _refusal(sign: str) -> str:
+    if sign == "\n":
         return f"These are several commands. Write sh -c '…' around them, {INSTEAD}"
-    if found == "#":
+    if sign == "#":
         return f"# begins a comment in a shell. Put it in quotes, {INSTEAD}"
     return (
-        f"{found} means something to a shell, and the container has none. Write sh -c '…' around the command, "
-        f"put {found} in quotes, {INSTEAD}"
+        f"{sign} means something to a shell, and the container has none. Write sh -c '…' around the command, "
+        f"put {sign} in quotes, {INSTEAD}"
     )

@@ -36,7 +36,7 @@ from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 
 TYPED_LENGTH_MAX = 40
 TYPED_MAX = 8
-"""What of a dialog that was refused goes back to it by the address."""
+"""How many values of a refused dialog return to it in the address, and how long each may be."""
 POLL_SECONDS = 2
 POLL_WAITING_SECONDS = 10
 TAB_SECONDS: Mapping[str, int] = {
@@ -49,7 +49,7 @@ TAB_SECONDS: Mapping[str, int] = {
 }
 """How often what stands under a tab is asked for again; of other tabs nothing changes, or it says so itself."""
 NAME_STEM_MAX = 38
-"""Of a name that is taken, what leaves room to tell another one apart."""
+"""How much of a name that is taken is kept, so that there is room to distinguish another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class PageCommand:
     again: bool = False
     """Whether it was refused just now: its dialog stands open, with what was typed."""
 
-    def typed(self, given: Mapping[str, str]) -> PageCommand:
+    def typed(self, values: Mapping[str, str]) -> PageCommand:
         """The same with what an address brings back of it."""
-        if given.get("again") != self.name or not self.inputs:
+        if values.get("again") != self.name or not self.inputs:
             return self
-        inputs = (replace(each, value=given.get(each.name, each.value)) for each in self.inputs)
+        inputs = (replace(field, value=values.get(field.name, field.value)) for field in self.inputs)
         return replace(self, inputs=tuple(inputs), again=True)
 
 
@@ -112,7 +112,7 @@ class WorkloadPage(OfOneKind, LoginRequiredMixin, View):
     """Expressions that are read with it, by the attribute that has their value."""
 
     def find(self, request: HttpRequest, public_id: UUID) -> Workload:
-        """The workload, or NotFound, which is also what a stranger is told."""
+        """The workload, or NotFound, which is also the answer to a stranger."""
         return find_workload(
             request.user,
             public_id,
@@ -257,10 +257,10 @@ def _ran(attempts: Sequence[Attempt], now: datetime) -> dict[str, Any]:
 
 
 def poll_seconds(workload: Workload) -> int:
-    """How often an open page asks again, beside what it is told.
+    """How often an open page asks again, beside the events that it gets.
 
-    What waits with a verdict is told when it starts; only its place in the queue is asked for, which takes a look at
-    everybody who waits.
+    The page of a workload that waits with a verdict gets an event when it starts. Only its place in the queue is asked
+    for, which takes a look at every workload that waits.
     """
     waits = workload.phase == Phase.QUEUED and workload.reason != Reason.PENDING_EVALUATION
     return POLL_WAITING_SECONDS if waits else POLL_SECONDS
@@ -269,12 +269,12 @@ def poll_seconds(workload: Workload) -> int:
 def asks_again(workload: Workload, *, every: int) -> str:
     """When a part of an open page is asked for again, as htmx reads it; empty once nothing can change any more.
 
-    What is suspended does not change by itself: the page is told when somebody resumes it, also in another window.
+    What is suspended does not change by itself: the page gets an event when a user resumes it, also in another window.
     """
     if workload.is_final:
         return ""
-    told = f"live:workload:{workload.public_id} from:body throttle:1s, live:poll from:body"
-    return told if workload.phase == Phase.SUSPENDED else f"every {every}s, {told}"
+    events = f"live:workload:{workload.public_id} from:body throttle:1s, live:poll from:body"
+    return events if workload.phase == Phase.SUSPENDED else f"every {every}s, {events}"
 
 
 def refusal(workload: Workload) -> str:
@@ -329,9 +329,9 @@ class CommandPage(WorkloadPage):
         """What was filled in beside the button, as a query string."""
         if not self.asks:
             return ""
-        given = {name: str(value)[:TYPED_LENGTH_MAX] for name, value in request.POST.items()}
-        given.pop("csrfmiddlewaretoken", None)
-        return "?" + urlencode({"again": self.asks, **dict(list(given.items())[:TYPED_MAX])})
+        values = {name: str(value)[:TYPED_LENGTH_MAX] for name, value in request.POST.items()}
+        values.pop("csrfmiddlewaretoken", None)
+        return "?" + urlencode({"again": self.asks, **dict(list(values.items())[:TYPED_MAX])})
 
     def carry_out_asked(
         self, request: HttpRequest, workload: Workload, actor: Actor, now: datetime

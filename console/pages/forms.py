@@ -1,6 +1,6 @@
 """The form behind "new run" and "new endpoint": text fields that become the JSON body of REST, and nothing else.
 
-What is right is said by the serializer of REST alone; its errors are brought back to the fields they came from.
+The serializer of REST alone decides what is right; its errors are brought back to the fields they came from.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from workloads.states import Priority
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 _SECRET_LINE = re.compile(r"[^=]+=[^/]+/.+")
-_PRIORITIES = [(each.value, each.value) for each in Priority]
+_PRIORITIES = [(priority.value, priority.value) for priority in Priority]
 CAPACITIES = [("on-demand", "on-demand"), ("spot", "spot: cheaper, may be reclaimed")]
 SPOT_FIRST_CHOICE = ("spot-first", "spot first, on-demand if none comes in time")
 
 
 def text(label: str, help_text: str = "", *, width: str = "", **attrs: Any) -> forms.CharField:
-    """One line of text; what may stand in it is not said here."""
+    """One line of text; the serializer of REST decides what may stand in it."""
     widget = forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "class": width, **attrs})
     return forms.CharField(label=label, help_text=help_text, required=False, max_length=2000, widget=widget)
 
@@ -143,19 +143,19 @@ class ContainerForm(forms.Form):
         self, *args: Any, teams: Sequence[Team], files_sent: Iterable[UploadedFile[Any]] = (), **kwargs: Any
     ) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
-        team = self.fields["team"]
-        # Which team it may be is asked of the permissions, so that a stranger's is told apart from nothing.
-        team.choices = [(each.slug, f"{each.name} ({each.slug})") for each in teams]  # type: ignore[attr-defined]
-        self.teams = {each.slug: each for each in teams}
+        choice = self.fields["team"]
+        # The permissions decide which team it may be, so that another's team is distinguished from none.
+        choice.choices = [(team.slug, f"{team.name} ({team.slug})") for team in teams]  # type: ignore[attr-defined]
+        self.teams = {team.slug: team for team in teams}
         self.files_sent = list(files_sent)
         self.serializer: Serializer[Any] | None = None
         self.body: dict[str, Any] = {}
         self.sources: list[tuple[str, str]] = []
 
     files_fixed: bool = False
-    """Whether nobody may change the source files here."""
+    """Whether no user may change the source files here."""
     flavor_fixed: bool = False
-    """Whether nobody may choose another GPU here."""
+    """Whether no user may choose another GPU here."""
 
     @property
     def without_gpu(self) -> bool:
@@ -172,7 +172,7 @@ class ContainerForm(forms.Form):
 
     @property
     def posted_token(self) -> str:
-        """What tells this form from another one of the same page, so that a second click makes nothing."""
+        """Distinguishes this form from another one of the same page, so that a second click makes nothing."""
         return str(self.data.get("token", "")) if self.is_bound else ""
 
     @property
@@ -229,20 +229,20 @@ class ContainerForm(forms.Form):
 
     def _source(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
         names = ("url", "ref", "subdir", "secret")
-        git = {name: given for name in names if (given := values.get(f"git_{name}"))}
+        git = {name: value for name in names if (value := values.get(f"git_{name}"))}
         files = {"files": dict(self.sources)} if self.sources else {}
         return {**files, **({"git": git} if git else {})} or None
 
     @property
     def replaced_id(self) -> str | None:
-        """Id of a waiting one in whose place this is to come."""
+        """Id of the waiting workload that this one replaces."""
         return self.body.get("replaces")
 
     def add_problems(self, problems: Iterable[FieldProblem]) -> None:
         """Each at the form field that the body's field came from; what has none stands above the form."""
         for problem in problems:
             field = self._field_of(problem.field)
-            # What has an input of its own is said there in few words; of the rest the path is said, too.
+            # A field with an input of its own shows the message alone; for the others the path is shown, too.
             named = field is not None and field != "more"
             message = problem.message if named else f"{problem.field}: {problem.message}".lstrip(": ")
             place = re.search(r"\.([0-9]+)(\.|$)", problem.field)
@@ -265,9 +265,9 @@ class ContainerForm(forms.Form):
     def _field_of(self, path: str) -> str | None:
         parts = path.split(".")
         for length in range(len(parts), 0, -1):
-            found = self.PATHS.get(".".join(parts[:length]))
-            if found:
-                return found
+            field = self.PATHS.get(".".join(parts[:length]))
+            if field:
+                return field
         return None
 
     def _sources(self) -> list[tuple[str, str]]:
@@ -386,8 +386,8 @@ def _units(line: str) -> tuple[str, int | str]:
 def _volume(line: str) -> dict[str, Any]:
     claim, _, rest = line.strip().partition(":")
     path, colon, mode = rest.partition(":")
-    found: dict[str, Any] = {"claim": claim, "path": path}
-    return {**found, "read_only": True} if mode == "ro" else {**found, "path": f"{path}{colon}{mode}"}
+    mount: dict[str, Any] = {"claim": claim, "path": path}
+    return {**mount, "read_only": True} if mode == "ro" else {**mount, "path": f"{path}{colon}{mode}"}
 
 
 def _amount(value: Any) -> str:

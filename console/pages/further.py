@@ -53,43 +53,43 @@ class FurtherForm(ContainerForm):
         """What was written there, as an object."""
         written = str(self.cleaned_data["more"]).strip()
         try:
-            found = json.loads(written) if written else {}
+            fields = json.loads(written) if written else {}
         except (ValueError, RecursionError) as error:
             raise forms.ValidationError("This is not JSON.", code="invalid") from error
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             raise forms.ValidationError('Write an object: {"field": value}.', code="invalid")
-        return found
+        return fields
 
     @override
     def _field_of(self, path: str) -> str | None:
         """What came from the further fields is wrong there."""
-        given = self.cleaned_data.get("more") or {}
-        return "more" if path.partition(".")[0] in given else super()._field_of(path)
+        fields = self.cleaned_data.get("more") or {}
+        return "more" if path.partition(".")[0] in fields else super()._field_of(path)
 
 
 def carried(
     form: FurtherForm, values: Mapping[str, Any], request: Json, parse: Callable[[Json], Json]
 ) -> dict[str, Any]:
-    """The form's values for a request, completed by what of it the inputs of this form cannot say.
+    """The form's values for a request, completed by the parts that the inputs of this form cannot express.
 
     `parse` writes out every default of a body. Inputs are emptied whose field stands in the further fields as a whole.
     """
     form.sources = values["sources"]
     typed = {name: value for name, value in form.to_body(values).items() if value not in NOTHING}
     rest, emptied = rest_of(request, typed, parse)
-    found = {**values, "more": json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""}
+    initial = {**values, "more": json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""}
     for path, field in form.PATHS.items():
         if path.partition(".")[0] in emptied:
-            found[field] = ""
+            initial[field] = ""
     if "env" in emptied:
-        found["env_secrets"] = ""
+        initial["env_secrets"] = ""
     if "source" in emptied:
-        found["sources"] = []
-    return found
+        initial["sources"] = []
+    return initial
 
 
 def rest_of(request: Json, typed: Json, parse: Callable[[Json], Json]) -> tuple[dict[str, Any], list[str]]:
-    """What of the request the typed body does not say: as a body, and the fields whose inputs must be emptied for it.
+    """The parts of the request that the typed body lacks, as a body; and the fields whose inputs must be emptied for it.
 
     Of an object that is typed in part, such as a checkpoint, the rest is the other part.
     """
@@ -119,11 +119,11 @@ def _other_part(value: Any, typed: Any) -> dict[str, Any] | None:
 
 def _normal(request: Json, parse: Callable[[Json], Json]) -> Json:
     """The request with every default written out."""
-    given = {key: value for key, value in request.items() if value not in NOTHING}
+    body = {key: value for key, value in request.items() if value not in NOTHING}
     try:
-        return parse({"name": "", "image": "", **given})
+        return parse({"name": "", "image": "", **body})
     except (Invalid, KeyError, TypeError, ValueError, AttributeError):
-        # Of a request that is not checked yet, what is wrong is said where it is judged.
+        # The request is not checked yet; its problems are reported where it is judged.
         return request
 
 

@@ -98,8 +98,8 @@ class WorkloadListPage(LoginRequiredMixin, View):
         now = clock.now()
         team = self._team(request, slug)
         pager = PageOfRows()
-        found = self._filtered(request, team)
-        rows = rows_of(pager.paginate_queryset(found, request, self), now=now)
+        workloads = self._filtered(request, team)
+        rows = rows_of(pager.paginate_queryset(workloads, request, self), now=now)
         context = {
             "rows": rows,
             "older": pager.next_link(),
@@ -130,27 +130,27 @@ class WorkloadListPage(LoginRequiredMixin, View):
         return team
 
     def _filtered(self, request: HttpRequest, team: Team | None) -> QuerySet[Workload]:
-        found = visible_workloads(request.user, kind=self.kind)
+        workloads = visible_workloads(request.user, kind=self.kind)
         if team is not None:
-            found = found.filter(team=team)
+            workloads = workloads.filter(team=team)
         phase = request.GET.get("phase", "")
         if phase == LIVE:
-            found = found.exclude(phase__in=Workload.FINAL_PHASES)
+            workloads = workloads.exclude(phase__in=Workload.FINAL_PHASES)
         elif phase:
             if phase not in set(Phase):
                 raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
-            found = found.filter(phase=phase)
+            workloads = workloads.filter(phase=phase)
         search = search_in(lambda: _searched_teams(request, team))
         for name, declared in (("search", search), ("label", LIST_FILTERS["label"])):
             if request.GET.get(name):
-                found = found.filter(condition_of(request, name, declared))
+                workloads = workloads.filter(condition_of(request, name, declared))
         if "mine" in request.GET:
-            found = found.filter(owner=request.user.pk)
-        return found
+            workloads = workloads.filter(owner=request.user.pk)
+        return workloads
 
 
 def _searched_teams(request: HttpRequest, team: Team | None) -> Collection[int] | None:
     """Keys of the teams whose rows the page can show, None for all; from what the page knows anyway."""
     if team is not None:
         return [team.pk]
-    return None if has_global_role(request.user) else [each.pk for each in teams_of(request)]
+    return None if has_global_role(request.user) else [visible.pk for visible in teams_of(request)]

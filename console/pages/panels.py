@@ -81,33 +81,33 @@ def pods(asked: PageReading[Any]) -> dict[str, Any]:
 
 def cost(asked: PageReading[Any]) -> dict[str, Any]:
     """A line a pod, and the totals."""
-    found = cost_lines(asked.workload, now=asked.now, price_book=asked.price_book)
+    detail = cost_lines(asked.workload, now=asked.now, price_book=asked.price_book)
     return {
-        "cost_lines": found.lines,
-        "cost_lines_complete": found.complete,
+        "cost_lines": detail.lines,
+        "cost_lines_complete": detail.complete,
         "cost_total": asked.cost,
     }
 
 
 def manifests(asked: PageReading[Any], *, make: Make | None = None) -> dict[str, Any]:
     """The objects of the current attempt, as YAML, or as JSON where `format=json` asks for it."""
-    found = manifests_of(asked.workload, watches=asked.watches, make=make)
+    objects = manifests_of(asked.workload, watches=asked.watches, make=make)
     wants_json = asked.request.GET.get("format") == "json"
     return {
         "manifests": [
             {
-                "title": f"{each['kind']} {each['metadata']['name']}",
-                "text": None if wants_json else _yaml(each),
-                "value": each,
+                "title": f"{item['kind']} {item['metadata']['name']}",
+                "text": None if wants_json else _yaml(item),
+                "value": item,
             }
-            for each in found
+            for item in objects
         ],
         "manifest_format": "json" if wants_json else "yaml",
     }
 
 
 def no_facts(_asked: PageReading[Any]) -> dict[str, Any]:
-    """For a tab whose facts are on every page anyway."""
+    """The facts of a tab that shows only what every page has anyway."""
     return {}
 
 

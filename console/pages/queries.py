@@ -53,7 +53,7 @@ def find_workload(
     annotated: Mapping[str, Any] | None = None,
 ) -> Workload:
     """The workload with the relations `beside` it, what it is `annotated` with and, as `my_role`, the role of the user's
-    membership in its team; or NotFound, which is also what a stranger is told.
+    membership in its team; or NotFound, which is also the answer to a stranger.
     """
     rows = visible_workloads(user, kind=kind).select_related(*BESIDE, *beside)
     role = membership_role(user, "team")
@@ -113,7 +113,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorCard:
-    """What can be asked for, and what there is of it. `units` counts ready nodes, `free` what nobody has claimed."""
+    """What can be asked for, and what there is of it.
+
+    `units` counts those of ready nodes, `free` those that no workload has claimed.
+    """
 
     flavor: ResourceFlavor
     offers: list[Offer]
@@ -122,7 +125,7 @@ class FlavorCard:
 
     @property
     def claimed(self) -> int:
-        """Units that somebody holds, as far as nodes show them."""
+        """Units that are held, as far as nodes show them."""
         return self.units - self.free
 
     @property
@@ -166,12 +169,12 @@ def usual_flavor(
 ) -> str:
     """The flavor that a form begins with: the cheapest with room now, else the cheapest of the team's; empty for none.
 
-    `beside` is what a pod is to have of cpu and memory, where that is said: a flavor goes last none of whose nodes has it.
+    `beside` is the cpu and memory of a pod, where they are known: a flavor goes last if none of its nodes has them.
     """
     wanted = {SPOT, ON_DEMAND} if capacity == SPOT_FIRST else {capacity}
     units = gpus * pods
     hosts = hosts_of(None, capacity) if beside else []
-    found = []
+    ranked = []
     for card in cards if gpus > 0 else ():
         # Several shares or slices in a pod are refused.
         for offer in card.offers if gpus == 1 or card.flavor.sharing == "none" else ():
@@ -181,8 +184,8 @@ def usual_flavor(
                 facts = card.flavor.facts
                 on = [host for host in hosts if matches(facts, offer.capacity_type, host.node)]
                 small = bool(on) and not any(_has(host, beside) for host in on)
-                found.append((small, full, rate is None, rate or 0, card.flavor.name))
-    return min(found)[-1] if found else ""
+                ranked.append((small, full, rate is None, rate or 0, card.flavor.name))
+    return min(ranked)[-1] if ranked else ""
 
 
 def _has(host: Host, beside: Mapping[str, str]) -> bool:

@@ -35,7 +35,7 @@ class Freshness:
 
 
 def freshness_of(seen_at: datetime | None, *, now: datetime) -> Freshness:
-    """Of a portal whose quietest watch, of those that were ever heard of, was last heard of then; None where none was."""
+    """The freshness of a portal. `seen_at` is when its quietest watch was last heard of; None where none ever was."""
     if seen_at is None:
         return Freshness("unknown", None)
     return Freshness("fresh" if now - seen_at <= FRESH_WITHIN else "stale", seen_at)
@@ -75,7 +75,7 @@ class PageReading(Generic[Own]):
         return watches_of(self.request)
 
     def followed(self) -> frozenset[str]:
-        """The kinds of which that is so."""
+        """The kinds that are followed."""
         return self.watches.kinds
 
     @cached_property
@@ -87,8 +87,8 @@ class PageReading(Generic[Own]):
         """`past`, and what is read `beside` each of its moves. Who needs that has to ask before the timeline does, which
         then asks no more.
         """
-        vars(self)["past"] = found = newest_moves(self.workload, **beside)
-        return found
+        vars(self)["past"] = moves = newest_moves(self.workload, **beside)
+        return moves
 
     @cached_property
     def timeline(self) -> Timeline | None:

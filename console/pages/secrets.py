@@ -61,7 +61,7 @@ def _write(request: HttpRequest, team: Team, name: str) -> str:
 
 
 def _register(request: HttpRequest, team: Team, name: str, keys: list[str]) -> str:
-    fault = next((found for found in map(grammar.secret_key, keys) if found is not None), None)
+    fault = next((fault for fault in map(grammar.secret_key, keys) if fault is not None), None)
     if fault is not None:
         raise Invalid.of_field("keys", fault.message, code=fault.code)
     register_secret(

@@ -31,7 +31,7 @@ class StraysPage(LoginRequiredMixin, View):
         if not has_global_role(request.user):
             raise PermissionDenied
         context = {
-            "found": strays(),
+            "totals": strays(),
             "objects": stray_objects(),
             "may_delete": has_global_role(request.user, "platform-admin"),
         }
@@ -42,7 +42,7 @@ class StraysPage(LoginRequiredMixin, View):
             check_global_role(request.user, "platform-admin")
         except NotAllowed as error:
             raise PermissionDenied from error
-        uids = [each for each in request.POST.getlist("uid") if "\x00" not in each]
+        uids = [uid for uid in request.POST.getlist("uid") if "\x00" not in uid]
         reason = request.POST.get("reason", "").strip()[:REASON_LENGTH_MAX].replace("\x00", "")
         try:
             outcome = delete_strays(

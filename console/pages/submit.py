@@ -53,7 +53,7 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
     form_class: ClassVar[type[ContainerForm]]
     template: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ("flavors",)
-    """Ids of what of the form is drawn anew while it is filled in."""
+    """Ids of the parts of the form that are drawn again while it is filled in."""
     beside: ClassVar[tuple[str, ...]] = ()
     """Relations of a workload that are read with the one that the form is filled in from."""
     body_bytes_max = BODY_BYTES_MAX
@@ -77,21 +77,21 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
         teams = submit_teams(request)
         lever = request.POST.get("set", "")
         data = _with_lever(request.POST, lever) if lever else request.POST
-        given = data.get("replaces") or data.get("origin") or request.GET.get("from")
-        self.earlier = self._offered(given, request)
-        # Who is a viewer chose a team that the form does not offer: the permissions say so, not the form.
+        origin = data.get("replaces") or data.get("origin") or request.GET.get("from")
+        self.earlier = self._offered(origin, request)
+        # A viewer chose a team that the form does not offer: the permissions say so, not the form.
         form = self.form_class(data, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
         team = form.teams.get(data.get("team", ""))
         checks = bool(lever) or data.get("action") == "check"
-        found = self._try(request, form, team, checks=checks)
-        if isinstance(found, HttpResponse):
-            return found
+        answer = self._try(request, form, team, checks=checks)
+        if isinstance(answer, HttpResponse):
+            return answer
         if request.headers.get("HX-Target") == "preview":
-            return self._page(request, form, team, fragment="#preview", preview=found)
+            return self._page(request, form, team, fragment="#preview", preview=answer)
         if (part := request.headers.get("HX-Target")) in self.parts:
             return self._page(request, form, team or (teams[0] if teams else None), fragment=f"#{part}")
         status = 422 if form.errors else 200
-        return self._page(request, form, team or (teams[0] if teams else None), status=status, preview=found)
+        return self._page(request, form, team or (teams[0] if teams else None), status=status, preview=answer)
 
     def initial(self, request: HttpRequest) -> dict[str, Any]:
         """What the form begins with."""
@@ -103,22 +103,22 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
 
     def filled_from(self, request: HttpRequest) -> Workload | None:
         """The workload that `?from=` names; NotFound where it is not one of the reader's."""
-        if not (given := request.GET.get("from")):
+        if not (origin := request.GET.get("from")):
             return None
-        self.earlier = self._find(given, request)
+        self.earlier = self._find(origin, request)
         return self.earlier
 
-    def _find(self, given: str, request: HttpRequest) -> Workload:
+    def _find(self, identity: str, request: HttpRequest) -> Workload:
         try:
-            public_id = UUID(given)
+            public_id = UUID(identity)
         except ValueError as error:
             raise NotFound(f"There is no such {self.noun}, or it is not yours.") from error
         return find_workload(request.user, public_id, kind=self.kind, noun=self.noun, beside=self.beside)
 
-    def _offered(self, given: str | None, request: HttpRequest) -> Workload | None:
-        """The choice once more; that it is none any more is said where the request is judged."""
+    def _offered(self, origin: str | None, request: HttpRequest) -> Workload | None:
+        """The choice once more; where it is none any more, the judgement of the request says so."""
         with suppress(NotFound):
-            return self._find(given, request) if given else None
+            return self._find(origin, request) if origin else None
         return None
 
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
@@ -163,7 +163,7 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
             "form": form,
             "team": team,
             "preview": preview,
-            # Said aloud where it comes while somebody types; a whole page is read anyway.
+            # Read aloud where it arrives while a user types; a whole page is read anyway.
             "aloud": bool(fragment),
             "earlier": self.earlier,
             "earlier_waits": self.earlier is not None and self.earlier.waits,
@@ -191,12 +191,12 @@ def teams_to_submit(request: HttpRequest, noun: str) -> list[Team]:
     return teams
 
 
-def _prefilled(given: Mapping[str, str]) -> dict[str, str]:
+def _prefilled(query: Mapping[str, str]) -> dict[str, str]:
     """The form's values that an address brings."""
     return {
-        name: str(given[name])[:PREFILLED_LENGTH_MAX].replace("\x00", "")
+        name: str(query[name])[:PREFILLED_LENGTH_MAX].replace("\x00", "")
         for name in PREFILLED
-        if name in given
+        if name in query
     }
 
 
@@ -212,13 +212,13 @@ def _with_flavor(initial: Mapping[str, Any], cards: list[FlavorCard]) -> dict[st
 
 
 def _beside(initial: Mapping[str, Any]) -> dict[str, str]:
-    """What the form begins with of cpu and memory; nothing of what no cluster would understand."""
-    found = {}
+    """The cpu and memory that the form begins with, without a quantity that no cluster would understand."""
+    requests = {}
     for name in ("cpu", "memory"):
         with suppress(ValueError):
             quantities.parse(str(initial.get(name, "")))
-            found[name] = str(initial[name])
-    return found
+            requests[name] = str(initial[name])
+    return requests
 
 
 def _with_lever(posted: QueryDict, lever: str) -> QueryDict:

@@ -36,7 +36,7 @@ class VolumesPage(LoginRequiredMixin, View):
         typed = {name: request.POST.get(name, "").strip().replace("\x00", "") for name in FIELDS}
         body = VolumeWriteSerializer(data={name: text for name, text in typed.items() if text})
         if not body.is_valid():
-            errors = {name: " ".join(map(str, said)) for name, said in body.errors.items()}
+            errors = {name: " ".join(map(str, messages)) for name, messages in body.errors.items()}
             return _page(request, team, typed=typed, errors=errors, status=422)
         values = {"storage_class": None, **body.validated_data}
         try:

@@ -70,7 +70,7 @@ def seconds_of(value: str) -> int | str | None:
 
 @dataclass(frozen=True, slots=True)
 class VerdictLook:
-    """A verdict in words: of what waits already, and of what somebody thinks of submitting."""
+    """A verdict in words: for a workload that waits already, and for one that a user considers submitting."""
 
     icon: str
     waiting: str
@@ -112,7 +112,7 @@ _BESIDE = {"cpu": "CPU", "memory": "of memory", "ephemeral_storage": "of ephemer
 _BEGIN_WITH_A_WORD = frozenset({"time_limit_seconds", "max_replicas"})
 _SECONDS = re.compile(r"\b([0-9]{1,12}) s\b", re.ASCII)
 _STEPS = ((172_800, 3600), (3600, 300), (120, 60), (0, 5))
-"""How precisely a start is said, from so many seconds on."""
+"""How precisely a start is stated, from so many seconds on."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -128,7 +128,7 @@ def span_words(seconds: float) -> str:
 
 def readable(message: str) -> str:
     """A sentence with its longer durations in hours and minutes: `86400 s` becomes `1 d`."""
-    return _SECONDS.sub(lambda found: span_words(int(found[1])), message.replace("start in 0 s", "start now"))
+    return _SECONDS.sub(lambda match: span_words(int(match[1])), message.replace("start in 0 s", "start now"))
 
 
 def start_words(p50: datetime, p90: datetime, *, now: datetime) -> str:
@@ -162,15 +162,15 @@ def held_words(rate: float) -> str:
 
 def change_words(change: Mapping[str, int | str], current: Mapping[str, int | str | None]) -> str:
     """What a lever changes, beside what is asked for now: `4 GPUs instead of 8`."""
-    said = []
+    parts = []
     for name, value in change.items():
         if name == "ask_for_quota":
-            said.append(f"{value} more {'unit' if value == 1 else 'units'} of quota")
+            parts.append(f"{value} more {'unit' if value == 1 else 'units'} of quota")
             continue
         before = current.get(name)
         instead = f" instead of {_bare(name, before)}" if before not in (None, "") else ""
-        said.append(f"{_valued(name, value)}{instead}")
-    words = " and ".join(said)
+        parts.append(f"{_valued(name, value)}{instead}")
+    words = " and ".join(parts)
     # The name of a flavor stays as it is written.
     return words[:1].upper() + words[1:] if next(iter(change), "") in _BEGIN_WITH_A_WORD else words
 

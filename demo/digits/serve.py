@@ -107,12 +107,12 @@ def main() -> int:
     parser.add_argument(
         "--gpu-seconds", type=float, default=0.0, help="how long a pretended GPU is busy with each request"
     )
-    given = parser.parse_args()
-    Handler.model = pickle.loads(given.model.read_bytes())  # noqa: S301 (a file of the team's own volume)
-    Handler.gpu_seconds = given.gpu_seconds
-    server = ThreadingHTTPServer((given.host, given.port), Handler)
+    options = parser.parse_args()
+    Handler.model = pickle.loads(options.model.read_bytes())  # noqa: S301 (a file of the team's own volume)
+    Handler.gpu_seconds = options.gpu_seconds
+    server = ThreadingHTTPServer((options.host, options.port), Handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    print(f"serving {given.model} on {given.host}:{given.port}", flush=True)
+    print(f"serving {options.model} on {options.host}:{options.port}", flush=True)
     server.serve_forever()
     return 0
 

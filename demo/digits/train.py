@@ -70,11 +70,11 @@ def main() -> int:
 def resume(checkpoints: Path) -> tuple[MLPClassifier, int]:
     """The model and the next epoch, from the checkpoint that the portal names or the newest one there is."""
     named = os.environ.get("PORTAL_RESUME_FROM")
-    found = [Path(named)] if named else sorted(checkpoints.glob("epoch-*.pickle"))
-    if not found or not found[-1].exists():
+    kept = [Path(named)] if named else sorted(checkpoints.glob("epoch-*.pickle"))
+    if not kept or not kept[-1].exists():
         return MLPClassifier(hidden_layer_sizes=(64,), random_state=7, learning_rate_init=0.002), 0
-    model, epoch = pickle.loads(found[-1].read_bytes())  # noqa: S301 (the run's own checkpoint)
-    print(f"resuming after epoch {epoch} from {found[-1]}", flush=True)
+    model, epoch = pickle.loads(kept[-1].read_bytes())  # noqa: S301 (the run's own checkpoint)
+    print(f"resuming after epoch {epoch} from {kept[-1]}", flush=True)
     return model, epoch
 
 
@@ -88,7 +88,7 @@ def save(path: Path, value: object) -> Path:
 
 
 def report(what: str, body: dict[str, object]) -> None:
-    """Tell the portal, with the run's own token. Training goes on if the portal is away."""
+    """Report to the portal, with the run's own token. Training goes on if the portal is away."""
     url = f"{os.environ['PORTAL_URL']}/api/v1/training-runs/{os.environ['PORTAL_RUN_ID']}/{what}/"
     headers = {
         "Authorization": f"Bearer {os.environ['PORTAL_RUN_TOKEN']}",

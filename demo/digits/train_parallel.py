@@ -61,7 +61,7 @@ def layers(weights: Array) -> list[Array]:
 
 
 def probabilities(weights: Array, x: Array) -> tuple[Array, Array]:
-    """Of each class for each image, and what the hidden layer said."""
+    """The probability of each class for each image, and the output of the hidden layer."""
     first, first_bias, second, second_bias = layers(weights)
     hidden = np.maximum(x @ first + first_bias, 0)
     scores = hidden @ second + second_bias
@@ -70,7 +70,7 @@ def probabilities(weights: Array, x: Array) -> tuple[Array, Array]:
 
 
 def gradient(weights: Array, x: Array, y: Array) -> tuple[Array, float]:
-    """Of the summed cross-entropy of these images, and that sum. Sums, not means: shares may differ in size."""
+    """The gradient of the summed cross-entropy of the images, and that sum. Not means: shares may differ in size."""
     _, _, second, _ = layers(weights)
     likely, hidden = probabilities(weights, x)
     loss = float(-np.log(likely[np.arange(len(y)), y] + 1e-12).sum())
@@ -191,7 +191,7 @@ class State:
 
     @classmethod
     def load(cls, path: str | None) -> State:
-        """From the checkpoint that the portal names; from the beginning without one."""
+        """The state in the checkpoint that the portal names; the initial state without one."""
         if not path:
             weights = initial_weights()
             return cls(weights, np.zeros_like(weights), 0)
@@ -272,7 +272,7 @@ def train(group: Group) -> None:
 
 
 def report(what: str, body: dict[str, object]) -> None:
-    """Tell the portal, with the run's own token. Training goes on if the portal is away."""
+    """Report to the portal, with the run's own token. Training goes on if the portal is away."""
     url = f"{os.environ['PORTAL_URL']}/api/v1/training-runs/{os.environ['PORTAL_RUN_ID']}/{what}/"
     headers = {
         "Authorization": f"Bearer {os.environ['PORTAL_RUN_TOKEN']}",

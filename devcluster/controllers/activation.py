@@ -50,7 +50,7 @@ async def follow(cluster: Cluster, observer: Observer, obj: Obj) -> None:
                 _tell_fallback(observer, live, seen, records)
                 _Look(cluster, observer, seen, records).decide()
         except TriggerError:
-            # The scaler's event has told; nothing is decided without it.
+            # The scaler's event has reported it; nothing is decided without the scaler.
             pass
         except Exception:
             log.exception("the ScaledObject %s/%s could not be looked at", *key_of(obj))
@@ -68,7 +68,7 @@ def _tell_fallback(observer: Observer, before: Obj, now: Obj, records: list[Reco
 
 
 class _Look:
-    """One look at a ScaledObject, by what its triggers say: what it decides and tells."""
+    """One look at a ScaledObject by the answers of its triggers: what it decides and reports."""
 
     def __init__(self, cluster: Cluster, observer: Observer, obj: Obj, records: list[Record]) -> None:
         self._cluster, self._observer, self._obj, self._records = cluster, observer, obj, records

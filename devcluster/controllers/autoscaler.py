@@ -75,8 +75,8 @@ class Autoscalers(Polling):
 
     @override
     def reconcile(self, key: Any) -> float | None:
-        found = self.store.get(AUTOSCALER, *key)
-        if found is None:
+        autoscaler = self.store.get(AUTOSCALER, *key)
+        if autoscaler is None:
             self.end(key)
         elif key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._follow(key))
@@ -86,13 +86,13 @@ class Autoscalers(Polling):
         while True:
             # As in Kubernetes, also the first look is an interval after the creation.
             await asyncio.sleep(self._interval)
-            found = self.store.get(AUTOSCALER, *key)
-            if found is None:
+            autoscaler = self.store.get(AUTOSCALER, *key)
+            if autoscaler is None:
                 continue
             live = {uid_of(hpa) for hpa in self.store.list(AUTOSCALER)}
             self._memories = {uid: memory for uid, memory in self._memories.items() if uid in live}
             try:
-                await self._look(_Round(found))
+                await self._look(_Round(autoscaler))
             except Exception:
                 log.exception("the autoscaler %s could not be looked at", key)
 

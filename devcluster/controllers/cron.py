@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
-"""Of minute, hour, day of month, month and day of week."""
+"""The bounds of minute, hour, day of month, month and day of week."""
 _YEARS = 5
 
 

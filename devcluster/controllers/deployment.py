@@ -38,14 +38,16 @@ class ReplicaSets(Controller):
 
     @override
     def reconcile(self, key: Any) -> float | None:
-        found = self.store.get(REPLICA_SET, *key)
-        if found is None:
+        replica_set = self.store.get(REPLICA_SET, *key)
+        if replica_set is None:
             return None
         active = [
-            p for p in claimed(self.cluster, POD, REPLICA_SET, found) if not finished(p) and not deleting(p)
+            p
+            for p in claimed(self.cluster, POD, REPLICA_SET, replica_set)
+            if not finished(p) and not deleting(p)
         ]
-        error = "" if deleting(found) else self._scale(found, active)
-        return self._status(found, error)
+        error = "" if deleting(replica_set) else self._scale(replica_set, active)
+        return self._status(replica_set, error)
 
     def _scale(self, owner: Obj, active: list[Obj]) -> str:
         missing = owner["spec"]["replicas"] - len(active)
@@ -100,19 +102,21 @@ class Deployments(Controller):
 
     @override
     def reconcile(self, key: Any) -> float | None:
-        found = self.store.get(DEPLOYMENT, *key)
-        if found is None or deleting(found):
+        deployment = self.store.get(DEPLOYMENT, *key)
+        if deployment is None or deleting(deployment):
             return None
-        sets = [s for s in claimed(self.cluster, REPLICA_SET, DEPLOYMENT, found) if not deleting(s)]
-        digest = template_hash(found["spec"]["template"])
+        sets = [s for s in claimed(self.cluster, REPLICA_SET, DEPLOYMENT, deployment) if not deleting(s)]
+        digest = template_hash(deployment["spec"]["template"])
         same = [s for s in sets if template_hash(s["spec"]["template"]) == digest]
         newest = min(same, key=lambda s: s["metadata"]["creationTimestamp"], default=None)
         old = [s for s in sets if s is not newest]
-        if not found["spec"].get("paused"):
-            recreate = found["spec"]["strategy"]["type"] == "Recreate"
-            newest = self._recreate(found, newest, old) if recreate else self._roll(found, newest, old)
-            self._forget(found, old)
-        return self._status(found, newest, old)
+        if not deployment["spec"].get("paused"):
+            recreate = deployment["spec"]["strategy"]["type"] == "Recreate"
+            newest = (
+                self._recreate(deployment, newest, old) if recreate else self._roll(deployment, newest, old)
+            )
+            self._forget(deployment, old)
+        return self._status(deployment, newest, old)
 
     # Rolling
 
@@ -176,7 +180,7 @@ class Deployments(Controller):
         labels = ((template.get("metadata") or {}).get("labels") or {}) | {HASH: digest}
         selector = owner["spec"]["selector"]
         if self.store.get(REPLICA_SET, namespace_of(owner), f"{name_of(owner)}-{digest}") is not None:
-            # Somebody else's: another name is tried when the status has changed.
+            # It has another owner: a different name is tried when the status has changed.
             self.cluster.set_status(DEPLOYMENT, owner, owner["status"] | {"collisionCount": collisions + 1})
         return self.cluster.create(REPLICA_SET, namespace_of(owner), {
             "metadata": {
@@ -284,7 +288,7 @@ def _progressing(status: str, reason: str, message: str) -> Obj:
 
 
 def _with_progress(conditions: list[Obj], new: Obj) -> list[Obj]:
-    """`lastUpdateTime` is the deadline's start, so it moves only when something is said anew."""
+    """`lastUpdateTime` is the deadline's start, so it moves only when the condition says something new."""
     last = next((c for c in conditions if c["type"] == "Progressing"), None)
     same = last is not None and last["reason"] == new["reason"] == "NewReplicaSetAvailable"
     since = last["lastUpdateTime"] if same and last else objects.timestamp()

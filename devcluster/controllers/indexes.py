@@ -17,7 +17,9 @@ def numbered(spec: Obj, host: str) -> Obj:
     spec = {**spec, "hostname": host}
     for part in ("initContainers", "containers"):
         if part in spec:
-            spec[part] = [{**each, "env": [*each.get("env", ()), number]} for each in spec[part]]
+            spec[part] = [
+                {**container, "env": [*container.get("env", ()), number]} for container in spec[part]
+            ]
     return spec
 
 
@@ -26,12 +28,12 @@ def index_of(pod: Obj) -> int:
 
 
 def indexes_of(text: str) -> set[int]:
-    """Of a text like `0,2-4`."""
-    found = set[int]()
+    """The indexes in a text like `0,2-4`."""
+    indexes = set[int]()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        indexes |= set(range(int(first), int(last or first) + 1))
+    return indexes
 
 
 def ranges(indexes: set[int]) -> str:

@@ -279,7 +279,7 @@ class Jobs(Controller):
 
     @staticmethod
     def _indexes_to_start(turn: _Round, missing: int) -> Sequence[int | None]:
-        """The lowest numbers that no pod has; a number for nobody where pods have none."""
+        """The lowest numbers that no pod has; None for each pod where pods have no numbers."""
         if not turn.indexed:
             return [None] * missing
         going = {index_of(pod) for pod in turn.pods if not finished(pod)}
@@ -342,8 +342,8 @@ def _judge(policy: Obj | None, pod: Obj) -> tuple[str, str]:
                 text = f"Container {status['name']} for pod {pod_name} failed with exit code {code} {where}"
                 return rule["action"], text
         for pattern in rule.get("onPodConditions") or ():
-            found = condition(pod, pattern["type"])
-            if found is not None and found["status"] == pattern["status"]:
+            actual = condition(pod, pattern["type"])
+            if actual is not None and actual["status"] == pattern["status"]:
                 text = f"Pod {namespace_of(pod)}/{name_of(pod)} has condition {pattern['type']} {where}"
                 return rule["action"], text
     return "Count", ""

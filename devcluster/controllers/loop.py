@@ -24,7 +24,7 @@ class Controller:
     kind: ClassVar[Kind]
     """Whose namespaces and names are the keys, unless `keys` says otherwise."""
     source: ClassVar[str]
-    """Who writes its Events."""
+    """The component that its Events name as their source."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.store = cluster, cluster.store

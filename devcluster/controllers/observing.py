@@ -1,4 +1,4 @@
-"""What KEDA's operator keeps of each ScaledObject: its scalers, what they last said, and the fallback."""
+"""What KEDA's operator keeps of each ScaledObject: its scalers, their last answers, and the fallback."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Record:
 
 @dataclass(slots=True)
 class _Known:
-    """Of one ScaledObject, by its generation: other metadata makes other scalers."""
+    """What is known of one ScaledObject, by its generation: other metadata makes other scalers."""
 
     generation: int
     scalers: list[Scaler]
@@ -103,7 +103,7 @@ class Observer:
 
     async def look(self, obj: Obj) -> list[Record]:
         """Every external trigger; what the autoscaler has just seen is not asked for again. Raises TriggerError."""
-        scalers, found = self.scalers(obj), []
+        scalers, records = self.scalers(obj), []
         known, seen = self._known[uid_of(obj)], self._seen_by_autoscaler(obj)
         for scaler in scalers:
             if scaler.spec["type"] != "External":
@@ -114,8 +114,8 @@ class Observer:
                 record = known.records[name] = await self._observe(obj, scaler)
             if record.error:
                 self.event(obj, "KEDAScalerFailed", record.error, warning=True)
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def _seen_by_autoscaler(self, obj: Obj) -> bool:
         """Whether KEDA leaves the asking to the autoscaler: where it never scales to zero by itself."""
@@ -162,8 +162,8 @@ class Observer:
         status = live["status"] | {"health": {**live["status"].get("health", {}), name: health}}
         limit = obj["spec"]["fallback"]["failureThreshold"]
         fallen = any(
-            each["status"] == "Failing" and each["numberOfFailures"] > limit
-            for each in status["health"].values()
+            metric["status"] == "Failing" and metric["numberOfFailures"] > limit
+            for metric in status["health"].values()
         )
         word = ("True", "FallbackExists", "At least one trigger is falling back on this scaled object")
         if not fallen:
@@ -173,14 +173,14 @@ class Observer:
 
     def _fallback_amount(self, obj: Obj, scaler: Scaler) -> int | None:
         """The value by which the autoscaler comes to the wanted number; None where no ready pod can be divided by."""
-        fallback, found = obj["spec"]["fallback"], target_of(self._cluster.store, obj)
-        if found is None:
+        fallback, workload = obj["spec"]["fallback"], target_of(self._cluster.store, obj)
+        if workload is None:
             return None
         replicas = fallback["replicas"]
         target = scaler.spec["external"]["target"]
         if "averageValue" in target:
             return int(milli(target["averageValue"]) * replicas)
-        selector = found["spec"].get("selector")
+        selector = workload["spec"].get("selector")
         ready = sum(
             objects.phase_of(pod) == "Running"
             and is_true(pod, "Ready")

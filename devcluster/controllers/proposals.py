@@ -21,7 +21,7 @@ _LARGEST = 2**63 - 1
 
 
 class MetricError(Exception):
-    """A metric that says nothing; the text is what the condition tells."""
+    """A metric without a value; the text is the message of the condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ def _within(ratio: float, behavior: Obj | None) -> bool:
 
 
 def external(source: Obj, amount: int, target: Target, behavior: Obj | None) -> Proposal:
-    """By a value that comes from outside of the cluster."""
+    """The proposal by a value that comes from outside of the cluster."""
     goal, identity = source["target"], source["metric"]
     name = f"external metric {identity['name']}({selector_text(identity.get('selector'))})"
     if "averageValue" in goal:
-        wanted, each = target.existing, milli(goal["averageValue"])
-        ratio = amount / (each * wanted) if wanted else math.inf
+        wanted, per_replica = target.existing, milli(goal["averageValue"])
+        ratio = amount / (per_replica * wanted) if wanted else math.inf
         if not _within(ratio, behavior):
-            wanted = min(_MOST, math.ceil(amount / each))
+            wanted = min(_MOST, math.ceil(amount / per_replica))
         share = math.ceil(amount / target.existing) if target.existing else _LARGEST
         return _external(wanted, name, identity, {"averageValue": shown(share)})
     ratio, wanted = amount / milli(goal["value"]), target.wanted
@@ -99,7 +99,7 @@ def selector_text(selector: Obj | None) -> str:
 
 
 def resource(source: Obj, target: Target, behavior: Obj | None, use: Use) -> Proposal:
-    """By what the pods use of their CPU."""
+    """The proposal by the CPU use of the pods."""
     goal = source["target"]
     used, unready, missing = _grouped(target.pods, use)
     if not used:
@@ -107,16 +107,16 @@ def resource(source: Obj, target: Target, behavior: Obj | None, use: Use) -> Pro
     current: Obj = {"averageValue": shown(sum(used.values()) // len(used))}
     name, percent = "cpu resource", goal.get("averageUtilization")
     if percent is None:
-        each, weights = milli(goal["averageValue"]), None
-        filler = {name_of(pod): each for pod in missing}
+        per_pod, weights = milli(goal["averageValue"]), None
+        filler = {name_of(pod): per_pod for pod in missing}
     else:
-        each, weights = percent, {name_of(pod): _request(pod) for pod in target.pods}
+        per_pod, weights = percent, {name_of(pod): _request(pod) for pod in target.pods}
         filler = {name_of(pod): weights[name_of(pod)] * max(100, percent) // 100 for pod in missing}
-        current["averageUtilization"] = int(_ratio(used, weights, each) * each)
+        current["averageUtilization"] = int(_ratio(used, weights, per_pod) * per_pod)
         name = "cpu resource utilization (percentage of request)"
 
     def ratio(of: dict[str, int]) -> float:
-        return _ratio(of, weights, each)
+        return _ratio(of, weights, per_pod)
 
     wanted = _count(used, ratio, target, behavior, (unready, filler))
     return Proposal(
@@ -154,10 +154,10 @@ def _request(pod: Obj) -> int:
     return total
 
 
-def _ratio(used: dict[str, int], weights: dict[str, int] | None, each: int) -> float:
+def _ratio(used: dict[str, int], weights: dict[str, int] | None, per_pod: int) -> float:
     if weights is None:
-        return sum(used.values()) // len(used) / each
-    return sum(used.values()) * 100 // sum(weights[name] for name in used) / each
+        return sum(used.values()) // len(used) / per_pod
+    return sum(used.values()) * 100 // sum(weights[name] for name in used) / per_pod
 
 
 def _count(

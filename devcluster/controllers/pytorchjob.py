@@ -96,7 +96,7 @@ class PyTorchJobs(Controller):
             return None
         status = copy.deepcopy(job.get("status") or {})
         owned = self.cluster.dependants(job)
-        pods, services = ([obj for kind, obj in owned if kind is each] for each in (POD, SERVICE))
+        pods, services = ([obj for kind, obj in owned if kind is wanted] for wanted in (POD, SERVICE))
         turn = _Round(job, spec, status, pods, services)
         turn.say("Created", f"PyTorchJob {turn.name} is created.")
         if turn.over:
@@ -188,7 +188,7 @@ class PyTorchJobs(Controller):
                 self._keep_pods(turn, role)
                 self._keep_services(turn, role)
         except ApiError:
-            # The event has told; the status waits until all could be made.
+            # The event has reported it; the status waits until all could be made.
             return 1.0
         self._judge(turn)
         self._store(turn)
@@ -203,7 +203,8 @@ class PyTorchJobs(Controller):
             # The operator counts no earlier failures, so that a failed pod ends the job only with a limit of 0.
             failed = (
                 fresh
-                and active != sum(each["replicas"] for each in turn.spec["pytorchReplicaSpecs"].values())
+                and active
+                != sum(replica["replicas"] for replica in turn.spec["pytorchReplicaSpecs"].values())
                 and limit < 1
             )
             restarts = self._restarts(turn)
@@ -216,7 +217,7 @@ class PyTorchJobs(Controller):
 
     @staticmethod
     def _restarts(turn: _Round) -> int:
-        """Of the containers of running pods, where they may restart."""
+        """The restarts of the containers of running pods, where they may restart."""
         total = 0
         for role, replica in turn.spec["pytorchReplicaSpecs"].items():
             mine = by_index(turn.pods, role).values() if replica["restartPolicy"] in _RETRIED else ()
@@ -229,16 +230,16 @@ class PyTorchJobs(Controller):
 
     def _keep_pods(self, turn: _Round, role: str) -> None:
         wanted = turn.spec["pytorchReplicaSpecs"][role]["replicas"]
-        found = by_index(turn.pods, role)
-        for index in sorted(set(found) | set(range(wanted))):
-            mine = found.get(index, [])
+        numbered = by_index(turn.pods, role)
+        for index in sorted(set(numbered) | set(range(wanted))):
+            mine = numbered.get(index, [])
             if not mine:
                 self._start(turn, role, index)
             elif index >= wanted:
                 self._delete(turn, POD, mine[0])
             else:
                 self._ended(turn, role, mine[0])
-        turn.counts[role] = replicas.count(one for pods in found.values() for one in pods[:1])
+        turn.counts[role] = replicas.count(one for pods in numbered.values() for one in pods[:1])
 
     def _start(self, turn: _Round, role: str, index: int) -> None:
         if turn.spec["pytorchReplicaSpecs"][role]["template"]["spec"].get("restartPolicy"):
@@ -275,12 +276,12 @@ class PyTorchJobs(Controller):
 
     def _keep_services(self, turn: _Round, role: str) -> None:
         wanted = turn.spec["pytorchReplicaSpecs"][role]["replicas"]
-        found = by_index(turn.services, role)
+        numbered = by_index(turn.services, role)
         for index in range(wanted):
-            if index not in found:
+            if index not in numbered:
                 self._create(turn, SERVICE, replicas.service(turn.job, turn.spec, role, index))
-        for index in sorted(set(found) - set(range(wanted))):
-            self._delete(turn, SERVICE, found[index][0])
+        for index in sorted(set(numbered) - set(range(wanted))):
+            self._delete(turn, SERVICE, numbered[index][0])
 
     # Judging
 

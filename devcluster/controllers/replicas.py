@@ -44,7 +44,7 @@ def roles_of(spec: Obj) -> list[str]:
 
 
 def replica_name(job: str, role: str, index: int) -> str:
-    """Of a pod and of its Service."""
+    """The name of a pod and of its Service."""
     return f"{job}-{role.lower()}-{index}"
 
 
@@ -60,12 +60,12 @@ def selector(job: Obj, role: str) -> str:
 
 def by_index(objects: Iterable[Obj], role: str) -> dict[int, list[Obj]]:
     """The pods or Services of one role by their number."""
-    found: dict[int, list[Obj]] = {}
+    groups: dict[int, list[Obj]] = {}
     for obj in objects:
         index = labels_of(obj).get(INDEX, "")
         if labels_of(obj).get(_ROLE) == role.lower() and index.isdigit():
-            found.setdefault(int(index), []).append(obj)
-    return found
+            groups.setdefault(int(index), []).append(obj)
+    return groups
 
 
 def pod(job: Obj, spec: Obj, role: str, index: int) -> Obj:
@@ -76,8 +76,8 @@ def pod(job: Obj, spec: Obj, role: str, index: int) -> Obj:
     """
     replica = spec["pytorchReplicaSpecs"][role]
     template = replica["template"]
-    given = template.get("metadata") or {}
-    metadata = {k: v for k, v in given.items() if k in {"annotations", "finalizers"}}
+    source = template.get("metadata") or {}
+    metadata = {k: v for k, v in source.items() if k in {"annotations", "finalizers"}}
     own = labels(job, role) | {INDEX: str(index)}
     if role == ("Master" if "Master" in spec["pytorchReplicaSpecs"] else "Worker") and index == 0:
         own[f"{_PREFIX}job-role"] = "master"
@@ -86,7 +86,7 @@ def pod(job: Obj, spec: Obj, role: str, index: int) -> Obj:
     policy = replica["restartPolicy"]
     return {
         "metadata": metadata | {
-            "name": replica_name(name_of(job), role, index), "labels": (given.get("labels") or {}) | own,
+            "name": replica_name(name_of(job), role, index), "labels": (source.get("labels") or {}) | own,
             "ownerReferences": [owner_reference(PYTORCH_JOB, job)],
         },
         "spec": template["spec"] | {
@@ -125,7 +125,7 @@ def _rendezvous(job: Obj, spec: Obj) -> dict[str, str]:
     }
     env |= {name: str(policy[field]) for name, field in _OPTIONAL.items() if field in policy}
     if policy.get("rdzvConf"):
-        pairs = (f"{each.get('key', '')}={each.get('value', '')}" for each in policy["rdzvConf"])
+        pairs = (f"{option.get('key', '')}={option.get('value', '')}" for option in policy["rdzvConf"])
         env["PET_RDZV_CONF"] = ",".join(pairs)
     return env | ({"PET_STANDALONE": ""} if policy.get("standalone") else {})
 
@@ -178,7 +178,7 @@ def count(pods: Iterable[Obj]) -> dict[str, int]:
 
 
 def exit_code(one: Obj) -> int | None:
-    """Of the container `pytorch`, once it has ended."""
+    """The exit code of the container `pytorch`, once it has ended."""
     for status in one.get("status", {}).get("containerStatuses", ()):
         ended = status.get("state", {}).get("terminated")
         if status["name"] == CONTAINER and ended is not None:
@@ -203,11 +203,11 @@ def troubles(one: Obj) -> list[tuple[str, str]]:
 
 def _container_troubles(pod_name: str, status: Obj) -> list[tuple[str, str]]:
     state = status.get("state", {})
-    about, found = f"Error pod {pod_name} container {status['name']}", []
+    about, troubles = f"Error pod {pod_name} container {status['name']}", []
     ended, waits = state.get("terminated"), state.get("waiting")
     if ended is not None and ended["exitCode"]:
         text = f"{about} exitCode: {ended['exitCode']} terminated message: {ended.get('message', '')}"
-        found.append((ended.get("reason", ""), text))
+        troubles.append((ended.get("reason", ""), text))
     if waits is not None and waits.get("message"):
-        found.append((waits["reason"], f"{about} waiting message: {waits['message']}"))
-    return found
+        troubles.append((waits["reason"], f"{about} waiting message: {waits['message']}"))
+    return troubles

@@ -53,7 +53,7 @@ class _CheckError(Exception):
 
 
 def _watched(obj: Obj) -> tuple[Any, ...]:
-    """What of an object the operator looks at: its own status is none of it."""
+    """The parts of an object that the operator looks at; its own status is not among them."""
     metadata = obj["metadata"]
     parts = ("labels", "annotations", "finalizers", "deletionTimestamp")
     return (obj.get("spec"), *(metadata.get(part) for part in parts))
@@ -83,27 +83,27 @@ class ScaledObjects(Polling):
 
     @override
     def reconcile(self, key: Any) -> float | None:
-        found = self.store.get(SCALED_OBJECT, *key)
-        if found is None:
+        obj = self.store.get(SCALED_OBJECT, *key)
+        if obj is None:
             self._stop_polling(key)
             return None
-        if objects.deleting(found):
-            self._finalize(key, found)
+        if objects.deleting(obj):
+            self._finalize(key, obj)
             return None
-        if FINALIZER not in found["metadata"].get("finalizers", ()):
-            add = [*found["metadata"].get("finalizers", ()), FINALIZER]
-            found = self._change(found, lambda new: new["metadata"].update(finalizers=add))
-        if "conditions" not in found.get("status", {}):
+        if FINALIZER not in obj["metadata"].get("finalizers", ()):
+            add = [*obj["metadata"].get("finalizers", ()), FINALIZER]
+            obj = self._change(obj, lambda new: new["metadata"].update(finalizers=add))
+        if "conditions" not in obj.get("status", {}):
             unknown = [objects.made_condition(type_, "Unknown") for type_ in ("Ready", "Active", "Fallback")]
-            found = self._status(found, conditions=[*unknown, objects.made_condition("Paused", "False")])
+            obj = self._status(obj, conditions=[*unknown, objects.made_condition("Paused", "False")])
         try:
-            message = self._bring(key, found)
+            message = self._bring(key, obj)
         except _CheckError as error:
             self._failures[key] = self._failures.get(key, 0) + 1
-            self._not_ready(found, str(error))
+            self._not_ready(obj, str(error))
             return float(min(_RETRY_MOST, _RETRY_FIRST * 2 ** (self._failures[key] - 1)))
         self._failures.pop(key, None)
-        self._ready(found, message)
+        self._ready(obj, message)
         return None
 
     # What it says
@@ -183,14 +183,14 @@ class ScaledObjects(Polling):
         ref, kind = obj["spec"]["scaleTargetRef"], target_kind(obj["spec"])
         if kind is None:
             raise _CheckError(f"{_TARGET_WRONG}: {no_target_kind(obj['spec'])}")
-        found = self.store.get(kind, namespace_of(obj), ref["name"])
-        if found is None:
+        target = self.store.get(kind, namespace_of(obj), ref["name"])
+        if target is None:
             self._failed(obj, "Target resource doesn't exist")
             raise _CheckError(f'{_TARGET_WRONG}: {kind.resource} "{ref["name"]}" not found')
         if "scale" not in kind.subresources:
             self._failed(obj, "Target resource doesn't expose /scale subresource")
             raise _CheckError(f"{_TARGET_WRONG}: the server could not find the requested resource")
-        return kind, found
+        return kind, target
 
     def _know_target(self, obj: Obj, kind: Kind, target: Obj) -> Obj:
         gvkr = {"group": kind.group, "kind": kind.name, "resource": kind.plural, "version": kind.version}
@@ -214,16 +214,16 @@ class ScaledObjects(Polling):
         wanted, known = self._autoscaler(obj, kind, specs), obj["status"].get("hpaName")
         if known is not None and known != name_of(wanted):
             self._delete_autoscaler(obj, known)
-        found = self.store.get(AUTOSCALER, namespace_of(obj), name_of(wanted))
+        live = self.store.get(AUTOSCALER, namespace_of(obj), name_of(wanted))
         try:
-            if found is None:
+            if live is None:
                 self.cluster.create(AUTOSCALER, namespace_of(obj), wanted, _OPERATOR)
-            elif _differs(found, wanted):
-                self.cluster.modify(AUTOSCALER, found, lambda new: _adopt(new, wanted))
+            elif _differs(live, wanted):
+                self.cluster.modify(AUTOSCALER, live, lambda new: _adopt(new, wanted))
         except ApiError as error:
             raise _CheckError(f"{_HPA_FAILED}: {error.message}") from error
         self._status(obj, hpaName=name_of(wanted))
-        return found is None
+        return live is None
 
     def _autoscaler(self, obj: Obj, kind: Kind, specs: list[Obj]) -> Obj:
         spec, behavior = (
@@ -234,7 +234,7 @@ class ScaledObjects(Polling):
             if annotated(obj, f"{PAUSED}-scale-{way}"):
                 behavior = behavior or {}
                 behavior.setdefault(rules, {})["selectPolicy"] = "Disabled"
-        metrics = [copy.deepcopy(each) for each in sorted(specs, key=lambda each: str(each["type"]))]
+        metrics = [copy.deepcopy(spec) for spec in sorted(specs, key=lambda spec: str(spec["type"]))]
         for metric in metrics:
             if "external" in metric:
                 metric["external"]["metric"]["selector"] = {"matchLabels": {OWNER_LABEL: name_of(obj)}}
@@ -327,17 +327,17 @@ def _without_fallback(obj: Obj) -> dict[str, tuple[str, str, str]]:
     return {"Fallback": ("False", "NoFallbackFound", "No fallbacks are active on this scaled object")}
 
 
-def _differs(found: Obj, wanted: Obj) -> bool:
-    before, after = found["metadata"], wanted["metadata"]
-    return wanted["spec"] != found["spec"] or any(
+def _differs(live: Obj, wanted: Obj) -> bool:
+    before, after = live["metadata"], wanted["metadata"]
+    return wanted["spec"] != live["spec"] or any(
         after.get(p) != before.get(p) for p in ("labels", "annotations")
     )
 
 
-def _adopt(found: Obj, wanted: Obj) -> None:
-    """KEDA writes the whole object anew."""
-    found["spec"] = wanted["spec"]
+def _adopt(live: Obj, wanted: Obj) -> None:
+    """KEDA writes the whole object again."""
+    live["spec"] = wanted["spec"]
     for part in ("labels", "annotations", "ownerReferences"):
-        found["metadata"].pop(part, None)
+        live["metadata"].pop(part, None)
         if part in wanted["metadata"]:
-            found["metadata"][part] = wanted["metadata"][part]
+            live["metadata"][part] = wanted["metadata"][part]

@@ -77,7 +77,7 @@ def _stabilized(memory: Memory, ask: Ask, behavior: Obj | None) -> int:
     up = behavior["scaleUp"]["stabilizationWindowSeconds"] if behavior else 0
     down = behavior["scaleDown"].get("stabilizationWindowSeconds", DOWN_WINDOW_SECONDS) if behavior else None
     down = DOWN_WINDOW_SECONDS if down is None else down
-    known = [each for each in memory.recommended if each[0] > ask.now - max(up, down)]
+    known = [entry for entry in memory.recommended if entry[0] > ask.now - max(up, down)]
     memory.recommended[:] = [*known, (ask.now, ask.desired)]
     if behavior is None:
         return max([ask.desired, *(replicas for _, replicas in known)])

@@ -44,8 +44,8 @@ class Quotas(Controller):
 
     @override
     def reconcile(self, key: Any) -> float | None:
-        for found in self.store.list(QUOTA, key):
-            hard = (found.get("spec") or {}).get("hard") or {}
+        for resource_quota in self.store.list(QUOTA, key):
+            hard = (resource_quota.get("spec") or {}).get("hard") or {}
             used = quota.show(quota.used(self.store, key, hard), sorted(hard))
-            self.cluster.set_status(QUOTA, found, {"hard": hard, "used": used})
+            self.cluster.set_status(QUOTA, resource_quota, {"hard": hard, "used": used})
         return None

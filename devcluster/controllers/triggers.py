@@ -63,13 +63,13 @@ class _Metadata:
     """Typed values of a trigger's metadata; the errors name the scaler."""
 
     def __init__(self, trigger: Obj, prefix: str) -> None:
-        self._given, self._prefix = trigger["metadata"], prefix
+        self._values, self._prefix = trigger["metadata"], prefix
 
     def text(self, name: str, default: str | None = None) -> str:
-        found = self._given.get(name) or default
-        if found is None:
+        value = self._values.get(name) or default
+        if value is None:
             raise TriggerError(f'{self._prefix}missing required parameter "{name}" in [triggerMetadata]')
-        return str(found)
+        return str(value)
 
     def number(self, name: str, default: str | None = None) -> float:
         return float(self._read(name, default, _NUMBER, "float64"))
@@ -81,7 +81,7 @@ class _Metadata:
         return self._read(name, str(default).lower(), _BOOLEAN, "bool")[0] in "1tT"
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Of a text like `a=1,b=2`."""
+        """The pairs in a text like `a=1,b=2`."""
         parts = (part.partition("=") for part in self.text(name, "").split(",") if part)
         return {key.strip(): text.strip() for key, _, text in parts}
 
@@ -97,15 +97,17 @@ class _Metadata:
 
 class _Prometheus:
     def __init__(self, index: int, trigger: Obj) -> None:
-        given = _Metadata(trigger, "error parsing prometheus metadata: error parsing prometheus metadata: ")
-        self._address, self._query = given.text("serverAddress"), given.text("query")
-        self.spec = _external(index, "prometheus", _target(trigger, given.number("threshold")))
-        self._activation = given.number("activationThreshold", "0")
-        self._empty_is_zero = given.boolean("ignoreNullValues", default=True)
-        self._headers, self._parameters = given.pairs("customHeaders"), given.pairs("queryParameters")
-        if given.text("namespace", ""):
-            self._parameters = {"namespace": given.text("namespace")} | self._parameters
-        self._timeout = _duration(given.text("timeout", "3s"))
+        metadata = _Metadata(
+            trigger, "error parsing prometheus metadata: error parsing prometheus metadata: "
+        )
+        self._address, self._query = metadata.text("serverAddress"), metadata.text("query")
+        self.spec = _external(index, "prometheus", _target(trigger, metadata.number("threshold")))
+        self._activation = metadata.number("activationThreshold", "0")
+        self._empty_is_zero = metadata.boolean("ignoreNullValues", default=True)
+        self._headers, self._parameters = metadata.pairs("customHeaders"), metadata.pairs("queryParameters")
+        if metadata.text("namespace", ""):
+            self._parameters = {"namespace": metadata.text("namespace")} | self._parameters
+        self._timeout = _duration(metadata.text("timeout", "3s"))
 
     async def value(self, http: aiohttp.ClientSession) -> tuple[float, bool]:
         number = self._read(await self._answer(http))
@@ -120,14 +122,14 @@ class _Prometheus:
             async with http.get(url, headers=self._headers, timeout=limit) as answer:
                 if not 200 <= answer.status <= 299:
                     raise TriggerError(f"prometheus query api returned error. status: {answer.status}")
-                found = json.loads(await answer.read())["data"]["result"]
+                result = json.loads(await answer.read())["data"]["result"]
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TriggerError(f'Get "{url}": {str(error) or "context deadline exceeded"}') from error
         except (ValueError, KeyError, TypeError) as error:
             raise TriggerError(f"invalid answer of {self._address}: {error}") from error
-        if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        if not isinstance(result, list) or not all(isinstance(item, dict) for item in result):
             raise TriggerError("json: cannot unmarshal number into Go struct field .data.result")
-        return found
+        return result
 
     def _read(self, result: list[Any]) -> float:
         if len(result) > 1:
@@ -160,9 +162,9 @@ def _duration(text: str) -> float:
 class _Cron:
     def __init__(self, index: int, trigger: Obj) -> None:
         prefix = "error parsing cron metadata: "
-        target, given = _target(trigger, 1.0), _Metadata(trigger, prefix)
-        start, end, self._zone = given.text("start"), given.text("end"), given.text("timezone")
-        self._replicas = given.whole("desiredReplicas")
+        target, metadata = _target(trigger, 1.0), _Metadata(trigger, prefix)
+        start, end, self._zone = metadata.text("start"), metadata.text("end"), metadata.text("timezone")
+        self._replicas = metadata.whole("desiredReplicas")
         schedules = []
         for word, text in (("start", start), ("end", end)):
             try:
@@ -199,11 +201,11 @@ class _Cpu:
 
     def __init__(self, _index: int, trigger: Obj) -> None:
         prefix = "error parsing cpu metadata: "
-        given, type_ = _Metadata(trigger, prefix), trigger.get("metricType", "")
+        metadata, type_ = _Metadata(trigger, prefix), trigger.get("metricType", "")
         if type_ == "Utilization":
-            target: Obj = {"type": type_, "averageUtilization": given.whole("value")}
+            target: Obj = {"type": type_, "averageUtilization": metadata.whole("value")}
         elif type_ == "AverageValue":
-            target = {"type": type_, "averageValue": show_quantity(quantity(given.text("value")))}
+            target = {"type": type_, "averageValue": show_quantity(quantity(metadata.text("value")))}
         else:
             allowed = "allowed values are 'Utilization' or 'AverageValue'"
             raise TriggerError(f"{prefix}unknown metric type: {type_}, {allowed}")

@@ -87,7 +87,7 @@ class ClockKubelet(Kubelet):
         return await serve_log(request, pod, files)
 
     def _after(self, pod: Obj, step: str, delay: float, action: Callable[[Obj], None]) -> None:
-        """One appointment a step; after a restart of devcluster the wait begins anew."""
+        """One appointment a step; after a restart of devcluster the wait begins again."""
         key = (uid_of(pod), step)
         if key not in self._timers:
             loop = asyncio.get_running_loop()

@@ -107,8 +107,8 @@ class Container:
     def _not_executable(self, command: str) -> str | None:
         """Why the runtime could not execute it, in its words; None where it can."""
         if "/" not in command:
-            found = shutil.which(command, path=self._env["PATH"])
-            return None if found else f'exec: "{command}": executable file not found in $PATH'
+            program = shutil.which(command, path=self._env["PATH"])
+            return None if program else f'exec: "{command}": executable file not found in $PATH'
         path = Path(self._folder) / command
         if not path.exists():
             return f'exec: "{command}": stat {command}: no such file or directory'
@@ -138,8 +138,8 @@ class Container:
         code = code if code >= 0 else 128 - code
         reason = "OOMKilled" if self.oom else "Error" if code else "Completed"
         falls_back = self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-        said = log.last_words() if code and falls_back else ""
-        self._terminate(code, reason, self.state["running"]["startedAt"], said)
+        message = log.last_words() if code and falls_back else ""
+        self._terminate(code, reason, self.state["running"]["startedAt"], message)
         return code
 
     @staticmethod

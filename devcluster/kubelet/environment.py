@@ -32,8 +32,8 @@ def environment(sandbox: Sandbox, container: Obj, rewrite: Rewriter) -> dict[str
         prefix = source.get("prefix", "")
         for key, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
             if key in source:
-                found = sandbox.find(kind, source[key]["name"], optional=bool(source[key].get("optional")))
-                values = decode_data(found) if found else {}
+                obj = sandbox.find(kind, source[key]["name"], optional=bool(source[key].get("optional")))
+                values = decode_data(obj) if obj else {}
                 env |= {prefix + k: v.decode() for k, v in values.items()}
     for variable in container.get("env") or ():
         if "valueFrom" in variable:
@@ -55,14 +55,14 @@ def _from(sandbox: Sandbox, source: Obj) -> str | None:
 
 def _key(sandbox: Sandbox, kind: Kind, reference: Obj) -> str | None:
     optional = bool(reference.get("optional"))
-    found = sandbox.find(kind, reference["name"], optional=optional)
-    if found is None:
+    obj = sandbox.find(kind, reference["name"], optional=optional)
+    if obj is None:
         return None
-    values = decode_data(found)
+    values = decode_data(obj)
     if reference["key"] not in values:
         if optional:
             return None
-        where = f"{found['metadata']['namespace']}/{reference['name']}"
+        where = f"{obj['metadata']['namespace']}/{reference['name']}"
         raise NotReady(f"couldn't find key {reference['key']} in {kind.name} {where}")
     return values[reference["key"]].decode()
 

@@ -15,27 +15,27 @@ import sys
 
 def sessions() -> dict[int, int]:
     """Session of every process."""
-    found = {}
+    by_pid = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if entry.isdigit():
             with contextlib.suppress(OSError):
-                found[int(entry)] = os.getsid(int(entry))
-    return found
+                by_pid[int(entry)] = os.getsid(int(entry))
+    return by_pid
 
 
 def sweep(folder: str, *, spared: int) -> None:
     """Kill all sessions that have a process working below `folder`; of the session `spared` that process alone."""
-    every, found = sessions(), set()
+    every, pids = sessions(), set()
     for pid in every:
         with contextlib.suppress(OSError):
             where = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
             with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
                 home = f"HOME={folder}/".encode() in file.read()
             if home or where.startswith(folder + "/"):
-                found.add(pid)
-    doomed = {every[pid] for pid in found} - {spared, os.getsid(0)}
+                pids.add(pid)
+    doomed = {every[pid] for pid in pids} - {spared, os.getsid(0)}
     for pid, session in every.items():
-        if session in doomed or pid in found:
+        if session in doomed or pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

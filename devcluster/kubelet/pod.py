@@ -193,9 +193,9 @@ class PodRunner:
         return True
 
     async def _probe(
-        self, container: Container, key: str, word: str, told: Callable[[Container, bool], bool]
+        self, container: Container, key: str, word: str, is_enough: Callable[[Container, bool], bool]
     ) -> None:
-        """Probe for ever, or until `told` says that it is enough; too many failures end a container that is not just unready."""
+        """Probe for ever, or until `is_enough` says so; too many failures end a container that is not just unready."""
         probe, in_row, last = container.spec[key], 0, None
         await asyncio.sleep(probe.get("initialDelaySeconds", 0))
         while True:
@@ -212,7 +212,7 @@ class PodRunner:
                     await asyncio.sleep(self.pod["spec"]["terminationGracePeriodSeconds"])
                     container.signal(signal.SIGKILL)
                     return
-                if not told(container, last):
+                if not is_enough(container, last):
                     return
             await asyncio.sleep(probe["periodSeconds"])
 

@@ -159,9 +159,9 @@ class ProcessKubelet(Kubelet):
     @override
     def usage(self, pod: Obj, container: str = "") -> Usage | None:
         names = [container] if container else [spec["name"] for spec in pod["spec"]["containers"]]
-        found = [self._meter.usage((uid_of(pod), name)) for name in names]
-        known = [usage for usage in found if usage is not None]
-        if not known or len(known) < len(found):
+        usages = [self._meter.usage((uid_of(pod), name)) for name in names]
+        known = [usage for usage in usages if usage is not None]
+        if not known or len(known) < len(usages):
             return None
         first = known[0]
         cores, total = sum(u.cores for u in known), sum(u.total for u in known)
@@ -195,7 +195,7 @@ class ProcessKubelet(Kubelet):
 
 
 def _private_bytes(pid: int) -> int:
-    """What one process holds for itself; pages that it shares are counted for nobody."""
+    """What one process holds for itself; pages that it shares are not counted."""
     with contextlib.suppress(OSError, ValueError):
         fields = Path(f"/proc/{pid}/statm").read_text().split()
         return (int(fields[1]) - int(fields[2])) * resource.getpagesize()

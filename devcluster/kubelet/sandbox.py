@@ -61,10 +61,10 @@ class Sandbox:
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim is None:
             return self.home / "volumes" / str(volume["name"])
-        found = self._cluster.store.get(CLAIM, namespace_of(self.pod), claim)
-        if found is None:
+        stored = self._cluster.store.get(CLAIM, namespace_of(self.pod), claim)
+        if stored is None:
             raise NotReady(f'persistentvolumeclaim "{claim}" not found')
-        return self._claims / namespace_of(self.pod) / f"{claim}-{uid_of(found)[:8]}"
+        return self._claims / namespace_of(self.pod) / f"{claim}-{uid_of(stored)[:8]}"
 
     def _volume(self, volume: Obj) -> None:
         folder = self.volume_folder(volume)
@@ -87,8 +87,8 @@ class Sandbox:
             yield item["path"], self.field(item["fieldRef"]["fieldPath"]).encode()
 
     def _items(self, kind: Kind, source: Obj, name: str) -> Iterator[tuple[str, bytes]]:
-        found = self.find(kind, name, optional=bool(source.get("optional")))
-        values = decode_data(found) if found else {}
+        obj = self.find(kind, name, optional=bool(source.get("optional")))
+        values = decode_data(obj) if obj else {}
         items = source.get("items") or [{"key": k, "path": k} for k in values]
         for item in items:
             if item["key"] in values:
@@ -97,10 +97,10 @@ class Sandbox:
                 raise NotReady(f"references non-existent config key: {item['key']}")
 
     def find(self, kind: Kind, name: str, *, optional: bool) -> Obj | None:
-        found = self._cluster.store.get(kind, namespace_of(self.pod), name)
-        if found is None and not optional:
+        obj = self._cluster.store.get(kind, namespace_of(self.pod), name)
+        if obj is None and not optional:
             raise NotReady(f'{kind.name.lower()} "{name}" not found')
-        return found
+        return obj
 
     def field(self, path: str) -> str:
         """A `fieldRef`."""
@@ -108,9 +108,9 @@ class Sandbox:
             return self.address
         if path == "status.hostIP":
             return "127.0.0.1"
-        found = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
-        if found:
-            return str((self.pod["metadata"].get(found[1]) or {}).get(found[2], ""))
+        match = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+        if match:
+            return str((self.pod["metadata"].get(match[1]) or {}).get(match[2], ""))
         value = dig(self.pod, path)
         return "" if value is None else str(value)
 

@@ -29,7 +29,7 @@ class Usage:
 
 @dataclass(slots=True)
 class _Known:
-    """Of one container: CPU seconds by process, those of processes that are gone, and the sums of before."""
+    """Facts of one container: CPU seconds by process, those of processes that are gone, and the sums of before."""
 
     by_process: dict[int, float] = field(default_factory=dict)
     gone: float = 0.0
@@ -67,8 +67,8 @@ class CpuMeter:
 
 
 def _by_session(wanted: set[int]) -> tuple[dict[int, dict[int, float]], dict[int, int]]:
-    """Of each wanted session: CPU seconds by process, with those of children waited for, and resident bytes."""
-    found: dict[int, dict[int, float]] = {}
+    """For each wanted session: CPU seconds by process, with those of children waited for, and resident bytes."""
+    seconds: dict[int, dict[int, float]] = {}
     resident: dict[int, int] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if not entry.isdigit():
@@ -79,6 +79,6 @@ def _by_session(wanted: set[int]) -> tuple[dict[int, dict[int, float]], dict[int
             if int(fields[3]) in wanted:
                 ticks = sum(int(text) for text in fields[11:15])
                 session = int(fields[3])
-                found.setdefault(session, {})[int(entry)] = ticks / TICKS
+                seconds.setdefault(session, {})[int(entry)] = ticks / TICKS
                 resident[session] = resident.get(session, 0) + int(fields[21]) * resource.getpagesize()
-    return found, resident
+    return seconds, resident

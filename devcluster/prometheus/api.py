@@ -39,10 +39,10 @@ class PrometheusApi:
 
     async def _query(self, request: web.Request) -> web.Response:
         form = await request.post() if request.method == "POST" else {}
-        given = {**request.query, **{key: str(text) for key, text in form.items()}}
+        parameters = {**request.query, **{key: str(text) for key, text in form.items()}}
         try:
-            at = _time(given)
-            value = parse(given.get("query", ""))(Moment(self._storage, at))
+            at = _time(parameters)
+            value = parse(parameters.get("query", ""))(Moment(self._storage, at))
         except ParseError as error:
             return _failure(400, "bad_data", f'invalid parameter "query": parse error: {error}')
         except ValueError as error:
@@ -51,8 +51,8 @@ class PrometheusApi:
             return _failure(422, "execution", str(error))
         if isinstance(value, float):
             return _success({"resultType": "scalar", "result": _pair(at, value)})
-        found = [{"metric": labels, "value": _pair(at, number)} for labels, number in value]
-        return _success({"resultType": "vector", "result": found})
+        vector = [{"metric": labels, "value": _pair(at, number)} for labels, number in value]
+        return _success({"resultType": "vector", "result": vector})
 
 
 async def _buildinfo(_request: web.Request) -> web.Response:
@@ -67,18 +67,18 @@ async def _not_served(request: web.Request) -> web.Response:
     return _failure(404, "not_found", f"devcluster does not serve {request.path}, only /api/v1/query")
 
 
-def _time(given: Mapping[str, str]) -> int:
+def _time(parameters: Mapping[str, str]) -> int:
     """Unix milliseconds, from seconds or an RFC 3339 time in UTC. ValueError where it is neither."""
-    text = given.get("time", "")
+    text = parameters.get("time", "")
     if not text:
         return int(time.time() * 1000)
     for read in (float, seconds):
         try:
-            found = read(text)
+            moment = read(text)
         except ValueError:
             continue
-        if math.isfinite(found):
-            return round(found * 1000)
+        if math.isfinite(moment):
+            return round(moment * 1000)
     raise ValueError(f'cannot parse "{text}" to a valid timestamp')
 
 

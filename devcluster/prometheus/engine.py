@@ -62,7 +62,7 @@ def _refused(what: str) -> ParseError:
 
 
 def _bare(node: promql.Expr) -> promql.Expr:
-    """Without its parentheses, up to a depth that is refused anyway."""
+    """The expression without its parentheses, up to a depth that is refused anyway."""
     for _ in range(DEPTH_MAX):
         if not isinstance(node, promql.ParenExpr):
             break
@@ -80,7 +80,7 @@ def _expression(node: promql.Expr, depth: int) -> Expression:
 
 
 class _Selector:
-    """Of series, at one time or over a range."""
+    """A selector of series, at one time or over a range."""
 
     def __init__(self, node: promql.VectorSelector, span: int = 0) -> None:
         if node.at is not None:
@@ -105,18 +105,18 @@ class _Selector:
             (series.labels, series.latest(at - LOOKBACK_MS, at))
             for series in moment.storage.select(self.matchers)
         )
-        return [(labels, found[1]) for labels, found in newest if found]
+        return [(labels, sample[1]) for labels, sample in newest if sample]
 
     def over_range(self, name: str, moment: Moment) -> Vector:
         """The function of the samples of every series that has some."""
         end = moment.at - self._offset
-        start, found = end - self._span, []
+        start, vector = end - self._span, []
         for series in moment.storage.select(self.matchers):
             points = series.between(start, end)
             value = OVER_RANGE[name](points, start, end) if points else None
             if value is not None:
-                found.append((nameless(series.labels), value))
-        return unique(found)
+                vector.append((nameless(series.labels), value))
+        return unique(vector)
 
     def missing(self) -> Vector:
         """What `absent` gives: one element with the labels that are asked for by equality."""
@@ -207,9 +207,9 @@ def _aggregation(node: promql.AggregateExpr, depth: int) -> Expression:
 
     def aggregated(moment: Moment) -> Vector:
         groups: dict[LabelSet, list[float]] = {}
-        for given, value in _vector(inner(moment)):
+        for metric, value in _vector(inner(moment)):
             kept = {
-                k: v for k, v in given.items() if (k not in labels and k != NAME if without else k in labels)
+                k: v for k, v in metric.items() if (k not in labels and k != NAME if without else k in labels)
             }
             groups.setdefault(label_set(kept), []).append(value)
         return [(dict(kept), AGGREGATIONS[name](values)) for kept, values in groups.items()]

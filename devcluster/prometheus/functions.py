@@ -18,7 +18,7 @@ def nameless(labels: dict[str, str]) -> dict[str, str]:
 
 
 def label_set(labels: dict[str, str]) -> LabelSet:
-    """Of a group or a match, to be compared."""
+    """The labels of a group or a match, to be compared."""
     return tuple(sorted(labels.items()))
 
 
@@ -103,7 +103,7 @@ def _clamp(value: float, least: float, most: float) -> float:
 
 
 def _round(value: float, nearest: float = 1.0) -> float:
-    """To a multiple of `nearest`, halves upwards."""
+    """The value rounded to a multiple of `nearest`, halves upwards."""
     inverse = 1.0 / nearest
     return math.floor(value * inverse + 0.5) / inverse if math.isfinite(value) else value
 
@@ -117,14 +117,14 @@ OVER_VALUES: dict[str, Callable[..., float]] = {
     "clamp_min": lambda value, least: _clamp(value, least, math.inf),
     "clamp_max": lambda value, most: _clamp(value, -math.inf, most),
 }
-"""Of each element's value, and of the numbers that follow the vector."""
+"""Functions of each element's value, and of the numbers that follow the vector."""
 
 
 # Histograms
 
 
 def histogram_quantile(share: float, vector: Vector) -> Vector:
-    """Of the buckets in `vector`, by the labels that they have beside `le`."""
+    """The quantile of the buckets in `vector`, by the labels that they have beside `le`."""
     groups: dict[LabelSet, dict[float, float]] = {}
     for labels, value in vector:
         try:

@@ -81,12 +81,12 @@ class Operation:
 
 def with_scalar(operation: Operation, vector: Vector, scalar: float, *, swapped: bool) -> Vector:
     """What is filtered keeps its own value, on whichever side it stands."""
-    found = []
+    result = []
     for labels, value in vector:
         made = operation.of_values(*((scalar, value) if swapped else (value, scalar)))
         if made is not None:
-            found.append((labels, value) if operation.filters else (nameless(labels), made))
-    return found if operation.filters else unique(found)
+            result.append((labels, value) if operation.filters else (nameless(labels), made))
+    return result if operation.filters else unique(result)
 
 
 def unique(vector: Vector) -> Vector:
@@ -98,10 +98,10 @@ def unique(vector: Vector) -> Vector:
 def of_sets(operation: Operation, left: Vector, right: Vector) -> Vector:
     if operation.operator == "or":
         lefts = {operation.signature(labels) for labels, _ in left}
-        return [*left, *(each for each in right if operation.signature(each[0]) not in lefts)]
+        return [*left, *(element for element in right if operation.signature(element[0]) not in lefts)]
     rights = {operation.signature(labels) for labels, _ in right}
     wanted = operation.operator == "and"
-    return [each for each in left if (operation.signature(each[0]) in rights) == wanted]
+    return [element for element in left if (operation.signature(element[0]) in rights) == wanted]
 
 
 def matched(operation: Operation, left: Vector, right: Vector) -> Vector:
@@ -109,7 +109,7 @@ def matched(operation: Operation, left: Vector, right: Vector) -> Vector:
     swapped = operation.many == "right"
     many, one = (right, left) if swapped else (left, right)
     ones = _one_side(operation, one, "left" if swapped else "right")
-    found: dict[LabelSet, Element] = {}
+    elements: dict[LabelSet, Element] = {}
     for labels, value in many:
         signature = operation.signature(labels)
         if signature not in ones:
@@ -120,12 +120,12 @@ def matched(operation: Operation, left: Vector, right: Vector) -> Vector:
             continue
         kept = _kept(operation, labels, other)
         key = label_set(kept) if operation.many else signature
-        if key in found:
+        if key in elements:
             why = "many-to-one matching must be explicit (group_left/group_right)"
             why = "grouping labels must ensure unique matches" if operation.many else why
             raise ExecutionError(f"multiple matches for labels: {why}")
-        found[key] = (kept, made)
-    return list(found.values())
+        elements[key] = (kept, made)
+    return list(elements.values())
 
 
 def _one_side(operation: Operation, vector: Vector, side: str) -> dict[LabelSet, Element]:

@@ -24,7 +24,7 @@ log = logging.getLogger("devcluster")
 TIMEOUT_SECONDS = 3.0
 BODY_BYTES_MAX = 8 << 20
 SAMPLES_MAX = 5000
-"""Of one target; more are a failure of the scrape, as with Prometheus' `sample_limit`."""
+"""The most samples of one target; more are a failure of the scrape, as with Prometheus' `sample_limit`."""
 ANNOTATION = "prometheus.io/"
 
 Key = frozenset[tuple[str, str]]
@@ -67,7 +67,7 @@ def _pod_labels(pod: Obj, instance: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse(text: str) -> Iterator[Sample]:
-    """Of Prometheus' text format 0.0.4. ValueError for a line that is none of it."""
+    """The samples in a text of Prometheus' text format 0.0.4. ValueError for a line that does not follow it."""
     # Without the types: the parser would rename counters that do not end in `_total`.
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     for family in text_string_to_metric_families("\n".join(lines)):
@@ -114,19 +114,19 @@ class Scraper:
 
     async def _scrape(self, http: aiohttp.ClientSession, target: Target) -> None:
         at, is_up = int(time.time() * 1000), True
-        found: dict[Key, dict[str, str]] = {}
+        series: dict[Key, dict[str, str]] = {}
         try:
-            for given, value, stamp in await self._samples(http, target):
-                labels = _merged(given, target)
+            for sample_labels, value, stamp in await self._samples(http, target):
+                labels = _merged(sample_labels, target)
                 self._storage.append(labels, at if stamp is None else stamp, value)
                 if stamp is None:
-                    found[frozenset(labels.items())] = labels
+                    series[frozenset(labels.items())] = labels
         except (aiohttp.ClientError, OSError, TimeoutError, FullError, ValueError) as problem:
-            # `up` tells as well: a target that is just starting is no news.
+            # `up` shows it as well: a target that is just starting is no news.
             log.debug("could not scrape %s: %r", target.url, problem)
             is_up = False
-        self._end(target, found, at)
-        self._seen[target] = found
+        self._end(target, series, at)
+        self._seen[target] = series
         with contextlib.suppress(FullError):
             self._storage.append({NAME: "up", **dict(target.labels)}, at, float(is_up))
 
@@ -150,15 +150,15 @@ class Scraper:
                     raise ValueError(f"the body exceeds {BODY_BYTES_MAX} bytes")
             return body.decode()
 
-    def _end(self, target: Target, found: dict[Key, dict[str, str]], at: int) -> None:
+    def _end(self, target: Target, series: dict[Key, dict[str, str]], at: int) -> None:
         """Mark the series that this target had at the last scrape and has no longer."""
         for key, labels in self._seen.get(target, {}).items():
-            if key not in found:
+            if key not in series:
                 self._storage.append(labels, at, STALE)
 
 
-def _merged(given: dict[str, str], target: Target) -> dict[str, str]:
+def _merged(labels: dict[str, str], target: Target) -> dict[str, str]:
     """The target's labels win; the sample's own are kept as `exported_…`."""
     own = dict(target.labels)
-    kept = {f"exported_{label}" if label in own else label: text for label, text in given.items()}
+    kept = {f"exported_{label}" if label in own else label: text for label, text in labels.items()}
     return kept | own

@@ -23,7 +23,9 @@ Use = Callable[[Obj, str], Usage | None]
 
 def target(store: Store, use: Use) -> Target:
     return Target(
-        "simulated", LABELS, lambda: (each for pod in store.list(POD) for each in _of_pod(store, pod, use))
+        "simulated",
+        LABELS,
+        lambda: (sample for pod in store.list(POD) for sample in _of_pod(store, pod, use)),
     )
 
 

@@ -21,17 +21,17 @@ _STOPS_RULES = {"FieldValueRequired", "FieldValueNotSupported"}
 
 
 def faults(kind: Kind, obj: Obj) -> Iterator[Fault]:
-    """Of everything but the status; 501 for what devcluster does not serve."""
+    """The faults of everything but the status; 501 for what devcluster does not serve."""
     own = {
         key: value
         for key, value in obj.items()
         if key != "status" and not (kind.custom and key == "metadata")
     }
-    found = list(_walk(kind.name, own, "", custom=kind.custom))
-    yield from found
-    if kind.custom and any(fault.reason in _STOPS_RULES for fault in found):
+    problems = list(_walk(kind.name, own, "", custom=kind.custom))
+    yield from problems
+    if kind.custom and any(fault.reason in _STOPS_RULES for fault in problems):
         yield UNCHECKED
-    elif kind.custom and not found:
+    elif kind.custom and not problems:
         yield from _repeated(kind.name, own, "")
 
 

@@ -69,9 +69,9 @@ def _failure_policy(spec: Obj) -> Iterator[Fault]:
 def _workload(obj: Obj) -> Iterator[Fault]:
     """What Deployment and ReplicaSet share."""
     spec = obj["spec"]
-    selector, given = spec.get("selector"), (spec["template"].get("metadata") or {}).get("labels") or {}
-    if selector is not None and not matches(selector, given):
-        yield wrong("spec.template.metadata.labels", given, "`selector` does not match template `labels`")
+    selector, labels = spec.get("selector"), (spec["template"].get("metadata") or {}).get("labels") or {}
+    if selector is not None and not matches(selector, labels):
+        yield wrong("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     yield from template(spec, "Always")
 
 
@@ -162,7 +162,7 @@ RULES: dict[Kind, Callable[[Obj], Iterator[Fault]]] = {
 
 
 def changes(kind: Kind, old: Obj, new: Obj) -> Iterator[Fault]:
-    """Of what may not change."""
+    """The faults in fields that may not change."""
     for field in _frozen(kind, old):
         before, after = dig(old, field), dig(new, field)
         if before != after:

@@ -31,7 +31,7 @@ def pod_spec(spec: Obj, field: str) -> Iterator[Fault]:
     for part in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(part) or ()):
             yield from _container(
-                container, f"{field}.{part}[{index}]", {each.get("name") for each in volumes}
+                container, f"{field}.{part}[{index}]", {volume.get("name") for volume in volumes}
             )
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         operator = toleration.get("operator", "Equal")
@@ -40,7 +40,7 @@ def pod_spec(spec: Obj, field: str) -> Iterator[Fault]:
 
 
 def template(spec: Obj, *policies: str) -> Iterator[Fault]:
-    """Of a workload whose pods may be restarted by one of the `policies`."""
+    """The faults of a workload whose pods may be restarted by one of the `policies`."""
     made = spec["template"]
     yield from labels((made.get("metadata") or {}).get("labels"), "spec.template.labels")
     yield from pod_spec(made["spec"], "spec.template.spec")

@@ -29,7 +29,7 @@ def rule(obj: Obj) -> Iterator[Fault]:
 
 
 def target_kind(spec: Obj) -> Kind | None:
-    """What the ScaledObject scales; None for a kind that nobody serves."""
+    """What the ScaledObject scales; None for a kind that is not served."""
     ref = spec["scaleTargetRef"]
     return BY_NAME.get((ref.get("apiVersion") or "apps/v1", ref.get("kind") or DEPLOYMENT.name))
 
@@ -46,7 +46,7 @@ def no_target_kind(spec: Obj) -> str:
 
 
 def hpa_name(obj: Obj) -> str:
-    """Of the HorizontalPodAutoscaler that KEDA makes for it."""
+    """The name of the HorizontalPodAutoscaler that KEDA makes for it."""
     return dig(obj, "spec.advanced.horizontalPodAutoscalerConfig.name") or f"keda-hpa-{name_of(obj)}"
 
 

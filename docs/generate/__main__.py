@@ -12,7 +12,7 @@ from portal.settings import env
 
 
 def main(arguments: Namespace) -> int:
-    """Write what differs, or only say it; 1 where a page differs and nothing may be changed."""
+    """Write what differs, or only print it; 1 where a page differs and nothing may be changed."""
     # The pages read models and routes, so the applications come first.
     from docs.generate import reference  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""docs/reference/layers.md: the picture of the packages, from the import contracts and from what each folder says of itself."""
+"""docs/reference/layers.md: the picture of the packages, from the import contracts and from each folder's docstring."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.settings import env
 
 ROOT = env.BASE_DIR
 APART = ("cluster", "devcluster")
-"""Packages that are in no layer: the contracts beside the layers say who may import them."""
+"""Packages that are in no layer: the contracts beside the layers name the packages that may import them."""
 
 
 def page() -> list[str]:
@@ -55,13 +55,13 @@ def _layers() -> list[list[str]]:
     """The packages from the top down, siblings together, as the contract `layers` has them."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
-    (contract,) = (each for each in contracts if each["id"] == "layers")
+    (contract,) = (contract for contract in contracts if contract["id"] == "layers")
     return [[name.strip() for name in line.split("|")] for line in contract["layers"]]
 
 
 def _picture(layers: list[list[str]]) -> Iterator[str]:
     lines = [" | ".join(layer) for layer in layers]
-    # Whom `cluster` stands beside: all that is above policy may see its pure modules, and so may workloads.
+    # The packages beside `cluster`: all that is above policy may see its pure modules, and so may workloads.
     beside = {"controller": "─┐", "workloads": " ├─ cluster", "foundation": "─┘"}
     inside, width = False, max(map(len, lines)) + 2
     for line in lines:
@@ -89,10 +89,10 @@ def _row(folder: Path) -> str:
 
 def question_of(folder: Path) -> str:
     """The first sentence of what the folder's `__init__` says. Raises ValueError where it says nothing."""
-    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
-    if not said:
+    question = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    if not question:
         raise ValueError(f"{folder}/__init__.py does not say which question the folder answers")
-    return " ".join(said.partition("\n\n")[0].split())
+    return " ".join(question.partition("\n\n")[0].split())
 
 
 def _counted(packages: list[str]) -> Iterator[str]:

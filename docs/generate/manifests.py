@@ -70,12 +70,12 @@ def placement(example: Example, spec: ContainerSpec, *, name: str, kind: str) ->
     )
 
 
-def found(manifest: Mapping[str, Any], row: ManifestRow) -> Any:
-    """What stands where the row points to; None where nothing does. A text is taken for lines of name=value."""
+def value_at(manifest: Mapping[str, Any], row: ManifestRow) -> Any:
+    """What stands where the row points to; None where nothing does. A text is read as lines of name=value."""
     here: Any = manifest
     for step in row.at:
         if isinstance(step, Mapping):
-            here = next((each for each in here if step.items() <= each.items()), None)
+            here = next((item for item in here if step.items() <= item.items()), None)
         elif isinstance(step, int):
             here = here[step] if isinstance(here, list) and step < len(here) else None
         elif isinstance(here, str):
@@ -89,9 +89,11 @@ def found(manifest: Mapping[str, Any], row: ManifestRow) -> Any:
 
 def section(example: Example, made: ManifestSet, *, level: str = "##") -> list[str]:
     """The lines about one example, of which these are the objects."""
-    shown = next((each for each in made.all() if each["kind"] == example.shows), made.primary)
+    shown = next((manifest for manifest in made.all() if manifest["kind"] == example.shows), made.primary)
     others = ", ".join(
-        f"{each['kind']} `{each['metadata']['name']}`" for each in made.all() if each is not shown
+        f"{manifest['kind']} `{manifest['metadata']['name']}`"
+        for manifest in made.all()
+        if manifest is not shown
     )
     return [
         f"{level} {example.title}",
@@ -120,12 +122,16 @@ def section(example: Example, made: ManifestSet, *, level: str = "##") -> list[s
 
 
 def _object(made: ManifestSet, row: ManifestRow) -> Mapping[str, Any]:
-    """The one that the row is about: what it points at is not found in none."""
-    return next((each for each in made.all() if each["kind"] == row.of), {}) if row.of else made.primary
+    """The object that the row is about; empty where there is none, so that nothing is found in it."""
+    return (
+        next((manifest for manifest in made.all() if manifest["kind"] == row.of), {})
+        if row.of
+        else made.primary
+    )
 
 
 def _line(manifest: Mapping[str, Any], row: ManifestRow, example: Example) -> str:
-    value = found(manifest, row)
+    value = value_at(manifest, row)
     if value != row.holds:
         raise ValueError(f"{example.title}: {row.asks}: {_path(row.at)} is {value!r}, not {row.holds!r}")
     where = f"{row.of} `{_path(row.at)}`" if row.of else f"`{_path(row.at)}`"
@@ -134,15 +140,15 @@ def _line(manifest: Mapping[str, Any], row: ManifestRow, example: Example) -> st
 
 def _path(steps: tuple[Step, ...]) -> str:
     """`containers[0].resources.limits[nvidia.com/gpu]`; the way to the pod is left out, but not whose pod it is."""
-    said = next((f"{step}: " for step in steps if step in ("Master", "Worker") and "template" in steps), "")
+    path = next((f"{step}: " for step in steps if step in ("Master", "Worker") and "template" in steps), "")
     for step in steps[steps.index("template") + 2 if "template" in steps else 0 :]:
         if isinstance(step, Mapping):
-            said += f"[{', '.join(step.values())}]"
+            path += f"[{', '.join(step.values())}]"
         elif isinstance(step, int) or "." in step:
-            said += f"[{step}]"
+            path += f"[{step}]"
         else:
-            said += f".{step}" if said and not said.endswith(" ") else step
-    return said.replace("requiredDuringSchedulingIgnoredDuringExecution", "required")
+            path += f".{step}" if path and not path.endswith(" ") else step
+    return path.replace("requiredDuringSchedulingIgnoredDuringExecution", "required")
 
 
 def _shown(value: Any) -> str:

@@ -1,6 +1,6 @@
 """The pages of docs/reference that come from the code: written by `make docs`, compared by its `--check`.
 
-A test runs the check, so that none of these pages can say something else than the code does.
+A test runs the check, so that no page can differ from the code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ API_PREFIX = "/api/v1/"
 
 
 def pages() -> dict[str, str]:
-    """The text of every generated page by its file name. Raises KeyError for something that nobody has described."""
+    """The text of every generated page by its file name. Raises KeyError for something that has no description."""
     makers: dict[str, Callable[[], list[str]]] = {
         "workload-phases.md": _workload_phases,
         "layers.md": layers.page,
@@ -143,8 +143,8 @@ def _rest_api() -> list[str]:
 
 def _says(operation: Mapping[str, Any]) -> str:
     text = str(operation.get("summary") or operation.get("description") or "").strip()
-    said = " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")
-    return said or str(operation["operationId"]).replace("_", " ")
+    sentence = " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")
+    return sentence or str(operation["operationId"]).replace("_", " ")
 
 
 def _statuses(operation: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ FIXED_SERVER = "one for the platform, so that no request names it and a move cha
 
 
 def _rate(counter: str) -> str:
-    """Of TorchServe's pods."""
+    """The rate of a counter of TorchServe's pods."""
     pods = 'namespace="team-vision",pod=~"model-inference-a1d3f00d-0-[a-z0-9]+-[a-z0-9]+"'
     series = f"{counter}{{{pods}}}"
     return f"sum(rate({series}[1m]) or irate({series}[5m]) and {series})"

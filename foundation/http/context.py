@@ -1,4 +1,4 @@
-"""What a request carries for everybody: its id and the address it came from."""
+"""What every request carries: its id and the address it came from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ def request_id_of(request: Any) -> str:
 
 def client_ip(request: Any) -> str | None:
     """The client's address; X-Forwarded-For counts only as far as trusted proxies wrote it. None if unknown."""
-    chain = [each.strip() for each in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if each.strip()]
+    chain = [
+        address.strip()
+        for address in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
+        if address.strip()
+    ]
     address = _address(request.META.get("REMOTE_ADDR", ""))
     while address is not None and chain and any(address in proxy for proxy in settings.TRUSTED_PROXIES):
         address = _address(chain.pop())

@@ -1,4 +1,4 @@
-"""ETag and If-Match over a row's `version`: nobody overwrites a change that they have not seen."""
+"""ETag and If-Match over a row's `version`: no client overwrites a change that it has not seen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def expected_versions(request: Any) -> frozenset[int] | None:
     raw: str | None = request.headers.get(HEADER)
     if raw is None or raw.strip() == "*":
         return None
-    tags = [each.strip() for each in raw.split(",")]
+    tags = [tag.strip() for tag in raw.split(",")]
     if not all(_TAG.match(tag) for tag in tags):
         problem = FieldProblem(
             field=HEADER, code="invalid", message='A list of quoted tags such as "7", or *.'

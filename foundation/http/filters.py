@@ -114,27 +114,27 @@ class DeclaredFilters(BaseFilterBackend):
         filters: Mapping[str, Filter] = getattr(view, "filters", {})
         extra = getattr(view, "extra_parameters", ())
         check_query_parameters(request, {*filters, *PAGE_PARAMETERS, *extra})
-        for name, each in filters.items():
+        for name, declared in filters.items():
             if name in request.GET:
-                queryset = queryset.filter(condition_of(request, name, each))
+                queryset = queryset.filter(condition_of(request, name, declared))
         return queryset
 
     @override
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         """The declared parameters in OpenAPI's words."""
-        return [_parameter(name, each) for name, each in getattr(view, "filters", {}).items()]
+        return [_parameter(name, declared) for name, declared in getattr(view, "filters", {}).items()]
 
 
 def condition_of(request: Any, name: str, declared: Filter) -> Q:
     """What the parameter asks for. Raises Malformed naming it."""
     try:
         raw = several(request, name) if declared.many else [one(request, name) or ""]
-        values = [declared.parse(each) for each in raw]
+        values = [declared.parse(text) for text in raw]
     except ValueError as error:
         raise refuse(name, str(error)) from error
     if declared.where is not None:
         return declared.where(values)
-    # Of one value alone the rows are in the order of an index that begins with it.
+    # The rows of a single value are in the order of an index that begins with it.
     return Q(**{declared.lookup: values[0]} if len(values) == 1 else {f"{declared.lookup}__in": values})
 
 
@@ -154,7 +154,7 @@ def parse_moment(raw: str) -> datetime:
 
 def several(request: Any, name: str) -> list[str]:
     """The values of a parameter that is repeated, or separated by commas. Raises ValueError where they are too many."""
-    raw = [each for value in request.GET.getlist(name) for each in value.split(",")]
+    raw = [text for value in request.GET.getlist(name) for text in value.split(",")]
     if len(raw) > MANY_MAX:
         raise ValueError(f"takes at most {MANY_MAX} values.")
     return raw

@@ -54,7 +54,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """200 `ok` or `degraded`; 503 `unavailable` when a required part is down. Each part is named."""
     del request
-    checks = {name: _ask(name, each) for name, each in _readiness.items()}
+    checks = {name: _ask(name, check) for name, check in _readiness.items()}
     down = {name for name, answer in checks.items() if answer["status"] != "ok"}
     required = {name for name in down if _readiness[name].required}
     status = "unavailable" if required else "degraded" if down else "ok"

@@ -128,7 +128,7 @@ def _principal(user: Any) -> str:
 
 
 def _try_lock(row: IdempotencyKey) -> bool:
-    """A lock for this key until the transaction ends: who does not get it is second, and told so at once."""
+    """A lock for this key until the transaction ends: a request without it is second, and is answered so at once."""
     digest = hashlib.sha256(f"idempotency\n{row.principal}\n{row.key}".encode()).digest()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [int.from_bytes(digest[:8], signed=True)])

@@ -79,7 +79,7 @@ class HygieneMiddleware:
 
 
 class VaryMiddleware:
-    """Pages and fragments share URLs, so caches must tell them apart."""
+    """Pages and fragments share URLs, so caches must distinguish them."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

@@ -1,6 +1,6 @@
 """Keyset pages: stable while rows come and go, as fast on page 1,000 as on page 1, never a COUNT.
 
-A page is cut at (ordering value, id); its cursor is signed, so that nobody relies on what is inside.
+A page is cut at (ordering value, id); its cursor is signed, so that no client relies on what is inside.
 """
 
 from __future__ import annotations

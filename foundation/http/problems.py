@@ -1,7 +1,7 @@
 """Every error below /api/ as one shape: RFC 9457 `application/problem+json`.
 
 Body: type, title, status, detail, code, request_id, errors[{field, code, message}]. Nothing internal ever
-gets in: an exception that nobody expected is logged and answered as a bare 500.
+gets in: an unexpected exception is logged and answered as a bare 500.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def handle(exception: Exception, context: Mapping[str, Any]) -> HttpResponse:
 
 
 def problem_of(exception: Exception) -> Problem | None:
-    """The problem that an exception stands for; None when nobody expected it."""
+    """The problem that an exception stands for; None when it is unexpected."""
     if isinstance(exception, PortalError):
         return _of_portal_error(exception)
     if isinstance(exception, drf_errors.APIException):
@@ -269,4 +269,4 @@ def _code(error: drf_errors.APIException) -> str:
 
 
 def _text(detail: Any) -> str:
-    return detail if isinstance(detail, str) else "; ".join(each.message for each in flatten(detail))
+    return detail if isinstance(detail, str) else "; ".join(problem.message for problem in flatten(detail))

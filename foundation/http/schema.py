@@ -92,7 +92,7 @@ def _declare(method: str, operation: dict[str, Any]) -> None:
 
 def _add_parameter(operation: dict[str, Any], parameter: dict[str, Any]) -> None:
     parameters = operation.setdefault("parameters", [])
-    if all(each.get("name") != parameter["name"] for each in parameters):
+    if all(present.get("name") != parameter["name"] for present in parameters):
         parameters.append(parameter)
 
 

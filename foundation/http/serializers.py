@@ -85,7 +85,7 @@ class MoneySerializer(serializers.Serializer[Any]):
 
     @override
     def to_representation(self, instance: int) -> Any:
-        """Of micro-USD."""
+        """The representation of micro-USD."""
         return as_json(instance)
 
 

@@ -51,7 +51,7 @@ class Audience:
         """A view that stays up to date inside the block; when it is `revoked`, the stream must end.
 
         Raises RateLimited beyond eight streams of one user, Unavailable beyond 2,000 in the process, NotSignedIn for
-        somebody who may see nothing any more.
+        a user who may see nothing any more.
         """
         self._check_room(principal)
         self._streams[principal] += 1
@@ -69,7 +69,7 @@ class Audience:
                 self._views.pop(principal, None)
 
     def _check_room(self, principal: Principal) -> None:
-        mine = sum(count for each, count in self._streams.items() if each.user_id == principal.user_id)
+        mine = sum(count for holder, count in self._streams.items() if holder.user_id == principal.user_id)
         if mine >= STREAMS_OF_USER_MAX:
             message = f"You have {mine} streams open, which is the most that one user may have."
             raise RateLimited(message, code="too_many_streams", retry_after_seconds=30)
@@ -77,7 +77,7 @@ class Audience:
             raise Unavailable("This process has as many streams as it takes.", code="too_many_streams")
 
     async def keep_checking(self) -> None:
-        """Looks at everybody again and again, until cancelled."""
+        """Checks every open stream again and again, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             if not self._views:

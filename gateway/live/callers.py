@@ -23,7 +23,7 @@ _ENDPOINT: Final = "endpoint:"
 
 
 class Callers:
-    """The tokens that were used of late, with what they open."""
+    """The tokens that were used recently, with what they open."""
 
     def __init__(self, rows: Rows, *, ages: Ages) -> None:
         self._rows = rows
@@ -59,8 +59,8 @@ class Callers:
         def is_meant(_: Key, access: Access | None) -> bool:
             if access is None or not kind:
                 return True
-            told = access.user_id if kind == _USER else access.endpoint
-            return str(told) == key
+            holder = access.user_id if kind == _USER else access.endpoint
+            return str(holder) == key
 
         self._table.forget(is_meant)
 

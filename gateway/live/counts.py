@@ -30,7 +30,7 @@ class Counts:
         self._tallies: defaultdict[Bucket, Tally] = defaultdict(Tally)
 
     def add(self, route: Route, *, status: int, seconds: float, asked: bool, now: datetime) -> None:
-        """Counts one request that has ended; how long it took is told apart where the endpoint was `asked`."""
+        """Counts one request that has ended; its duration enters the latency only where the endpoint was `asked`."""
         minute = now.replace(second=0, microsecond=0)
         bucket = Bucket(route.public_id, route.revision, minute, min(max(status // 100, 1), 5))
         if bucket not in self._tallies and len(self._tallies) >= BUCKETS_MAX:

@@ -15,7 +15,7 @@ Key = tuple[str, str]
 
 
 class Directory:
-    """The routes that were asked for of late."""
+    """The routes that were asked for recently."""
 
     def __init__(self, rows: Rows, *, ages: Ages) -> None:
         self._rows = rows
@@ -41,8 +41,8 @@ class Directory:
     def on_event(self, payload: str) -> None:
         """One notification of the channel `portal_events`: something of a workload has changed."""
         try:
-            told = json.loads(payload)
-            team, kind, workload = str(told["team"]), str(told["kind"]), str(told["workload"])
+            event = json.loads(payload)
+            team, kind, workload = str(event["team"]), str(event["kind"]), str(event["workload"])
         except (ValueError, TypeError, KeyError):
             return
         if is_served(kind):

@@ -17,7 +17,7 @@ PING_SECONDS = 15.0
 # A peer that takes nothing for so long is gone, whatever its connection says.
 WRITE_SECONDS = 30.0
 END_SECONDS = 1.0
-# Then the page asks for a new ticket, so nobody looks on for ever who has signed out.
+# Then the page asks for a new ticket, so no user who has signed out goes on looking for ever.
 LIFE_SECONDS = 3600.0
 # For a browser that reconnects by itself.
 _RETRY = b"retry: 3000\n\n"

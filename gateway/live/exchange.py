@@ -33,16 +33,16 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
-        # As sent, percent-encoded: what was decoded once cannot be told from what was meant.
+        # As sent, percent-encoded: once it is decoded, the sent text cannot be distinguished from what was meant.
         self.path = bytes(scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         self.query = bytes(scope.get("query_string", b"")).decode("latin-1")
         self.headers: list[tuple[str, str]] = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
         ]
-        # Of a header that was sent twice the first counts.
+        # Where a header was sent twice, the first counts.
         self._first = {name.lower(): value for name, value in reversed(self.headers)}
-        given = self.header("x-request-id")
-        self.request_id = given if _SANE_REQUEST_ID.fullmatch(given) else uuid4().hex
+        sent = self.header("x-request-id")
+        self.request_id = sent if _SANE_REQUEST_ID.fullmatch(sent) else uuid4().hex
         self.status = 0
         self.hung_up = False
         """Whether the caller was gone before the whole body was read."""
@@ -182,7 +182,7 @@ async def while_connected(
     Raises what `work` raises; whatever is left is cancelled, and awaited, before this returns.
     """
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(exchange.gone())
-    tasks = [working, gone, *(asyncio.ensure_future(each) for each in until)]
+    tasks = [working, gone, *(asyncio.ensure_future(coroutine) for coroutine in until)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():

@@ -41,7 +41,7 @@ class Event:
 
 
 class Subscription:
-    """One stream's queue. A consumer that lets it run full is cut off, and asks for the whole state anew."""
+    """One stream's queue. A consumer that lets it run full is cut off, and asks for the whole state again."""
 
     def __init__(self, view: StreamScope) -> None:
         self.view = view
@@ -50,7 +50,7 @@ class Subscription:
         self._some = asyncio.Event()
 
     def offer(self, event: Event) -> None:
-        """Queues the event if the stream may see it. A stream of which that is not known ends: it must not miss one
+        """Queues the event if the stream may see it. A stream ends where that is not known: it must not miss one
         in silence.
         """
         if not self.view.is_fresh():
@@ -112,8 +112,8 @@ class Hub:
     def publish(self, payload: str) -> None:
         """Hands on one notification of the channel `portal_events`; anything malformed is dropped."""
         try:
-            told = json.loads(payload)
-            data = {name: str(told[name]) for name in _EVENT_FIELDS}
+            body = json.loads(payload)
+            data = {name: str(body[name]) for name in _EVENT_FIELDS}
         except (ValueError, TypeError, KeyError):
             return
         self._sequence += 1
@@ -136,20 +136,20 @@ class Hub:
     def backlog(self, last_id: str, view: StreamScope) -> bytes:
         """What a stream that saw `last_id` has missed: the events, or a resync if they are no longer known.
 
-        A first stream ("") is told to ask anew only if something happened while its page was being made.
+        A first stream ("") is told to ask again only if something happened while its page was being made.
         """
         if not last_id:
             since = time.monotonic() - PAGE_SECONDS
-            return self.resync_frame() if any(each.at >= since for each in self._seen_by(view)) else b""
+            return self.resync_frame() if any(event.at >= since for event in self._seen_by(view)) else b""
         epoch, _, number = last_id.partition("-")
         oldest = self._recent[0].sequence if self._recent else self._sequence + 1
         seen = whole_number(number, digits=15)
         if seen is None or epoch != self._epoch or not oldest - 1 <= seen <= self._sequence:
             return self.resync_frame()
-        return b"".join(each.frame for each in self._seen_by(view) if each.sequence > seen)
+        return b"".join(event.frame for event in self._seen_by(view) if event.sequence > seen)
 
     def _seen_by(self, view: StreamScope) -> list[Event]:
-        return [each for each in self._recent if each.team in view.slugs]
+        return [event for event in self._recent if event.team in view.slugs]
 
     def _id(self, sequence: int) -> str:
         return f"{self._epoch}-{sequence}"
@@ -176,8 +176,8 @@ class LogBell:
     def ring(self, payload: str) -> None:
         """One notification of the channel `portal_logs`: JSON with the workload's id, or the bare id."""
         try:
-            told = json.loads(payload)
-            workload_id = str(told["workload"])
+            body = json.loads(payload)
+            workload_id = str(body["workload"])
         except (ValueError, TypeError, KeyError):
             workload_id = payload.strip()
         self._set(workload_id)

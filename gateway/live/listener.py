@@ -1,4 +1,4 @@
-"""The process's one LISTEN connection, made anew whenever it breaks."""
+"""The process's one LISTEN connection, made again whenever it breaks."""
 
 from __future__ import annotations
 

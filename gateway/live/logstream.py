@@ -42,13 +42,13 @@ class Selection:
     @classmethod
     def of(cls, exchange: Exchange) -> Selection:
         """Raises Malformed naming the argument."""
-        given = {name: values[0] for name, values in parse_qs(exchange.query).items()}
+        arguments = {name: values[0] for name, values in parse_qs(exchange.query).items()}
         return cls(
-            attempt=_number(given, "attempt"),
-            pod=given.get("pod"),
-            tail=_number(given, "tail"),
-            since=_moment(given, "since"),
-            cursor=exchange.header("last-event-id") or given.get("cursor"),
+            attempt=_number(arguments, "attempt"),
+            pod=arguments.get("pod"),
+            tail=_number(arguments, "tail"),
+            since=_moment(arguments, "since"),
+            cursor=exchange.header("last-event-id") or arguments.get("cursor"),
         )
 
     def first(self) -> dict[str, Any]:
@@ -169,8 +169,8 @@ def _workload(public_id: UUID) -> Workload | None:
     return Workload.objects.select_related("team").filter(public_id=public_id).first()
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _number(arguments: Mapping[str, str], name: str) -> int | None:
+    text = arguments.get(name)
     if text is None:
         return None
     number = whole_number(text)
@@ -179,8 +179,8 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _moment(given: Mapping[str, str], name: str) -> datetime | None:
-    text = given.get(name)
+def _moment(arguments: Mapping[str, str], name: str) -> datetime | None:
+    text = arguments.get(name)
     if text is None:
         return None
     try:

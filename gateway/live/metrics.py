@@ -65,7 +65,9 @@ class Metrics(Collector):
 
     def forget(self, endpoints: Collection[UUID]) -> None:
         """Drops the series of those that have nothing in flight."""
-        gone = {each for each in endpoints if each in self._now and self._now[each].in_flight == 0}
+        gone = {
+            endpoint for endpoint in endpoints if endpoint in self._now and self._now[endpoint].in_flight == 0
+        }
         for endpoint in gone:
             del self._now[endpoint]
         for key in [key for key in self._ended if key[0] in gone]:

@@ -69,7 +69,7 @@ class _Call:
 
 
 class Gateway:
-    """Checks, holds what has to wait, forwards. The warm path asks nobody but the endpoint."""
+    """Checks, holds what has to wait, forwards. The warm path asks only the endpoint."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Gateway:
         self._buckets = Buckets()
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answers one request. Raises NotSignedIn, NotAllowed or NotFound for who may not make it."""
+        """Answers one request. Raises NotSignedIn, NotAllowed or NotFound for a caller who may not make it."""
         if exchange.header("upgrade").lower() == "websocket":
             await exchange.refuse(refusals.NO_WEBSOCKETS)
             return
@@ -242,7 +242,7 @@ class Gateway:
                 total_seconds=route.timeout_seconds,
             ),
         ) as upstream:
-            # The proxy ends what takes too long while it waits for the endpoint; who does not read is not waited for.
+            # The proxy limits the wait for the endpoint; this limits the wait for a caller that does not read.
             try:
                 async with asyncio.timeout(route.timeout_seconds + _READER_SECONDS):
                     await _relay(call.exchange, upstream)

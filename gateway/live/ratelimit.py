@@ -18,7 +18,7 @@ class _Bucket:
 
 
 class Buckets:
-    """All buckets of the process; a bucket that nobody has used is full."""
+    """All buckets of the process; a bucket that was not used is full."""
 
     def __init__(self) -> None:
         self._buckets: dict[UUID, _Bucket] = {}

@@ -43,7 +43,7 @@ TOO_MANY_HELD: Final = Problem(
 
 
 def of_proxy(error: ProxyFailed) -> Problem:
-    """For a request that got no answer from the endpoint."""
+    """The problem for a request that got no answer from the endpoint."""
     retry_after = error.retry_after or (1 if error.status == 503 else None)
     return Problem(
         status=error.status,
@@ -65,7 +65,7 @@ def not_live(route: Route) -> Problem:
 
 
 def too_many_requests(rate: RateLimit, seconds: float) -> Problem:
-    """For a request beyond the endpoint's rate; one may pass after `seconds`."""
+    """The problem for a request beyond the endpoint's rate; one may pass after `seconds`."""
     return Problem(
         status=429,
         code="rate_limited",

@@ -92,7 +92,7 @@ class Table(Generic[K, V]):
             return row.value
 
     def forget(self, is_meant: Callable[[K, V], bool]) -> None:
-        """What is remembered opens nothing any more: it is asked anew before it is used.
+        """What is remembered opens nothing any more: it is asked again before it is used.
 
         Answers that are just being fetched are not remembered, as they may be of before the change.
         """
@@ -151,7 +151,7 @@ class Table(Generic[K, V]):
         if self._asking.get(key) is task:
             del self._asking[key]
         if not task.cancelled():
-            # Looked at, whether or not somebody still waits for it.
+            # Looked at, whether or not a caller still waits for it.
             task.exception()
 
     async def _refresh(self, keys: Collection[K]) -> None:
@@ -185,14 +185,14 @@ class Table(Generic[K, V]):
         return self._ages.stale if self._away else self._ages.fresh
 
     def _used(self) -> set[K]:
-        """Keys that somebody uses; what is too old even for a database that is away goes."""
+        """Keys that are in use; what is too old even for a database that is away goes."""
         now = _monotonic()
         for key in [key for key, row in self._rows.items() if now - row.asked_at >= self._ages.stale]:
             del self._rows[key]
         return {key for key, row in self._rows.items() if now - row.used_at < self._ages.idle}
 
     def _make_room(self) -> None:
-        """Refusals go first: anybody can have as many of them as they like."""
+        """Refusals go first: any caller can have as many of them as they like."""
         if len(self._rows) < ROWS_MAX:
             return
         by_worth = sorted(

@@ -67,14 +67,14 @@ class Waking:
 
         The time is the endpoint's own limit for a request, and 300 seconds at most; the answer gets its own.
         """
-        found: Route | None = route
+        current: Route | None = route
         with suppress(TimeoutError):
             async with asyncio.timeout(min(self._limits.seconds, route.timeout_seconds)):
-                while found is not None and found.is_waking:
+                while current is not None and current.is_waking:
                     self._call_once(route.public_id)
                     await self._directory.news(LOOK_SECONDS)
-                    found = await self._directory.get(key)
-        return found
+                    current = await self._directory.get(key)
+        return current
 
     async def stop(self) -> None:
         for task in tuple(self._calls):
@@ -82,11 +82,11 @@ class Waking:
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     def _call_once(self, endpoint: UUID) -> None:
-        """Of all that wait for the endpoint one calls, once in three seconds."""
+        """One of all that wait for the endpoint calls it, once in three seconds."""
         now = asyncio.get_running_loop().time()
         if now - self._called_at.get(endpoint, float("-inf")) < CALL_SECONDS:
             return
-        self._called_at = {each: at for each, at in self._called_at.items() if now - at < CALL_SECONDS}
+        self._called_at = {called: at for called, at in self._called_at.items() if now - at < CALL_SECONDS}
         self._called_at[endpoint] = now
         task = asyncio.create_task(self._called(endpoint))
         self._calls.add(task)
@@ -96,6 +96,6 @@ class Waking:
         try:
             await self._call(endpoint)
         except Exception as error:
-            # The next call comes in three seconds, and who waits is told when its time is over.
+            # The next call comes in three seconds, and a request that waits is answered when its time is over.
             if not is_missed(error):
                 log.warning("waking.uncalled", exc_info=True, extra={"workload_id": str(endpoint)})

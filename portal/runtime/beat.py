@@ -21,7 +21,7 @@ from foundation import clock, outages
 from foundation.vitals import Vitals, vitals
 from portal import settings
 from portal.runtime import broker, metrics, rows
-from portal.runtime.metrics import Told
+from portal.runtime.metrics import ProcessReport
 
 HEARTBEAT = "beat"
 HEARTBEAT_SECONDS = 30.0
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     logging.config.dictConfig(settings.LOGGING)
     app = Celery("portal", fixups=[], set_as_current=True)
     app.config_from_object("portal.settings", namespace="CELERY")
-    metrics.start(settings.ENVIRONMENT.metrics_bind, told())
+    metrics.start(settings.ENVIRONMENT.metrics_bind, report())
     service = beat.Service(app, scheduler_cls=Scheduler)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
@@ -69,9 +69,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def told(signs: Vitals = vitals) -> Told:
-    """What beat tells of itself. It waits for a broker that is away when it begins, which is not being stuck: it sends as
-    soon as that is there, and one that was ended meanwhile would have to be started first.
+def report(signs: Vitals = vitals) -> ProcessReport:
+    """What beat reports of itself. It waits for a broker that is away when it begins. That does not count as stuck: it
+    sends as soon as the broker is there, and a process that was ended meanwhile would have to be started first.
     """
     away = partial(broker.is_away, settings.REDIS_URL)
     return metrics.of_loop(signs, process=HEARTBEAT, seconds_most=STUCK_SECONDS, excused=away)

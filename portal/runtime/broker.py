@@ -8,7 +8,7 @@ TIMEOUT_SECONDS = 2
 
 
 def is_away(url: str) -> bool:
-    """In whatever way. While it is, nothing can be sent or received, and a process that begins anew could do as little."""
+    """In whatever way it is away: nothing can be sent or received then, and a new process could do as little."""
     try:
         with redis.Redis.from_url(
             url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS

@@ -50,17 +50,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--parent", type=int, default=os.getppid())
     parser.add_argument("--user", default="")
     parser.add_argument("command", nargs="+")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     if not sys.platform.startswith("linux"):
         print("guard: the embedded servers need Linux (on Windows: WSL)", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START
-    if given.user:
-        _become(given.user)
-    end_with_parent(signal.Signals[given.signal], parent=given.parent)
+    if options.user:
+        _become(options.user)
+    end_with_parent(signal.Signals[options.signal], parent=options.parent)
     try:
-        os.execvp(given.command[0], given.command)  # noqa: S606
+        os.execvp(options.command[0], options.command)  # noqa: S606
     except OSError as problem:
-        print(f"guard: cannot start {given.command[0]}: {problem.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"guard: cannot start {options.command[0]}: {problem.strerror}", file=sys.stderr)  # noqa: T201
     return EXIT_CANNOT_START
 
 

@@ -26,10 +26,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="keeper")
     parser.add_argument("--owner", type=int, required=True)
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args(arguments)
-    folders = Folders(given.folder)
+    options = parser.parse_args(arguments)
+    folders = Folders(options.folder)
     try:
-        owner = os.pidfd_open(given.owner)
+        owner = os.pidfd_open(options.owner)
     except ProcessLookupError:
         return 0
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     servers = _start(folders)
     try:
-        (given.folder / READY).touch()
+        (options.folder / READY).touch()
         select.select([owner, woken], [], [])
     finally:
         for server in reversed(servers):

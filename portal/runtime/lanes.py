@@ -58,7 +58,7 @@ class Lanes(TaskPool):
 
 
 def _queue_of(args: tuple[Any, ...]) -> str:
-    """Of a task's arguments for the pool: its name, its id, its request, …"""
+    """The queue in a task's arguments for the pool: its name, its id, its request, …"""
     request = args[2] if len(args) > 2 else {}
     return str((request.get("delivery_info") or {}).get("routing_key") or "")
 

@@ -20,7 +20,7 @@ BACKLOG = 2048
 
 def run(bind: Bind, *, metrics_bind: Bind | None = None) -> None:
     """Serves until SIGTERM or SIGINT. Raises OSError when an address is taken."""
-    metrics.start(metrics_bind, metrics.Told(metrics=exposition))
+    metrics.start(metrics_bind, metrics.ProcessReport(metrics=exposition))
     config = uvicorn.Config(
         "portal.asgi:application",
         log_config=None,

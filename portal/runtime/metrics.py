@@ -1,4 +1,4 @@
-"""Metrics and health of a process, on PORTAL_METRICS_BIND: an address of its own that no proxy hands on.
+"""Metrics and health of a process, on PORTAL_METRICS_BIND: a separate address that no proxy hands on.
 
 Prometheus and the kubelet ask by the address of a pod, over plain HTTP and without an account, so nothing here
 looks at host names, schemes or tokens. It runs in a thread, and answers also where the process itself is stuck.
@@ -31,8 +31,8 @@ AGE = Gauge(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What a process tells: its metrics as text, and why it counts as stuck, None where it does not."""
+class ProcessReport:
+    """What a process reports: its metrics as text, and why it counts as stuck, None where it does not."""
 
     metrics: Callable[[], bytes]
     stuck: Callable[[], str | None] = lambda: None
@@ -45,8 +45,8 @@ def own_metrics() -> bytes:
 
 def of_loop(
     vitals: Vitals, *, process: str, seconds_most: float, excused: Callable[[], bool] | None = None
-) -> Told:
-    """Of a process whose loop gives signs of life: stuck after `seconds_most` without one, unless `excused`."""
+) -> ProcessReport:
+    """For a process whose loop gives signs of life: stuck after `seconds_most` without one, unless `excused`."""
     AGE.labels(process).set_function(vitals.age_seconds)
 
     def stuck() -> str | None:
@@ -55,7 +55,7 @@ def of_loop(
             return None
         return f"no sign of life for {seconds:.0f} s, of {seconds_most:.0f} s allowed"
 
-    return Told(metrics=own_metrics, stuck=stuck)
+    return ProcessReport(metrics=own_metrics, stuck=stuck)
 
 
 def listen(bind: Bind) -> socket.socket:
@@ -66,17 +66,17 @@ def listen(bind: Bind) -> socket.socket:
     return socket.create_server((bind.host, bind.port), family=family)
 
 
-def start(bind: Bind | None, told: Told) -> None:
-    """Answer on `bind` from now on, in a thread that ends with the process; without an address nothing is told."""
+def start(bind: Bind | None, report: ProcessReport) -> None:
+    """Answer on `bind` from now on, in a thread that ends with the process; without an address it does nothing."""
     if bind is not None:
-        answer(listen(bind), told)
+        answer(listen(bind), report)
 
 
-def answer(listener: socket.socket, told: Told) -> ThreadingHTTPServer:
+def answer(listener: socket.socket, report: ProcessReport) -> ThreadingHTTPServer:
     """Answer on an open socket, which several processes may share: one of them takes a request."""
 
     class Handler(_Handler):
-        tells = told
+        source = report
 
     server = _Server(listener.getsockname(), Handler, bind_and_activate=False)
     server.socket.close()
@@ -94,7 +94,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    tells: Told
+    source: ProcessReport
     timeout = REQUEST_SECONDS
 
     def do_GET(self) -> None:
@@ -121,9 +121,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _said(self, path: str) -> tuple[int, str, bytes]:
         plain = "text/plain; charset=utf-8"
         if path == METRICS:
-            return 200, CONTENT_TYPE_LATEST, self.tells.metrics()
+            return 200, CONTENT_TYPE_LATEST, self.source.metrics()
         if path == HEALTH:
-            stuck = self.tells.stuck()
+            stuck = self.source.stuck()
             return (200, plain, b"ok\n") if stuck is None else (503, plain, f"{stuck}\n".encode())
         return 404, plain, b"/metrics and /healthz are here\n"
 

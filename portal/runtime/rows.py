@@ -10,7 +10,7 @@ import psycopg
 
 
 def has_beaten(database: Mapping[str, Any], since: datetime, process: str) -> bool:
-    """Whether `process` has said since then that it is alive; False also while the table is unreachable."""
+    """Whether `process` has reported since then that it is alive; False also while the table is unreachable."""
     query = "SELECT 1 FROM foundation_heartbeat WHERE process = %s AND at >= %s"
     try:
         with _connect(database) as connection:
@@ -30,8 +30,8 @@ def beat(database: Mapping[str, Any], *, process: str, now: datetime) -> None:
 
 
 def _connect(database: Mapping[str, Any]) -> psycopg.Connection[tuple[Any, ...]]:
-    """To the server of Django's DATABASES entry."""
-    given = {
+    """A connection to the server of Django's DATABASES entry."""
+    parameters = {
         "dbname": database["NAME"],
         "user": database["USER"],
         "password": database["PASSWORD"],
@@ -39,4 +39,4 @@ def _connect(database: Mapping[str, Any]) -> psycopg.Connection[tuple[Any, ...]]
         "port": database["PORT"],
         **database["OPTIONS"],
     }
-    return psycopg.connect(**{name: value for name, value in given.items() if value != ""})
+    return psycopg.connect(**{name: value for name, value in parameters.items() if value != ""})

@@ -58,7 +58,7 @@ class WebServer(BaseApplication):  # type: ignore[misc]
         from portal.wsgi import application  # noqa: PLC0415 (after the fork, see the class)
 
         if self.metrics is not None:
-            metrics.answer(self.metrics, metrics.Told(metrics=_exposition))
+            metrics.answer(self.metrics, metrics.ProcessReport(metrics=_exposition))
         return application
 
 
@@ -69,12 +69,12 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--threads", type=int, default=THREADS)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     reasons = refusals(settings.ENVIRONMENT)
     if reasons:
         print(*reasons, sep="\n", file=sys.stderr)  # noqa: T201
         return 2
-    WebServer(workers=given.workers, threads=given.threads).run()
+    WebServer(workers=options.workers, threads=options.threads).run()
     return 0
 
 

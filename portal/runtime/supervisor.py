@@ -119,7 +119,7 @@ class Supervisor:
         self._running.clear()
 
     def run_beside(self, service: Service) -> None:
-        """Start a `once` service without waiting for its end; `status` tells it."""
+        """Start a `once` service without waiting for its end; `status` returns it."""
         self._begin(service)
 
     def _asked_to_stop(self, number: int, _frame: object) -> None:

@@ -43,13 +43,13 @@ class RefusedError(Exception):
 
 def main(arguments: list[str]) -> int:
     """Runs until a signal; returns 0 after a normal end, 1 after a crash, 2 when it refuses to start."""
-    given = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         environment = env.load()
         folders = Folders(environment.data_dir)
         _check(environment)
         with _only_one(folders):
-            return _run(environment, folders, given)
+            return _run(environment, folders, options)
     except (RefusedError, ImproperlyConfigured) as problem:
         print(f"up: {problem}", file=sys.stderr)  # noqa: T201
         return 2
@@ -71,22 +71,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(environment: Environment, folders: Folders, given: argparse.Namespace) -> int:
+def _run(environment: Environment, folders: Folders, options: argparse.Namespace) -> int:
     terminal = Terminal()
     supervisor = Supervisor(logs=folders.logs, echo=terminal.line)
     supervisor.listen()
     try:
         with ExitStack() as stack:
             sockets = [
-                stack.enter_context(_listener(environment.bind, given=environment.bind_given)),
-                stack.enter_context(_listener(environment.live_bind, given=environment.live_bind_given)),
+                stack.enter_context(_listener(environment.bind, fixed=environment.bind_given)),
+                stack.enter_context(_listener(environment.live_bind, fixed=environment.live_bind_given)),
             ]
             if environment.kubeconfig is None and environment.prometheus_url is None:
                 # The port stays the same where it can: ScaledObjects of the cluster name it.
-                sockets.append(stack.enter_context(_listener(PROMETHEUS_BIND, given=False)))
+                sockets.append(stack.enter_context(_listener(PROMETHEUS_BIND, fixed=False)))
             first = environment.metrics_bind or METRICS_BIND
-            told = {name: stack.enter_context(_listener(first, given=False)) for name in plan.PROCESSES}
-            return _serve(environment, folders, supervisor, sockets, told, given)
+            listeners = {name: stack.enter_context(_listener(first, fixed=False)) for name in plan.PROCESSES}
+            return _serve(environment, folders, supervisor, sockets, listeners, options)
     except StoppedError:
         return 0
     except (FailedError, CannotStartError) as problem:
@@ -103,12 +103,12 @@ def _serve(
     folders: Folders,
     supervisor: Supervisor,
     sockets: Sequence[socket.socket],
-    told: Mapping[str, socket.socket],
-    given: argparse.Namespace,
+    listeners: Mapping[str, socket.socket],
+    options: argparse.Namespace,
 ) -> int:
     if environment.secret_key is None:
         _keep_secret_key(folders.secret_key)
-    metrics = {name: (each.fileno(), each.getsockname()[:2]) for name, each in told.items()}
+    metrics = {name: (listener.fileno(), listener.getsockname()[:2]) for name, listener in listeners.items()}
     addresses = replace(_addresses(environment, *sockets), metrics=metrics)
     prometheus = _prometheus(sockets[2:])
     variables = env.for_child(
@@ -135,14 +135,14 @@ def _serve(
             SELF,
             f"its metrics are at {prometheus['PROMETHEUS_URL']} (a small Prometheus; GPU series are simulated)",
         )
-    if not given.then:
+    if not options.then:
         supervisor.watch()
         return 0
-    command = ChildCommand(arguments=tuple(shlex.split(given.then)), environment=variables)
+    command = ChildCommand(arguments=tuple(shlex.split(options.then)), environment=variables)
     supervisor.run_beside(Service(name=THEN, command=command, once=True))
-    supervisor.watch(until=lambda: given.once and supervisor.status(THEN) is not None)
+    supervisor.watch(until=lambda: options.once and supervisor.status(THEN) is not None)
     status = supervisor.status(THEN)
-    return 0 if not given.once else (1 if status is None else abs(status))
+    return 0 if not options.once else (1 if status is None else abs(status))
 
 
 @contextmanager
@@ -166,14 +166,14 @@ def _only_one(folders: Folders) -> Iterator[None]:
         yield
 
 
-def _listener(bind: Bind, *, given: bool) -> socket.socket:
-    """A listening socket there; without a given address the next free port. Raises RefusedError.
+def _listener(bind: Bind, *, fixed: bool) -> socket.socket:
+    """A listening socket there; on the next free port unless the address is `fixed`. Raises RefusedError.
 
     It is opened here and inherited, so that no other process can take the port in between and a restart of
     the web process refuses no connection.
     """
     family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
-    ports = [bind.port] if given else range(bind.port, bind.port + PORTS_TRIED)
+    ports = [bind.port] if fixed else range(bind.port, bind.port + PORTS_TRIED)
     for port in ports:
         try:
             return socket.create_server((bind.host, port), family=family, backlog=BACKLOG)
@@ -181,7 +181,7 @@ def _listener(bind: Bind, *, given: bool) -> socket.socket:
             if problem.errno != errno.EADDRINUSE:
                 raise RefusedError(f"cannot listen on {bind.host}:{port}: {problem.strerror}") from None
     raise RefusedError(
-        f"port {ports[0]} of {bind.host} is taken" + ("" if given else f", and so are the next {PORTS_TRIED}")
+        f"port {ports[0]} of {bind.host} is taken" + ("" if fixed else f", and so are the next {PORTS_TRIED}")
     )
 
 

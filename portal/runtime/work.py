@@ -16,13 +16,13 @@ from foundation.vitals import Vitals, vitals
 from portal.celery import app
 from portal.runtime import broker, metrics
 from portal.runtime.lanes import MAIN, Lanes, ReadOthers
-from portal.runtime.metrics import Told
+from portal.runtime.metrics import ProcessReport
 from portal.settings import queues
 from portal.settings.env import Bind
 
 CONCURRENCY = queues.THREADS[MAIN]
 HEARTBEAT = "worker"
-# Sweeps come every two seconds, to one worker of all: who was sent none for so long receives nothing any more.
+# Sweeps come every two seconds, to one worker of all: a worker that got none for so long receives nothing any more.
 STUCK_SECONDS = 600.0
 TASKS = Counter("portal_tasks_total", "Background tasks that have ended.", ["task", "state"])
 
@@ -42,8 +42,8 @@ def _ended(task: Any = None, state: str | None = None, **_: Any) -> None:
     TASKS.labels(getattr(task, "name", ""), state or "").inc()
 
 
-def told(signs: Vitals = vitals) -> Told:
-    """What the worker tells of itself; while the broker is away it is not stuck, because nothing can come."""
+def report(signs: Vitals = vitals) -> ProcessReport:
+    """What the worker reports of itself; while the broker is away it is not stuck, because nothing can come."""
     away = partial(broker.is_away, settings.REDIS_URL)
     return metrics.of_loop(signs, process=HEARTBEAT, seconds_most=STUCK_SECONDS, excused=away)
 
@@ -55,7 +55,7 @@ def run(*, concurrency: int = CONCURRENCY, metrics_bind: Bind | None = None) -> 
     """
     # Root is dangerous where messages may be pickles; here they are JSON and name ids.
     warnings.simplefilter("ignore", SecurityWarning)
-    metrics.start(metrics_bind, told())
+    metrics.start(metrics_bind, report())
     app.steps["consumer"].add(ReadOthers)
     worker = app.Worker(
         pool=Lanes,

@@ -183,13 +183,13 @@ def as_json(value: Any) -> str:
 @register.simple_tag(takes_context=True)
 def query(context: dict[str, Any], **changes: Any) -> str:
     """The query of this page with some parameters changed (None: removed), always from the first page."""
-    given = context["request"].GET.copy()
-    given.pop("cursor", None)
+    parameters = context["request"].GET.copy()
+    parameters.pop("cursor", None)
     for name, value in changes.items():
-        given.pop(name, None)
+        parameters.pop(name, None)
         if value not in (None, ""):
-            given[name] = str(value)
-    return "?" + urlencode([(name, value) for name, values in given.lists() for value in values])
+            parameters[name] = str(value)
+    return "?" + urlencode([(name, value) for name, values in parameters.lists() for value in values])
 
 
 @register.simple_tag

@@ -82,7 +82,9 @@ class AdviceForm(forms.Form):
     isolation = _chosen("Isolation", Isolation, "none", "What neighbours on a card must not touch.")
     purpose = _chosen("Purpose", Purpose, "as the model says")
     precision = _chosen("Precision", Precision, "as the model says")
-    optimizer = _chosen("Optimizer", (each for each in Optimizer if each != "none"), "as the model says")
+    optimizer = _chosen(
+        "Optimizer", (optimizer for optimizer in Optimizer if optimizer != "none"), "as the model says"
+    )
     sharding = _chosen("Sharding", Sharding, "as the model says", "ZeRO 1, 2, 3 or FSDP.")
     sequence_length = _number("Sequence length", "Tokens.")
     batch_size = _number("Sequences at a time", "In training on each card.")
@@ -123,10 +125,10 @@ class AdviceForm(forms.Form):
 
 def _body(values: Mapping[str, Any]) -> dict[str, Any]:
     """The body of REST; what is left empty is left out."""
-    given = {name: values.get(name) for name in ("team", "text", *CHOICES)}
-    given |= {name: whole(values.get(name) or "") for name in NUMBERS}
-    given |= {field: meaning for box, (field, meaning) in BOXES.items() if values.get(box)}
-    return {name: value for name, value in given.items() if value not in (None, "")}
+    fields = {name: values.get(name) for name in ("team", "text", *CHOICES)}
+    fields |= {name: whole(values.get(name) or "") for name in NUMBERS}
+    fields |= {field: meaning for box, (field, meaning) in BOXES.items() if values.get(box)}
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +155,14 @@ class AdvicePage(LoginRequiredMixin, View):
     def get(self, request: HttpRequest) -> HttpResponse:
         teams = teams_of(request)
         wanted = request.GET.get("team", "")
-        team = next((each for each in teams if each.slug == wanted), None)
+        team = next((visible for visible in teams if visible.slug == wanted), None)
         if wanted and team is None:
             raise NotFound("There is no such team, or you are not a member of it.")
         team = team or (teams[0] if teams else None)
         asked = any(request.GET.get(name) for name in AdviceForm.base_fields if name != "team")
         data = {**request.GET.dict(), "team": team.slug} if asked and team else None
         form = AdviceForm(data, teams=teams, initial={"team": team.slug if team else ""})
-        found = _advice(form, team) if asked and team else None
+        advice = _advice(form, team) if asked and team else None
         fragment = "#answer" if request.headers.get("HX-Target") == "answer" else ""
         context = {
             "form": form,
@@ -172,7 +174,7 @@ class AdvicePage(LoginRequiredMixin, View):
             "details": [form[name] for name in DETAILS],
             "boxes": [form[name] for name in BOXES],
             "detailed": any(form[name].value() or form[name].errors for name in (*DETAILS, *BOXES)),
-            **(_answer(found, team, may_submit=team in submit_teams(request)) if found and team else {}),
+            **(_answer(advice, team, may_submit=team in submit_teams(request)) if advice and team else {}),
         }
         return render(request, f"portal/advice.html{fragment}", context)
 

@@ -50,7 +50,7 @@ class ErrorPagesMiddleware:
 
 
 def error_page(request: HttpRequest, error: PortalError) -> HttpResponse:
-    """The page of an error. That something is unknown and that it is somebody else's look the same."""
+    """The page of an error. An unknown thing and one that belongs to another user look the same."""
     status = 403 if isinstance(error, NotSignedIn) else error.status
     message = NOT_FOUND if status == 404 else error.message
     response = _page(request, status, message)

@@ -44,10 +44,10 @@ def _sign_in(request: HttpRequest) -> str:
 
 def _open_page(request: HttpRequest) -> str:
     """Where the person is, as the browser says; empty if that is no page of this site."""
-    said = request.headers.get("HX-Current-URL", "")
-    if not _is_ours(said, request):
+    address = request.headers.get("HX-Current-URL", "")
+    if not _is_ours(address, request):
         return ""
-    url = urlsplit(said)
+    url = urlsplit(address)
     page = urlunsplit(("", "", url.path, url.query, ""))
     return page if _is_ours(page, request) else ""
 

@@ -47,25 +47,25 @@ class HomePage(LoginRequiredMixin, View):
 
 def _facts(request: HttpRequest, now: datetime) -> dict[str, Any]:
     teams = teams_of(request)
-    found = list(_of_interest(request, teams, now))
-    live = [each for each in found if not each.is_final]
-    mine = [each for each in live if each.kind == RUN and each.owner_id == request.user.pk]
+    workloads = list(_of_interest(request, teams, now))
+    live = [workload for workload in workloads if not workload.is_final]
+    mine = [workload for workload in live if workload.kind == RUN and workload.owner_id == request.user.pk]
     runs = sorted(mine, key=_newest, reverse=True)[:SHOWN_MAX]
-    served = [each for each in live if each.kind == ENDPOINT]
+    served = [workload for workload in live if workload.kind == ENDPOINT]
     endpoints = sorted(served, key=_newest, reverse=True)[:SHOWN_MAX]
-    troubled = [each for each in found if _needs_attention(each, now)]
-    attention = sorted(troubled, key=lambda each: (each.since, each.pk), reverse=True)[:SHOWN_MAX]
+    troubled = [workload for workload in workloads if _needs_attention(workload, now)]
+    attention = sorted(troubled, key=lambda workload: (workload.since, workload.pk), reverse=True)[:SHOWN_MAX]
     price_book = spans_by_card()
     rows = {row.workload.pk: row for row in rows_of([*runs, *endpoints], now=now, price_book=price_book)}
     observed, lost = nodes_and_strays() if has_global_role(request.user) else (nodes(), None)
     return {
-        "attention": [(each, next_step(each.reason)) for each in attention],
+        "attention": [(workload, next_step(workload.reason)) for workload in attention],
         "runs": [rows[run.pk] for run in runs],
         "endpoints": [rows[endpoint.pk] for endpoint in endpoints],
         "quotas": list(Quota.objects.filter(team__in=teams).select_related("team", "flavor")[:SHOWN_MAX]),
         "cards": flavor_cards(team=None, now=now, price_book=price_book, observed=observed),
         "may_submit": bool(submit_teams(request)),
-        "is_new": not found and not Workload.objects.filter(team__in=teams).exists(),
+        "is_new": not workloads and not Workload.objects.filter(team__in=teams).exists(),
         "teams": teams,
         "strays": lost,
     }
@@ -84,7 +84,7 @@ def _of_interest(request: HttpRequest, teams: list[Team], now: datetime) -> Quer
         live.filter(_stuck(now)).order_by("-since", "-id"),
         live.filter(reason=Reason.DEGRADED.value).order_by("-since", "-id"),
     ]
-    first, *others = (each.values("pk")[:SHOWN_MAX] for each in wanted)
+    first, *others = (query.values("pk")[:SHOWN_MAX] for query in wanted)
     rows = Workload.objects.filter(pk__in=first.union(*others, all=True))
     return rows.select_related("team", "owner", "flavor")
 

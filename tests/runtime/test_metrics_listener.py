@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.vitals import Vitals
 from portal.runtime import beat, metrics, work
-from portal.runtime.metrics import Told
+from portal.runtime.metrics import ProcessReport
 from portal.settings.env import Bind, load
 
 
@@ -27,13 +27,13 @@ class Clock:
 class Asked:
     """A listener on a free port, and who asks it."""
 
-    told: Told
+    report: ProcessReport
     server: object = field(init=False)
 
     def __post_init__(self) -> None:
         listener = metrics.listen(Bind(host="127.0.0.1", port=0))
         self.port = listener.getsockname()[1]
-        self.server = metrics.answer(listener, self.told)
+        self.server = metrics.answer(listener, self.report)
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -49,8 +49,8 @@ class Asked:
 def ask():
     asked = []
 
-    def start(told: Told) -> Asked:
-        asked.append(Asked(told))
+    def start(report: ProcessReport) -> Asked:
+        asked.append(Asked(report))
         return asked[-1]
 
     yield start
@@ -62,7 +62,7 @@ def ask():
 @pytest.mark.parametrize("host", ["10.244.3.17:8002", "portal-web", "evil.example", "[fd00::1]:8002"])
 def test_host_names_and_schemes_are_nobodys_concern_here(ask, settings, host):
     settings.SECURE_SSL_REDIRECT, settings.ALLOWED_HOSTS = True, ["portal.example.org"]
-    asked = ask(Told(metrics=metrics.own_metrics))
+    asked = ask(ProcessReport(metrics=metrics.own_metrics))
     for path in ("/metrics", "/metrics/", "/metrics?name%5B%5D=x"):
         status, text = asked.get(path, Host=host)
         assert status == 200
@@ -77,8 +77,8 @@ def test_a_process_whose_loop_gives_no_sign_for_too_long_is_stuck(ask):
     clock = Clock()
     vitals = Vitals(clock)
     away = []
-    told = metrics.of_loop(vitals, process="one", seconds_most=60.0, excused=lambda: bool(away))
-    asked = ask(told)
+    report = metrics.of_loop(vitals, process="one", seconds_most=60.0, excused=lambda: bool(away))
+    asked = ask(report)
     clock.seconds += 60
     assert asked.get("/healthz")[0] == 200
     clock.seconds += 1
@@ -99,21 +99,21 @@ def test_who_waits_for_the_broker_is_not_stuck(ask, process, servers, settings, 
     for broker, status in ((settings.REDIS_URL, 503), ("redis://127.0.0.1:1/0", 200)):
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(process.settings, "REDIS_URL", broker)
-            assert ask(process.told(signs)).get("/healthz")[0] == status
+            assert ask(process.report(signs)).get("/healthz")[0] == status
 
 
 def test_figures_that_cannot_be_had_are_no_end_of_the_listener(ask):
     def fails() -> bytes:
         raise OSError("the database is away")
 
-    asked = ask(Told(metrics=fails))
+    asked = ask(ProcessReport(metrics=fails))
     assert asked.get("/metrics")[0] == 503
     assert asked.get("/healthz")[0] == 200
 
 
 def test_without_an_address_nothing_listens_and_one_that_is_taken_is_said():
-    metrics.start(load({}).metrics_bind, Told(metrics=metrics.own_metrics))
+    metrics.start(load({}).metrics_bind, ProcessReport(metrics=metrics.own_metrics))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = load({"PORTAL_METRICS_BIND": f"127.0.0.1:{taken.getsockname()[1]}"}).metrics_bind
         with pytest.raises(OSError, match="in use"):
-            metrics.start(bind, Told(metrics=metrics.own_metrics))
+            metrics.start(bind, ProcessReport(metrics=metrics.own_metrics))

@@ -136,10 +136,10 @@ def test_taken_port_gives_way_to_the_next_one_unless_it_was_asked_for():
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = Bind(host="127.0.0.1", port=taken.getsockname()[1])
-        with module._listener(bind, given=False) as listener:
+        with module._listener(bind, fixed=False) as listener:
             assert listener.getsockname()[1] > bind.port
         with pytest.raises(module.RefusedError, match=rf"port {bind.port} of 127\.0\.0\.1 is taken"):
-            module._listener(bind, given=True)
+            module._listener(bind, fixed=True)
 
 
 def test_exposed_address_is_refused_while_the_cluster_is_embedded(up):

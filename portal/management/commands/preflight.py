@@ -37,6 +37,6 @@ class Command(BaseCommand):
 
 def _lines(check: preflight.Check) -> list[str]:
     head = f"{_MARKS[check.status]}  {check.title}"
-    said = textwrap.wrap(check.detail, _WIDTH, initial_indent="      ", subsequent_indent="      ")
+    detail = textwrap.wrap(check.detail, _WIDTH, initial_indent="      ", subsequent_indent="      ")
     fix = textwrap.wrap(check.fix, _WIDTH, initial_indent="      fix: ", subsequent_indent="           ")
-    return [head, *said, *fix]
+    return [head, *detail, *fix]

@@ -62,7 +62,7 @@ def analytics_panel(asked: PageReading[Any]) -> dict[str, Any]:
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
     decisions = decisions_of(samples)
     by_step = _steps(calls.by_step, shown, asked.now)
-    classes = [None if each is None else each.classes for each in by_step]
+    classes = [None if step is None else step.classes for step in by_step]
     return {
         "shown": shown,
         "ranges": list(RANGES),
@@ -89,7 +89,7 @@ def calls_of_range(workload: Workload, shown: TimeRange, *, now: datetime) -> Ch
 
 
 def _steps(by_step: Mapping[datetime, Of], shown: TimeRange, now: datetime) -> list[Of | None]:
-    """Of each step that has ended: one that has not would look like a fall."""
+    """The value of each step that has ended: one that has not would look like a fall."""
     return [by_step.get(moment) for moment in shown.moments if moment + shown.step <= now]
 
 
@@ -115,15 +115,15 @@ _WHY: Final[Mapping[str, str]] = {
     "SucceededRescale": "by its target",
     "DesiredWithinRange": "by its target",
 }
-"""What the reasons of KEDA and of the cluster's autoscaler mean; another one is shown in its own word."""
+"""What the reasons of KEDA and of the cluster's autoscaler mean; any other reason is shown as it is."""
 
 
 def _why(sample: ScaleSample) -> str:
     reason = _WHY.get(sample.reason, sample.reason)
     if sample.metric is None or sample.target is None:
         return reason
-    said = f"metric {number_words(sample.metric)} against {number_words(sample.target)}"
-    return f"{said}; {reason}" if reason else said
+    sentence = f"metric {number_words(sample.metric)} against {number_words(sample.target)}"
+    return f"{sentence}; {reason}" if reason else sentence
 
 
 def replicas_chart(
@@ -168,7 +168,7 @@ def metric_chart(
 def calls_chart(by_step: Sequence[Mapping[int, int] | None], shown: TimeRange) -> Chart:
     """Requests a second by class of status; a step without a request is 0."""
     seconds = shown.step.total_seconds()
-    found = {number for each in by_step if each for number in each}
+    numbers = {number for counts in by_step if counts for number in counts}
     return draw(
         "Requests per second",
         begin=shown.begin,
@@ -178,10 +178,10 @@ def calls_chart(by_step: Sequence[Mapping[int, int] | None], shown: TimeRange) -
             ChartSeries(
                 name=name,
                 look=look,
-                values=[each.get(number, 0) / seconds if each else 0.0 for each in by_step],
+                values=[counts.get(number, 0) / seconds if counts else 0.0 for counts in by_step],
             )
             for number, name, look in CLASSES
-            if number in found
+            if number in numbers
         ],
         least_top=0.1,
     )
@@ -195,7 +195,7 @@ def latency_chart(by_step: Sequence[Summary | None], shown: TimeRange) -> Chart:
         step=shown.step,
         slots=shown.slots,
         series=[
-            ChartSeries(name=name, look=look, values=[_milliseconds(each, name) for each in by_step])
+            ChartSeries(name=name, look=look, values=[_milliseconds(summary, name) for summary in by_step])
             for name, look in QUANTILES
         ],
         unit=" ms",
@@ -235,9 +235,9 @@ def _milliseconds(summary: Summary | None, name: str) -> float | None:
 
 
 def _revision_row(number: int, summary: Summary) -> RevisionRow:
-    told = {name: _latency_words(summary, name) for name, _ in QUANTILES}
+    latencies = {name: _latency_words(summary, name) for name, _ in QUANTILES}
     return RevisionRow(
-        number=number, requests=summary.requests, failed_percent=failed_percent(summary), **told
+        number=number, requests=summary.requests, failed_percent=failed_percent(summary), **latencies
     )
 
 

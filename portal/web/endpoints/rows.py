@@ -19,13 +19,13 @@ LATELY: Final = timedelta(minutes=15)
 
 
 def endpoint_rows(workloads: Sequence[Workload], now: datetime) -> Mapping[int, Mapping[str, Any]]:
-    """Replicas that answer and may run, and what they run, and how each was called of late; in two queries."""
+    """Replicas that answer and may run, and what they run, and how each was called recently; in two queries."""
     ready = PodRecord.objects.filter(workload=OuterRef("endpoint"), gone_at__isnull=True, ready=True)
     counted = ready.order_by().values("workload").annotate(count=Count("id")).values("count")
     current = EndpointRevision.objects.filter(
         endpoint__workload__in=workloads, number=F("endpoint__revision")
     ).annotate(ready_pods=Coalesce(Subquery(counted), 0))
-    known = {each.endpoint_id: each for each in current}
+    known = {revision.endpoint_id: revision for revision in current}
     calls = summaries_since(workloads, since=now - LATELY)
     return {
         workload.pk: {
@@ -41,7 +41,7 @@ def endpoint_rows(workloads: Sequence[Workload], now: datetime) -> Mapping[int, 
 
 
 def _of_calls(summary: Summary | None) -> dict[str, str]:
-    """Requests a minute, the share that failed, and the 95th percentile, in words; empty where nobody called."""
+    """Requests a minute, the share that failed, and the 95th percentile, in words; empty where there was no call."""
     if summary is None:
         return {}
     per_minute = summary.requests / (LATELY / timedelta(minutes=1))

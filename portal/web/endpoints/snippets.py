@@ -9,7 +9,7 @@ from typing import Final
 
 TOKEN = "PORTAL_TOKEN"  # noqa: S105 - the name of a variable
 LITERAL_CHARS_MAX: Final = 20_000
-"""Of a longer body nobody reads a literal, and to lay it out takes long."""
+"""A longer body is not written as a literal: no one reads it, and to lay it out takes long."""
 
 
 def curl_of(*, url: str, method: str, path: str, body: str) -> str:

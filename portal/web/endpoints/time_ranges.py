@@ -21,7 +21,7 @@ DEFAULT: Final = "1h"
 SLOTS_MAX: Final = 100
 LONGEST: Final = timedelta(days=8)
 SHORTEST: Final = timedelta(minutes=5)
-_STEPS: Final = tuple(timedelta(minutes=each) for each in (1, 2, 5, 10, 15, 30, 60, 120, 240))
+_STEPS: Final = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 240))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ def read_range(asked: Mapping[str, str], *, now: datetime) -> TimeRange:
 
 
 def _of(name: str, begin: datetime, end: datetime) -> TimeRange:
-    """With steps of whole minutes, beginning at a multiple of one, so that a page asked again shows the same slots."""
-    step = next((each for each in _STEPS if (end - begin) / each <= SLOTS_MAX), _STEPS[-1])
+    """Steps are whole minutes and begin at a multiple of one, so that a page asked again shows the same slots."""
+    step = next((length for length in _STEPS if (end - begin) / length <= SLOTS_MAX), _STEPS[-1])
     first = _floor(begin, step)
     return TimeRange(name=name, begin=first, step=step, slots=-(-(end - first) // step))
 

@@ -89,18 +89,18 @@ def tensors_of(metadata: Any) -> list[Tensor]:
 
     A dimension of any length (-1) is put down as 1.
     """
-    found = metadata.get("inputs") if isinstance(metadata, dict) else None
+    inputs = metadata.get("inputs") if isinstance(metadata, dict) else None
     tensors = []
-    for each in found if isinstance(found, list) else []:
-        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+    for item in inputs if isinstance(inputs, list) else []:
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             continue
-        shape = each.get("shape")
+        shape = item.get("shape")
         named = shape if isinstance(shape, list) else []
         sizes = [size if isinstance(size, int) and size > 0 else 1 for size in named]
         tensors.append(
             Tensor(
-                name=each["name"],
-                datatype=str(each.get("datatype") or "FP32"),
+                name=item["name"],
+                datatype=str(item.get("datatype") or "FP32"),
                 shape=", ".join(map(str, sizes)),
             )
         )
@@ -125,7 +125,7 @@ def _open_inference(values: Mapping[str, str]) -> Request:
     tensors = tensors_in(values)
     if not tensors:
         raise Invalid.of_field("input-0-name", "Name at least one input.", code="required")
-    inputs = [_tensor(each, index) for index, each in enumerate(tensors)]
+    inputs = [_tensor(tensor, index) for index, tensor in enumerate(tensors)]
     path = f"/v2/models/{_model(values.get('model', ''))}/infer"
     return Request(method="POST", path=path, body=json.dumps({"inputs": inputs}, indent=2))
 
@@ -144,7 +144,7 @@ def _shape(text: str, count: int, field: str) -> list[int]:
     if not text.strip():
         return [count]
     try:
-        sizes = [int(each) for each in text.replace("x", ",").split(",") if each.strip()]
+        sizes = [int(size) for size in text.replace("x", ",").split(",") if size.strip()]
     except ValueError:
         raise Invalid.of_field(field, "Write the shape as whole numbers, such as 1, 64.") from None
     known = 1
@@ -191,7 +191,7 @@ def _value(word: str, datatype: str) -> Any:
 
 
 def _flat(value: Any) -> list[Any]:
-    return [inner for each in value for inner in _flat(each)] if isinstance(value, list) else [value]
+    return [inner for item in value for inner in _flat(item)] if isinstance(value, list) else [value]
 
 
 def _chat(values: Mapping[str, str]) -> Request:
@@ -200,8 +200,8 @@ def _chat(values: Mapping[str, str]) -> Request:
         raise Invalid.of_field("message", "Say something to the model.", code="required")
     body: dict[str, Any] = {"model": _named(values)}
     system = values.get("system", "").strip()
-    said: Sequence[dict[str, str]] = [{"role": "system", "content": system}] if system else []
-    body["messages"] = [*said, {"role": "user", "content": message}]
+    instructions: Sequence[dict[str, str]] = [{"role": "system", "content": system}] if system else []
+    body["messages"] = [*instructions, {"role": "user", "content": message}]
     body["max_tokens"] = _whole(values.get("max_tokens", "") or "256", "max_tokens", most=100_000)
     body["temperature"] = _real(values.get("temperature", "") or "0.7", "temperature", most=2.0)
     return Request(method="POST", path="/v1/chat/completions", body=json.dumps(body, indent=2))

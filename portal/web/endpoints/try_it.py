@@ -29,7 +29,7 @@ SHOWN_CHARS_MAX: Final = 100_000
 PATH_LENGTH_MAX: Final = 2_000
 TRIES_MAX: Final = 120
 EXAMPLE: Final = Request(method="POST", path="/", body='{"inputs": []}')
-"""Of a server whose protocol nobody knows."""
+"""The first request to a server whose protocol is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +76,27 @@ class TryItPage(EndpointDetailPage):
         typed.setdefault("mode", RAW)
         wanted = wanted_of(workload).spec
         sent, status = _example(workload, wanted), 200
-        told: dict[str, Any] = {}
+        outcome: dict[str, Any] = {}
         try:
             if typed.get("action") == "describe":
-                told["described"] = _describe(user, public_id, typed)
+                outcome["described"] = _describe(user, public_id, typed)
             else:
                 sent = _request(typed)
                 if typed.get("action") == "raw":
                     typed = {"mode": RAW, "method": sent.method, "path": sent.path, "body": sent.body}
                 else:
-                    told["answer"] = _ask(user, public_id, sent)
+                    outcome["answer"] = _ask(user, public_id, sent)
                     tries = _tries(typed)
-                    if told["answer"].waking and tries < TRIES_MAX and "HX-Request" in request.headers:
-                        told["again"] = {"seconds": RETRY_SECONDS, "tries": tries + 1, "sent": _resent(typed)}
+                    if outcome["answer"].waking and tries < TRIES_MAX and "HX-Request" in request.headers:
+                        outcome["again"] = {
+                            "seconds": RETRY_SECONDS,
+                            "tries": tries + 1,
+                            "sent": _resent(typed),
+                        }
         except Invalid as error:
-            status, told["answer"] = 422, TriedAnswer(status=422, problem=_said(error))
+            status, outcome["answer"] = 422, TriedAnswer(status=422, problem=_said(error))
         facts = try_facts(workload, wanted, typed, sent)
-        return self.page(request, workload, status=status, **told, **facts)
+        return self.page(request, workload, status=status, **outcome, **facts)
 
 
 def try_panel(asked: PageReading[EndpointNow]) -> dict[str, Any]:
@@ -175,10 +179,10 @@ def _describe(user: User, public_id: UUID, typed: dict[str, str]) -> str:
     path = try_forms.metadata_path(typed.get("model", ""))
     answer = _ask(user, public_id, Request(method="GET", path=path, body=""))
     tensors = try_forms.tensors_of(_json(answer.body)) if answer.good else []
-    for index, each in enumerate(tensors):
-        typed[f"input-{index}-name"] = each.name
-        typed[f"input-{index}-datatype"] = each.datatype
-        typed[f"input-{index}-shape"] = each.shape
+    for index, tensor in enumerate(tensors):
+        typed[f"input-{index}-name"] = tensor.name
+        typed[f"input-{index}-datatype"] = tensor.datatype
+        typed[f"input-{index}-shape"] = tensor.shape
     if tensors:
         return ""
     return f"{path} names no inputs: {answer.problem or f'the server answered {answer.status}'}"
@@ -195,19 +199,19 @@ def _ask(user: User, public_id: UUID, sent: Request) -> TriedAnswer:
         body=body,
     )
     try:
-        found = try_endpoint(user=user, public_id=public_id, call=call)
+        response = try_endpoint(user=user, public_id=public_id, call=call)
     except NotFound:
         raise
     except PortalError as error:
         return TriedAnswer(status=error.status, problem=error.message, waking=error.code == WAKING)
-    text = _shown(found.body)
-    whole, first = found.duration_seconds, found.first_byte_seconds
+    text = _shown(response.body)
+    whole, first = response.duration_seconds, response.first_byte_seconds
     return TriedAnswer(
-        status=found.status,
+        status=response.status,
         waited=round(first * 1000),
         received=round(whole * 1000) - round(first * 1000),
-        inside=next((value for name, value in found.headers if name.lower() == "server-timing"), ""),
-        headers=tuple((str(name), str(value)) for name, value in found.headers),
+        inside=next((value for name, value in response.headers if name.lower() == "server-timing"), ""),
+        headers=tuple((str(name), str(value)) for name, value in response.headers),
         body=text[:SHOWN_CHARS_MAX],
         cut=len(text) > SHOWN_CHARS_MAX,
     )

@@ -123,9 +123,9 @@ class Bar:
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence, for who hears the page."""
-        said = [f"{self.facts.used} of {self.facts.nominal} used"]
-        said += [
+        """All of it in one sentence, for a user who hears the page."""
+        parts = [f"{self.facts.used} of {self.facts.nominal} used"]
+        parts += [
             f"{units} {words}"
             for units, words in (
                 (self.borrowed, "borrowed"),
@@ -136,7 +136,7 @@ class Bar:
             )
             if units
         ]
-        return f"{self.what}: {', '.join(said)}; limit {self.facts.ceiling}"
+        return f"{self.what}: {', '.join(parts)}; limit {self.facts.ceiling}"
 
     def _part(self, name: str, left: int, units: int) -> Part:
         return Part(

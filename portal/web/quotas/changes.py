@@ -57,9 +57,11 @@ class ChangeSetListPage(ManagersOnly):
     ordering = "-at"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        found = QuotaChangeSet.objects.select_related("undoes", "undone_by").annotate(size=Count("changes"))
+        change_sets = QuotaChangeSet.objects.select_related("undoes", "undone_by").annotate(
+            size=Count("changes")
+        )
         pager = PageOfRows()
-        sets = pager.paginate_queryset(found, request, self)
+        sets = pager.paginate_queryset(change_sets, request, self)
         context = {"sets": sets, "older": pager.next_link(), "newer": pager.previous_link()}
         return self.page(request, "portal/quota_changes.html", context)
 
@@ -100,7 +102,9 @@ class ChangeSetPage(ManagersOnly):
 
 
 def _find(public_id: UUID) -> QuotaChangeSet:
-    found = QuotaChangeSet.objects.select_related("undoes", "undone_by").filter(public_id=public_id).first()
-    if found is None:
+    change_set = (
+        QuotaChangeSet.objects.select_related("undoes", "undone_by").filter(public_id=public_id).first()
+    )
+    if change_set is None:
         raise NotFound("There is no such change set.")
-    return found
+    return change_set

@@ -101,10 +101,10 @@ class CohortPage(ManagersOnly):
             raise Invalid.of_field("action", "There is no such action.", code="invalid")
         try:
             with transaction.atomic():
-                said = acts[action](request, cohort)
+                message = acts[action](request, cohort)
         except (Invalid, Conflict, NotFound) as error:
             return self._page(request, cohort, errors={action: error.message}, status=422)
-        messages.success(request, said)
+        messages.success(request, message)
         if action == "delete":
             return see_other(reverse("portal:quota-cohorts"))
         return see_other(reverse("portal:quota-cohort", args=[cohort.public_id]))
@@ -181,7 +181,7 @@ class CohortPage(ManagersOnly):
                 now=clock.now(),
             )
         except Invalid as error:
-            line.errors |= {name: said for name, said in by_field(error).items() if name in LIMITS}
+            line.errors |= {name: message for name, message in by_field(error).items() if name in LIMITS}
             raise
 
     def _page(
@@ -213,19 +213,19 @@ def by_field(error: PortalError) -> dict[str, str]:
 
 
 def _find(public_id: UUID) -> Cohort:
-    found = Cohort.objects.select_related("parent").filter(public_id=public_id).first()
-    if found is None:
+    cohort = Cohort.objects.select_related("parent").filter(public_id=public_id).first()
+    if cohort is None:
         raise NotFound("There is no such cohort.")
-    return found
+    return cohort
 
 
 def _parent(name: str) -> Cohort | None:
     if not name:
         return None
-    found = Cohort.objects.filter(name=name.replace("\x00", "")).first()
-    if found is None:
+    parent = Cohort.objects.filter(name=name.replace("\x00", "")).first()
+    if parent is None:
         raise Invalid.of_field("parent", "There is no such cohort.", code="unknown")
-    return found
+    return parent
 
 
 def _tree() -> list[Branch]:
@@ -240,7 +240,7 @@ def _tree() -> list[Branch]:
     while open_ends:
         cohort, depth = open_ends.pop()
         branches.append(Branch(cohort, depth, sizes.get(cohort.name, 0)))
-        open_ends += [(each, depth + 1) for each in reversed(below.get(cohort.pk, []))]
+        open_ends += [(child, depth + 1) for child in reversed(below.get(cohort.pk, []))]
     return branches
 
 

@@ -1,7 +1,7 @@
 """A change set that is being put together: edits of the grid, kept in the session until they are applied or dropped.
 
 A cell is a team's quota of a flavor and capacity type. Every form that shows cells also sends what it showed, so that
-a cell nobody touched is told from one that somebody else has changed meanwhile.
+a cell that was not touched is distinguished from one that another user has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -184,13 +184,13 @@ class Draft:
 
 
 def _shown(text: str) -> dict[Key, dict[str, str]]:
-    """What a form said that its cells showed; nothing where it says nonsense."""
+    """What the cells of a form showed, as it says; empty where that cannot be read."""
     try:
-        found = json.loads(text)
+        cells = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     shown: dict[Key, dict[str, str]] = {}
-    for name, limits in found.items() if isinstance(found, dict) else ():
+    for name, limits in cells.items() if isinstance(cells, dict) else ():
         key = Key.of(name)
         if key is not None and isinstance(limits, dict):
             shown[key] = {limit: str(value)[:_TEXT_MAX] for limit, value in limits.items() if limit in LIMITS}
@@ -290,7 +290,7 @@ def shown_json(cells: Iterable[tuple[Key, Mapping[str, str]]]) -> str:
 
 
 def place_errors(rows: list[DraftRow], error: PortalError) -> str:
-    """Put what a service said at the cells it speaks of; the sentence that belongs to none of them."""
+    """Put the messages of a service at the cells that they are about; the sentence that belongs to no cell."""
     rest = []
     for problem in error.errors:
         place = re.match(r"changes[.\[](\d{1,6})", problem.field)

@@ -18,7 +18,7 @@ from workloads.node_capacity import observe, rooms_of
 from workloads.states import Phase
 
 CELLS_MAX: Final = 240
-"""Of a page: with three fields each they stay below what Django takes in a form."""
+"""The most cells of a page: with three fields each they stay below what Django takes in a form."""
 TEAMS_MAX: Final = 40
 POOLS_MAX: Final = 24
 NO_COHORT: Final = "-"
@@ -34,7 +34,7 @@ _SHORT: Final = {
     "max_time_limit_seconds": "Run",
 }
 _EMPTY: Final = {"nominal": "none", "lending_limit": "all"}
-"""What an empty field means, written into it; where nothing is said, no limit."""
+"""What an empty field means, written into it; no limit where there is no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +166,9 @@ def grid_of(filters: Filters, rows: Iterable[DraftRow]) -> Grid:
     ]
     pools = every[:POOLS_MAX]
     size = max(1, min(TEAMS_MAX, CELLS_MAX // max(1, len(pools))))
-    found = _teams(filters)
+    selected = _teams(filters)
     first = (filters.page - 1) * size
-    teams = list(found[first : first + size + 1])
+    teams = list(selected[first : first + size + 1])
     cells = _Cells(teams[:size], rows, VIEWS[filters.view])
     lines = [TeamRow(team, [cells.of(team, flavor, kind) for flavor, kind in pools]) for team in teams[:size]]
     return Grid(
@@ -182,19 +182,19 @@ def grid_of(filters: Filters, rows: Iterable[DraftRow]) -> Grid:
         ),
         page=filters.page,
         more=len(teams) > size,
-        teams=found.count(),
+        teams=selected.count(),
         left_out=len(every) - len(pools),
         flavors=[flavor.name for flavor in flavors],
     )
 
 
 def _teams(filters: Filters) -> QuerySet[Team]:
-    found = Team.objects.all()
+    teams = Team.objects.all()
     if filters.team:
-        found = found.filter(Q(slug__icontains=filters.team) | Q(name__icontains=filters.team))
+        teams = teams.filter(Q(slug__icontains=filters.team) | Q(name__icontains=filters.team))
     if filters.cohort:
-        found = found.filter(cohort_name="" if filters.cohort == NO_COHORT else filters.cohort)
-    return found
+        teams = teams.filter(cohort_name="" if filters.cohort == NO_COHORT else filters.cohort)
+    return teams
 
 
 def _columns(pools: Iterable[tuple[ResourceFlavor, str]]) -> list[PoolColumn]:
@@ -216,7 +216,7 @@ class _Cells:
     def __init__(self, teams: list[Team], rows: Iterable[DraftRow], names: tuple[str, ...]) -> None:
         self.names = names
         held = Quota.objects.filter(team__in=teams).select_related("team", "flavor")
-        self.quotas = {key_of(each): each for each in held}
+        self.quotas = {key_of(quota): quota for quota in held}
         self.edits = {row.key: row for row in rows}
         queued = Workload.objects.filter(team__in=teams, phase=Phase.QUEUED.value, flavor__isnull=False)
         waits = queued.values_list("team__slug", "flavor__name", "capacity_type").order_by()

@@ -1,4 +1,4 @@
-"""The quota console: the grid, and the change set that its edits are collected into until somebody applies it."""
+"""The quota console: the grid, and the change set that its edits are collected into until a user applies it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN_MAX: Final = 50
 
 
 class ManagersOnly(LoginRequiredMixin, View):
-    """A page of the console. Raises NotAllowed for everybody but quota managers and platform admins."""
+    """A page of the console. Raises NotAllowed unless the user is a quota manager or a platform admin."""
 
     tab = ""
 
@@ -114,8 +114,8 @@ class DraftPage(ManagersOnly):
                 now=clock.now(),
             )
         except (Invalid, Conflict) as error:
-            said = place_errors(rows, error)
-            return self._page(request, draft, rows=rows, said=said, status=422)
+            message = place_errors(rows, error)
+            return self._page(request, draft, rows=rows, message=message, status=422)
         draft.clear()
         messages.success(request, f"{len(rows)} quota{'' if len(rows) == 1 else 's'} changed.")
         return see_other(reverse("portal:quota-change-set", args=[made.public_id]))
@@ -126,19 +126,19 @@ class DraftPage(ManagersOnly):
         draft: Draft,
         *,
         rows: list[DraftRow] | None = None,
-        said: str = "",
+        message: str = "",
         wrong_reason: str = "",
         fragment: str = "",
         status: int = 200,
     ) -> HttpResponse:
         rows = rows_of(draft) if rows is None else rows
-        preview, said = _preview(rows, draft, said)
+        preview, message = _preview(rows, draft, message)
         context = {
             "draft": draft,
             "rows": rows,
             "shown": shown_json((row.key, row.now) for row in rows),
-            "wrong": sum(len(row.errors) for row in rows) + bool(said) + bool(wrong_reason),
-            "said": said,
+            "wrong": sum(len(row.errors) for row in rows) + bool(message) + bool(wrong_reason),
+            "message": message,
             "wrong_reason": wrong_reason,
             "preview": preview,
             "now": clock.now(),
@@ -169,10 +169,10 @@ def _changes(rows: Sequence[DraftRow]) -> list[LimitChange]:
     ]
 
 
-def _preview(rows: list[DraftRow], draft: Draft, said: str) -> tuple[ChangePreview | None, str]:
+def _preview(rows: list[DraftRow], draft: Draft, message: str) -> tuple[ChangePreview | None, str]:
     """What the change set would do; None with the sentence why, or where a cell says why."""
-    if not rows or said or any(row.errors for row in rows):
-        return None, said
+    if not rows or message or any(row.errors for row in rows):
+        return None, message
     try:
         return preview_changes(changes=_changes(rows), evicts=draft.evicts, now=clock.now()), ""
     except (Invalid, Conflict, NotFound) as error:

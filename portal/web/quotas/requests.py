@@ -36,11 +36,11 @@ class RequestListPage(ManagersOnly):
         return self._page(request, state)
 
     def _page(self, request: HttpRequest, state: str, *, status: int = 200, **extra: Any) -> HttpResponse:
-        found = QuotaRequest.objects.select_related("team", "flavor", "requested_by", "decided_by")
+        requests = QuotaRequest.objects.select_related("team", "flavor", "requested_by", "decided_by")
         if state != "all":
-            found = found.filter(state=state)
+            requests = requests.filter(state=state)
         pager = PageOfRows()
-        rows = pager.paginate_queryset(found, request, self)
+        rows = pager.paginate_queryset(requests, request, self)
         context = {
             "requests": [(row, quota) for row, quota in zip(rows, _quotas(rows), strict=True)],
             "state": state,
@@ -79,5 +79,5 @@ def _quotas(rows: list[QuotaRequest]) -> list[Quota | None]:
     """What the teams have of what they ask for, in one query."""
     teams, flavors = {row.team_id for row in rows}, {row.flavor_id for row in rows}
     held = Quota.objects.filter(team__in=teams, flavor__in=flavors)
-    quotas = {(each.team_id, each.flavor_id, each.capacity_type): each for each in held} if rows else {}
+    quotas = {(quota.team_id, quota.flavor_id, quota.capacity_type): quota for quota in held} if rows else {}
     return [quotas.get((row.team_id, row.flavor_id, row.capacity_type)) for row in rows]

@@ -107,7 +107,7 @@ class TeamPolicyPage(ManagersOnly):
 
 
 def _find(slug: str) -> Team:
-    found = Team.objects.filter(slug=slug).first()
-    if found is None:
+    team = Team.objects.filter(slug=slug).first()
+    if team is None:
         raise NotFound("There is no such team.")
-    return found
+    return team

@@ -63,7 +63,7 @@ def team_seen(request: HttpRequest, slug: str, *beside: str) -> TeamSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLine:
-    """One quota as its team sees it. `offered` is what may be asked for now; `free` units are nobody's."""
+    """One quota as its team sees it. `offered` is what may be asked for now; `free` units are held by no workload."""
 
     figures: QuotaFigures
     bar: Bar

@@ -95,7 +95,7 @@ class TeamQuotaPage(LoginRequiredMixin, View):
         try:
             _ask(request, team, typed)
         except (Invalid, Conflict, NotFound) as error:
-            errors = {_FIELDS.get(name, name): said for name, said in by_field(error).items()}
+            errors = {_FIELDS.get(name, name): message for name, message in by_field(error).items()}
             return self._page(request, seen, typed=typed, errors=errors, status=422)
         messages.success(request, "Asked. A quota manager decides; the list below shows what became of it.")
         return see_other(reverse("portal:team-quota", args=[team.slug]))

@@ -51,7 +51,7 @@ def _usage(seen: TeamSeen) -> dict[str, Any]:
     """What the team may use, and who uses it."""
     now, price_book = clock.now(), spans_by_card()
     holding = Workload.objects.filter(team=seen.team, phase__in=HOLDS_CLAIM).select_related("owner", "flavor")
-    # Of all of them, though the largest alone are shown.
+    # Counts all of them, though the largest alone are shown.
     holding = holding.annotate(together=Window(Count("pk")), held=held_by(seen.team))
     holders = list(holding.order_by("-units", "-id")[:HOLDERS_MAX])
     return {
