@@ -21,7 +21,7 @@ from workloads.podrequests import others_left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """`memory` is the sum for one card, or for each of as many as were asked for."""
+    """`memory` is the sum for one card, or for each of the cards that were asked for."""
 
     demand: Demand
     memory: MemorySum
@@ -30,7 +30,7 @@ class Advice:
 
 
 def advise(*, demand: Demand, team: Team, isolation: Isolation, cards: int | None, now: datetime) -> Advice:
-    """The memory sum, and what becomes of every enabled flavor that the team has a quota row for; four queries."""
+    """The memory sum, and the answer for every enabled flavor that the team has a quota row for; four queries."""
     fits = fits_of(demand, offered_to(team, now=now), isolation=isolation, cards=cards)
     return Advice(
         demand=demand,
@@ -57,7 +57,7 @@ def offered_to(team: Team, *, now: datetime) -> list[Offered]:
         )
         for rows in quotas.values()
     ]
-    return sorted(offered, key=lambda each: each.facts.name)
+    return sorted(offered, key=lambda flavor: flavor.facts.name)
 
 
 def _pool(quota: Quota, known: Observed, book: PriceBook, now: datetime) -> UnitPool:

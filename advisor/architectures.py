@@ -1,4 +1,4 @@
-"""Published transformer architectures, and which of them stands for a model of which only the size is known (pure).
+"""Published transformer architectures, and which of them stands for a model when only its size is known (pure).
 
 The figures are those of the models' own papers and configuration files; docs/explanation/memory.md names them.
 """
@@ -107,7 +107,7 @@ BY_SIZE: tuple[Architecture, ...] = (
 )
 
 NAMED: tuple[Architecture, ...] = (
-    *(each for each in BY_SIZE if each.name.startswith("OPT")),
+    *(architecture for architecture in BY_SIZE if architecture.name.startswith("OPT")),
     _gated("Llama 2 7B", "llama 2", 6_738_415_616, (32, 4096, 32, 32, 11008, 32000)),
     _gated("Llama 2 13B", "llama 2", 13_015_864_320, (40, 5120, 40, 40, 13824, 32000)),
     _gated("Llama 2 70B", "llama 2", 68_976_648_192, (80, 8192, 64, 8, 28672, 32000)),
@@ -135,14 +135,18 @@ def by_size(parameters: int) -> Architecture:
 
 def of_family(family: str, parameters: int) -> Architecture | None:
     """The member of that size; None where none is near. `llama` means all its versions."""
-    found = _nearest(parameters, members(family))
-    ratio = max(parameters, found.parameters) / min(parameters, found.parameters)
-    return found if ratio <= NEAR else None
+    nearest = _nearest(parameters, members(family))
+    ratio = max(parameters, nearest.parameters) / min(parameters, nearest.parameters)
+    return nearest if ratio <= NEAR else None
 
 
 def members(family: str) -> list[Architecture]:
-    """What was published under that name, one of `FAMILIES`."""
-    return [each for each in NAMED if each.family == family or each.family.split()[0] == family]
+    """The architectures published under that name, one of `FAMILIES`."""
+    return [
+        architecture
+        for architecture in NAMED
+        if architecture.family == family or architecture.family.split()[0] == family
+    ]
 
 
 def of_shape(*, layers: int, hidden: int) -> Architecture:
@@ -157,5 +161,8 @@ def parameters_of(shape: Architecture) -> int:
 
 
 def _nearest(parameters: int, known: Sequence[Architecture]) -> Architecture:
-    # Of two that are as near, the larger one.
-    return min(known, key=lambda each: (abs(log(each.parameters / parameters)), -each.parameters))
+    # The larger one of two that are equally near.
+    return min(
+        known,
+        key=lambda architecture: (abs(log(architecture.parameters / parameters)), -architecture.parameters),
+    )

@@ -1,4 +1,4 @@
-"""What somebody wants to train or serve, with all that they left out filled in (pure)."""
+"""What a user wants to train or serve, with all that they left out filled in (pure)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ HALVES = frozenset({Precision.BF16, Precision.FP16})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A model and what is done with it. `batch_size` counts sequences: of training those that one card works on at
-    a time, of inference those that are being answered at once.
+    """A model and what is done with it. `batch_size` counts sequences: in training those that one card works on at
+    a time, in inference those that are being answered at once.
     """
 
     parameters: int
@@ -51,21 +51,21 @@ class Demand:
         return self.purpose is Purpose.TRAINING
 
 
-def demand_of(given: Mapping[str, Any]) -> Demand:
+def demand_of(request: Mapping[str, Any]) -> Demand:
     """The demand of a checked request body: a field that is given outweighs the same word of `text`.
 
     Invalid names the field that is missing or contradicts another one.
     """
-    text = given.get("text")
-    said = read_text(text) if text else {}
-    values = {**said, **{name: value for name, value in given.items() if value is not None}}
+    text = request.get("text")
+    words = read_text(text) if text else {}
+    values = {**words, **{name: value for name, value in request.items() if value is not None}}
     purpose = _purpose(values)
     precision = Precision(values.get("precision", Precision.BF16))
     if purpose is Purpose.TRAINING and precision not in FLOATS:
         message = f"Training in {precision} is not reckoned: choose one of {', '.join(sorted(FLOATS))}."
         raise Invalid.of_field("precision", message, code="not_for_training")
-    shape, shape_is = _shape(values, family=said.get("family", ""))
-    parameters = _parameters(values, shape, given)
+    shape, shape_is = _shape(values, family=words.get("family", ""))
+    parameters = _parameters(values, shape, request)
     return Demand(
         parameters=parameters,
         shape=shape,
@@ -80,7 +80,7 @@ def demand_of(given: Mapping[str, Any]) -> Demand:
 
 
 def _purpose(values: Mapping[str, Any]) -> Purpose:
-    """What is said, else training where something stands there that only training has."""
+    """The purpose that is set, else training where a value is set that only training has."""
     if "purpose" in values:
         return Purpose(values["purpose"])
     trains = (
@@ -120,8 +120,8 @@ def _inference(values: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _parameters(values: Mapping[str, Any], shape: Architecture, given: Mapping[str, Any]) -> int:
-    if "family" in values and given.get("parameters") is None:
+def _parameters(values: Mapping[str, Any], shape: Architecture, request: Mapping[str, Any]) -> int:
+    if "family" in values and request.get("parameters") is None:
         return shape.parameters or int(values["parameters"])
     count = int(values.get("parameters") or parameters_of(shape))
     if not PARAMETERS_MIN <= count <= PARAMETERS_MAX:
@@ -131,7 +131,7 @@ def _parameters(values: Mapping[str, Any], shape: Architecture, given: Mapping[s
 
 
 def _shape(values: Mapping[str, Any], *, family: str) -> tuple[Architecture, str]:
-    base, said = _base(values, family)
+    base, source = _base(values, family)
     own = {
         field: values[name]
         for name, field in (
@@ -150,7 +150,7 @@ def _shape(values: Mapping[str, Any], *, family: str) -> tuple[Architecture, str
     if shape.heads % shape.kv_heads:
         message = f"{shape.kv_heads} heads of keys and values do not divide {shape.heads} heads."
         raise Invalid.of_field("kv_heads", message, code="does_not_divide")
-    return shape, said
+    return shape, source
 
 
 def _base(values: Mapping[str, Any], family: str) -> tuple[Architecture, str]:
@@ -167,11 +167,11 @@ def _base(values: Mapping[str, Any], family: str) -> tuple[Architecture, str]:
         )
         raise Invalid.of_field("parameters", message, code="required")
     if not family:
-        found = by_size(values["parameters"])
-        return found, f"Layers and hidden size are taken from {found.name}, the nearest published size."
+        nearest = by_size(values["parameters"])
+        return nearest, f"Layers and hidden size are taken from {nearest.name}, the nearest published size."
     member = of_family(family, values["parameters"])
     if member is None:
-        sizes_known = ", ".join(each.name for each in members(family))
+        sizes_known = ", ".join(architecture.name for architecture in members(family))
         message = f"No {family} of that size is known ({sizes_known}): give layers and hidden_size."
         raise Invalid.of_field("text", message, code="not_understood")
     return member, f"The shape is that of {member.name}."

@@ -14,7 +14,7 @@ from workloads.placement import Sharing as Cut
 from workloads.podrequests import CPU, MEMORY, Others, quantity_of, told_of
 
 USABLE_PERCENT = 90
-"""Of a unit's memory: the rest goes to fragmentation and to what the driver keeps. vLLM's default is the same."""
+"""Percent of a unit's memory: the rest goes to fragmentation and to what the driver keeps. vLLM's default is the same."""
 CARDS_MAX = 4096
 _SHARED = frozenset({Cut.TIME_SLICING, Cut.MPS})
 
@@ -44,7 +44,7 @@ class UnitPool:
     quota: int
     rate_per_hour: int | None
     others: tuple[Others, ...] = ()
-    """What each of these nodes has besides units for pods of the portal; empty where nobody knows."""
+    """What each of these nodes has besides units for pods of the portal; empty where that is unknown."""
     share: Callable[[int], tuple[int, int] | None] | None = None
     """Millicores and bytes that a pod of so many units gets where the request leaves them out."""
 
@@ -79,9 +79,9 @@ class Place:
     quota: int = 0
     refused: str = ""
     share: tuple[int, int] | None = None
-    """Millicores and bytes that each pod gets where the request leaves them out; None where no node tells."""
+    """Millicores and bytes that each pod gets where the request leaves them out; None where no node shows them."""
     lacks: str = ""
-    """What nodes have too little of for such pods, whoever of the portal uses it; empty where they have enough."""
+    """What nodes have too little of for such pods, whichever workload of the portal uses it; empty where they have enough."""
 
     @property
     def units(self) -> int:
@@ -104,7 +104,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What becomes of one flavor. `count` is the fewest units that hold the model, 0 where none do."""
+    """The answer for one flavor. `count` is the fewest units that hold the model, 0 where none do."""
 
     offered: Offered
     count: int = 0
@@ -134,8 +134,8 @@ def fits_of(
 
     `cards` asks for exactly so many units; without it the fewest are found.
     """
-    found = [_fit(demand, each, isolation, cards) for each in offered]
-    return sorted(found, key=_by_size)
+    fits = [_fit(demand, flavor, isolation, cards) for flavor in offered]
+    return sorted(fits, key=_by_size)
 
 
 def _by_size(fit: Fit) -> tuple[bool, int, int, bool, int, str]:
@@ -178,9 +178,9 @@ def _unfit(demand: Demand, offered: Offered, isolation: Isolation, cards: int | 
         return f"How much memory a unit of {name} has is not known: a quota manager can set it."
     if demand.trains and cut in _SHARED:
         return f"{name} is a share of a card, and training needs the memory and the time of its own."
-    given = _ISOLATION.get(cut, Isolation.NONE)
-    if _ORDER.index(given) < _ORDER.index(isolation):
-        what = "memory is isolated" if given is Isolation.MEMORY else "nothing is isolated"
+    provided = _ISOLATION.get(cut, Isolation.NONE)
+    if _ORDER.index(provided) < _ORDER.index(isolation):
+        what = "memory is isolated" if provided is Isolation.MEMORY else "nothing is isolated"
         return f"{name} is shared by {cut}, where {what}: isolation {isolation} is asked for."
     if cut is not Cut.NONE and cards is not None and cards > 1:
         return f"A container gets one unit of {name}, which is a part of a card; {cards} are asked for."
@@ -190,8 +190,8 @@ def _unfit(demand: Demand, offered: Offered, isolation: Isolation, cards: int | 
 def counts_of(demand: Demand, offered: Offered) -> Sequence[int]:
     """Numbers of units over which the model can be spread, ascending.
 
-    Parts of a card do not work together. A model that is served is split by its heads within one node. Of training
-    whose state is not sharded each card holds everything, so that more cards are no help.
+    Parts of a card do not work together. A model that is served is split by its heads within one node. In training
+    without sharded state each card holds everything, so that more cards are no help.
     """
     if offered.facts.sharing is not Cut.NONE:
         return (1,)
@@ -224,8 +224,8 @@ def _first(counts: Sequence[int], held: Callable[[int], bool]) -> int:
 
 
 def _place(demand: Demand, count: int, pool: UnitPool, *, exactly: bool = False) -> Place:
-    """Pods of equal size, as few as the nodes allow, with one or the other unit more unless it is `exactly` that many;
-    of what is served all units are in one pod.
+    """Pods of equal size, as few as the nodes allow, with a few units more unless it is `exactly` that many;
+    a served model has all units in one pod.
     """
     block = pool.largest
     if block == 0:
@@ -236,32 +236,32 @@ def _place(demand: Demand, count: int, pool: UnitPool, *, exactly: bool = False)
     replicas = -(-count // block)
     while exactly and count % replicas:
         replicas += 1
-    each = -(-count // replicas)
-    pods = sorted((size // each for size in pool.blocks), reverse=True)
+    units_each = -(-count // replicas)
+    pods = sorted((size // units_each for size in pool.blocks), reverse=True)
     if sum(pods) < replicas:
-        message = f"It needs {replicas} pods of {each} units, and all nodes together hold {sum(pods)}."
+        message = f"It needs {replicas} pods of {units_each} units, and all nodes together hold {sum(pods)}."
         return Place(capacity_type=pool.capacity_type, refused=message)
     nodes = next(index for index in range(1, len(pods) + 1) if sum(pods[:index]) >= replicas)
-    rate = None if pool.rate_per_hour is None else pool.rate_per_hour * each * replicas
-    share = pool.share(each) if pool.share else None
+    rate = None if pool.rate_per_hour is None else pool.rate_per_hour * units_each * replicas
+    share = pool.share(units_each) if pool.share else None
     return Place(
         capacity_type=pool.capacity_type,
-        units_each=each,
+        units_each=units_each,
         replicas=replicas,
         nodes=nodes,
         rate_per_hour=rate,
         quota=pool.quota,
         share=share,
-        lacks="" if share is None else lacking(pool, each, replicas, share),
+        lacks="" if share is None else lacking(pool, units_each, replicas, share),
     )
 
 
-def lacking(pool: UnitPool, each: int, replicas: int, share: tuple[int, int]) -> str:
+def lacking(pool: UnitPool, units_each: int, replicas: int, share: tuple[int, int]) -> str:
     """What keeps nodes from holding so many pods with that share, beside what others hold of them; empty for nothing."""
     nodes = [
-        (size // each, others)
+        (size // units_each, others)
         for size, others in zip(pool.blocks, pool.others or [()] * len(pool.blocks), strict=True)
-        if size >= each
+        if size >= units_each
     ]
     if _pods(nodes, share) >= replicas:
         return ""
@@ -279,7 +279,7 @@ def lacking(pool: UnitPool, each: int, replicas: int, share: tuple[int, int]) ->
 
 
 def _pods(nodes: Sequence[tuple[int, Others]], share: tuple[int, int]) -> int:
-    """How many pods with that share they hold, each of them as many as its units are enough for at most."""
+    """How many pods with that share the nodes hold, each node at most as many as its units are enough for."""
     return sum(
         min(
             [units, *(max(0, have) // asked for have, asked in zip(others, share, strict=False) if have is not None and asked)]
@@ -300,38 +300,38 @@ def said_of(demand: Demand, fits: Sequence[Fit], *, cards: int | None = None) ->
     name, count = best.offered.facts.name, best.count
     if count == 1:
         return f"It needs {need} GiB on one card. The smallest that holds it is one {name}."
-    said = f"{count} {name} together hold it, with {gib(best.unit_bytes)} GiB on each"
+    sentence = f"{count} {name} together hold it, with {gib(best.unit_bytes)} GiB on each"
     if cards is not None:
-        return f"{said}."
+        return f"{sentence}."
     single = next((fit.offered.facts.name for fit in fits if fit.holds and fit.count == 1), None)
     if single is not None:
-        return f"It needs {need} GiB on one card, which one {single} holds. Less memory in all: {said}."
-    return f"One card would need {need} GiB, and none of the team's flavors holds that. {said}."
+        return f"It needs {need} GiB on one card, which one {single} holds. Less memory in all: {sentence}."
+    return f"One card would need {need} GiB, and none of the team's flavors holds that. {sentence}."
 
 
 def _too_small(demand: Demand, offered: Offered, cards: int | None, least: int) -> str:
     name, count = offered.facts.name, cards or 1
-    each = f"each of {count} {name}" if count > 1 else f"one {name}"
-    said = (
-        f"{gib(least)} GiB are needed and {each} has {offered.memory_gib} GiB, "
+    unit = f"each of {count} {name}" if count > 1 else f"one {name}"
+    sentence = (
+        f"{gib(least)} GiB are needed and {unit} has {offered.memory_gib} GiB, "
         f"of which {gib(offered.usable_bytes)} are usable"
     )
-    found = smallest_count(demand, offered) if cards is not None else 0
-    if found:
-        return f"{said}; {found} hold it."
+    enough = smallest_count(demand, offered) if cards is not None else 0
+    if enough:
+        return f"{sentence}; {enough} hold it."
     if offered.facts.sharing is not Cut.NONE:
-        return f"{said}; a container gets one part of a card."
-    return f"{said}{_way_out(demand, offered)}."
+        return f"{sentence}; a container gets one part of a card."
+    return f"{sentence}{_way_out(demand, offered)}."
 
 
 def _way_out(demand: Demand, offered: Offered) -> str:
     """The least change of how it is trained that makes the flavor hold it, on nodes that exist if that is possible."""
     if not demand.trains:
         return "; however many share it, one of them is too small"
-    said = "; without sharding each card holds it all" if demand.sharding is Sharding.NONE else ""
+    sentence = "; without sharding each card holds it all" if demand.sharding is Sharding.NONE else ""
     ways = [(other, count) for other in _savers(demand) if (count := smallest_count(other, offered))]
     if not ways:
-        return f"{said}; no sharding makes it fit: try a shorter sequence or a smaller batch"
+        return f"{sentence}; no sharding makes it fit: try a shorter sequence or a smaller batch"
     other, count = next(
         (way for way in ways if any(not _place(*way, pool).refused for pool in offered.pools)), ways[0]
     )
@@ -339,7 +339,7 @@ def _way_out(demand: Demand, offered: Offered) -> str:
     changes += (
         ["gradient checkpointing"] if other.gradient_checkpointing != demand.gradient_checkpointing else []
     )
-    return f"{said}; with {' and '.join(changes)} {count} {'holds' if count == 1 else 'hold'} it"
+    return f"{sentence}; with {' and '.join(changes)} {count} {'holds' if count == 1 else 'hold'} it"
 
 
 def _savers(demand: Demand) -> list[Demand]:

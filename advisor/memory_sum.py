@@ -174,7 +174,7 @@ def _optimizer(demand: Demand, parts: int) -> Term:
 
 
 def _activations(demand: Demand, width: int) -> Term:
-    """Of all layers, or with checkpointing the inputs of all and the inside of one."""
+    """The activations of all layers, or with checkpointing the inputs of all and the inside of one."""
     shape, tokens = demand.shape, demand.sequence_length * demand.batch_size
     values = _values(demand)
     layer = tokens * shape.hidden * (width * values + _MASKS)
@@ -238,13 +238,13 @@ def _served_weights(demand: Demand, cards: int) -> Term:
             source="zero",
         )
     kept = min(count, demand.shape.embeddings)
-    said = "(½ B + 2.5 B ÷ 128)" if demand.precision is Precision.INT4 else "1 B"
+    width_words = "(½ B + 2.5 B ÷ 128)" if demand.precision is Precision.INT4 else "1 B"
     number = "(0.5 + 2.5 ÷ 128)" if demand.precision is Precision.INT4 else "1"
     return Term(
         name="weights",
         title="Weights",
         bytes=_up(((count - kept) * width + 2 * kept) / cards),
-        formula=f"((parameters − embeddings) × {said} + embeddings × 2 B){_over('cards', cards)}",
+        formula=f"((parameters − embeddings) × {width_words} + embeddings × 2 B){_over('cards', cards)}",
         figures=f"({count - kept:,} × {number} + {kept:,} × 2){_over(cards, cards)}",
         source="awq" if demand.precision is Precision.INT4 else "int8",
     )

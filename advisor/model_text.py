@@ -1,4 +1,4 @@
-"""What is said of a model in a few words, such as "llama 13B int4 inference" (pure)."""
+"""A model described in a few words, such as "llama 13B int4 inference" (pure)."""
 
 from __future__ import annotations
 
@@ -114,63 +114,63 @@ def read_text(text: str) -> dict[str, Any]:
     Invalid names `text`, with the word that is not understood and the grammar.
     """
     rest = text.lower()
-    found: dict[str, Any] = {}
-    rest = _take_family(rest, found)
-    rest = _take_counts(rest, found)
-    rest = _take_size(rest, found)
+    fields: dict[str, Any] = {}
+    rest = _take_family(rest, fields)
+    rest = _take_counts(rest, fields)
+    rest = _take_size(rest, fields)
     for word in filter(None, _SEPARATORS.split(rest)):
-        _take_word(word.strip("-"), word, found)
-    if "parameters" not in found:
+        _take_word(word.strip("-"), word, fields)
+    if "parameters" not in fields:
         raise _unread(f"No size stands in {_quoted(text)}.")
-    return found
+    return fields
 
 
-def _take_family(text: str, found: dict[str, Any]) -> str:
+def _take_family(text: str, fields: dict[str, Any]) -> str:
     match = _FAMILY.search(text)
     if match is None:
         return text
     name, version = match[1], match[2] or ""
     if version not in _FAMILY_OF[name]:
         raise _unread(f"Of {name} version {version} no sizes are known; give layers and hidden_size.")
-    found["family"] = _FAMILY_OF[name][version]
+    fields["family"] = _FAMILY_OF[name][version]
     return f"{text[: match.start()]} {text[match.end() :]}"
 
 
-def _take_counts(text: str, found: dict[str, Any]) -> str:
+def _take_counts(text: str, fields: dict[str, Any]) -> str:
     for name, figures in _COUNTED.findall(text):
         most = SEQUENCE_MAX if _COUNTS[name] == "sequence_length" else BATCH_MAX
         if not 1 <= int(figures) <= most:
             raise _unread(f"{name} {figures} is not between 1 and {most}.")
-        _put(found, _COUNTS[name], int(figures), f"{name} {figures}")
+        _put(fields, _COUNTS[name], int(figures), f"{name} {figures}")
     return _COUNTED.sub(" ", text)
 
 
-def _take_size(text: str, found: dict[str, Any]) -> str:
+def _take_size(text: str, fields: dict[str, Any]) -> str:
     for figures, suffix in _SIZE.findall(text):
         size = Decimal(figures) * _SUFFIX[suffix]
         if size != int(size) or not PARAMETERS_MIN <= size <= PARAMETERS_MAX:
             raise _unread(f"{figures}{suffix.upper()} is not a number of parameters from 1K to 10T.")
-        _put(found, "parameters", int(size), f"{figures}{suffix.upper()}")
+        _put(fields, "parameters", int(size), f"{figures}{suffix.upper()}")
     return _SIZE.sub(" ", text)
 
 
-def _take_word(bare: str, word: str, found: dict[str, Any]) -> None:
+def _take_word(bare: str, word: str, fields: dict[str, Any]) -> None:
     # `zero-3`, `8-bit`, `adam-8bit`: with the hyphen or without it.
     for name, words in _WORDS.items():
         for spelling in (bare, bare.replace("-", "")):
             if spelling in words:
-                _put(found, name, words[spelling], word)
+                _put(fields, name, words[spelling], word)
                 return
     if bare:
         raise _unread(f"{_quoted(word)} is not understood.")
 
 
-def _put(found: dict[str, Any], name: str, value: Any, word: str) -> None:
-    if name in found and found[name] != value:
+def _put(fields: dict[str, Any], name: str, value: Any, word: str) -> None:
+    if name in fields and fields[name] != value:
         raise _unread(
-            f"{_quoted(word)} contradicts {_quoted(str(found[name]))}: say one {name.replace('_', ' ')}."
+            f"{_quoted(word)} contradicts {_quoted(str(fields[name]))}: say one {name.replace('_', ' ')}."
         )
-    found[name] = value
+    fields[name] = value
 
 
 def _quoted(text: str) -> str:

@@ -118,12 +118,12 @@ class ShapeSerializer(serializers.Serializer[Demand]):
 
 class DemandSerializer(serializers.Serializer[Demand]):
     parameters = serializers.IntegerField()
-    purpose = serializers.ChoiceField(choices=[each.value for each in Purpose])
-    precision = serializers.ChoiceField(choices=[each.value for each in Precision])
-    optimizer = serializers.ChoiceField(choices=[each.value for each in Optimizer])
+    purpose = serializers.ChoiceField(choices=[purpose.value for purpose in Purpose])
+    precision = serializers.ChoiceField(choices=[precision.value for precision in Precision])
+    optimizer = serializers.ChoiceField(choices=[optimizer.value for optimizer in Optimizer])
     sequence_length = serializers.IntegerField()
     batch_size = serializers.IntegerField()
-    sharding = serializers.ChoiceField(choices=[each.value for each in Sharding])
+    sharding = serializers.ChoiceField(choices=[sharding.value for sharding in Sharding])
     gradient_checkpointing = serializers.BooleanField()
     fused_attention = serializers.BooleanField()
     master_weights = serializers.BooleanField()

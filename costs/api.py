@@ -133,10 +133,10 @@ class CostExportView(PortalView):
     )
     def get(self, request: Any) -> StreamingHttpResponse:
         rows = LedgerEntry.objects.filter(team__in=visible_teams(request.user), account__startswith="team:")
-        found = self.filter_queryset(rows).select_related("team", "workload", "price").order_by("id")
+        entries = self.filter_queryset(rows).select_related("team", "workload", "price").order_by("id")
         headers = {"Content-Disposition": 'attachment; filename="costs.csv"'}
         return StreamingHttpResponse(
-            csv_lines(found), content_type="text/csv; charset=utf-8", headers=headers
+            csv_lines(entries), content_type="text/csv; charset=utf-8", headers=headers
         )
 
 

@@ -124,7 +124,7 @@ class UsageInterval(models.Model):
 
     @staticmethod
     def unsettled() -> Q:
-        """Of what the ledger does not hold yet, as the indexes say it."""
+        """The condition of intervals that the ledger does not hold yet, as the indexes say it."""
         return Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at"))
 
 
@@ -170,7 +170,7 @@ class LedgerEntry(models.Model):
 class WorkloadCharge(models.Model):
     """What the ledger charges a team for a workload: the sum of its lines, kept by a trigger of the ledger.
 
-    So that what something costs can be told without reading all that it ever cost.
+    So that the cost of a workload can be shown without reading all of its lines.
     """
 
     workload = models.OneToOneField(

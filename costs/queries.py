@@ -34,10 +34,10 @@ class Cost:
 
     so_far: int | None
     rate_per_hour: int | None
-    """Of all that it asks for; of what scales, at its most."""
+    """The rate of all that it asks for; of an endpoint that scales, at its most."""
     at_time_limit: int | None
     current_rate_per_hour: int | None = 0
-    """Of the pods that are charged at this moment."""
+    """The rate of the pods that are charged at this moment."""
     reason: str = ""
 
 
@@ -97,16 +97,16 @@ class Posting:
 def standing_postings(pod_uid: str) -> list[Posting]:
     """The postings of one pod, oldest first; what people have reversed does not stand, and does not come back."""
     entries = LedgerEntry.objects.filter(pod_uid=pod_uid).select_related("reverses__reverses").order_by("id")
-    found: dict[UUID, Posting] = {}
+    postings: dict[UUID, Posting] = {}
     for entry in entries:
         reversed_entry = entry.reverses
         if reversed_entry is None:
             if entry.price_id is not None:
                 new = Posting({}, entry.started_at, entry.ended_at, entry.price_id, entry.ended_at)
-                found.setdefault(entry.transaction_id, new).sides[entry.account] = entry
+                postings.setdefault(entry.transaction_id, new).sides[entry.account] = entry
             continue
         origin = reversed_entry.reverses or reversed_entry
-        posting = found.get(origin.transaction_id)
+        posting = postings.get(origin.transaction_id)
         if posting is None:
             continue
         if entry.reason == STILL_THERE:
@@ -115,8 +115,8 @@ def standing_postings(pod_uid: str) -> list[Posting]:
             posting.stands_until = entry.started_at
             posting.taken_back[entry.account] = entry
         else:
-            del found[origin.transaction_id]
-    return list(found.values())
+            del postings[origin.transaction_id]
+    return list(postings.values())
 
 
 class Priced(Protocol):
@@ -168,7 +168,7 @@ def cost_of(workload: Workload, *, now: datetime, price_book: PriceBook | None =
 
 
 def cost_of_nothing(workload: Workload, *, now: datetime, price_book: PriceBook) -> Cost:
-    """The same of one that has never had a pod; no query."""
+    """The same for a workload that has never had a pod; no query."""
     return _cost(workload, 0, [], price_book, now)
 
 

@@ -108,27 +108,29 @@ def record_usage(pod: PodRecord, *, now: datetime) -> UsageInterval | None:
 def record_usages(pods: Sequence[PodRecord], *, now: datetime) -> dict[str, UsageInterval]:
     """Open, close or correct the pods' intervals so that they say what the rows say; by UID. Closing also settles.
 
-    Call with rows that are locked, in the transaction that writes them: what is closed is what has ended, whatever
-    ends this process. What was settled beyond an end that nobody had heard of yet is taken back, and a pod that was
+    Call with rows that are locked, in the transaction that writes them: then every interval that is closed has ended,
+    whatever ends this process. What was settled beyond an end that was not known yet is taken back, and a pod that was
     taken for ended and is there is charged on, without a gap.
     """
     ends = {pod.uid: _end_of(pod) for pod in pods if pod.units > 0 and pod.scheduled_at is not None}
     if not ends:
         return {}
     with transaction.atomic():
-        found = _intervals(ends)
-        made = [usage for pod in pods if pod.uid not in found and (usage := _interval_of(pod)) is not None]
+        intervals = _intervals(ends)
+        made = [
+            usage for pod in pods if pod.uid not in intervals and (usage := _interval_of(pod)) is not None
+        ]
         if made:
             UsageInterval.objects.bulk_create(made, ignore_conflicts=True)
-            found |= _intervals([usage.pod_uid for usage in made])
+            intervals |= _intervals([usage.pod_uid for usage in made])
         wrong: dict[tuple[str, str], list[UsageInterval]] = {}
-        for usage in found.values():
+        for usage in intervals.values():
             if usage.ended_at != _bounded(ends[usage.pod_uid], usage):
                 wrong.setdefault((usage.card, usage.capacity_type), []).append(usage)
-        # Cards in one order, and before their intervals: two who took them in turns would wait for each other.
+        # Cards in one order, and before their intervals: two transactions that took them in turns would wait for each other.
         for card, usages in sorted(wrong.items()):
-            found |= _correct(card, usages, ends, now)
-    return found
+            intervals |= _correct(card, usages, ends, now)
+    return intervals
 
 
 def _end_of(pod: PodRecord) -> datetime | None:
@@ -293,7 +295,7 @@ def _both_sides(usage: UsageInterval, line: PricedSegment, now: datetime) -> lis
 def close_ended(*, now: datetime) -> int:
     """Close the intervals that are open although their pods have ended; returns how many.
 
-    Nobody leaves one: this is for what an older version, a restored table or a hand has left.
+    No code of this version leaves one: this is for what an older version, a restored table or a person has left.
     """
     over = PodRecord.objects.filter(Q(finished_at__isnull=False) | Q(gone_at__isnull=False))
     left = UsageInterval.objects.filter(Exists(over.filter(uid=OuterRef("pod_uid"))), ended_at__isnull=True)

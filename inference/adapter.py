@@ -69,19 +69,19 @@ class EndpointAdapter(WorkloadAdapter):
         """The pods that it has, and as many as are wanted now: a size needs no room for a new pod beside an old one."""
         endpoint = Endpoint.objects.get(workload=workload)
         untold = endpoint.untold
-        resized = any(size_of(each.spec) != size_of(untold[0].spec) for each in untold)
-        # An autoscaler comes and goes with its being held, which no revision tells.
+        resized = any(size_of(revision.spec) != size_of(untold[0].spec) for revision in untold)
+        # An autoscaler comes and goes as the endpoint is held or not, which no revision says.
         may_be_held = engine() == AUTOSCALER and endpoint.parsed.scales
         if not resized and not may_be_held and not lost:
             return None
-        revision = endpoint.told
+        revision = endpoint.applied
         return manifests_by(endpoint, revision, endpoint.spec_of(revision), placement)
 
     @override
     def companion_refs(self, workload: Workload, *, object_name: str) -> tuple[ObjectRef, ...]:
-        """Its scaler, where it has one, or may still have the one of before."""
+        """Its scaler, where it has one, or may still have an earlier one."""
         endpoint = Endpoint.objects.get(workload=workload)
-        if not any(each.parsed.scales for each in endpoint.untold):
+        if not any(revision.parsed.scales for revision in endpoint.untold):
             return ()
         return scaler_refs(workload.team.namespace_name, object_name, engine())
 
@@ -97,7 +97,7 @@ class EndpointAdapter(WorkloadAdapter):
 
     @override
     def takes_over(self, workload: Workload, pod: Raw) -> bool:
-        """Only of its own template: a ReplicaSet selects by the hash of that."""
+        """Only pods of its own template: a ReplicaSet selects by the hash of that."""
         return _to_tell(workload).pods_of == revision_of(pod["metadata"])
 
     @override
@@ -146,7 +146,7 @@ class EndpointAdapter(WorkloadAdapter):
     def _offered_again(
         self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
     ) -> None:
-        """What nothing could scale is told again once KEDA is there."""
+        """Apply an endpoint that nothing could scale again once KEDA is there."""
         facts = observation.scaler if observation is not None else None
         if facts is None or not facts.unscaled or Action.APPLY in plan.actions:
             return
@@ -162,9 +162,9 @@ def manifests_by(
     *,
     followed: Followed = followed_kinds,
 ) -> ManifestSet:
-    """The objects to be by this revision, with what the cluster is told by it."""
+    """The objects that this revision asks for, with the `spec` that the cluster gets by it."""
     platform = scaler_platform(endpoint, spec, followed=followed)
-    # Of the revision, not of the row: the pods of an older one that goes on must stay as they are.
+    # The priority of the revision, not of the row: the pods of an older one that goes on must stay as they are.
     own = replace(placement, priority_class=priority_class(spec.priority, serves=True))
     return build_endpoint(
         spec,

@@ -56,14 +56,16 @@ class SpecChange:
 
 def changes_between(before: Json, after: Json) -> list[SpecChange]:
     """Every field that differs, by its dotted path."""
-    # Who wrote an amount says nothing of what it is.
-    told = [{name: value for name, value in each.items() if name != "left_out"} for each in (before, after)]
-    found = sorted(_differences("", *told), key=lambda each: each[0])
-    return [SpecChange(path, old, new, effect_of(path)) for path, old, new in found]
+    # Who wrote an amount says nothing about the amount.
+    versions = [
+        {name: value for name, value in version.items() if name != "left_out"} for version in (before, after)
+    ]
+    differences = sorted(_differences("", *versions), key=lambda version: version[0])
+    return [SpecChange(path, old, new, effect_of(path)) for path, old, new in differences]
 
 
 def effect_of(field: str) -> Effect:
-    """What a change of the field does; of one that nobody has thought of, that pods are replaced."""
+    """What a change of the field does; a field that is not listed replaces pods."""
     return _EFFECTS.get(field.split(".", 1)[0], Effect.ROLLOUT)
 
 
@@ -73,12 +75,12 @@ def same_pods(before: Json, after: Json) -> bool:
 
 
 def size_of(version: Json) -> dict[str, Any]:
-    """What of it says how many pods there are."""
+    """The fields of the version that say how many pods there are."""
     return {key: version[key] for key in SIZE_FIELDS if key in version}
 
 
 def with_size_of(version: Json, other: Json) -> dict[str, Any]:
-    """The version with the other one's size, as a way back keeps it; by what its own server cannot be scaled, it is not."""
+    """The version with the other one's size, as a way back keeps it; a trigger that its own server lacks is not taken over."""
     kept = size_of(other)
     trigger = (other.get("scaling") or {}).get("trigger")
     signals = TRIGGERS[trigger].signals if trigger else {}
@@ -93,19 +95,19 @@ def _differences(prefix: str, before: Json, after: Json) -> Iterator[tuple[str, 
         path = f"{prefix}{key}"
         if isinstance(old, Mapping) and isinstance(new, Mapping) and not _is_free_form(path):
             yield from _differences(f"{path}.", old, new)
-        elif _given(old) != _given(new):
+        elif _without_empty(old) != _without_empty(new):
             yield path, old, new
 
 
 def _is_free_form(path: str) -> bool:
-    """Whether the keys below are the user's, who may write dots into them."""
+    """Whether the keys below are the user's own, which may have dots."""
     return path in {"labels", "extra_resources", "source.files"}
 
 
-def _given(value: Any) -> Any:
-    """An empty list and a mapping of nothing but None say as much as nothing at all."""
+def _without_empty(value: Any) -> Any:
+    """The value; an empty list and a mapping of nothing but None count as None."""
     if isinstance(value, Mapping):
-        kept = {key: _given(each) for key, each in value.items()}
-        kept = {key: each for key, each in kept.items() if each is not None}
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        kept = {key: item for key, item in kept.items() if item is not None}
         return kept or None
     return None if value == [] else value

@@ -36,12 +36,12 @@ def _is_field(index: int, text: str) -> bool:
 
 
 def _is_part(index: int, text: str) -> bool:
-    found = _PART.fullmatch(text)
-    if found is None or (found[2] is not None and int(found[2]) == 0):
+    match = _PART.fullmatch(text)
+    if match is None or (match[2] is not None and int(match[2]) == 0):
         return False
-    if found[1] == "*":
+    if match[1] == "*":
         return True
-    values = [_value(index, each) for each in found[1].split("-")]
+    values = [_value(index, bound) for bound in match[1].split("-")]
     least, most = _RANGES[index]
     known = [value for value in values if value is not None and least <= value <= most]
     return len(known) == len(values) and known == sorted(known)

@@ -1,4 +1,4 @@
-"""What is allowed of an endpoint and yet seldom meant: told before it is deployed, and refused by nobody."""
+"""What an endpoint may ask for and yet seldom means: shown before it is deployed, and never refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _single_on_spot(spec: EndpointSpec) -> Iterator[Hint]:
 
 
 def _whole_card(spec: EndpointSpec) -> Iterator[Hint]:
-    """Of a share of a card vLLM knows nothing: it reserves by the size of the card."""
+    """A share of a card is unknown to vLLM: it reserves by the size of the card."""
     if spec.runtime != VLLM or "gpu_memory_utilization" in spec.runtime_options:
         return
     flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()

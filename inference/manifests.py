@@ -45,7 +45,7 @@ def build_endpoint(
     """The Deployment with `replicas` pods, its Service and PodDisruptionBudget, the ConfigMaps of its files and of its
     server's configuration, and a PodMonitor where the cluster has them and a port answers /metrics.
 
-    With a `platform`, what scales gets its scaler, and the number of replicas is that one's: `replicas` are those to
+    With a `platform`, an endpoint that scales gets its scaler, which sets the number of replicas: `replicas` are those to
     begin with. Without one the number is fixed.
 
     `revision` is the one that gave the pods their template, 0 for none: revisions with the same pods name the same
@@ -63,7 +63,7 @@ def build_endpoint(
     config = _server_config(started, spec, placement)
     parts = _parts(spec, placement, files, started, config)
     dependants = [
-        *(each for each in (files, config) if each is not None),
+        *(config_map for config_map in (files, config) if config_map is not None),
         _service(spec, placement),
         _disruption_budget(spec, placement),
         *_pod_monitor(spec, placement),
@@ -187,7 +187,7 @@ def _parts(
             *({"name": name, "value": value} for name, value in started.env.items()),
         ],
         annotations=_scraped(spec),
-        labels={METRICS_PORT: found[0]} if (found := metrics_port(spec)) else {},
+        labels={METRICS_PORT: metrics[0]} if (metrics := metrics_port(spec)) else {},
         grace_seconds=max(placement.grace_seconds, spec.request_timeout_seconds + DRAIN_SECONDS),
         restart_policy="Always",
         volumes=volumes,
@@ -204,7 +204,7 @@ def _parts(
 def _model(
     spec: EndpointSpec, placement: Placement, started: Started
 ) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
-    """(volumes, mounts, init containers) that bring the model, and look whether what the server is told of is there."""
+    """(volumes, mounts, init containers) that bring the model, and check that what the server is to serve is there."""
     volumes, mounts, init = [], [], []
     common = pod_template.helper_fields(spec)
     model = spec.model
@@ -226,15 +226,15 @@ def _model(
 
 
 def metrics_port(spec: EndpointSpec) -> tuple[str, int] | None:
-    """Name and number of the port that answers /metrics; None where none is known to."""
+    """Name and number of the port that answers /metrics; None where no such port is known."""
     port = spec.ports.named().get(spec.preset.metrics_port)
     return (spec.preset.metrics_port, port) if port is not None else None
 
 
 def _pod_monitor(spec: EndpointSpec, placement: Placement) -> list[Manifest]:
-    """By which an operated Prometheus finds the pods' metrics; it gives them the same labels as the annotations do."""
-    found = metrics_port(spec)
-    if found is None or not placement.pod_monitors:
+    """The object by which an operated Prometheus finds the pods' metrics, with the same labels as by the annotations."""
+    metrics = metrics_port(spec)
+    if metrics is None or not placement.pod_monitors:
         return []
     return [
         {
@@ -244,20 +244,20 @@ def _pod_monitor(spec: EndpointSpec, placement: Placement) -> list[Manifest]:
             "spec": {
                 "selector": {"matchLabels": pod_template.workload_selector(placement)},
                 "podTargetLabels": [WORKLOAD_ID, REVISION],
-                "podMetricsEndpoints": [{"port": found[0], "path": METRICS_PATH}],
+                "podMetricsEndpoints": [{"port": metrics[0], "path": METRICS_PATH}],
             },
         }
     ]
 
 
 def _scraped(spec: EndpointSpec) -> dict[str, str]:
-    """By which a Prometheus that goes by annotations finds the pod's metrics."""
-    found = metrics_port(spec)
-    if found is None:
+    """The annotations by which a Prometheus that reads annotations finds the pod's metrics."""
+    metrics = metrics_port(spec)
+    if metrics is None:
         return {}
     return {
         "prometheus.io/scrape": "true",
-        "prometheus.io/port": str(found[1]),
+        "prometheus.io/port": str(metrics[1]),
         "prometheus.io/path": METRICS_PATH,
     }
 

@@ -31,7 +31,7 @@ class RolloutStrategy(models.TextChoices):
 
 
 class Endpoint(models.Model):
-    """What only an endpoint has: which revision is wanted, which the cluster is told, and which has proved itself."""
+    """What only an endpoint has: which revision is wanted, which is applied to the cluster, and which has proved itself."""
 
     workload = models.OneToOneField(
         Workload, on_delete=models.CASCADE, primary_key=True, related_name="endpoint"
@@ -75,40 +75,40 @@ class Endpoint(models.Model):
         return self.revisions.get(number=self.revision)
 
     @property
-    def told(self) -> EndpointRevision:
-        """The revision that the cluster was told."""
+    def applied(self) -> EndpointRevision:
+        """The revision that was applied to the cluster last."""
         return self.revisions.get(number=self.target)
 
     @property
     def serving(self) -> int:
-        """The revision whose pods answer: the last that was fully ready, or, where none was, what the cluster was told."""
+        """The revision whose pods answer: the last that was fully ready, or, where none was, the applied one."""
         return self.stable_revision or self.target
 
     @property
     def to_tell(self) -> EndpointRevision:
-        """The revision that the cluster is to be told: the one that is wanted, unless that is held back."""
+        """The revision to apply to the cluster: the one that is wanted, unless that is held back."""
         current = self.current
-        return current if current.held_until is None else self.told
+        return current if current.held_until is None else self.applied
 
     @property
     def parsed(self) -> EndpointSpec:
         return EndpointSpec.from_json(self.current.spec)
 
     def spec_of(self, revision: EndpointRevision) -> EndpointSpec:
-        """What the cluster is told by the revision: of an older one its pods, and the size that is wanted now."""
+        """The spec that the cluster gets by the revision: an older one keeps its pods, with the size that is wanted now."""
         return revision.parsed if revision.number == self.revision else revision.sized_as(self.current)
 
     @property
     def untold(self) -> list[EndpointRevision]:
-        """The one that the cluster was told and all since then, whose sizes it may have been told meanwhile."""
+        """The applied revision and all since then; their sizes may have been applied meanwhile."""
         return list(self.revisions.filter(number__gte=self.target))
 
     def is_held(self, spec: EndpointSpec) -> bool:
-        """Whether somebody holds the scaler that it has by `spec`; there is nothing to hold where nothing scales it."""
+        """Whether a user holds the scaler that it has by `spec`; there is nothing to hold where nothing scales it."""
         return self.scaler_paused and spec.scales
 
     def held_at(self, spec: EndpointSpec) -> int | None:
-        """Replicas that it is held at, none above the most of `spec`; None where nobody says a number."""
+        """Replicas that it is held at, never above the most of `spec`; None where no number is set."""
         if self.paused_replicas is None or not self.is_held(spec):
             return None
         return min(self.paused_replicas, spec.max_replicas)

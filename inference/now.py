@@ -19,7 +19,7 @@ SHOWN_OF_PODS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointNow:
-    """`revisions` in use, by number: the one that serves, the one that the cluster was told and the one that is wanted.
+    """`revisions` in use, by number: the one that serves, the applied one and the one that is wanted.
     `pods` that are there, newest first.
     """
 
@@ -34,11 +34,11 @@ class EndpointNow:
 
     @property
     def coming(self) -> list[EndpointRevision]:
-        """What is not served yet, newest first."""
+        """Revisions that are not served yet, newest first."""
         others = (
             revision for revision in self.revisions.values() if revision.number != self.endpoint.serving
         )
-        return sorted(others, key=lambda each: each.number, reverse=True)
+        return sorted(others, key=lambda revision: revision.number, reverse=True)
 
     @property
     def wanted(self) -> EndpointRevision:
@@ -46,7 +46,7 @@ class EndpointNow:
 
     @property
     def spec(self) -> EndpointSpec:
-        """As it is wanted."""
+        """The spec that is wanted."""
         return self.wanted.parsed
 
     @property
@@ -56,18 +56,18 @@ class EndpointNow:
 
     @property
     def spec_to_tell(self) -> EndpointSpec:
-        """As `Endpoint.spec_of` has it of that revision."""
+        """As `Endpoint.spec_of` has it for that revision."""
         revision, wanted = self.to_tell, self.wanted
         return revision.parsed if revision.number == wanted.number else revision.sized_as(wanted)
 
     @property
     def replicas(self) -> int:
-        """Pods of the newest attempt."""
+        """How many pods the newest attempt has."""
         return sum(pod.attempt == self.attempt for pod in self.pods)
 
     @property
     def ready(self) -> int:
-        """Those of them that answer."""
+        """How many of these pods answer."""
         return sum(pod.ready and pod.attempt == self.attempt for pod in self.pods)
 
 
@@ -78,10 +78,10 @@ def wanted_of(workload: Workload) -> EndpointRevision:
 
 def endpoint_now(workload: Workload) -> EndpointNow:
     """The endpoint of the workload, in two queries."""
-    told = Q(number=F("endpoint__stable_revision")) | Q(number=F("endpoint__target"))
-    in_use = told | Q(number=F("endpoint__revision"))
-    found = EndpointRevision.objects.filter(in_use, endpoint=workload.pk)
-    revisions = {each.number: each for each in found.select_related("endpoint")}
+    in_cluster = Q(number=F("endpoint__stable_revision")) | Q(number=F("endpoint__target"))
+    in_use = in_cluster | Q(number=F("endpoint__revision"))
+    rows = EndpointRevision.objects.filter(in_use, endpoint=workload.pk)
+    revisions = {revision.number: revision for revision in rows.select_related("endpoint")}
     endpoint = next(iter(revisions.values())).endpoint
     endpoint.workload = workload
     pods = workload.pods.filter(gone_at__isnull=True).order_by("-created_at", "-id")

@@ -1,4 +1,4 @@
-"""What Prometheus is asked for an endpoint's scaler, so that one number comes back. Pure.
+"""The queries of an endpoint's scaler to Prometheus; each gives one number. Pure.
 
 An empty answer is an error to the scaler, and so shows: each query gives 0 where nothing happens, and nothing at all only
 where its source is not scraped.
@@ -85,7 +85,7 @@ def _rate(counter: str) -> str:
 
 
 def _through_gateway(query: str) -> str:
-    """0 for one that nobody has called yet, as long as a gateway is scraped at all."""
+    """0 for an endpoint without a call so far, as long as a gateway is scraped at all."""
     return f"{query} or 0 * sum({served_metrics.GATEWAY_UP})"
 
 

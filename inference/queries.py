@@ -21,9 +21,9 @@ def routes_to(workloads: Sequence[Workload]) -> dict[int, Route]:
     open_attempts = Attempt.objects.filter(workload__in=workloads, ended_at__isnull=True)
     names = dict(open_attempts.values_list("workload", "object_name"))
     of_route = Q(number=F("endpoint__target")) | Q(number=F("endpoint__revision"))
-    found = EndpointRevision.objects.filter(of_route, endpoint__in=names).select_related("endpoint")
-    revisions = {(each.endpoint_id, each.number): each for each in found}
-    endpoints = {each.endpoint_id: each.endpoint for each in found}
+    rows = EndpointRevision.objects.filter(of_route, endpoint__in=names).select_related("endpoint")
+    revisions = {(revision.endpoint_id, revision.number): revision for revision in rows}
+    endpoints = {revision.endpoint_id: revision.endpoint for revision in rows}
     return {
         workload.pk: _route(
             workload,
@@ -36,10 +36,10 @@ def routes_to(workloads: Sequence[Workload]) -> dict[int, Route]:
     }
 
 
-def _route(workload: Workload, service: str, told: EndpointRevision, wanted: EndpointRevision) -> Route:
+def _route(workload: Workload, service: str, applied: EndpointRevision, wanted: EndpointRevision) -> Route:
     """Where what runs answers; its size and how often it may be called are as people want them now."""
-    endpoint, spec = told.endpoint, told.parsed
-    sized = spec if told == wanted else told.sized_as(wanted)
+    endpoint, spec = applied.endpoint, applied.parsed
+    sized = spec if applied == wanted else applied.sized_as(wanted)
     return Route(
         public_id=workload.public_id,
         namespace=workload.team.namespace_name,
@@ -49,7 +49,7 @@ def _route(workload: Workload, service: str, told: EndpointRevision, wanted: End
         phase=workload.phase,
         reason=workload.reason,
         wakes=sized.scale_to_zero and not endpoint.scaler_paused,
-        revision=endpoint.stable_revision or told.number,
+        revision=endpoint.stable_revision or applied.number,
         rate=wanted.parsed.rate_limit,
     )
 

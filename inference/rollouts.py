@@ -46,7 +46,7 @@ class Bounds:
     image_pull: int
     schedule: int
     downtime: int | None = None
-    """How long no replica may answer; None where nobody has said."""
+    """How long no replica may answer; None where no limit is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def judge(
     began: datetime | None = None,
     down_since: datetime | None = None,
 ) -> Judgement:
-    """How the revision fares whose pods the endpoint's object asks for; some may be older than that began.
+    """How the revision fares whose pods the endpoint's object asks for; some pods may be older than its start.
 
     A revision without room is not at fault: a pod that no node takes says nothing about it.
     """
@@ -78,9 +78,9 @@ def judge(
         findings.append(_Finding(down_since, bounds.downtime, RolloutOutcome.FAILED, message))
     due = [finding for finding in findings if finding.left(now) <= 0]
     for outcome in (RolloutOutcome.FAILED, RolloutOutcome.NO_ROOM):
-        found = next((each for each in due if each.outcome is outcome), None)
-        if found is not None:
-            return Judgement(outcome, found.message)
+        finding = next((finding for finding in due if finding.outcome is outcome), None)
+        if finding is not None:
+            return Judgement(outcome, finding.message)
     if rollout.stuck:
         homeless = any(pod.reason in _NOT_PLACED for pod in _new(rollout, pods))
         message = "Its pods made no progress within the Deployment's deadline."

@@ -147,8 +147,8 @@ def _source(model: Json, preset: ServerPreset) -> Iterator[Problem]:
 def _spread(body: Json, options: Json) -> Iterator[Problem]:
     """On more GPUs than the pod has, vLLM would wait for them."""
     gpus = body.get("gpus_per_replica")
-    given = (1 if body.get("flavor") else 0) if gpus is None else gpus
+    gpus_of_pod = (1 if body.get("flavor") else 0) if gpus is None else gpus
     size = options.get("tensor_parallel_size")
-    if size is not None and size > given:
-        message = f"The model is spread over {size} GPUs, and a pod has {given}."
+    if size is not None and size > gpus_of_pod:
+        message = f"The model is spread over {size} GPUs, and a pod has {gpus_of_pod}."
         yield "runtime_options.tensor_parallel_size", Fault("above_gpus", message)

@@ -1,4 +1,4 @@
-"""What the portal knows of model servers: where they listen, when they are ready, and how they are told what to serve.
+"""What the portal knows about model servers: where they listen, when they are ready, and how they learn what to serve.
 
 A preset fills in what a request leaves out, and nothing else: with a command of its own a request says all of it.
 The facts are those of Triton 24.12, TorchServe 0.12 and vLLM 0.21; each server's own documents name them.
@@ -24,7 +24,7 @@ ARCHIVE_SUFFIX = ".mar"
 WORKER_TIMEOUT_SECONDS = 120
 """TorchServe's own default: a worker that takes longer is taken for dead and started anew."""
 DEFAULT_MODEL_VERSION = "1.0"
-"""What torch-model-archiver writes unless it is told otherwise."""
+"""What torch-model-archiver writes by default."""
 
 Options = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ class ServerPreset:
     refused_options: Mapping[str, str] = field(default_factory=dict)
     """Option -> why this server has none, and what does that instead."""
     refused_ports: Mapping[int, str] = field(default_factory=dict)
-    """Number -> what listens there that nobody may reach."""
+    """Number -> what listens there that no one may reach."""
     absent_ports: Mapping[str, str] = field(default_factory=dict)
     """Name -> why this server has no such port of its own."""
 
@@ -118,7 +118,7 @@ LIVENESS_FAILURES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRequest:
-    """What of a request decides how its server is started."""
+    """The part of a request that decides how its server is started."""
 
     command: Sequence[str]
     args: Sequence[str]
@@ -221,18 +221,18 @@ def _torchserve(asked: ServerRequest) -> Started:
 
 def archives_of(options: Options) -> dict[str, str]:
     """Archive by the name under which it is served: `bert=classifier.mar`, or `classifier.mar` alone."""
-    found = {}
+    archives = {}
     for item in options.get("models") or ():
         name, equals, archive = str(item).partition("=")
-        found[name if equals else name.removesuffix(ARCHIVE_SUFFIX)] = archive if equals else name
-    return found
+        archives[name if equals else name.removesuffix(ARCHIVE_SUFFIX)] = archive if equals else name
+    return archives
 
 
 def _properties(asked: ServerRequest, folder: str, archives: Mapping[str, str]) -> str:
-    """TorchServe's configuration. What it batches it knows by model and version alone: there is no property for all."""
+    """TorchServe's configuration. It takes batching by model and version alone: there is no property for all models."""
     lines = {
         "inference_address": f"http://0.0.0.0:{asked.ports['http']}",
-        # Nobody but the container itself: it has no authentication of its own that the portal could use.
+        # Only the container itself can reach it: it has no authentication that the portal could use.
         "management_address": "http://127.0.0.1:8081",
         "metrics_address": f"http://0.0.0.0:{asked.ports['metrics']}",
         "grpc_inference_address": "0.0.0.0",  # noqa: S104 - of a pod, behind its network policy
@@ -250,11 +250,11 @@ def _properties(asked: ServerRequest, folder: str, archives: Mapping[str, str]) 
         "batchSize": asked.options.get("batch_size"),
         "maxBatchDelay": asked.options.get("max_batch_delay_ms"),
     }
-    given = {name: value for name, value in batching.items() if value is not None}
-    if given:
+    values = {name: value for name, value in batching.items() if value is not None}
+    if values:
         version = asked.options.get("model_version") or DEFAULT_MODEL_VERSION
         models = {
-            name: {version: {"defaultVersion": True, "marName": archive, **given}}
+            name: {version: {"defaultVersion": True, "marName": archive, **values}}
             for name, archive in archives.items()
         }
         lines["models"] = json.dumps(models, separators=(",", ":"))

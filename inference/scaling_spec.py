@@ -1,4 +1,4 @@
-"""By what an endpoint scales: its spec, and what of it cannot be. Pure."""
+"""By what an endpoint scales: its spec, and which parts of it cannot be. Pure."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Window:
 class ScalingSpec:
     trigger: str
     threshold: float | None = None
-    """None only of cron, which has none."""
+    """None only for cron, which has none."""
     query: str | None = None
     metric_type: str | None = None
-    """Of trigger prometheus; None lets the query's outermost function tell."""
+    """For trigger prometheus; None lets the query's outermost function decide."""
     activation_threshold: float | None = None
     schedule: tuple[Window, ...] = ()
     cooldown_seconds: int = 300
@@ -52,7 +52,7 @@ class ScalingSpec:
 
     @classmethod
     def from_json(cls, body: Json | None) -> ScalingSpec | None:
-        """None where nothing is said. The body is one that `scaling_problems` finds nothing wrong with."""
+        """None for an empty body. The body is one that `scaling_problems` finds nothing wrong with."""
         if not body or not body.get("trigger"):
             return None
         trigger = body["trigger"]
@@ -63,7 +63,7 @@ class ScalingSpec:
             query=body.get("query") or None,
             metric_type=body.get("metric_type"),
             activation_threshold=body.get("activation_threshold"),
-            schedule=tuple(Window.from_json(each) for each in body.get("schedule") or ()),
+            schedule=tuple(Window.from_json(window) for window in body.get("schedule") or ()),
             cooldown_seconds=cooldown,
             fallback_replicas=body.get("fallback_replicas"),
             scale_up_stabilization_seconds=value_of(body, "scale_up_stabilization_seconds", 0),
@@ -84,7 +84,7 @@ class ScalingSpec:
             "query": self.query,
             "metric_type": self.metric_type,
             "activation_threshold": self.activation_threshold,
-            "schedule": [each.to_json() for each in self.schedule] or None,
+            "schedule": [window.to_json() for window in self.schedule] or None,
             "cooldown_seconds": self.cooldown_seconds,
             "fallback_replicas": self.fallback_replicas,
             "scale_up_stabilization_seconds": self.scale_up_stabilization_seconds,
@@ -103,13 +103,13 @@ def scaling_problems(
         message = f"max_replicas is {maximum}, below min_replicas, which is {minimum}."
         yield "max_replicas", Fault("below_min_replicas", message)
         return
-    given = body or {}
-    trigger = given.get("trigger")
+    values = body or {}
+    trigger = values.get("trigger")
     if not trigger:
-        yield from _nothing_to_scale_by(given, minimum, maximum, to_zero=to_zero)
+        yield from _nothing_to_scale_by(values, minimum, maximum, to_zero=to_zero)
         return
     row = TRIGGERS[trigger]
-    yield from _trigger_problems(given, row, runtime=runtime, has_gpus=has_gpus)
+    yield from _trigger_problems(values, row, runtime=runtime, has_gpus=has_gpus)
     if to_zero and row.nothing_at_zero:
         message = (
             f"An endpoint that scales to zero cannot scale by {trigger}: {row.nothing_at_zero}, so that "
@@ -117,7 +117,7 @@ def scaling_problems(
             "requests-per-second, cron or a prometheus query that has a value at zero."
         )
         yield "scaling.trigger", Fault("no_signal_at_zero", message)
-    for index, window in enumerate(given.get("schedule") or ()):
+    for index, window in enumerate(values.get("schedule") or ()):
         if window["start"].split() == window["end"].split():
             yield (
                 f"scaling.schedule.{index}.end",
@@ -126,7 +126,7 @@ def scaling_problems(
         if window["replicas"] > maximum:
             message = f"{window['replicas']} replicas are more than max_replicas, which is {maximum}."
             yield f"scaling.schedule.{index}.replicas", Fault("above_max_replicas", message)
-    fallback = given.get("fallback_replicas")
+    fallback = values.get("fallback_replicas")
     if fallback is not None and not row.asks_prometheus:
         message = f"Fallback replicas are for a metric that Prometheus gives; {trigger} needs none."
         yield "scaling.fallback_replicas", Fault("without_effect", message)
@@ -135,23 +135,23 @@ def scaling_problems(
         yield "scaling.fallback_replicas", Fault("above_max_replicas", message)
 
 
-def _nothing_to_scale_by(given: Json, minimum: int, maximum: int, *, to_zero: bool) -> Problems:
-    said = [name for name, value in given.items() if value not in (None, "", [], {}) and name != "trigger"]
-    if maximum > minimum or to_zero or said:
+def _nothing_to_scale_by(values: Json, minimum: int, maximum: int, *, to_zero: bool) -> Problems:
+    names = [name for name, value in values.items() if value not in (None, "", [], {}) and name != "trigger"]
+    if maximum > minimum or to_zero or names:
         why = "scale_to_zero is set" if to_zero else f"max_replicas is {maximum} and min_replicas {minimum}"
-        why = why if to_zero or maximum > minimum else f"scaling.{said[0]} is given"
+        why = why if to_zero or maximum > minimum else f"scaling.{names[0]} is given"
         message = f"Say by what it scales, as {why}; possible are: {', '.join(TRIGGERS)}."
         yield "scaling.trigger", Fault("required", message)
 
 
-def _trigger_problems(given: Json, row: Trigger, *, runtime: str, has_gpus: bool) -> Problems:
+def _trigger_problems(values: Json, row: Trigger, *, runtime: str, has_gpus: bool) -> Problems:
     if row.of_gpus and not has_gpus:
         message = f"It asks for no GPU, so there is no {row.of_gpus} to scale by."
         yield "scaling.trigger", Fault("no_gpu", message)
     if row.signals and (fault := _runtime_fault(row, runtime)) is not None:
         yield "scaling.trigger", fault
-    yield from _query_problems(given, row)
-    threshold = given.get("threshold")
+    yield from _query_problems(values, row)
+    threshold = values.get("threshold")
     if row.own_query and threshold is None:
         yield "scaling.threshold", Fault("required", "Give the value of the query that one replica may bear.")
     if row.scheduled and threshold is not None:
@@ -159,19 +159,19 @@ def _trigger_problems(given: Json, row: Trigger, *, runtime: str, has_gpus: bool
         yield "scaling.threshold", Fault("without_effect", message)
     if row.percentage and threshold is not None and threshold > 100:
         yield "scaling.threshold", Fault("out_of_range", "It is a percentage, from 1 to 100.")
-    if given.get("activation_threshold") is not None and not row.asks_prometheus:
+    if values.get("activation_threshold") is not None and not row.asks_prometheus:
         text = f"{row.name} has no activation threshold."
         yield "scaling.activation_threshold", Fault("without_effect", text)
-    if row.scheduled != bool(given.get("schedule")):
+    if row.scheduled != bool(values.get("schedule")):
         text = "Give at least one window." if row.scheduled else _only_of("schedule", CRON)
         yield "scaling.schedule", Fault("required" if row.scheduled else "without_effect", text)
 
 
-def _query_problems(given: Json, row: Trigger) -> Problems:
-    if row.own_query != bool(given.get("query")):
+def _query_problems(values: Json, row: Trigger) -> Problems:
+    if row.own_query != bool(values.get("query")):
         text = "Give the query whose value it scales by." if row.own_query else _only_of("query", PROMETHEUS)
         yield "scaling.query", Fault("required" if row.own_query else "without_effect", text)
-    if given.get("metric_type") and not row.own_query:
+    if values.get("metric_type") and not row.own_query:
         yield "scaling.metric_type", Fault("without_effect", _only_of("metric_type", PROMETHEUS))
 
 

@@ -266,7 +266,7 @@ def changed_request(sent: Any, *, current: Mapping[str, Any], team: str) -> Endp
 
 def _replica_problems(body: Mapping[str, Any]) -> Problems:
     least = body.get("min_replicas") or 1
-    found = scaling_problems(
+    problems = scaling_problems(
         body.get("scaling"),
         runtime=body.get("runtime") or CUSTOM,
         minimum=least,
@@ -274,7 +274,7 @@ def _replica_problems(body: Mapping[str, Any]) -> Problems:
         to_zero=bool(body.get("scale_to_zero")),
         has_gpus=bool(body.get("gpus_per_replica")),
     )
-    return list(found)
+    return list(problems)
 
 
 def _rate_problems(body: Mapping[str, Any]) -> Problems:
@@ -285,10 +285,10 @@ def _rate_problems(body: Mapping[str, Any]) -> Problems:
 
 
 def _port_problems(body: Mapping[str, Any]) -> Problems:
-    found: Problems = []
+    problems: Problems = []
     taken: dict[int, str] = {}
     for name, port in Ports.from_json(body.get("ports"), _preset(body)).named().items():
         if port in taken:
-            found.append((f"ports.{name}", Fault("duplicate", f"Port {port} is already {taken[port]}.")))
+            problems.append((f"ports.{name}", Fault("duplicate", f"Port {port} is already {taken[port]}.")))
         taken.setdefault(port, name)
-    return found
+    return problems

@@ -130,7 +130,7 @@ def merge_update(
 ) -> Endpoint:
     """`update_endpoint` with what `merged` makes of the current revision's spec.
 
-    It is merged anew where somebody else, or a rollback by itself, came first: both changes stay. RevisionMoved only
+    It is merged anew where another user, or a rollback by itself, came first: both changes stay. RevisionMoved only
     where that happens time and again.
     """
     tries_left = MERGES_MAX
@@ -256,7 +256,7 @@ def _check_held(spec: EndpointSpec, endpoint: Endpoint, now: datetime) -> None:
 
 
 def _more(wanted: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
-    """What is wanted more of than before; nothing of the others, which nobody judges."""
+    """The resources that are wanted more than before; none of the others, which no one judges."""
     return tuple(new if new > old else 0 for new, old in zip(wanted, before, strict=True))
 
 

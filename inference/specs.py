@@ -31,7 +31,7 @@ LENDABLE = "lendable"
 RESERVED = "reserved"
 HEADROOMS = (LENDABLE, RESERVED)
 DRAIN_SECONDS = 5
-"""How long a pod keeps serving after it was told to go, until no proxy sends it new requests any more."""
+"""How long a pod keeps serving after its deletion begins, until no proxy sends it new requests any more."""
 DEFAULT_LOAD_BUDGET_SECONDS = 600
 DEFAULT_REQUEST_TIMEOUT_SECONDS = 60
 
@@ -48,7 +48,7 @@ class Ports:
 
     @classmethod
     def from_json(cls, value: Json | None, preset: ServerPreset) -> Ports:
-        """Those of the request, and for the rest those on which such a server listens by itself."""
+        """The ports of the request, and for the rest those on which such a server listens by itself."""
         body = value or {}
         return cls(
             value_of(body, "http", preset.http),
@@ -101,7 +101,7 @@ class Probes:
 
     @classmethod
     def from_json(cls, value: Json | None, preset: ServerPreset) -> Probes:
-        """Those of the request, with the preset's paths for what it leaves out."""
+        """The probes of the request, with the preset's paths for what it leaves out."""
         body = value or {}
         readiness = {**(body.get("readiness") or {})}
         readiness["path"] = readiness.get("path") or preset.readiness_path
@@ -121,7 +121,7 @@ class Probes:
             "path": preset.liveness_path,
         }
         return ProbeSpec.from_json(
-            {**body, **{key: each for key, each in (value or {}).items() if each is not None}}
+            {**body, **{key: setting for key, setting in (value or {}).items() if setting is not None}}
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -146,19 +146,19 @@ class ModelSource:
 
     @classmethod
     def from_json(cls, value: Json | None, preset: ServerPreset) -> ModelSource | None:
-        """None where the request says nothing of a model."""
-        given = {key: each for key, each in (value or {}).items() if each}
-        if not given.keys() & {"claim", "uri", "path"}:
+        """None where the request says nothing about a model."""
+        settings = {key: setting for key, setting in (value or {}).items() if setting}
+        if not settings.keys() & {"claim", "uri", "path"}:
             return None
-        brought = "claim" in given or "uri" in given
+        brought = "claim" in settings or "uri" in settings
         return cls(
-            claim=given.get("claim"),
-            uri=given.get("uri"),
-            path=given.get("path")
+            claim=settings.get("claim"),
+            uri=settings.get("uri"),
+            path=settings.get("path")
             or (DEFAULT_MODEL_PATH if brought else preset.model_folder or DEFAULT_MODEL_PATH),
-            secret=given.get("secret"),
-            size_limit=given.get("size_limit")
-            or (model_source.DEFAULT_SIZE_LIMIT if "uri" in given else None),
+            secret=settings.get("secret"),
+            size_limit=settings.get("size_limit")
+            or (model_source.DEFAULT_SIZE_LIMIT if "uri" in settings else None),
         )
 
     @property
@@ -191,11 +191,11 @@ class EndpointSpec(ContainerSpec):
     headroom: str = LENDABLE
     """Whether what is claimed for replicas that do not run may be lent to preemptible runs of the team."""
     scale_to_zero: bool = False
-    """Whether no replica runs while nobody calls; `min_replicas` is then what it wakes to."""
+    """Whether no replica runs while no request comes; `min_replicas` is then what it wakes to."""
     scaling: ScalingSpec | None = None
     strategy: str = SURGE
     max_downtime_seconds: int = 0
-    """How long no replica may answer while pods are replaced in place; 0 where nobody has said."""
+    """How long no replica may answer while pods are replaced in place; 0 where no limit is set."""
     when_blocked: str = WHEN_REFUSE
     """What becomes of a revision for whose surge there is no room."""
     request_timeout_seconds: int = DEFAULT_REQUEST_TIMEOUT_SECONDS
@@ -262,7 +262,7 @@ class EndpointSpec(ContainerSpec):
         return cls(
             **shared.container_fields(body),
             runtime=runtime,
-            runtime_options=_given(body.get("runtime_options")),
+            runtime_options=_set_options(body.get("runtime_options")),
             model=ModelSource.from_json(body.get("model"), preset),
             ports=Ports.from_json(body.get("ports"), preset),
             probes=Probes.from_json(body.get("probes"), preset),
@@ -304,6 +304,6 @@ class EndpointSpec(ContainerSpec):
         }
 
 
-def _given(value: Json | None) -> dict[str, Any]:
-    """What of the options says something."""
-    return {key: each for key, each in (value or {}).items() if not shared.says_nothing(each)}
+def _set_options(value: Json | None) -> dict[str, Any]:
+    """The options that say something."""
+    return {key: setting for key, setting in (value or {}).items() if not shared.says_nothing(setting)}

@@ -15,7 +15,7 @@ from workloads.pods.pod_status import Json, PodVerdict
 from workloads.states import Reason
 
 SCALER_LOOK_SECONDS = 60.0
-"""Of what has a scaler, the metric is noted at least this often."""
+"""The metric of an endpoint with a scaler is noted at least this often."""
 _ORDER = (Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING)
 
 
@@ -77,12 +77,12 @@ def observe_endpoint(
     waiting = [_of_endpoint(pod, verdict) for pod, verdict in judged if _still_comes(pod, verdict)]
     scaler = scaler_of(deployment, companions)
     if scaler is not None and _is_asleep(counts, facts):
-        told = _asleep(scaler)
+        status = _asleep(scaler)
     elif counts.ready:
-        told = _serving(counts, waiting, deployment)
+        status = _serving(counts, waiting, deployment)
     else:
-        told = _silent(counts, waiting, deployment)
-    seen = _observation(deployment, counts, facts, _with_scaler(told, scaler), scaler)
+        status = _silent(counts, waiting, deployment)
+    seen = _observation(deployment, counts, facts, _with_scaler(status, scaler), scaler)
     return replace(seen, incomplete=not seen.deleting and lacks_scaler(deployment, companions))
 
 
@@ -99,20 +99,20 @@ def _asleep(scaler: ScalerFacts) -> dict[str, Any]:
     return {"stage": Stage.ASLEEP, "reason": Reason.SCALED_TO_ZERO, "message": message}
 
 
-def _with_scaler(told: Mapping[str, Any], scaler: ScalerFacts | None) -> dict[str, Any]:
-    """The same, unless nothing worse is wrong than that the scaler cannot do its work."""
+def _with_scaler(status: Mapping[str, Any], scaler: ScalerFacts | None) -> dict[str, Any]:
+    """The same status, unless the worst problem is that the scaler cannot do its work."""
     if scaler is None or not scaler.failure:
-        return dict(told)
-    if told["stage"] is Stage.ASLEEP:
+        return dict(status)
+    if status["stage"] is Stage.ASLEEP:
         # It still sleeps, and a call still wakes it.
-        return {**told, "message": f"{told['message']} {scaler.failure}"}
-    if told["stage"] is not Stage.READY:
-        return dict(told)
+        return {**status, "message": f"{status['message']} {scaler.failure}"}
+    if status["stage"] is not Stage.READY:
+        return dict(status)
     runs = " The fallback replicas run meanwhile." if scaler.falls_back else ""
     return {
         "stage": Stage.DEGRADED,
         "reason": Reason.SCALER_FAILED,
-        "message": f"{scaler.failure}{runs} {told['message']}",
+        "message": f"{scaler.failure}{runs} {status['message']}",
     }
 
 
@@ -196,13 +196,13 @@ def _observation(
     deployment: Json,
     counts: _Counts,
     pods: tuple[PodFacts, ...],
-    told: Mapping[str, Any],
+    status: Mapping[str, Any],
     scaler: ScalerFacts | None,
 ) -> Observation:
     scheduled = [pod.scheduled_at for pod in pods if pod.scheduled_at is not None]
     started = [pod.started_at for pod in pods if pod.started_at is not None]
     return Observation(
-        **told,
+        **status,
         deleting=bool(deployment["metadata"].get("deletionTimestamp")),
         started_at=min(started, default=None),
         scheduled_at=min(scheduled, default=None),

@@ -6,7 +6,7 @@ from foundation import clock
 from foundation.tasks import task
 from inference.autoscaling import sampling
 
-# Read by whoever puts the beat schedule together.
+# The beat schedule is put together from this.
 PERIODIC: dict[str, float] = {"inference.tasks.forget_old_samples": 3600.0}
 
 

@@ -45,7 +45,7 @@ class TrainingRunAdapter(WorkloadAdapter):
 
     @override
     def live_patch(self, workload: Workload) -> Mapping[str, Any]:
-        """Of a run's object only the deadline may change, if that; its pod template never."""
+        """At most the deadline of a run's object may change; its pod template never."""
         spec = _run(workload).parsed
         path = kinds.KINDS[spec.kind].deadline_path
         if path is None:
@@ -58,7 +58,7 @@ class TrainingRunAdapter(WorkloadAdapter):
 
     @override
     def retries(self, workload: Workload, ended: Observation) -> bool:
-        """With exit codes that are worth another try, those alone are; without, whatever may end otherwise next time."""
+        """Where the run names exit codes that are worth another try, those alone are; else every end that may differ next time."""
         worth = _run(workload).parsed.retry_exit_codes
         return ended.exit_code in worth if worth else ended.retryable
 

@@ -72,9 +72,9 @@ class TrainingRunViewSet(WorkloadViewSet):
     @action(detail=False, methods=["post"], url_path="import", url_name="import")
     def import_(self, request: Any) -> Response:
         """Read a manifest of a Job or PyTorchJob as a request, or name what has no place; makes nothing."""
-        found = import_manifest(self.read(ImportSerializer)["manifest"], user=request.user)
-        dropped = [{"path": path, "why": why} for path, why in found.dropped.items()]
-        shown = {"request": found.request, "dropped": dropped, "problems": found.problems}
+        imported = import_manifest(self.read(ImportSerializer)["manifest"], user=request.user)
+        dropped = [{"path": path, "why": why} for path, why in imported.dropped.items()]
+        shown = {"request": imported.request, "dropped": dropped, "problems": imported.problems}
         return Response(ImportedSerializer(shown).data)
 
     @extend_schema(request=TrainingRunPatchSerializer, responses=WorkloadSerializer)

@@ -18,7 +18,7 @@ _NUMBERED = re.compile(r"(?P<stem>.*?)-(?P<number>[1-9][0-9]{0,5})", re.ASCII)
 def merged(stored: Json, edits: Json) -> dict[str, Any]:
     """The stored request with the edits: a JSON merge patch (RFC 7396), in which null takes a field away.
 
-    The null of a field that is not there stays, so that whoever checks the request can refuse a name it does not know.
+    The null of a field that is not there stays, so that the check of the request can refuse a name it does not know.
     """
     body = {key: value for key, value in stored.items() if value is not None}
     for key, value in edits.items():
@@ -42,9 +42,9 @@ def next_name(name: str, taken: Container[str]) -> str:
     stem, number = _split(name)
     tails = (f"-{following}" for following in count(number + 1))
     return next(
-        found
+        candidate
         for tail in tails
-        if (found := f"{stem[: WORKLOAD_NAME_LENGTH_MAX - len(tail)].rstrip('-')}{tail}") not in taken
+        if (candidate := f"{stem[: WORKLOAD_NAME_LENGTH_MAX - len(tail)].rstrip('-')}{tail}") not in taken
     )
 
 

@@ -44,8 +44,8 @@ def clone_request(run: TrainingRun, edits: Any) -> tuple[TrainingRunSerializer, 
     """
     if not isinstance(edits, Mapping):
         raise serializers.ValidationError("Give an object of edits.", code="invalid")
-    given = dict(edits)
-    wish = RetrySerializer(data={key: given.pop(key) for key in ("from_checkpoint",) if key in given})
+    changes = dict(edits)
+    wish = RetrySerializer(data={key: changes.pop(key) for key in ("from_checkpoint",) if key in changes})
     wish.is_valid(raise_exception=True)
     team = run.workload.team
     base = {
@@ -57,6 +57,6 @@ def clone_request(run: TrainingRun, edits: Any) -> tuple[TrainingRunSerializer, 
     if template := template_named(str(base.get("template") or "")):
         # What the template alone decides is what it says today, unless the edits say otherwise and are refused.
         base = {key: value for key, value in base.items() if key not in template.locked}
-    request = TrainingRunSerializer(data=merged(base, given))
+    request = TrainingRunSerializer(data=merged(base, changes))
     request.is_valid(raise_exception=True)
     return request, wish.validated_data["from_checkpoint"]

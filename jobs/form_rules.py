@@ -16,14 +16,14 @@ IN_SECONDS = "_seconds"
 
 @dataclass(frozen=True, slots=True)
 class TemplateRules:
-    """Of one template, by the names of the form's fields; empty without one."""
+    """The rules of one template, by the names of the form's fields; empty without a template."""
 
     template: RunTemplate | None = None
     initial: Mapping[str, Any] = field(default_factory=dict)
     locked: frozenset[str] = frozenset()
     limits: Mapping[str, str] = field(default_factory=dict)
     more: str = ""
-    """What else it fills in, for which there is no input: JSON."""
+    """The other fields that it fills in, for which there is no input: JSON."""
 
     def apply(self, form: ContainerForm) -> None:
         """Mark the inputs, so that they say what the template allows before it is asked.
@@ -42,17 +42,17 @@ class TemplateRules:
             else:
                 locked.widget.attrs["readonly"] = True
         for name, words in self.limits.items():
-            each = form.fields[name]
-            each.help_text = f"{each.help_text} {words}".strip()
+            limited = form.fields[name]
+            limited.help_text = f"{limited.help_text} {words}".strip()
 
 
 def rules_of(template: RunTemplate, paths: Mapping[str, str], values: Mapping[str, Any]) -> TemplateRules:
     """The rules for a form whose inputs are at `paths`; `values` are the form's for the template's defaults."""
-    given = {path: name for path, name in paths.items() if path.partition(".")[0] in template.defaults}
-    locked = frozenset(name for path, name in given.items() if path.partition(".")[0] in template.locked)
+    filled = {path: name for path, name in paths.items() if path.partition(".")[0] in template.defaults}
+    locked = frozenset(name for path, name in filled.items() if path.partition(".")[0] in template.locked)
     if "env" in locked:
         locked |= {"env_secrets"}
-    initial = {name: values[name] for name in given.values() if name in values}
+    initial = {name: values[name] for name in filled.values() if name in values}
     if "env" in initial:
         initial["env_secrets"] = values["env_secrets"]
     if "source" in template.defaults:

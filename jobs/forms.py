@@ -67,15 +67,15 @@ class TrainingRunForm(FurtherForm):
         self.rules = TemplateRules()
         self.fields["capacity"].choices = [*CAPACITIES, SPOT_FIRST_CHOICE]  # type: ignore[attr-defined]
         self.fields["kind"].choices = lambda: self._kinds  # type: ignore[attr-defined]
-        given = (self.data if self.is_bound else self.initial).get("template")
-        if given and (template := template_named(str(given))):
+        template_name = (self.data if self.is_bound else self.initial).get("template")
+        if template_name and (template := template_named(str(template_name))):
             self.rules = rules_of(template, self.PATHS, values_of(template.defaults))
             self.rules.apply(self)
         self.point_to_more()
 
     @cached_property
     def _kinds(self) -> list[tuple[str, str]]:
-        """The kinds that are offered, and the one that was chosen elsewhere."""
+        """The kinds that are offered, and the kind that was chosen elsewhere."""
         chosen = str((self.data if self.is_bound else self.initial).get("kind") or JOB)
         shown = {*offered_kinds(self.followed), chosen}
         return [(name, kind.objects[0].kind) for name, kind in KINDS.items() if name in shown]
@@ -83,7 +83,7 @@ class TrainingRunForm(FurtherForm):
     @override
     def to_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
         checkpoint = {"path": values.get("checkpoint_path"), "claim": values.get("checkpoint_claim")}
-        given = {key: value for key, value in checkpoint.items() if value}
+        folder = {key: value for key, value in checkpoint.items() if value}
         typed = {
             **super().to_body(values),
             "kind": values.get("kind", ""),
@@ -91,7 +91,7 @@ class TrainingRunForm(FurtherForm):
             "replicas": whole(values.get("replicas", "")),
             "time_limit_seconds": seconds_of(values.get("time_limit", "")),
             "max_retries": whole(values.get("retries", "")),
-            "checkpoint": given or None,
+            "checkpoint": folder or None,
             "template": values.get("template", ""),
         }
         return self.completed(typed, values)
@@ -123,7 +123,7 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _written_out(request: Json) -> Json:
     """The request with its defaults, and its arguments behind its command, where they go anyway."""
-    given = dict(request)
-    if given.get("command") and given.get("args"):
-        given |= {"command": [*given["command"], *given.pop("args")], "args": []}
-    return TrainingRunSpec.from_json(given).to_json()
+    body = dict(request)
+    if body.get("command") and body.get("args"):
+        body |= {"command": [*body["command"], *body.pop("args")], "args": []}
+    return TrainingRunSpec.from_json(body).to_json()

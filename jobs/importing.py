@@ -70,18 +70,18 @@ def import_manifest(manifest: Any, *, user: Any) -> Imported:
     Malformed for what is no YAML; Invalid (`no_place` and others) naming every path of the manifest that a run has no
     place for.
     """
-    found = documents(manifest) if isinstance(manifest, str) else [manifest]
+    parsed = documents(manifest) if isinstance(manifest, str) else [manifest]
     known = Known(
         flavors=[flavor.facts for flavor in ResourceFlavor.objects.filter(enabled=True)],
         nodes=nodes(),
         teams={team.namespace_name: team.slug for team in visible_teams(user)},
     )
-    result = request_of(found, known)
+    result = request_of(parsed, known)
     if result.refused:
         first = result.refused[0]
         raise Invalid(f"{first.field}: {first.message}", code=first.code, errors=result.refused)
-    told = {problem.field for problem in result.problems}
-    more = [each for each in _problems(result.request) if each.field not in told]
+    known_fields = {problem.field for problem in result.problems}
+    more = [problem for problem in _problems(result.request) if problem.field not in known_fields]
     return Imported(result.request, result.dropped, (), [*result.problems, *more])
 
 

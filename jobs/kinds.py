@@ -1,4 +1,4 @@
-"""The kinds of training runs: what each is in the cluster, and what of a request has a meaning for it. Pure.
+"""The kinds of training runs: what each is in the cluster, and which fields of a request have a meaning for it. Pure.
 
 Facts of the objects: training-operator 1.9 (`kubeflow.org/v1`), mpi-operator 0.8 (`kubeflow.org/v2beta1`) and
 Trainer 2.3 (`trainer.kubeflow.org/v1alpha1`).
@@ -102,37 +102,37 @@ NAMES: tuple[str, ...] = tuple(KINDS)
 OPTIONAL: Mapping[str, bool] = {
     name: name == PYTORCH_JOB for name, kind in KINDS.items() if not kind.always_there
 }
-"""Those that only some clusters have; PyTorchJobs are offered unless the settings say otherwise."""
-OBJECTS: tuple[ResourceKind, ...] = tuple(found for kind in KINDS.values() for found in kind.objects)
+"""The kinds that only some clusters have; PyTorchJobs are offered unless the settings say otherwise."""
+OBJECTS: tuple[ResourceKind, ...] = tuple(resource for kind in KINDS.values() for resource in kind.objects)
 
 
-def of_object(found: Mapping[str, Any]) -> RunKind:
+def of_object(item: Mapping[str, Any]) -> RunKind:
     """The kind whose object this is. KeyError for an object that is no run's."""
-    names = (found["apiVersion"], found["kind"])
+    names = (item["apiVersion"], item["kind"])
     for kind in KINDS.values():
-        if any((each.api_version, each.kind) == names for each in kind.objects):
+        if any((resource.api_version, resource.kind) == names for resource in kind.objects):
             return kind
     raise KeyError(names)
 
 
-def pods_wanted(found: Mapping[str, Any]) -> int:
+def pods_wanted(item: Mapping[str, Any]) -> int:
     """How many pods the object of a run asks for."""
-    spec = found.get("spec") or {}
+    spec = item.get("spec") or {}
     for path in ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs"):
         if path in spec:
-            return sum(int(each.get("replicas") or 1) for each in spec[path].values())
+            return sum(int(replica_spec.get("replicas") or 1) for replica_spec in spec[path].values())
     if "trainer" in spec:
         return int(spec["trainer"].get("numNodes") or 1)
     return int(spec.get("completions") or 1)
 
 
-def pods_needed(found: Mapping[str, Any]) -> int:
-    """How many of these it has to have for it to run: all of them, or the fewest with which an elastic one goes on."""
-    fewest = ((found.get("spec") or {}).get("elasticPolicy") or {}).get("minReplicas")
-    return min(int(fewest or pods_wanted(found)), pods_wanted(found))
+def pods_needed(item: Mapping[str, Any]) -> int:
+    """How many of these pods a run needs to run: all of them, or the fewest with which an elastic run goes on."""
+    fewest = ((item.get("spec") or {}).get("elasticPolicy") or {}).get("minReplicas")
+    return min(int(fewest or pods_wanted(item)), pods_wanted(item))
 
 
-def pods_made_last(found: Mapping[str, Any]) -> int:
-    """How many of these the object's controller makes only when all others are ready."""
-    spec = found.get("spec") or {}
+def pods_made_last(item: Mapping[str, Any]) -> int:
+    """How many of these pods the object's controller makes only when all others are ready."""
+    spec = item.get("spec") or {}
     return 1 if spec.get("launcherCreationPolicy") == WAIT_FOR_WORKERS else 0

@@ -15,10 +15,10 @@ def offered_kinds(followed: Followed = followed_kinds) -> dict[str, str]:
     """
     named = PlatformSettings.current().optional_kinds
     served = followed()
-    found = {kind.name: _served(kind, served) for kind in KINDS.values()}
+    addresses = {kind.name: _served(kind, served) for kind in KINDS.values()}
     return {
         name: address
-        for name, address in found.items()
+        for name, address in addresses.items()
         if address and (KINDS[name].always_there or name in named)
     }
 
@@ -42,4 +42,4 @@ def _served(kind: RunKind, followed: frozenset[str]) -> str:
     """Address of the first of its objects that is served; empty where none is."""
     if kind.always_there:
         return kind.objects[0].address
-    return next((each.address for each in kind.objects if each.address in followed), "")
+    return next((resource.address for resource in kind.objects if resource.address in followed), "")

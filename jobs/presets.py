@@ -13,7 +13,7 @@ from workloads.podspec.grammar import Fault
 from workloads.podspec.specs import Amount, Json
 
 FILLED_BY_KEY = ("checkpoint", "labels")
-"""Objects of which a request may give a part and the template the rest; any other field is given as a whole."""
+"""Objects that a request may give in part and the template completes; any other field is given as a whole."""
 NEVER_IN_A_TEMPLATE = ("team", "replaces", "template")
 QUANTITIES = ("cpu", "memory", "shm", "ephemeral_storage")
 
@@ -49,21 +49,21 @@ def fill(preset: Preset, body: Json) -> tuple[dict[str, Any], Problems]:
         elif sent is None:
             filled[name] = value
         elif name in FILLED_BY_KEY and isinstance(sent, Mapping) and isinstance(value, Mapping):
-            given = {key: inner for key, inner in sent.items() if inner is not None}
-            filled[name] = {**sent, **value, **given}
+            own = {key: inner for key, inner in sent.items() if inner is not None}
+            filled[name] = {**sent, **value, **own}
     return filled, problems
 
 
 def outside(preset: Preset, spec: Json) -> Problems:
-    """What of a complete request is below the template's minimum or above its maximum."""
-    found: Problems = []
+    """The fields of a complete request that are below the template's minimum or above its maximum."""
+    problems: Problems = []
     for path in dict.fromkeys([*preset.minimum, *preset.maximum]):
         value = value_at(spec, path)
         code = _judged(value, preset.minimum.get(path), preset.maximum.get(path))
         if code:
             asked = "this request gives none" if value is None else f"this asks for {_shown(value)}"
-            found.append((path, Fault(code, f"{limits_in_words(preset, path)}; {asked}.")))
-    return found
+            problems.append((path, Fault(code, f"{limits_in_words(preset, path)}; {asked}.")))
+    return problems
 
 
 def limits_in_words(preset: Preset, path: str) -> str:
@@ -79,7 +79,7 @@ def limits_in_words(preset: Preset, path: str) -> str:
 
 
 def contradictions(preset: Preset) -> Problems:
-    """What in a template cannot hold together, each part being right by itself; paths are those of the template."""
+    """What contradicts itself in a template whose parts are each right; paths are those of the template."""
     return [*_bounds_apart(preset), *_defaults_outside(preset), *_locked_without_default(preset)]
 
 
@@ -139,12 +139,12 @@ def _same(name: str, sent: Any, value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Without nulls, and an amount whose request is its limit as one quantity."""
+    """The value without nulls, and with an amount whose request is its limit as one quantity."""
     if isinstance(value, Mapping):
-        given = {key: _plain(inner) for key, inner in value.items() if inner is not None}
-        if given and set(given) <= {"request", "limit"} and len(set(map(str, given.values()))) == 1:
-            return next(iter(given.values()))
-        return given
+        values = {key: _plain(inner) for key, inner in value.items() if inner is not None}
+        if values and set(values) <= {"request", "limit"} and len(set(map(str, values.values()))) == 1:
+            return next(iter(values.values()))
+        return values
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     return value

@@ -17,7 +17,7 @@ def free_name(name: str, team: Team) -> str:
 
 
 def enabled_templates() -> list[RunTemplate]:
-    """What a request may name, in the order in which it is offered."""
+    """The templates that a request may name, in the order in which they are offered."""
     return list(RunTemplate.objects.filter(enabled=True))
 
 

@@ -124,8 +124,8 @@ class TrainingRunSerializer(ContainerSerializer):
                 raise
             raise serializers.ValidationError({**error.detail, **told(refused)}) from error
         spec = with_defaults(TrainingRunSpec.from_json(body))
-        if found := [*refused, *presets.outside(preset, spec.to_json())]:
-            raise serializers.ValidationError(told(found))
+        if problems := [*refused, *presets.outside(preset, spec.to_json())]:
+            raise serializers.ValidationError(told(problems))
         return body
 
     @override
@@ -148,8 +148,8 @@ class TrainingRunSerializer(ContainerSerializer):
 
 def _preset(data: Any) -> presets.Preset | None:
     """The template that a body names. ValidationError where there is none, or of another version."""
-    given = data if isinstance(data, Mapping) else {}
-    name, version = given.get("template"), given.get("template_version")
+    values = data if isinstance(data, Mapping) else {}
+    name, version = values.get("template"), values.get("template_version")
     if not isinstance(name, str) or not name:
         if version is not None:
             raise _refused("template", "required", "A version is that of a template: name it.")
@@ -189,21 +189,23 @@ def kind_problems(body: Mapping[str, Any]) -> Problems:
 
 
 def _misplaced(kind: RunKind, body: Mapping[str, Any]) -> Problems:
-    somewhere = frozenset[str]().union(*(each.fields for each in KINDS.values()))
-    found: Problems = []
+    somewhere = frozenset[str]().union(*(kind_of_run.fields for kind_of_run in KINDS.values()))
+    problems: Problems = []
     for name in sorted(somewhere - kind.fields | kind.lacks):
         if body.get(name) and body[name] not in NEUTRAL.get(name, ()):
-            takers = ", ".join(each.name for each in KINDS.values() if name in each.fields)
+            takers = ", ".join(
+                kind_of_run.name for kind_of_run in KINDS.values() if name in kind_of_run.fields
+            )
             fix = f"it belongs to {takers}" if takers else "leave it out"
-            found.append((name, Fault("not_for_kind", f"A {kind.name} has no place for {name}; {fix}.")))
+            problems.append((name, Fault("not_for_kind", f"A {kind.name} has no place for {name}; {fix}.")))
     if kind.name == TRAIN_JOB and not (body.get("runtime_ref") or {}).get("name"):
         message = "A trainjob is made from a training runtime of the cluster; name it."
-        found.append(("runtime_ref", Fault("required", message)))
-    return found
+        problems.append(("runtime_ref", Fault("required", message)))
+    return problems
 
 
 def _role_problems(kind: RunKind, body: Mapping[str, Any]) -> Problems:
-    found: Problems = []
+    problems: Problems = []
     main = body.get("gpus_per_replica")
     main = (1 if body.get("flavor") else 0) if main is None else main
     names = [role["name"] for role in body.get("roles") or ()]
@@ -214,15 +216,15 @@ def _role_problems(kind: RunKind, body: Mapping[str, Any]) -> Problems:
             message = (
                 f"A {kind.name} has no role {name[:40]!r}; besides its {kind.workers} it may have: {listed}."
             )
-            found.append((f"{path}.name", Fault("invalid_choice", message)))
+            problems.append((f"{path}.name", Fault("invalid_choice", message)))
         if names.index(name) != index:
-            found.append((f"{path}.name", Fault("duplicate", f"The role {name[:40]} is given twice.")))
+            problems.append((f"{path}.name", Fault("duplicate", f"The role {name[:40]} is given twice.")))
         if name in SINGLE_ROLES and (role.get("replicas") or 1) > 1:
-            found.append((f"{path}.replicas", Fault("max_value", f"There is one {name} at most.")))
+            problems.append((f"{path}.replicas", Fault("max_value", f"There is one {name} at most.")))
         if (role.get("gpus_per_replica") or 0) not in {0, main}:
             message = f"A role has no GPUs, or as many as each of the {kind.workers}: {main}."
-            found.append((f"{path}.gpus_per_replica", Fault("uneven", message)))
-    return found
+            problems.append((f"{path}.gpus_per_replica", Fault("uneven", message)))
+    return problems
 
 
 def _elastic_problems(body: Mapping[str, Any]) -> Problems:

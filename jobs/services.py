@@ -43,11 +43,11 @@ def submit_training_run(
     origin: TrainingRun | None = None,
     from_checkpoint: bool = False,
 ) -> TrainingRun:
-    """The queued run, in the place of a waiting one where `replaces` is the id of one.
+    """The queued run, in the place of a waiting run where `replaces` is its id.
 
-    `origin` is the run that it repeats; with `from_checkpoint` it goes on where that one left off. Invalid names the
-    field of what can never start, and of a kind that is not offered; NameTaken while a live one has the name; Conflict where what it replaces waits no
-    longer, and where the origin has left nothing to go on from.
+    `origin` is the run that it repeats; with `from_checkpoint` it goes on where the origin left off. Invalid names the
+    field of what can never start, and of a kind that is not offered; NameTaken while a live workload has the name;
+    Conflict where what it replaces waits no longer, and where the origin has left nothing to go on from.
     """
     spec = with_defaults(spec)
     kind = object_kind(spec.kind)
@@ -138,12 +138,12 @@ def _submission(
 
 
 def _check_template(name: str | None, changes: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    """Invalid for a change that locks or limits of the template, as it is now, forbid. One that is gone forbids nothing."""
+    """Raises Invalid for a change that the template's locks or limits forbid now. A template that is gone forbids nothing."""
     template = template_named(name) if name else None
     if template is None:
         return
     _, refused = presets.fill(template.preset, changes)
-    outside = [each for each in presets.outside(template.preset, spec) if each[0] in changes]
+    outside = [problem for problem in presets.outside(template.preset, spec) if problem[0] in changes]
     problems = [
         FieldProblem(field=field, code=fault.code, message=fault.message)
         for field, fault in (*refused, *outside)
@@ -181,8 +181,8 @@ def update_training_run(
         run.refresh_from_db(fields=["spec"])
         spec = run.parsed
         changed = {"priority": priority and priority.value, "time_limit_seconds": time_limit_seconds}
-        given = {name: value for name, value in changed.items() if value is not None}
-        run.spec = {**spec.to_json(), **given}
-        _check_template(spec.template, given, run.spec)
+        values = {name: value for name, value in changed.items() if value is not None}
+        run.spec = {**spec.to_json(), **values}
+        _check_template(spec.template, values, run.spec)
         run.save(update_fields=["spec"])
     return run

@@ -150,14 +150,14 @@ class TrainingRunSpec(ContainerSpec):
     """Starting and Running together, over all attempts; None until the service fills in the default."""
     max_retries: int = 0
     retry_exit_codes: tuple[int, ...] = ()
-    """Those that are worth another try; empty leaves that to the cause of the failure."""
+    """Exit codes that are worth another try; empty leaves that to the cause of the failure."""
     template: str | None = None
     """Name of the template whose defaults were filled in, and its version then."""
     template_version: int | None = None
 
     @property
     def all_roles(self) -> tuple[ReplicaRole, ...]:
-        """Those asked for, and the launcher that an MPIJob has even where nobody asks for one."""
+        """The roles asked for, and the launcher that an MPIJob has even where the request has none."""
         if self.kind != MPI_JOB or any(role.name == LAUNCHER for role in self.roles):
             return self.roles
         return (ReplicaRole(LAUNCHER), *self.roles)
@@ -169,7 +169,7 @@ class TrainingRunSpec(ContainerSpec):
 
     @property
     def pods_with_gpus(self) -> int:
-        """Those that take units of the flavor, each the same number."""
+        """The pods that take units of the flavor, each the same number."""
         if not self.gpus_per_replica:
             return self.pods
         return self.replicas + sum(role.replicas for role in self.roles if role.gpus_per_replica)
@@ -189,15 +189,15 @@ class TrainingRunSpec(ContainerSpec):
     @property
     @override
     def beside(self) -> tuple[int, int, int]:
-        """Of the greediest of its pods with GPUs: which of them a node gets is not known before."""
+        """The amounts of the greediest of its pods with GPUs: which of them a node gets is not known before."""
         with_gpus = (self.of_role(role) for role in self.roles if role.gpus_per_replica)
         storage = self.ephemeral_storage.request if self.ephemeral_storage else "0"
-        asked = [beside_of(each.cpu.request, each.memory.request, storage) for each in (self, *with_gpus)]
-        return max(each[0] for each in asked), max(each[1] for each in asked), asked[0][2]
+        asked = [beside_of(part.cpu.request, part.memory.request, storage) for part in (self, *with_gpus)]
+        return max(amounts[0] for amounts in asked), max(amounts[1] for amounts in asked), asked[0][2]
 
     @override
     def pod_groups(self, pods: int) -> tuple[PodGroup, ...]:
-        """Those of the run itself, and of each role."""
+        """The pods of the run itself, and of each role."""
         of_roles = (
             PodGroup(
                 role.replicas,

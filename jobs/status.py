@@ -64,10 +64,10 @@ class _Seen:
         return self.wanted > 1
 
     def cause(self) -> _Pod | None:
-        """Whose end ended the attempt; None while no pod has failed.
+        """The pod whose end ended the attempt; None while no pod has failed.
 
-        A node that took a pod away comes first: what the others make of a lost peer is no error of theirs. When a
-        Job has failed its controller deletes the pods that are left, so one that was deleted comes last.
+        A pod that its node took away comes first: what the others make of a lost peer is not their error. When a
+        Job has failed its controller deletes the pods that are left, so a deleted pod comes last.
         """
         interrupted = [pod for pod in self.own if pod.verdict.interruption and not _by_hand(pod)]
         failed = [pod for pod in self.own if pod.failed]
@@ -127,7 +127,7 @@ def _look_at(job: Json | None, pods: Sequence[Json], events: Sequence[Json]) -> 
 
 
 def _belongs(pod: Json, job: Json) -> bool:
-    """Whether the pod is this object's. Those of a JobSet, or of the Job that launches an MPIJob, belong to objects
+    """Whether the pod is this object's. Pods of a JobSet, or of the Job that launches an MPIJob, belong to objects
     between; their labels, by which they were chosen, are those of the attempt.
     """
     owners = pod["metadata"].get("ownerReferences") or ()
@@ -151,8 +151,8 @@ def _failed(job: Json, seen: _Seen) -> Observation:
     by_pods = _for_its_pods(job, word)
     fewer = by_pods and len(seen.own) < seen.wanted
     gone = fewer or (by_pods and any(pod.facts.deletion_at for pod in seen.own))
-    told = cause is not None and (cause.failed or cause.verdict.interruption)
-    if cause is not None and told and not (fewer and _by_hand(cause)):
+    explained = cause is not None and (cause.failed or cause.verdict.interruption)
+    if cause is not None and explained and not (fewer and _by_hand(cause)):
         verdict = cause.verdict
         return _observation(
             job,
@@ -217,7 +217,7 @@ def _is_short(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> bool:
 
 
 def _together(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> Observation:
-    """As far as the last of them that it cannot do without."""
+    """The run is as far as the last of the pods that it cannot do without."""
     farthest = sorted(
         going_on, key=lambda pod: (_ORDER.index(pod.verdict.stage), pod.facts.name), reverse=True
     )
@@ -236,7 +236,7 @@ def _together(job: Json, seen: _Seen, going_on: Sequence[_Pod]) -> Observation:
 
 
 def _reason(seen: _Seen, verdict: PodVerdict) -> Reason:
-    """Those that run already wait for the others, unless something is wrong with one of these."""
+    """Pods that run already wait for the others, unless something is wrong with one of these."""
     waits = verdict.stage in {Stage.PULLING, Stage.INITIALIZING} and not verdict.blocked
     return Reason.GANG_WAITING if waits and any(pod.started for pod in seen.own) else verdict.reason
 
@@ -283,10 +283,10 @@ def _making(job: Json, seen: _Seen, events: Sequence[Json], message: str) -> Obs
 
 
 def _suspended(job: Json) -> bool:
-    found: Any = job
+    value: Any = job
     for key in kinds.of_object(job).suspend_path:
-        found = (found or {}).get(key)
-    return bool(found)
+        value = (value or {}).get(key)
+    return bool(value)
 
 
 def _being_interrupted(job: Json, seen: _Seen, cause: _Pod) -> Observation:
@@ -305,7 +305,7 @@ def _being_interrupted(job: Json, seen: _Seen, cause: _Pod) -> Observation:
     )
 
 
-def _observation(job: Json, seen: _Seen, **told: Any) -> Observation:
+def _observation(job: Json, seen: _Seen, **status: Any) -> Observation:
     started = [pod.facts.started_at for pod in seen.own if pod.facts.started_at is not None]
     finished = [pod.facts.finished_at for pod in seen.own if pod.facts.finished_at is not None]
     scheduled = [pod.facts.scheduled_at for pod in seen.own if pod.facts.scheduled_at is not None]
@@ -318,7 +318,7 @@ def _observation(job: Json, seen: _Seen, **told: Any) -> Observation:
         "ready_replicas": sum(pod.facts.ready for pod in seen.own),
         "desired_replicas": seen.wanted,
     }
-    return Observation(**facts, **told)
+    return Observation(**facts, **status)
 
 
 def _once_enough(seen: _Seen, times: list[datetime]) -> datetime | None:

@@ -29,7 +29,7 @@ INCOMPLETE = frozenset(
         ("runtime_ref", "required"),
     }
 )
-"""What is wrong with a request as long as the other half is missing, which the user may bring."""
+"""Faults of a request that lacks its other half, which the user may bring."""
 
 
 class _BodyField(serializers.JSONField):
@@ -74,17 +74,17 @@ class TemplateWriteSerializer(StrictSerializer):
     @override
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         body = TrainingRunSerializer()
-        found = [
+        problems = [
             *_default_problems(body, attrs["defaults"]),
             *_bound_problems(body, "minimum", attrs["minimum"]),
             *_bound_problems(body, "maximum", attrs["maximum"]),
             *_locked_problems(body, attrs["locked"]),
         ]
-        if not found:
+        if not problems:
             rules = {part: attrs[part] for part in ("defaults", "minimum", "maximum", "locked")}
-            found = contradictions(Preset(name=attrs.get("name", ""), **rules))
-        if found:
-            raise serializers.ValidationError(told(found))
+            problems = contradictions(Preset(name=attrs.get("name", ""), **rules))
+        if problems:
+            raise serializers.ValidationError(told(problems))
         return attrs
 
 
@@ -95,18 +95,21 @@ class TemplateUpdateSerializer(TemplateWriteSerializer):
 
 
 def _default_problems(body: TrainingRunSerializer, defaults: Mapping[str, Any]) -> Problems:
-    found = [
+    problems = [
         (f"defaults.{name}", _not_in_a_template(name)) for name in NEVER_IN_A_TEMPLATE if name in defaults
     ]
-    if found:
-        return found
+    if problems:
+        return problems
     whole = {**FILLED_IN, **defaults}
     if isinstance(whole.get("checkpoint"), Mapping):
         whole["checkpoint"] = {"path": "/checkpoints", **whole["checkpoint"]}
     try:
         values = body.to_internal_value(whole)
     except serializers.ValidationError as error:
-        return [(f"defaults.{each.field}", Fault(each.code, each.message)) for each in flatten(error.detail)]
+        return [
+            (f"defaults.{problem.field}", Fault(problem.code, problem.message))
+            for problem in flatten(error.detail)
+        ]
     return [
         (f"defaults.{path}", fault)
         for path, fault in body.problems(values)
@@ -116,24 +119,24 @@ def _default_problems(body: TrainingRunSerializer, defaults: Mapping[str, Any]) 
 
 def _bound_problems(body: TrainingRunSerializer, part: str, bounds: Mapping[str, Any]) -> Problems:
     limited = dict(_limited(body))
-    found: Problems = []
+    problems: Problems = []
     for path, value in bounds.items():
         field = limited.get(path)
         if field is None:
             message = f"No limit can be set to it. Limits are possible for: {', '.join(limited)}."
-            found.append((f"{part}.{path}", Fault("unknown_field", message)))
+            problems.append((f"{part}.{path}", Fault("unknown_field", message)))
         elif value is None or isinstance(value, Mapping):
-            found.append((f"{part}.{path}", Fault("invalid", "Give one number or quantity.")))
+            problems.append((f"{part}.{path}", Fault("invalid", "Give one number or quantity.")))
         else:
-            found += [(f"{part}.{path}", fault) for fault in _faults(field, value)]
-    return found
+            problems += [(f"{part}.{path}", fault) for fault in _faults(field, value)]
+    return problems
 
 
 def _faults(field: serializers.Field[Any, Any, Any, Any], value: Any) -> list[Fault]:
     try:
         field.run_validation(value)
     except serializers.ValidationError as error:
-        return [Fault(each.code, each.message) for each in flatten(error.detail)]
+        return [Fault(problem.code, problem.message) for problem in flatten(error.detail)]
     return []
 
 

@@ -92,12 +92,12 @@ class RunNewPage(SubmitPage):
     @override
     def initial(self, request: HttpRequest) -> dict[str, Any]:
         limit = limit_words(PlatformSettings.current().default_time_limit_seconds)
-        given: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
+        values: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
         if (workload := self.filled_from(request)) is None:
-            return {**given, **self._of_template(request)}
+            return {**values, **self._of_template(request)}
         spec = workload.training_run.spec
         name = free_name(workload.name, workload.team)
-        return {**given, **values_of(spec), "team": workload.team.slug, "name": name}
+        return {**values, **values_of(spec), "team": workload.team.slug, "name": name}
 
     def _of_template(self, request: HttpRequest) -> Mapping[str, Any]:
         """What the template says that `?template=` names; NotFound where it may not be named."""
@@ -137,7 +137,7 @@ class RunNewPage(SubmitPage):
 
 
 class RunImportPage(RunNewPage):
-    """A manifest to paste; what it says fills in the form of a new run, which is sent to that one's page."""
+    """A manifest to paste; what it says fills in the form of a new run, which is sent to that form's page."""
 
     imported: Imported
 
@@ -151,20 +151,22 @@ class RunImportPage(RunNewPage):
         teams = teams_to_submit(request, self.noun)
         manifest = unix(request.POST.get("manifest", ""))
         try:
-            found = import_manifest(manifest, user=request.user)
+            imported = import_manifest(manifest, user=request.user)
         except (Invalid, Malformed) as error:
             context = {"manifest": manifest, "problems": error.errors}
             return render(request, "jobs/run_import.html", context, status=422)
-        team = next((each for each in teams if each.slug == found.request.get("team")), teams[0])
+        team = next(
+            (candidate for candidate in teams if candidate.slug == imported.request.get("team")), teams[0]
+        )
         limit = limit_words(PlatformSettings.current().default_time_limit_seconds)
-        values = values_of(found.request)
+        values = values_of(imported.request)
         initial = {
             **values,
             "team": team.slug,
-            "name": found.request.get("name", ""),
+            "name": imported.request.get("name", ""),
             "time_limit": values["time_limit"] or limit,
         }
-        self.imported = found
+        self.imported = imported
         return self._page(request, self.form_class(initial=initial, teams=teams), team)
 
     @override

@@ -43,7 +43,7 @@ class Tree:
     __slots__ = ("ceiling", "guaranteed", "index", "local", "parent", "root", "used")
 
     def __init__(self, accounts: Sequence[Account]) -> None:
-        self.index = {each.name: place for place, each in enumerate(accounts)}
+        self.index = {account.name: place for place, account in enumerate(accounts)}
         self.parent = [-1 if account.parent is None else self.index[account.parent] for account in accounts]
         self.guaranteed = [account.guaranteed for account in accounts]
         self.local = [account.local for account in accounts]

@@ -1,6 +1,6 @@
 """When a waiter starts: the queue run forward under the same policy, with no later arrivals.
 
-p90 lets everybody run to the full time limit, p50 as long as reports and history say. Where the two are far apart, or
+p90 lets every run take its full time limit, p50 as long as reports and history say. Where the two are far apart, or
 something ahead has no end, the answer is "unknown" with the reason, not a number.
 """
 
@@ -19,7 +19,7 @@ from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import CyclePlan, Outcome, Verdict
 
 SIMULATED_MAX = 2_000
-"""Waiters ahead of one that is estimated; the queue behind more is not run forward."""
+"""Waiters ahead of the one that is estimated; behind more than these, the queue is not run forward."""
 EXACT_MOST = 64
 COARSE_PART = 32
 COARSE_SECONDS = 900
@@ -32,7 +32,7 @@ FREE_NOW = "free now"
 RUN_FORWARD = "time limits and expected run times of those ahead"
 NOT_ESTIMATED = "not estimated"
 TOO_LONG = "The queue is too long to be run forward for this answer."
-"""Why a start is unknown that would have taken more effort than was allowed."""
+"""Why a start is unknown where it would have taken more effort than was allowed."""
 
 _ENDS, _GONE, _LOOK = range(3)
 _OUT_OF_LINE = frozenset(
@@ -61,14 +61,14 @@ class Estimate:
 
 
 def simulate(snapshot: PoolSnapshot, *, expected: bool, horizon: int | None = None) -> dict[str, int]:
-    """When each waiter starts first, in seconds since the epoch; who never starts is left out.
+    """When each waiter starts first, in seconds since the epoch; a waiter that never starts is left out.
 
-    `expected`: everybody ends when expected, otherwise at the full time limit. `horizon`: how many seconds to look
+    `expected`: every run ends when expected, otherwise at the full time limit. `horizon`: how many seconds to look
     ahead, or None to the end.
 
-    Of at most EXACT_MOST waiters it is what `plan` admits, asked again whenever somebody ends, leaves or has had the
-    minimum run time. Not followed, in any queue: how past use fades, and the passes between those, which by the clock
-    alone (shares that meet, an elder's patience) may start somebody sooner and so move others.
+    With at most EXACT_MOST waiters it is what `plan` admits, asked again whenever a run ends, leaves or has had the
+    minimum run time. Two things are not followed, in any queue: how past use fades, and the passes between those moments,
+    which by the clock alone (shares that meet, an elder's patience) may start a waiter sooner and so move others.
     """
     forward = _Forward(snapshot, expected=expected)
     forward.run(horizon=horizon)
@@ -76,7 +76,7 @@ def simulate(snapshot: PoolSnapshot, *, expected: bool, horizon: int | None = No
 
 
 def estimate_now(snapshot: PoolSnapshot) -> Estimate:
-    """Of what is admitted."""
+    """The estimate for a waiter that is admitted."""
     return Estimate(snapshot.now, snapshot.now, FREE_NOW)
 
 
@@ -97,7 +97,7 @@ def estimate(
     at_once = estimate_at_once(snapshot, waiter_id, cycle_plan=cycle_plan)
     if at_once is not None:
         return at_once
-    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
+    waiter = next(waiting for waiting in snapshot.waiters if waiting.id == waiter_id)
     return _of_runs(snapshot, waiter, _runs_for(snapshot, waiter_id, horizon, effort))
 
 
@@ -106,7 +106,7 @@ def estimate_at_once(
 ) -> Estimate | None:
     """What `estimate` answers where that needs no running forward: now, or not as things are; else None."""
     verdict = cycle_plan.verdicts[waiter_id] if cycle_plan else judge(snapshot, waiter_id)
-    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
+    waiter = next(waiting for waiting in snapshot.waiters if waiting.id == waiter_id)
     crowded = len(snapshot.waiters) > SIMULATED_MAX
     place = position(snapshot, waiter_id, cycle_plan=cycle_plan) if crowded else 0
     return _without_running(snapshot, waiter, verdict, place)
@@ -120,10 +120,10 @@ def estimate_all(snapshot: PoolSnapshot, *, cycle_plan: CyclePlan | None = None)
     for forward in runs:
         forward.run()
     answers = {}
-    for place, each in enumerate(known.order, start=1):
-        verdict = known.verdicts[each]
-        certain = _without_running(snapshot, waiters[each], verdict, place)
-        answers[each] = certain or _of_runs(snapshot, waiters[each], runs)
+    for place, waiter_id in enumerate(known.order, start=1):
+        verdict = known.verdicts[waiter_id]
+        certain = _without_running(snapshot, waiters[waiter_id], verdict, place)
+        answers[waiter_id] = certain or _of_runs(snapshot, waiters[waiter_id], runs)
     return answers
 
 
@@ -142,13 +142,15 @@ def _without_running(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, p
 
 def _last_shown(snapshot: PoolSnapshot, waiter: Waiter) -> bool:
     """Whether its team has more of its priority than the snapshot shows, and all that are shown are ahead of it."""
-    if not any((each.team, each.priority) == (waiter.team, waiter.priority) for each in snapshot.beyond):
+    if not any(
+        (beyond.team, beyond.priority) == (waiter.team, waiter.priority) for beyond in snapshot.beyond
+    ):
         return False
     place = (waiter.queued_at, waiter.sequence)
     return all(
-        (each.queued_at, each.sequence) <= place
-        for each in snapshot.waiters
-        if (each.team, each.priority) == (waiter.team, waiter.priority)
+        (shown.queued_at, shown.sequence) <= place
+        for shown in snapshot.waiters
+        if (shown.team, shown.priority) == (waiter.team, waiter.priority)
     )
 
 
@@ -171,10 +173,10 @@ def _of_runs(snapshot: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forw
         return _unknown(TOO_LONG)
     if late is None or early is None:
         return _unknown("Something that it waits for is held by a workload without end.")
-    for each in snapshot.beyond:
-        if each.team != waiter.team and any(forward.ran_out(each.team, waiter.id) for forward in runs):
+    for beyond in snapshot.beyond:
+        if beyond.team != waiter.team and any(forward.ran_out(beyond.team, waiter.id) for forward in runs):
             return _unknown("Others that are not looked at one by one may go first by then.")
-    # Who ends sooner may let somebody else in who ends later: the later answer is the careful one.
+    # A run that ends sooner may let in another that ends later: the later answer is the careful one.
     late = max(early, late)
     if late > FAR_APART * early and late - early > FAR_APART_SECONDS:
         return _unknown(
@@ -188,7 +190,7 @@ def _unknown(because: str) -> Estimate:
 
 
 class _Forward:
-    """Time goes from event to event; at each the same pass is made over those who are left."""
+    """Time goes from event to event; at each the same pass is made over the waiters that are left."""
 
     __slots__ = (
         "_coarse",
@@ -221,15 +223,15 @@ class _Forward:
         self._started: dict[int, set[str]] = {}
         self._stopped: list[Holding] = []
         self._entered: list[tuple[TeamQueue, int]] = []
-        """What those who started in this walk were charged for it."""
+        """What the waiters that started in this walk were charged for it."""
         self._events: list[tuple[int, int, int, Holding]] = []
         self._pushed = 0
         self._held: dict[int, int] = {}
         self._until: dict[str, int] = {}
-        """When each ends by itself."""
+        """When each run ends by itself."""
         self._evicted: set[str] = set()
         self._never: set[str] = set()
-        """Who cannot start as things are."""
+        """Ids of waiters that cannot start as things are."""
         shown = {waiter.team for waiter in snapshot.waiters}
         self._emptied = {line.slug: 0 for line in self._pool.lines.lines if line.slug not in shown}
         """When the last waiter of a team had started."""
@@ -267,7 +269,7 @@ class _Forward:
                 self._pass()
 
     def ran_out(self, team: str, waiter_id: str) -> bool:
-        """Whether all whom the snapshot shows of a team had started before this waiter did."""
+        """Whether all waiters of a team that the snapshot shows had started before this waiter did."""
         last = self._emptied.get(team)
         return last is not None and last <= self.starts[waiter_id]
 
@@ -280,7 +282,7 @@ class _Forward:
         self._pool.now = time
 
     def _happen(self, kind: int, holding: Holding) -> bool:
-        """Whether somebody could start, or make somebody leave, because of it."""
+        """Whether a waiter could start, or make another leave, because of it."""
         pool, name = self._pool, holding.id
         if pool.holdings.get(name) is not holding:
             return False
@@ -290,7 +292,7 @@ class _Forward:
         self._count(holding, -holding.units)
         until = self._until.pop(name, None)
         unfinished = kind == _GONE and (holding.ends is None or holding.ends > pool.now)
-        # The snapshot does not say why somebody was leaving already: the careful answer lets that one come back.
+        # The snapshot does not say why a run was leaving already: the careful answer lets it come back.
         if unfinished and holding.preemptible and (name in self._evicted or not self._expected):
             holding.line.join(self._rest(holding, until))
         return True
@@ -304,7 +306,7 @@ class _Forward:
         return line.place >= 0 and tree.borrowed_at(line.place) > 0
 
     def _rest(self, holding: Holding, until: int | None) -> Waiter:
-        """One that was made to leave, back in its place with what is left of its time."""
+        """The run that was made to leave, back in its place in the queue with what is left of its time."""
         now = self._pool.now
         seconds = None if holding.ends is None else holding.ends - now
         expected = seconds if until is None else max(1, until - now)
@@ -319,7 +321,7 @@ class _Forward:
             units_each=holding.units_each,
             pods=holding.units // holding.units_each if holding.units_each else 0,
             priority=holding.priority,
-            # Nobody noted since when it had waited; earlier than all others is careful.
+            # It is not known since when it had waited; earlier than all others is careful.
             queued_at=0,
             sequence=0,
             seconds=seconds,
@@ -352,7 +354,7 @@ class _Forward:
             self._start(line, waiter)
         elif finding.rule in _OUT_OF_LINE:
             gone = self._started.setdefault(line.index, set())
-            # A whole pass looks at them too: who needs the least of all is no elder.
+            # A whole pass looks at them too: a waiter that needs the least of all is no elder.
             if self._coarse:
                 gone.add(waiter.id)
             self._never.add(waiter.id)
@@ -390,7 +392,7 @@ class _Forward:
         heappush(self._events, (at, self._pushed, kind, holding))
 
     def _look_again(self, holding: Holding) -> None:
-        """Once it has had its minimum run time, somebody may want it to leave."""
+        """Once it has had its minimum run time, another waiter may want it to leave."""
         at = holding.since + self._pool.snapshot.rules.minimum_run_seconds
         if holding.preemptible and at > self._pool.now:
             self._push(at, _LOOK, holding)

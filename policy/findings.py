@@ -1,4 +1,4 @@
-"""What a step of the policy found of one waiter: the words and numbers that it is told come later, if anybody reads them."""
+"""What a step of the policy found for one waiter: its words and numbers come later, if anyone reads them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Finding:
     outcome: Outcome
     reason: Reason
     holds_up: bool = True
-    """Whether those behind may see it as somebody who waits ahead of them."""
+    """Whether those behind may see it as a waiter ahead of them."""
     chosen: tuple[Chosen, ...] = ()
     longest: int = 0
     """Seconds that it may run at most to start now; 0 where that would not help."""
     delayed: Delayed = Delayed.AHEAD
-    """Of a backfill that is denied: who could start later by it."""
+    """For a backfill that is denied: which waiter it could delay."""
     backfilled: bool = False
 
 
@@ -57,7 +57,7 @@ LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 
 
 def denied(denial: Denial) -> Finding:
-    """There is room for it, and it must not have it."""
+    """There is room for the waiter, and it must not have it."""
     return Finding(
         "backfill",
         Outcome.WAIT,

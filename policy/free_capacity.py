@@ -1,4 +1,4 @@
-"""The working copy of a snapshot: what is free of quota, cards and blocks, and who holds the rest until when.
+"""The working copy of a snapshot: which quota, cards and blocks are free, and what holds the rest until when.
 
 Times are seconds since the snapshot's `now`.
 """
@@ -19,7 +19,7 @@ QUOTA, CARDS, BLOCKS = "quota", "cards", "blocks"
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """Who holds units: a Holder of the snapshot, or a waiter admitted since."""
+    """A workload that holds units: a Holder of the snapshot, or a waiter admitted since."""
 
     id: str
     line: TeamQueue
@@ -40,7 +40,7 @@ class Holding:
     """The smallest leaves first: low priority, least work lost, youngest."""
 
     def __post_init__(self) -> None:
-        # Age and lost work grow alike for everybody, so that the order never changes.
+        # Age and lost work grow alike for all, so that the order never changes.
         self.rank = (self.priority, -self.lost_since, -self.since, self.id)
 
 
@@ -67,7 +67,7 @@ class FreeCapacity:
         return "" if self.blocks.fits(waiter.units_each, waiter.pods, waiter.beside) else BLOCKS
 
     def take(self, holding: Holding) -> None:
-        """What it holds, at its places."""
+        """Take what it holds, at its places."""
         self.blocks.take(holding.places)
         self.count(holding, holding.units)
 
@@ -76,7 +76,7 @@ class FreeCapacity:
         self.count(holding, -holding.units)
 
     def count(self, holding: Holding, units: int) -> None:
-        """Quota and cards alone. What is lent belongs to its team's endpoints, which hold both."""
+        """Count quota and cards alone. What is lent belongs to its team's endpoints, which hold both."""
         if not holding.lent:
             self.cards -= units * self.per_unit
             if holding.line.place >= 0:
@@ -114,15 +114,15 @@ class PoolInTime:
         self.reach = node_resources.Reach(snapshot.hosts)
         blocks = node_resources.blocks_of(snapshot, self.counted)
         self.whole = node_resources.blocks_of(snapshot, self.counted, empty=True)
-        """The nodes with nobody on them."""
+        """The nodes as if they were empty."""
         self.room = FreeCapacity(tree, blocks, card.free if card else 0, card.per_unit if card else 0)
         self.holdings: dict[str, Holding] = {}
         self.held_by: dict[tuple[str, str], int] = {}
         self.ends: list[tuple[int, str, Holding]] = []
-        """Of everybody who ends and is not leaving, first to end first."""
+        """All holdings that end and are not leaving, first to end first."""
         self.leaving: list[Holding] = []
         self.victims: dict[int, list[Holding]] = {}
-        """Who could be made to leave, by line, first to leave first."""
+        """Holdings that could be made to leave, by line, first to leave first."""
         for holder in sorted(snapshot.holders, key=_largest_pods_first):
             self._settle(holder)
         self.ends.sort(key=_by_end)
@@ -186,7 +186,7 @@ class PoolInTime:
         )
 
     def admit(self, holding: Holding) -> None:
-        """Count one whose places are taken already."""
+        """Count a holding whose places are taken already."""
         self.room.count(holding, holding.units)
         self.holdings[holding.id] = holding
         self._count_owner(holding, holding.units)
@@ -197,23 +197,23 @@ class PoolInTime:
             holding.line.lendable -= holding.units
 
     def shape(self, waiter: Waiter) -> Shape:
-        """What decides whether its pods have places, as far as anything of it can run out."""
+        """What decides whether the waiter's pods have places, as far as any of it can run out."""
         if not self.counted:
             return waiter.units_each, waiter.pods
         return waiter.units_each, waiter.pods, waiter.beside
 
     def may_leave(self, holding: Holding) -> None:
-        """One admitted later can be made to leave too."""
+        """A holding that was admitted later can be made to leave too."""
         insort(self.victims.setdefault(holding.line.index, []), holding, key=_by_rank)
 
     def stop(self, holding: Holding) -> None:
-        """It is leaving; what it holds stays taken until it is gone."""
+        """The holding is leaving; what it holds stays taken until it is gone."""
         holding.leaving = True
         self._forget(holding)
         self.leaving.append(holding)
 
     def remove(self, holding: Holding) -> None:
-        """It is gone, and what it held is free."""
+        """The holding is gone, and what it held is free."""
         if holding.leaving:
             self.leaving.remove(holding)
         else:

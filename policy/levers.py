@@ -26,19 +26,19 @@ EFFORT_MOST = 10_000
 """Looks at waiters in such a run, some 50 ms of work; what would need more is not found out."""
 MINUTE = 60
 SHORTEST_TIME_LIMIT = MINUTE
-"""Seconds; nobody is advised to ask for less."""
+"""Seconds; no advice asks for less."""
 MINUTES_FROM = 10 * MINUTE
 """From here on a time limit is offered in whole minutes, at least one below the longest that fits: to the second it
-would not fit any more when somebody has read it."""
+would not fit any more by the time a user has read it."""
 
 
 BESIDE_MOST = 3
 """Smaller requests of CPU, memory and storage that are tried, the largest first."""
 SMALLEST = (100, 256 * 1024**2, 256 * 1024**2)
-"""Nobody is advised to ask for less CPU, memory or storage in a pod; offered are multiples of it."""
+"""No advice asks for less CPU, memory or storage in a pod; offers are multiples of it."""
 WHOLE_GIB_FROM = 4 * 1024**3
 ShareOf = Callable[[int], Beside]
-"""What a pod of so many units asks for besides, where the request leaves some of it to the portal."""
+"""What a pod of so many units asks for besides them, where the request leaves some of it to the portal."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ def levers(
     """At most six changes, each of which starts it now or at an earlier p90 than it has.
 
     `time_limit_seconds` is the whole limit of which the waiter's `seconds` are left; None where nothing is used up.
-    `owner` is who would make a new request of it; None for the same. `share` says what fewer units in a pod come with;
-    None where that does not depend on them. `cycle_plan` and `base` are the plan and the waiter's
-    estimate of this very snapshot, for callers who have them.
+    `owner` is the user who would make the new request; None for the same. `share` says what fewer units in a pod come
+    with; None where that does not depend on them. `cycle_plan` and `base` are the plan and the waiter's
+    estimate of this very snapshot, for callers that have them.
     """
     verdict = cycle_plan.verdicts[waiter_id] if cycle_plan else judge(snapshot, waiter_id)
     if verdict.admitted:
         return Levers((), complete=True)
-    waiter = next(each for each in snapshot.waiters if each.id == waiter_id)
+    waiter = next(waiting for waiting in snapshot.waiters if waiting.id == waiter_id)
     afresh = _afresh(waiter, time_limit_seconds, owner)
     changes = [
         *_shorter(snapshot, waiter, verdict, time_limit_seconds),
@@ -102,19 +102,19 @@ def levers(
         ),
         *_quota(snapshot, waiter),
     ]
-    found: dict[str, Lever] = {}
+    levers_by_field: dict[str, Lever] = {}
     later: list[tuple[LeverChange, Verdict]] = []
     for change in changes:
         answer = judge(change.snapshot, change.waiter_id)
-        if answer.admitted and change.field not in found:
-            found[change.field] = Lever(change.fields, answer, estimate_now(change.snapshot))
+        if answer.admitted and change.field not in levers_by_field:
+            levers_by_field[change.field] = Lever(change.fields, answer, estimate_now(change.snapshot))
         elif answer.outcome is Outcome.WAIT:
             later.append((change, answer))
     known = base or estimate(snapshot, waiter_id, cycle_plan=cycle_plan)
     horizon = None if known.p90 is None else known.p90 - snapshot.now - 1
     runs, complete = 0, True
     for change, answer in later:
-        if change.field in found:
+        if change.field in levers_by_field:
             continue
         if runs == RUNS_MOST:
             complete = False
@@ -123,13 +123,15 @@ def levers(
         start = estimate(change.snapshot, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
         complete = complete and start.unknown_because != TOO_LONG
         if start.p90 is not None and (known.p90 is None or start.p90 < known.p90):
-            found[change.field] = Lever(change.fields, answer, start)
-    fields = [field for field in dict.fromkeys(each.field for each in changes) if field in found]
-    return Levers(tuple(found[field] for field in fields[:MOST]), complete)
+            levers_by_field[change.field] = Lever(change.fields, answer, start)
+    fields = [
+        field for field in dict.fromkeys(change.field for change in changes) if field in levers_by_field
+    ]
+    return Levers(tuple(levers_by_field[field] for field in fields[:MOST]), complete)
 
 
 def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -> Waiter:
-    """As it would be submitted anew: with the whole time limit, of which it may have used a part."""
+    """The waiter as it would be submitted anew: with the whole time limit, a part of which it may have used."""
     made = replace(waiter, owner=owner or waiter.owner)
     if not waiter.seconds or time_limit_seconds is None or time_limit_seconds <= waiter.seconds:
         return made
@@ -141,7 +143,7 @@ def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -
 
 def with_quota(snapshot: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool) -> PoolSnapshot:
     """The snapshot with `more` nominal quota of the waiter's team, which its cohort may borrow or not."""
-    names = {each.name: each for each in snapshot.accounts}
+    names = {member.name: member for member in snapshot.accounts}
     account = names[next(team.account for team in snapshot.teams if team.slug == waiter.team)]
     if not lend or account.parent is None:
         return replace(snapshot, accounts=_kept(snapshot.accounts, account, more))
@@ -155,13 +157,13 @@ def with_quota(snapshot: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool)
         snapshot,
         accounts=tuple(
             replace(
-                each,
-                guaranteed=each.guaranteed + (more if each.name in grown else 0),
+                member,
+                guaranteed=member.guaranteed + (more if member.name in grown else 0),
                 # What a root has is local by definition.
-                local=each.local + (more if each.name in grown and each.parent is None else 0),
-                ceiling=_raised(each, names, grown, more, ceilings),
+                local=member.local + (more if member.name in grown and member.parent is None else 0),
+                ceiling=_raised(member, names, grown, more, ceilings),
             )
-            for each in snapshot.accounts
+            for member in snapshot.accounts
         ),
     )
 
@@ -181,22 +183,22 @@ def _raised(
 
 
 def _kept(accounts: tuple[Account, ...], account: Account, more: int) -> tuple[Account, ...]:
-    """With more local quota, so that less of what the team uses is used of its cohort."""
+    """The accounts with more local quota, so that less of what the team uses is used of its cohort."""
     tree = Tree(accounts)
     if account.parent is not None:
         before = max(0, account.used - account.local)
         after = max(0, account.used - account.local - more)
         tree.take(account.parent, after - before)
     grown = []
-    for each in accounts:
-        used = tree.used[tree.place(each.name)]
-        extra = more if each is account else 0
+    for member in accounts:
+        used = tree.used[tree.place(member.name)]
+        extra = more if member is account else 0
         grown.append(
             replace(
-                each,
-                guaranteed=each.guaranteed + extra,
-                local=each.local + extra,
-                ceiling=each.ceiling + extra,
+                member,
+                guaranteed=member.guaranteed + extra,
+                local=member.local + extra,
+                ceiling=member.ceiling + extra,
                 used=used,
             )
         )
@@ -205,7 +207,7 @@ def _kept(accounts: tuple[Account, ...], account: Account, more: int) -> tuple[A
 
 @dataclass(frozen=True)
 class LeverChange:
-    """The snapshot as it is after a change of the request, and who the waiter is then."""
+    """The snapshot as it is after a change of the request, and the waiter's id in it."""
 
     fields: Mapping[str, int | str]
     snapshot: PoolSnapshot
@@ -221,7 +223,9 @@ class LeverChange:
 def _shorter(
     snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
 ) -> Iterator[LeverChange]:
-    longest = next((each.value for each in verdict.evidence if each.fact == "longest_time_limit"), None)
+    longest = next(
+        (evidence.value for evidence in verdict.evidence if evidence.fact == "longest_time_limit"), None
+    )
     if longest is None or waiter.seconds is None or longest >= waiter.seconds:
         return
     used_up = (time_limit_seconds or waiter.seconds) - waiter.seconds
@@ -233,7 +237,7 @@ def _shorter(
         return
     expected = None if waiter.expected_seconds is None else min(waiter.expected_seconds, left)
     shorter = replace(waiter, seconds=left, expected_seconds=expected)
-    waiters = tuple(shorter if each.id == waiter.id else each for each in snapshot.waiters)
+    waiters = tuple(shorter if waiting.id == waiter.id else waiting for waiting in snapshot.waiters)
     yield LeverChange({"time_limit_seconds": limit}, replace(snapshot, waiters=waiters), waiter.id)
 
 
@@ -247,7 +251,7 @@ def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> It
     if verdict.rule != "blocks" and verdict.rule not in TOO_LARGE:
         return
     asked = waiter.beside
-    found = {}
+    fields_by_share = {}
     for beside in _had_beside(snapshot, waiter):
         less = tuple(
             min(want, _round(number, have))
@@ -262,15 +266,15 @@ def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> It
             want == have or have >= SMALLEST[number]
             for number, (want, have) in enumerate(zip(asked, less, strict=True))
         ):
-            found[less] = fields
-    kept = sorted(found, key=lambda less: _cut(asked, less))[:BESIDE_MOST]
+            fields_by_share[less] = fields
+    kept = sorted(fields_by_share, key=lambda less: _cut(asked, less))[:BESIDE_MOST]
     for less in kept:
-        yield LeverChange(found[less], _instead(snapshot, waiter.id, replace(waiter, beside=less)))
+        yield LeverChange(fields_by_share[less], _instead(snapshot, waiter.id, replace(waiter, beside=less)))
 
 
 def _had_beside(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[Beside]:
-    """What a pod can have where there are units for it: of each node for one pod and for more, and of each kind of node
-    with nobody on it.
+    """What a pod can have where there are units for it: on each node for one pod and for more, and on each kind of node
+    while it is empty.
     """
     unknown = waiter.beside
     offers = [(block.free, block.left) for block in snapshot.blocks]
@@ -292,18 +296,18 @@ def _round(number: int, amount: int) -> int:
 
 
 def _cut(asked: Beside, less: Beside) -> tuple[Fraction, Beside]:
-    """How much of it goes, at the worst."""
+    """The largest part of any resource that is cut, then the amounts; the smallest key is the mildest change."""
     parts = (Fraction(want - have, want) for want, have in zip(asked, less, strict=True) if want)
     return max(parts, default=Fraction(0)), less
 
 
 def _fewer(snapshot: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Iterator[LeverChange]:
     """Half the GPUs of each replica, and half of that; half the replicas, where all of them start at once."""
-    each = waiter.units_each
-    replicas = waiter.units // each if each else 0
-    if replicas * each != waiter.units:
+    units_each = waiter.units_each
+    replicas = waiter.units // units_each if units_each else 0
+    if replicas * units_each != waiter.units:
         return
-    fewer = each // 2
+    fewer = units_each // 2
     while fewer:
         changed = replace(waiter, units=replicas * fewer, units_each=fewer)
         if share is not None:
@@ -312,7 +316,7 @@ def _fewer(snapshot: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Ite
         fewer //= 2
     less = replicas // 2 if replicas == waiter.pods else 0
     while less:
-        changed = replace(waiter, units=less * each, pods=less)
+        changed = replace(waiter, units=less * units_each, pods=less)
         yield LeverChange({"replicas": less}, _instead(snapshot, waiter.id, changed))
         less //= 2
 
@@ -341,6 +345,6 @@ def _quota(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
 def _instead(snapshot: PoolSnapshot, waiter_id: str, changed: Waiter) -> PoolSnapshot:
     """A new request in place of the waiting one, last in the line of this pool."""
     others = tuple(waiter for waiter in snapshot.waiters if waiter.id != waiter_id)
-    last = max((each.sequence for each in others), default=0) + 1
+    last = max((other.sequence for other in others), default=0) + 1
     new = replace(changed, id=NEW, queued_at=snapshot.now, sequence=last)
     return replace(snapshot, waiters=(*others, new))

@@ -114,7 +114,7 @@ class Messages:
         return tuple(numbers)
 
     def _beside(self, waiter: Waiter, finding: Finding) -> list[Evidence]:
-        """Of CPU, memory or storage, where that decided."""
+        """The numbers of CPU, memory or storage, where that decided."""
         if finding.rule in TOO_LARGE:
             number = TOO_LARGE.index(finding.rule)
             left = self._pool.reach.most(waiter.units_each, waiter.beside, number)

@@ -13,39 +13,39 @@ from policy.preemption import lenders
 
 
 class Moments:
-    """Of one pass. All times are seconds since the Supply's `now`."""
+    """The moments that one pass waits for. All times are seconds since the snapshot's `now`."""
 
     __slots__ = ("_of_age", "_pool", "_young")
 
     def __init__(self, pool: PoolInTime) -> None:
         self._pool = pool
         self._of_age: list[int] = []
-        """When somebody could be made to leave whom others need to."""
+        """When a run that others need to leave could be made to leave."""
         self._young: dict[int, list[tuple[int, Holding]]] | None = None
-        """By line, whom the minimum run time protects, until when."""
+        """By line, the holdings that the minimum run time protects, and until when."""
 
     def note_start(self, waiter: Waiter) -> None:
-        """It is admitted now; whoever waits for it to leave waits for its minimum run time at least."""
+        """The waiter is admitted now; another that waits for it to leave waits for its minimum run time at least."""
         if waiter.preemptible:
             self._of_age.append(self._pool.now + self._pool.snapshot.rules.minimum_run_seconds)
 
     def note_wait(self, after: FreeCapacity, line: TeamQueue, waiter: Waiter) -> None:
-        """Nobody can be made to leave for it now: who could once the minimum run time is over?"""
+        """No run can be made to leave for the waiter now: note when the minimum run time of one that could is over."""
         if self._young is None:
             self._young = self._protected()
         if line.place < 0 or not self._young:
             return
-        times = [at for at, each in self._young.get(line.index, ()) if each.priority < waiter.priority]
+        times = [at for at, holding in self._young.get(line.index, ()) if holding.priority < waiter.priority]
         if after.tree.within_guaranteed(line.place, waiter.units):
             for other in lenders(self._pool, after, line):
-                times += [at for at, each in self._young.get(other.index, ()) if not each.lent]
+                times += [at for at, holding in self._young.get(other.index, ()) if not holding.lent]
         if times:
             self._of_age.append(min(times))
 
     def first(self) -> int | None:
-        """The first time at which the minimum run time of somebody is over, somebody has waited long, or somebody
-        ends, as the estimates have it, at once or within the grace period of who would leave; None where none of it is to
-        come.
+        """The first time at which the minimum run time of a run is over, a waiter has waited long, or a run
+        ends, as the estimates have it, at once or within the grace period of a run that would leave; None where none of
+        these is to come.
         """
         pool = self._pool
         times = self._of_age.copy()
@@ -61,13 +61,13 @@ class Moments:
         return min((moment for moment in times if moment > pool.now), default=None)
 
     def _protected(self) -> dict[int, list[tuple[int, Holding]]]:
-        minimum, found = self._pool.snapshot.rules.minimum_run_seconds, {}
+        minimum, young_by_line = self._pool.snapshot.rules.minimum_run_seconds, {}
         for index, held in self._pool.victims.items():
             young = [
-                (each.since + minimum, each)
-                for each in held
-                if each.since + minimum > self._pool.now and not each.leaving
+                (holding.since + minimum, holding)
+                for holding in held
+                if holding.since + minimum > self._pool.now and not holding.leaving
             ]
             if young:
-                found[index] = young
-        return found
+                young_by_line[index] = young
+        return young_by_line

@@ -1,7 +1,7 @@
 """What a node has besides units: CPU, memory, ephemeral storage and places for pods, counted as the scheduler does.
 
-Mostly none of it can run out: a node has enough for every unit of it, whoever of a snapshot takes them. Then units alone
-are counted, and nothing here costs anything. What is not known is taken to be enough.
+Mostly none of it can run out: a node has enough for each of its units, whichever workload of a snapshot takes them. Then
+units alone are counted, and nothing here costs anything. What is not known is taken to be enough.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policy.pool_snapshot import Beside, Block, PoolSnapshot
 from workloads.podrequests import OTHERS, PODS, Others
 
 PLENTY = 1 << 62
-"""Of what nobody knows how much there is."""
+"""The amount of a resource where it is unknown how much there is."""
 TOO_LARGE = ("largest-cpu", "largest-memory", "largest-storage")
 """The step that refuses what no node could ever hold, by the number in a pod's request."""
 _PODS = OTHERS.index(PODS)
@@ -28,12 +28,12 @@ def wants(beside: Beside) -> Beside:
 
 
 def _known(others: Others) -> Beside:
-    return tuple(PLENTY if each is None else each for each in others) or (PLENTY,) * len(OTHERS)
+    return tuple(PLENTY if amount is None else amount for amount in others) or (PLENTY,) * len(OTHERS)
 
 
 class Reach(dict[tuple[int, Beside], str]):
     """Which step refuses a pod of so many units that asks for so much besides; empty where some kind of node could
-    hold it with nobody else on it. Each is asked once.
+    hold it while it is empty. Each pod is looked up once.
     """
 
     def __init__(self, kinds: Sequence[tuple[int, Others]]) -> None:
@@ -43,18 +43,18 @@ class Reach(dict[tuple[int, Beside], str]):
     def __missing__(self, pod: tuple[int, Beside]) -> str:
         units_each, beside = pod
         left = [others for size, others in self._kinds if size >= units_each]
-        found = ""
+        refusal = ""
         if left:
             for number, asked in enumerate(beside):
                 left = [others for others in left if others[number] >= asked]
                 if not left:
-                    found = TOO_LARGE[number]
+                    refusal = TOO_LARGE[number]
                     break
-        self[pod] = found
-        return found
+        self[pod] = refusal
+        return refusal
 
     def most(self, units_each: int, beside: Beside, number: int) -> int:
-        """The most of that one which a node has that could hold so many units, and what is asked for before it."""
+        """The most of the resource `number` on a node that could hold so many units, and the resources before it."""
         return max(
             (
                 others[number]
@@ -69,8 +69,8 @@ class Reach(dict[tuple[int, Beside], str]):
 def may_run_out(snapshot: PoolSnapshot) -> tuple[int, ...]:
     """The numbers of those OTHERS that may keep a pod of this snapshot from units which are free.
 
-    One cannot as long as every node, with nobody on it, has as much for each unit as the greediest takes: whoever comes
-    then takes of the rest no more than its part, and whoever stays leaves at least that.
+    A resource cannot as long as every empty node has as much for each unit as the greediest workload takes: a workload that
+    comes then takes no more than its part of the rest, and one that stays leaves at least that.
     """
     if not any(block.left for block in snapshot.blocks) and not any(snapshot.provisionable.others):
         return ()
@@ -91,10 +91,10 @@ def may_run_out(snapshot: PoolSnapshot) -> tuple[int, ...]:
 
 
 def _greediest(snapshot: PoolSnapshot) -> list[int]:
-    """The most of each of OTHERS that anybody asks for or holds per unit."""
+    """The most of each of OTHERS that any workload asks for or holds per unit."""
     reach = Reach(snapshot.hosts)
     shapes = {(waiter.units_each, waiter.beside) for waiter in snapshot.waiters}
-    shapes |= {(each.units_each, each.beside) for each in snapshot.holders}
+    shapes |= {(holder.units_each, holder.beside) for holder in snapshot.holders}
     asked = {(units, wants(beside)) for units, beside in shapes if units > 0 and not reach[units, beside]}
     for holder in snapshot.holders:
         asked |= {
@@ -107,17 +107,17 @@ def _greediest(snapshot: PoolSnapshot) -> list[int]:
 
 def _emptied(snapshot: PoolSnapshot) -> dict[str, tuple[int, list[int]]]:
     """Each node as it is when every holder with units there has left: units, and what else is left."""
-    found = {block.node: (block.free, list(_known(block.left))) for block in snapshot.blocks}
+    nodes = {block.node: (block.free, list(_known(block.left))) for block in snapshot.blocks}
     for holder in snapshot.holders:
         for (node, units), taken in zip(holder.placed, holder.taken, strict=False):
-            if units > 0 and node in found:
-                free, left = found[node]
-                found[node] = free + units, [have + back for have, back in zip(left, taken, strict=True)]
-    return found
+            if units > 0 and node in nodes:
+                free, left = nodes[node]
+                nodes[node] = free + units, [have + back for have, back in zip(left, taken, strict=True)]
+    return nodes
 
 
 def blocks_of(snapshot: PoolSnapshot, counted: Sequence[int], *, empty: bool = False) -> Blocks:
-    """The nodes as they are, or as they would be with nobody on them; units alone where nothing else is `counted`."""
+    """The nodes as they are, or as they would be empty; units alone where nothing else is `counted`."""
     blocks = snapshot.blocks
     if empty:
         blocks = tuple(
@@ -183,7 +183,7 @@ class HostBlocks(Blocks):
         places: list[Place] = []
         for node in self._having(units_each, need):
             here = min(left, _takes(self.free[node], self.left[node], units_each, need))
-            places.append((node, here * units_each, tuple(each * here for each in need)))
+            places.append((node, here * units_each, tuple(amount * here for amount in need)))
             left -= here
             if not left:
                 break
@@ -193,7 +193,7 @@ class HostBlocks(Blocks):
     @override
     def held(self, placed: Iterable[tuple[str, int]], taken: Sequence[Beside]) -> Places:
         nothing = (0,) * len(self.counted)
-        known = [self._of(each) for each in taken]
+        known = [self._of(amounts) for amounts in taken]
         return tuple(
             (node, units, known[place] if place < len(known) else nothing)
             for place, (node, units) in enumerate(placed)
@@ -232,7 +232,7 @@ class HostBlocks(Blocks):
         return lost
 
     def short(self, units_each: int, pods: int, beside: Beside) -> tuple[int, str, int] | None:
-        """Of OTHERS the number of the first that keeps pods from units that are free, the node that has most left of it
+        """The first of OTHERS that keeps pods from units that are free: its number, the node that has most left of it
         beside enough units, and how much that is; None where the units themselves are too few.
         """
         if not super().fits(units_each, pods):
@@ -243,7 +243,7 @@ class HostBlocks(Blocks):
             if self._places_for(units_each, cut) < pods:
                 earlier = (*need[:place], *(0,) * (len(need) - place))
                 nodes = list(self._having(units_each, earlier, new=False))
-                node = max(nodes, key=lambda each: (self.left[each][place], each), default="")
+                node = max(nodes, key=lambda name: (self.left[name][place], name), default="")
                 return number, node, max(0, self.left[node][place]) if node else 0
         return None
 
@@ -260,7 +260,7 @@ class HostBlocks(Blocks):
         )
 
     def _of(self, others: Sequence[int]) -> Beside:
-        """Those that are counted."""
+        """The amounts that are counted."""
         return tuple(others[number] for number in self.counted)
 
     def _need(self, beside: Beside) -> Beside:
@@ -281,7 +281,7 @@ class HostBlocks(Blocks):
         before = self.left[node]
         self._add((self.free[node], before), -1)
         self._change(node, units)
-        taken = tuple(-each for each in beside) if back else beside
+        taken = tuple(-amount for amount in beside) if back else beside
         after = self.left[node] = _less(before, taken)
         self._add((self.free[node], after), 1)
 
@@ -310,7 +310,7 @@ def _less(left: Beside, taken: Beside) -> Beside:
 def _takes(free: int, left: Beside, units_each: int, need: Beside) -> int:
     """How many such pods a node with so much left takes."""
     most = free // units_each
-    for have, each in zip(left, need, strict=True):
-        if each and have // each < most:
-            most = have // each
+    for have, wanted in zip(left, need, strict=True):
+        if wanted and have // wanted < most:
+            most = have // wanted
     return max(0, most)

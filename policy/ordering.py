@@ -1,9 +1,9 @@
 """Whose turn it is: own guaranteed quota before borrowing, then priority, fair share, and queue time.
 
-What would borrow comes after what fits its team's guaranteed quota, because the owner would reclaim it at once. Inside
-a team the order is priority, then queue time; one that could borrow lets those behind it that need not go first, so
-that no waiter keeps its team from what is guaranteed to it. An admission counts in its team's use at once, so that a burst of
-submissions cannot win before its use is measured.
+A waiter that would borrow comes after those that fit their team's guaranteed quota, because the owner would reclaim it at
+once. Inside a team the order is priority, then queue time; a waiter that would borrow lets those behind it that would not
+borrow go first, so that no waiter keeps its team from what is guaranteed to it. An admission counts in its team's use at
+once, so that a burst of submissions cannot win before its use is measured.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TeamQueue:
     def __init__(self, index: int, facts: TeamFacts, place: int) -> None:
         self.index, self.facts, self.slug = index, facts, facts.slug
         self.place = place
-        """Of its account in the tree; negative without one."""
+        """The place of its account in the tree; negative without one."""
         self.lendable = facts.lendable
         self.use = 0
         self.factor = 1
@@ -57,12 +57,12 @@ class TeamQueue:
         self._least: tuple[int, int] | None = None
 
     def begin(self, turns: Sequence[InLine]) -> None:
-        """From the start, with all of its waiters or some."""
+        """Begin from the start, with all of its waiters or some."""
         self._turns, self._late = turns, []
         self._next = 0
 
     def ready(self, within: Within, defer: Defer) -> bool:
-        """Whether somebody has not had a turn who needs nothing that others lend; who does is put off until late."""
+        """Whether a waiter that needs nothing that others lend has not had a turn; one that does is put off until late."""
         while self._next < len(self._turns):
             entry = self._turns[self._next]
             if within(self, entry[4]):
@@ -73,13 +73,13 @@ class TeamQueue:
         return False
 
     def begin_late(self) -> bool:
-        """Those that were put off; whether there are any."""
+        """Begin with those that were put off; whether there are any."""
         self.begin(self._late)
         return bool(self._turns)
 
     @property
     def more(self) -> bool:
-        """Whether somebody has not had a turn."""
+        """Whether a waiter has not had a turn."""
         return self._next < len(self._turns)
 
     def turn(self) -> Waiter:
@@ -87,7 +87,7 @@ class TeamQueue:
         return self._turns[self._next - 1][4]
 
     def key(self) -> Key:
-        """Of its head: the smallest key has its turn."""
+        """The key of its first waiter: the line with the smallest key has its turn."""
         rank, queued_at, sequence, _, _ = self._turns[self._next]
         return (rank, self.use * self.factor, queued_at, sequence, self.slug)
 
@@ -97,7 +97,7 @@ class TeamQueue:
         self._least = None
 
     def drop(self, gone: Container[str]) -> None:
-        """Let those with these ids out of the line."""
+        """Take the waiters with these ids out of the line."""
         self.waiters = [entry for entry in self.waiters if entry[3] not in gone]
         self._least = None
 
@@ -113,7 +113,7 @@ class TeamQueue:
 
 
 class TeamQueues:
-    """The lines of all teams of a pool, those of waiters without a known team too."""
+    """The lines of all teams of a pool, also those of waiters without a known team."""
 
     __slots__ = ("by_slug", "lines", "penalty", "unit_use")
 
@@ -149,13 +149,13 @@ class TeamQueues:
 class Turns:
     """One walk over all waiters; only the key of the line that had its turn is computed anew.
 
-    `defer` is told who would borrow and is put off until all others have had their turns.
+    `defer` is called for a waiter that would borrow and is put off until all others have had their turns.
     """
 
     __slots__ = ("_defer", "_heap", "_last", "_late", "_lines", "_within")
 
     def __init__(self, lines: Sequence[TeamQueue], within: Within, defer: Defer) -> None:
-        """Of lines that have begun."""
+        """The lines must have begun."""
         self._lines, self._within, self._defer = lines, within, defer
         self._last: TeamQueue | None = None
         self._late = False
@@ -163,7 +163,7 @@ class Turns:
         heapify(self._heap)
 
     def next(self) -> tuple[TeamQueue, Waiter] | None:
-        """Whose turn it is now, given what happened since; None when everybody had one."""
+        """Whose turn it is now, after what happened since; None when all had one."""
         last = self._last
         if last is not None and (last.more if self._late else last.ready(self._within, self._defer)):
             heappush(self._heap, (last.key(), last))
@@ -196,7 +196,7 @@ def no_easier(waiter: Waiter, other: Waiter) -> bool:
 
 
 def no_better(waiter: Waiter, other: Waiter) -> bool:
-    """And no shorter, so that it would be in the way just as long."""
+    """`no_easier`, and no shorter, so that it would be in the way just as long."""
     return not _shorter(waiter, other) and no_easier(waiter, other)
 
 
@@ -216,11 +216,11 @@ def comparisons(*, beside: bool) -> tuple[Compare, Compare]:
 
 
 def no_less_beside(waiter: Waiter, other: Waiter) -> bool:
-    """Whether its pods ask for no less of anything; who says nothing asks for nothing."""
+    """Whether its pods ask for no less of any resource; a waiter that says nothing asks for nothing."""
     mine, its = waiter.beside, other.beside
     if len(mine) != len(its):
         return not any(its)
-    return all(each >= least for each, least in zip(mine, its, strict=True))
+    return all(amount >= least for amount, least in zip(mine, its, strict=True))
 
 
 def _shorter(waiter: Waiter, other: Waiter) -> bool:
@@ -228,9 +228,9 @@ def _shorter(waiter: Waiter, other: Waiter) -> bool:
 
 
 def is_of_any(compare: Compare, waiter: Waiter, others: list[Waiter]) -> bool:
-    """Whether that is true of this waiter and any of the others; `any` would cost more than most comparisons."""
-    for each in others:  # noqa: SIM110 (see above)
-        if compare(waiter, each):
+    """Whether `compare` is true of this waiter and any of the others; `any` would cost more than most comparisons."""
+    for other in others:  # noqa: SIM110 (see above)
+        if compare(waiter, other):
             return True
     return False
 
@@ -243,8 +243,8 @@ def hidden_ahead(snapshot: PoolSnapshot, waiter: Waiter) -> int:
     """
     last = 0 if waiter.id else 1
     higher = sum(
-        each.count
-        for each in snapshot.beyond
-        if each.team == waiter.team and each.priority + last > waiter.priority
+        beyond.count
+        for beyond in snapshot.beyond
+        if beyond.team == waiter.team and beyond.priority + last > waiter.priority
     )
     return higher + (snapshot.before_far if waiter.id and waiter.id == snapshot.far else 0)

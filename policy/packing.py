@@ -31,7 +31,7 @@ class Blocks:
         self.unopened = provisionable.units // provisionable.block if provisionable.block > 0 else 0
         self.new: frozenset[str] = frozenset()
         self.free_total = sum(free for free in self.free.values() if free > 0)
-        """Units that nobody uses on nodes that exist or were taken to be made."""
+        """Unused units on nodes that exist or are assumed to be made."""
 
     def copy(self) -> Blocks:
         other = Blocks.__new__(Blocks)
@@ -93,7 +93,7 @@ class Blocks:
         return tuple(places)
 
     def place_some(self, units_each: int, pods: int, beside: Beside = ()) -> Places:
-        """Take places for as many of the pods as fit, each for itself."""
+        """Take places for as many of the pods as fit, one by one."""
         places: list[Place] = []
         for _ in range(pods):
             one = self.place(units_each, 1, beside)
@@ -103,7 +103,7 @@ class Blocks:
         return tuple(places)
 
     def held(self, placed: Iterable[tuple[str, int]], taken: Sequence[Beside]) -> Places:
-        """As places, what pods hold of nodes already; `taken` is what they take besides units."""
+        """What pods hold on nodes already, as places; `taken` is what they take besides units."""
         return tuple(placed)
 
     def has(self, places: Iterable[Place]) -> bool:
@@ -111,7 +111,7 @@ class Blocks:
         return all(self.free.get(place[0], 0) >= place[1] for place in places)
 
     def take(self, places: Iterable[Place]) -> None:
-        """Take these places; a node that is not known yet is one that another copy has taken to be made."""
+        """Take these places; a node that is not known yet is one that another copy has assumed to be made."""
         for place in places:
             if place[0] not in self.free:
                 self._make(place[0])
@@ -161,13 +161,13 @@ class Blocks:
     def _fullest(self, units_each: int) -> str:
         """The first of the candidates for one pod; empty where only a node to be made would take it."""
         free = min((count for count in self.counts if count >= units_each), default=0)
-        return min((node for node, each in self.free.items() if each == free), default="") if free else ""
+        return min((node for node, units in self.free.items() if units == free), default="") if free else ""
 
     def _candidates(self, units_each: int) -> list[tuple[bool, int, str]]:
         new = self.new
-        found = [(node in new, free, node) for node, free in self.free.items() if free >= units_each]
-        found.sort()
-        return found
+        candidates = [(node in new, free, node) for node, free in self.free.items() if free >= units_each]
+        candidates.sort()
+        return candidates
 
     def _open(self) -> str:
         number = len(self.new) + 1
@@ -190,7 +190,7 @@ Shape = tuple[int, int] | tuple[int, int, Beside]
 
 
 class Fits(dict[Shape, bool]):
-    """Whether pods of a size, so many at once, have places in these blocks as they are; each asked once."""
+    """Whether pods of a size, so many at once, have places in these blocks as they are; each shape is looked up once."""
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__()
@@ -198,8 +198,8 @@ class Fits(dict[Shape, bool]):
         self.largest = max(blocks.largest_free, blocks.largest_new)
 
     def __missing__(self, shape: Shape) -> bool:
-        found = self[shape] = self.blocks.fits(*shape)
-        return found
+        fit = self[shape] = self.blocks.fits(*shape)
+        return fit
 
 
 def cards_fit(card: CardFacts | None, units: int) -> bool:

@@ -1,6 +1,6 @@
 """The frozen facts that admission judges: one PoolSnapshot of a pool, and nothing else.
 
-A pool is a flavor and a capacity type: everybody who wants it shares its nodes, whatever team or cohort they are of.
+A pool is a flavor and a capacity type: all that want it share its nodes, whatever their team or cohort.
 Times are whole seconds since the epoch, so that a snapshot is plain JSON, has one content hash and replays exactly.
 """
 
@@ -21,7 +21,7 @@ Beside = tuple[int, ...]
 class Account:
     """A team's quota, or what a cohort's members lend each other: a node of the borrowing tree (Kueue's arithmetic).
 
-    `guaranteed` is the nominal quota of a team, or the sum of what a cohort's members lend. Of it `local` is never
+    `guaranteed` is the nominal quota of a team, or the sum of what a cohort's members lend; its part `local` is never
     lent. `ceiling` is the most that may ever be used here. `used` above `local` is used of the parent too.
     """
 
@@ -56,9 +56,10 @@ class TeamFacts:
 
 @dataclass(frozen=True)
 class Block:
-    """A node that may take pods of this flavor now, and how many units of it nobody uses.
+    """A node that may take pods of this flavor now, and how many of its units are unused.
 
-    Besides units it has CPU, memory, storage and places: `whole` for everybody who is looked at here, `left` of that.
+    Besides units it has CPU, memory, storage and places: `whole` for all workloads that are looked at here, and `left` is
+    what they have not taken.
     """
 
     node: str
@@ -81,7 +82,7 @@ class Provisionable:
 class CardFacts:
     """The cards that this flavor is cut from, in parts of a card: `parts` make one, a unit takes `per_unit`.
 
-    `free` is what no claim of any flavor of the card and no foreign pod holds.
+    `free` is what is held by no claim of any flavor of the card and by no foreign pod.
     """
 
     card: str
@@ -120,21 +121,21 @@ class Holder:
     unplaced_pods: int = 0
     """Pods of `units_each` that no node has taken yet."""
     beside: Beside = ()
-    """What each of those asks for besides."""
+    """What each of those asks for besides units."""
     taken: tuple[Beside, ...] = ()
     """What its pods take besides, for each of `placed`: with a fourth number, how many they are."""
 
 
 @dataclass(frozen=True)
 class Waiter:
-    """A workload in the queue, or one that somebody thinks of submitting."""
+    """A workload in the queue, or one that a user may submit."""
 
     id: str
     team: str
     owner: str
     noun: str
     units: int
-    """What it claims; of an endpoint at its maximum of replicas."""
+    """What it claims; for an endpoint at its maximum of replicas."""
     units_each: int
     pods: int
     """Pods that need a place when it starts."""
@@ -179,13 +180,13 @@ class PoolSnapshot:
     accounts: tuple[Account, ...]
     teams: tuple[TeamFacts, ...]
     blocks: tuple[Block, ...]
-    """Of nodes that are ready, schedulable and tolerated; free of what pods use, foreign ones too."""
+    """The nodes that are ready, schedulable and tolerated; what pods use, foreign ones too, is not free."""
     largest_block: int
-    """Of any node ever observed and not gone, or declared: what one pod could ever get."""
+    """The largest of any node ever observed and not gone, or declared: what one pod could ever get."""
     exists: str
     """A sentence with what nodes offer, for refusals."""
     hosts: tuple[tuple[int, Others], ...] = ()
-    """The kinds of those nodes: how many units, and what they have besides, whoever uses it."""
+    """The kinds of those nodes: how many units, and what they have besides, used or not."""
     nodes_seen: bool = True
     """Whether the cluster's nodes were ever listed; before that, nothing is too large for them."""
     provisionable: Provisionable = Provisionable(0, 0)

@@ -1,8 +1,8 @@
-"""Who has to leave so that another may start, and nobody more than needed.
+"""Which runs have to leave so that another may start, and no more than needed.
 
 Lent quota comes back to a waiter that its team's own guaranteed quota covers: from teams that borrow, and only while
-they borrow. After that, lower priority leaves in the waiter's own team. Nobody leaves before the minimum run time.
-Owner and borrower cannot chase each other: who reclaims does not borrow, and who borrows cannot reclaim.
+they borrow. After that, lower priority leaves in the waiter's own team. No run leaves before the minimum run time.
+Owner and borrower cannot chase each other: a waiter that reclaims does not borrow, and one that borrows cannot reclaim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def choose(pool: PoolInTime, after: FreeCapacity, line: TeamQueue, waiter: Waite
     """The runs that must leave, first to leave first, so that the waiter fits what is then free; None where no
     choice of them is enough.
 
-    `after` is the room once everybody who is leaving already has left; it stays as it is.
+    `after` is the room once all that are leaving already have left; it stays as it is.
     """
     if line.place < 0:
         return None
@@ -42,8 +42,8 @@ def choose(pool: PoolInTime, after: FreeCapacity, line: TeamQueue, waiter: Waite
 
 
 def _in_vain(room: FreeCapacity, chosen: list[Chosen], line: TeamQueue, waiter: Waiter) -> bool:
-    """Whether somebody of the own team would have the next turn again, because that one would not borrow and the
-    waiter would.
+    """Whether a run of the waiter's own team that leaves would have the next turn again, because it would not borrow and
+    the waiter would.
     """
     tree, place = room.tree, line.place
     return not tree.within_guaranteed(place, waiter.units) and any(
@@ -54,7 +54,7 @@ def _in_vain(room: FreeCapacity, chosen: list[Chosen], line: TeamQueue, waiter: 
 
 
 def evictions_after_cut(snapshot: PoolSnapshot, team: str) -> tuple[Victim, ...]:
-    """Who of a team has to leave because it uses more than its ceiling, or borrows what nobody lends any more."""
+    """The runs of a team that have to leave because it uses more than its ceiling, or borrows what is not lent any more."""
     pool = PoolInTime(snapshot)
     line = pool.lines.by_slug.get(team)
     if line is None or line.place < 0:
@@ -69,7 +69,7 @@ def evictions_after_cut(snapshot: PoolSnapshot, team: str) -> tuple[Victim, ...]
         return over or (tree.available_at(place) < 0 and tree.borrowed_at(place) > 0)
 
     chosen: list[Chosen] = []
-    # No minimum run time protects: somebody has decided that they leave.
+    # No minimum run time protects: a person has decided that they leave.
     for holding in (victim for victim in pool.victims.get(line.index, ()) if not victim.leaving):
         if not too_much():
             break
@@ -82,36 +82,39 @@ def evictions_after_cut(snapshot: PoolSnapshot, team: str) -> tuple[Victim, ...]
 
 
 def reclaim_headroom(holders: Iterable[Holder], units: int) -> tuple[Victim, ...]:
-    """The runs on lent headroom that have to leave so that `units` of it return; all of them where that is less.
+    """The runs on lent headroom that have to leave so that `units` of it return; all of them where they hold less.
 
     Those that are leaving already count towards it. No minimum run time protects: the endpoint owns the headroom.
     """
     lent = [holder for holder in holders if holder.lent]
-    missing = units - sum(each.units for each in lent if each.leaving)
+    missing = units - sum(holder.units for holder in lent if holder.leaving)
     chosen = []
-    for each in sorted(lent, key=_least_lost_first):
+    for holder in sorted(lent, key=_least_lost_first):
         if missing <= 0:
             break
-        if not each.leaving and each.units > 0:
-            missing -= each.units
-            chosen.append(each)
-    for each in reversed(chosen.copy()):
-        if missing + each.units <= 0:
-            missing += each.units
-            chosen.remove(each)
+        if not holder.leaving and holder.units > 0:
+            missing -= holder.units
+            chosen.append(holder)
+    for holder in reversed(chosen.copy()):
+        if missing + holder.units <= 0:
+            missing += holder.units
+            chosen.remove(holder)
     cause = PreemptionCause.HEADROOM_RECLAIMED
-    return tuple(Victim(each.id, each.team, each.lost_seconds, cause) for each in chosen)
+    return tuple(Victim(holder.id, holder.team, holder.lost_seconds, cause) for holder in chosen)
 
 
 def victims(pool: PoolInTime, chosen: Iterable[Chosen]) -> tuple[Victim, ...]:
-    """What the chosen are told, with the work that they lose as of now."""
-    return tuple(Victim(each.id, each.line.slug, pool.now - each.lost_since, cause) for each, cause in chosen)
+    """The chosen as victims, with the work that they lose as of now."""
+    return tuple(
+        Victim(holding.id, holding.line.slug, pool.now - holding.lost_since, cause)
+        for holding, cause in chosen
+    )
 
 
 def room_to_make(pool: PoolInTime, after: FreeCapacity, line: TeamQueue) -> tuple[int, int]:
     """Others may be made to leave for a claim of up to so many units, or of more than such a priority.
 
-    Cheap and generous: most have nobody to make leave.
+    Cheap and generous: most waiters have no run to make leave.
     """
     own = pool.victims.get(line.index)
     above = own[0].priority if own else _NOBODY
@@ -132,7 +135,7 @@ def lenders(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterator[T
 
 
 def _candidates(pool: PoolInTime, room: FreeCapacity, line: TeamQueue, waiter: Waiter) -> Iterator[Chosen]:
-    """In the order in which they leave; looks at the room again after each of them."""
+    """The runs in the order in which they leave; looks at the room again after each of them."""
     if room.tree.within_guaranteed(line.place, waiter.units):
         for holding in _borrowers(pool, room, line):
             yield holding, PreemptionCause.IN_COHORT_RECLAMATION
@@ -143,10 +146,10 @@ def _candidates(pool: PoolInTime, room: FreeCapacity, line: TeamQueue, waiter: W
 
 
 def _borrowers(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterator[Holding]:
-    """Low priority first, then of the team that borrows most, then who loses least."""
+    """Low priority first, then runs of the team that borrows most, then those that lose least."""
     queues = []
     for other in lenders(pool, room, line):
-        held = [each for each in _eligible(pool, other) if not each.lent]
+        held = [holding for holding in _eligible(pool, other) if not holding.lent]
         if held:
             queues.append((other, held[::-1]))
     while True:
@@ -171,7 +174,7 @@ def _eligible(pool: PoolInTime, line: TeamQueue) -> Iterator[Holding]:
 
 
 def _only_needed(room: FreeCapacity, chosen: list[Chosen], enough: Callable[[], bool]) -> list[Chosen]:
-    """Without those whose leaving is not needed after all, the last chosen given back first."""
+    """The chosen without those that need not leave after all; the last chosen is spared first."""
     kept = chosen.copy()
     for entry in reversed(chosen):
         room.take(entry[0])

@@ -37,13 +37,13 @@ from workloads.states import Reason
 QUICK_PROTECTED = 4
 """Lines whose first waiter a quick pass protects; a start that depends on more of them is rare."""
 QUICK_TRIES = 2
-"""Waiters of a line for whom a quick pass looks for somebody to leave."""
+"""Waiters of a line for which a quick pass looks for runs to leave."""
 
 Sink = Callable[[TeamQueue, Waiter, Finding], None]
 
 
 class SchedulingCycle:
-    """Judges everybody once; who is admitted holds its units in the pool from then on."""
+    """Judges every waiter once; an admitted one holds its units in the pool from then on."""
 
     __slots__ = (
         "_denied",
@@ -76,22 +76,22 @@ class SchedulingCycle:
         self._whole = Fits(pool.whole)
         self._no_easier, self._no_better = comparisons(beside=bool(pool.counted))
         self._hopeless: dict[int, list[Waiter]] = {}
-        """By line: for whom nobody can be made to leave."""
+        """By line: waiters for which no run can be made to leave."""
         self._refused: dict[int, list[Waiter]] = {}
-        """By line: who must not start even when those who are leaving, or could be made to, have left."""
+        """By line: waiters that must not start even when those that are leaving, or could be made to, have left."""
         self._denied: dict[tuple[int, int, Shape], tuple[Denial, int]] = {}
-        """By line and shape, with how much was promised to others then: more of that may shorten how long one may run."""
+        """By line and shape, with how much was promised to others then: more promises may shorten the time it may run."""
         self._stuck: set[int] = set()
-        """Lines of which somebody was judged and does not start."""
+        """Lines in which a waiter was judged and does not start."""
         self._moments = Moments(pool)
         self.waiting = 0
-        """How many were judged so far that wait in line."""
+        """How many of those judged so far wait in line."""
 
     def run(self, sink: Sink, *, until: str | None = None) -> None:
-        """Everybody's turn, or turns until one has had its own; `sink` is told each finding while the pool stands
+        """Every waiter's turn, or turns until one waiter has had its own; `sink` gets each finding while the pool stands
         as that turn left it.
 
-        Those whom nothing could start come last.
+        Waiters that nothing could start come last.
         """
         aside = []
         for line in sorted(self._pool.lines.lines, key=_by_slug):
@@ -105,13 +105,13 @@ class SchedulingCycle:
                     self._stuck.add(line.index)
             line.begin(turns)
         self._take_turns(sink, until)
-        for each in aside:
-            sink(*each)
+        for refusal in aside:
+            sink(*refusal)
 
     def run_for_starts(self, sink: Sink) -> None:
-        """The same admissions and reservations, without a finding for those who surely wait.
+        """The same admissions and reservations, without a finding for those that surely wait.
 
-        Room only shrinks during a pass: who does not fit at its beginning is left out, unless it may have to
+        Room only shrinks during a pass: a waiter that does not fit at its beginning is left out, unless it may have to
         be protected.
         """
         lines = self._pool.lines.lines
@@ -139,17 +139,21 @@ class SchedulingCycle:
                 return
 
     def _able(self, line: TeamQueue, fits: Fits) -> list[InLine]:
-        """Who may fit now or once others have left, or for whom others may be made to leave."""
+        """Waiters that may fit now or once others have left, or for which others may be made to leave."""
         if line.place < 0 or not line.waiters:
             return []
         after, tree = self._guard.after, self._guard.after.tree
         units = max(line.lendable, tree.available_at(line.place))
-        each = fits.largest
+        units_each = fits.largest
         least = line.least()
         reclaimable, above = room_to_make(self._pool, after, line)
-        if reclaimable < least[0] and above >= -line.waiters[0][0] and (units < least[0] or each < least[1]):
+        if (
+            reclaimable < least[0]
+            and above >= -line.waiters[0][0]
+            and (units < least[0] or units_each < least[1])
+        ):
             return []
-        found: list[InLine] = []
+        entries: list[InLine] = []
         tries, kept = QUICK_TRIES, set[tuple[bool, ...]]()
         for entry in line.waiters:
             waiter = entry[4]
@@ -164,40 +168,42 @@ class SchedulingCycle:
                     continue
                 if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
                     kept.add(standing)
-                    found.append(entry)
+                    entries.append(entry)
             elif line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
-                found.append(entry)
-        return found
+                entries.append(entry)
+        return entries
 
     def _first(self, line: TeamQueue) -> list[InLine]:
-        """Of a line in which nobody can start: who may have to be protected, the first of either standing."""
-        found: dict[bool, InLine] = {}
+        """For a line in which none can start: waiters that may have to be protected, the first of either standing."""
+        entries: dict[bool, InLine] = {}
         if line.place >= 0:
             for entry in line.waiters:
                 standing = self._pool.within_guaranteed(line, entry[4])
-                if standing in found or not self._possible(entry[4]):
+                if standing in entries or not self._possible(entry[4]):
                     continue
                 if self._out_of_line(line, entry[4]) is None:
-                    found[standing] = entry
-                    if len(found) == 2:
+                    entries[standing] = entry
+                    if len(entries) == 2:
                         break
-        return list(found.values())
+        return list(entries.values())
 
     def _possible(self, waiter: Waiter) -> bool:
-        """Whether empty nodes could take all its pods at once; who waits for nodes to come is not protected."""
+        """Whether empty nodes could take all its pods at once; a waiter that needs nodes to come is not protected."""
         return self._whole[self._pool.shape(waiter)]
 
     def _honour_elder(self) -> None:
-        """Of those who have waited long for what their team's guaranteed quota covers: the highest priority first,
-        then who came first.
+        """Find the elder among those that have waited long for what their team's guaranteed quota covers: the highest
+        priority first, then the one that came first.
         """
         lines = [line for line in self._pool.lines.lines if line.waiters and line.place >= 0]
         least = min((line.least()[0] for line in lines), default=0)
-        found = [each for line in lines if (each := self._longest_waiting(line, least)) is not None]
-        self._guard.honour((each[3], each[4]) for each in sorted(found, key=_by_age))
+        eldest = [entry for line in lines if (entry := self._longest_waiting(line, least)) is not None]
+        self._guard.honour((entry[3], entry[4]) for entry in sorted(eldest, key=_by_age))
 
     def _longest_waiting(self, line: TeamQueue, least: int) -> tuple[int, int, int, TeamQueue, Waiter] | None:
-        """Who fits now and needs the least of all is in nobody's way, and its share says when its turn is."""
+        """The first of a line that has waited long. A waiter that fits now and needs the least of all is left out: it is in
+        no other's way, and its share says when its turn is.
+        """
         pool = self._pool
         since = pool.snapshot.now + pool.now - PATIENCE_SECONDS
         for rank, queued_at, sequence, _, waiter in line.waiters:
@@ -243,8 +249,8 @@ class SchedulingCycle:
 
     def _in_line(self, line: TeamQueue, waiter: Waiter) -> Finding:
         snapshot = self._pool.snapshot
-        # While all of its team that were judged start, so may those between: they are shown next. Where one does not,
-        # it is a backfill like any other.
+        # While all judged waiters of its team start, those between may start too: they are shown next. Where one does
+        # not, this waiter is a backfill like any other.
         if snapshot.beyond and line.index not in self._stuck and hidden_ahead(snapshot, waiter):
             return BEYOND
         room = self._pool.room
@@ -261,10 +267,10 @@ class SchedulingCycle:
         return self._pool.room.blocks.fits(waiter.units_each, waiter.pods, waiter.beside)
 
     def _start(self, line: TeamQueue, waiter: Waiter, *, lent: bool) -> Finding:
-        """Admit it, unless that could delay somebody ahead."""
+        """Admit the waiter, unless that could delay one ahead."""
         pool = self._pool
         if not self._quick:
-            # Whoever is protected by now may have an earlier shadow than those that a known denial names.
+            # A waiter protected by now may have an earlier shadow than those that a known denial names.
             self._guard.look_ahead()
         known = self._known_denial(line, waiter)
         if known is not None:
@@ -292,11 +298,11 @@ class SchedulingCycle:
         return denied(denial)
 
     def _known_denial(self, line: TeamQueue, waiter: Waiter) -> Denial | None:
-        """What one of the same shape was told in this pass, where that goes for this one too."""
-        found = self._denied.get((line.index, waiter.units, self._pool.shape(waiter)))
-        if found is None or waiter is self._guard.elder:
+        """The denial of a waiter of the same shape in this pass, where it goes for this one too."""
+        known = self._denied.get((line.index, waiter.units, self._pool.shape(waiter)))
+        if known is None or waiter is self._guard.elder:
             return None
-        denial, promised = found
+        denial, promised = known
         if promised != self._guard.promised:
             return None
         if denial.whom is Delayed.ELDER and _came_before(waiter, self._guard.elder):
@@ -304,7 +310,7 @@ class SchedulingCycle:
         return denial if waiter.seconds is None or waiter.seconds > denial.longest else None
 
     def _make_room(self, line: TeamQueue, waiter: Waiter, lack: str) -> Finding:
-        """Wait for those who are leaving, make others leave, or wait in line."""
+        """Wait for those that are leaving, make others leave, or wait in line."""
         guard, hopeless = self._guard, self._hopeless.setdefault(line.index, [])
         if self._quick and len(hopeless) >= QUICK_TRIES:
             return LACKS[lack]
@@ -315,9 +321,9 @@ class SchedulingCycle:
         chosen: list[Chosen] | None = []
         if after is self._pool.room or after.lack(line.place, waiter):
             chosen = choose(self._pool, after, line, waiter)
-        found = None if chosen is None else self._reserve(line, waiter, chosen)
-        if found is not None:
-            return found
+        finding = None if chosen is None else self._reserve(line, waiter, chosen)
+        if finding is not None:
+            return finding
         (hopeless if chosen is None else refused).append(waiter)
         if not self._quick:
             self._moments.note_wait(after, line, waiter)
@@ -331,8 +337,8 @@ class SchedulingCycle:
         return None if first is None else self._pool.snapshot.now + first
 
     def _reserve(self, line: TeamQueue, waiter: Waiter, chosen: list[Chosen]) -> Finding | None:
-        """Keep for it what is free when the chosen, and all who are leaving already, have left; None where that could
-        delay somebody ahead.
+        """Keep for the waiter what is free when the chosen, and all that are leaving already, have left; None where that
+        could delay a waiter ahead.
         """
         guard = self._guard
         guard.look_ahead()
@@ -358,11 +364,11 @@ def _by_slug(line: TeamQueue) -> str:
     return line.slug
 
 
-def _by_age(found: tuple[int, int, int, TeamQueue, Waiter]) -> tuple[int, int, int, str]:
-    rank, queued_at, sequence, line, _ = found
+def _by_age(entry: tuple[int, int, int, TeamQueue, Waiter]) -> tuple[int, int, int, str]:
+    rank, queued_at, sequence, line, _ = entry
     return rank, queued_at, sequence, line.slug
 
 
 def _came_before(waiter: Waiter, elder: Waiter | None) -> bool:
-    """Whether it may delay the elder, which is protected from those alone who came later."""
+    """Whether it may delay the elder, which is protected only from those that came later."""
     return elder is None or (waiter.queued_at, waiter.sequence) < (elder.queued_at, elder.sequence)

@@ -31,7 +31,7 @@ def dump(snapshot: PoolSnapshot) -> bytes:
     # The facts' own dictionaries, not copies of them: a pass writes thousands.
     body = dict(vars(snapshot))
     for name in ("accounts", "teams", "blocks", "holders", "waiters", "beyond"):
-        body[name] = [vars(each) for each in body[name]]
+        body[name] = [vars(facts) for facts in body[name]]
     body |= {
         "flavor": _flavor_json(snapshot.flavor),
         "provisionable": vars(snapshot.provisionable),
@@ -43,28 +43,28 @@ def dump(snapshot: PoolSnapshot) -> bytes:
 
 def load(body: bytes) -> PoolSnapshot:
     """The snapshot that `dump` wrote."""
-    found = orjson.loads(body)
+    values = orjson.loads(body)
     return PoolSnapshot(
-        flavor=_flavor(found["flavor"]),
-        capacity_type=found["capacity_type"],
-        now=found["now"],
-        revision=found["revision"],
-        accounts=tuple(Account(**each) for each in found["accounts"]),
-        teams=tuple(TeamFacts(**each) for each in found["teams"]),
-        blocks=tuple(_with(Block, each, "whole", "left") for each in found["blocks"]),
-        largest_block=found["largest_block"],
-        exists=found["exists"],
-        # Decisions that were made before they were told: what is not known refuses nothing.
-        hosts=tuple((size, tuple(others)) for size, others in found.get("hosts", ())),
-        nodes_seen=found.get("nodes_seen", True),
-        provisionable=_with(Provisionable, found["provisionable"], "others"),
-        card=CardFacts(**found["card"]) if found["card"] else None,
-        holders=tuple(_holder(each) for each in found["holders"]),
-        waiters=tuple(_with(Waiter, each, "beside") for each in found["waiters"]),
-        beyond=tuple(Beyond(**each) for each in found["beyond"]),
-        far=found["far"],
-        before_far=found["before_far"],
-        rules=AdmissionRules(**found["rules"]),
+        flavor=_flavor(values["flavor"]),
+        capacity_type=values["capacity_type"],
+        now=values["now"],
+        revision=values["revision"],
+        accounts=tuple(Account(**row) for row in values["accounts"]),
+        teams=tuple(TeamFacts(**row) for row in values["teams"]),
+        blocks=tuple(_with(Block, row, "whole", "left") for row in values["blocks"]),
+        largest_block=values["largest_block"],
+        exists=values["exists"],
+        # Decisions from before hosts were part of a snapshot: what is not known refuses nothing.
+        hosts=tuple((size, tuple(others)) for size, others in values.get("hosts", ())),
+        nodes_seen=values.get("nodes_seen", True),
+        provisionable=_with(Provisionable, values["provisionable"], "others"),
+        card=CardFacts(**values["card"]) if values["card"] else None,
+        holders=tuple(_holder(row) for row in values["holders"]),
+        waiters=tuple(_with(Waiter, row, "beside") for row in values["waiters"]),
+        beyond=tuple(Beyond(**row) for row in values["beyond"]),
+        far=values["far"],
+        before_far=values["before_far"],
+        rules=AdmissionRules(**values["rules"]),
     )
 
 
@@ -75,7 +75,7 @@ def digest(body: bytes) -> str:
 
 def dump_verdict(verdict: Verdict) -> dict[str, Any]:
     """A verdict as plain JSON values."""
-    lists = {name: [vars(each) for each in getattr(verdict, name)] for name in ("evidence", "victims")}
+    lists = {name: [vars(facts) for facts in getattr(verdict, name)] for name in ("evidence", "victims")}
     return {**vars(verdict), **lists}
 
 
@@ -86,9 +86,9 @@ def load_verdict(body: Mapping[str, Any]) -> Verdict:
             **body,
             "outcome": Outcome(body["outcome"]),
             "reason": Reason(body["reason"]),
-            "evidence": tuple(Evidence(**each) for each in body["evidence"]),
+            "evidence": tuple(Evidence(**row) for row in body["evidence"]),
             "victims": tuple(
-                Victim(**{**each, "cause": PreemptionCause(each["cause"])}) for each in body["victims"]
+                Victim(**{**row, "cause": PreemptionCause(row["cause"])}) for row in body["victims"]
             ),
         }
     )
@@ -98,7 +98,7 @@ Made = TypeVar("Made")
 
 
 def _with(kind: type[Made], body: dict[str, Any], *names: str) -> Made:
-    """One of its fields, of which those named are lists of numbers that older bodies do not have."""
+    """An object of the body's fields; those named are lists of numbers that older bodies do not have."""
     for name in names:
         if name in body:
             body[name] = tuple(body[name])
@@ -107,7 +107,7 @@ def _with(kind: type[Made], body: dict[str, Any], *names: str) -> Made:
 
 def _holder(body: dict[str, Any]) -> Holder:
     body["placed"] = tuple((node, units) for node, units in body["placed"])
-    body["taken"] = tuple(tuple(each) for each in body.get("taken", ()))
+    body["taken"] = tuple(tuple(amounts) for amounts in body.get("taken", ()))
     return _with(Holder, body, "beside")
 
 

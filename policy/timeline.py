@@ -15,9 +15,9 @@ End = tuple[int, str, Holding]
 
 
 class CapacityTimeline:
-    """FreeCapacity only grows with time, so that the first time with room for somebody is found by halving.
+    """FreeCapacity only grows with time, so that the first time with room for a waiter is found by halving.
 
-    It is followed only as far as somebody asks, and every few ends a room is kept to go on from.
+    It is followed only as far as callers ask, and every few ends a room is kept to go on from.
     """
 
     __slots__ = ("_ends", "_kept", "_times", "start")
@@ -32,7 +32,7 @@ class CapacityTimeline:
         self._times = [start]
 
     def first(self, place: int, waiter: Waiter) -> tuple[int, FreeCapacity] | None:
-        """The first time with room for a waiter of the account at `place`, and a room of its own as of then; None
+        """The first time with room for a waiter of the account at `place`, and a copy of the room as of then; None
         where there never is.
         """
         low = high = 0
@@ -52,7 +52,7 @@ class CapacityTimeline:
         return self._between(low, place, waiter)
 
     def _between(self, number: int, place: int, waiter: Waiter) -> tuple[int, FreeCapacity]:
-        """From one kept room on, end by end; somewhere on the way it fits."""
+        """Go on from one kept room, end by end; somewhere on the way the waiter fits."""
         done, kept = self._kept[number]
         time, room = self._times[number], kept.copy()
         while room.lack(place, waiter):
@@ -61,7 +61,7 @@ class CapacityTimeline:
         return time, room
 
     def _extend(self, place: int) -> int:
-        """Keep rooms up to that one, or as many as there are ends for; the last there is."""
+        """Keep rooms up to `place`, or as many as there are ends for; the place of the last there is."""
         while len(self._kept) <= place:
             done, room = self._kept[-1]
             if done >= len(self._ends):
@@ -84,10 +84,10 @@ class CapacityTimeline:
 
 
 class Protected:
-    """Somebody who waits and must not be delayed. `room` is what is free at its shadow, before it starts.
+    """A waiter that must not be delayed. `room` is what is free at its shadow, before it starts.
 
-    `ready`: there is room for it at once, or when those who are leaving have left. `borrows`: it would use what others
-    lend. `elder`: it has waited longest, and is protected from all who came later, whatever their share.
+    `ready`: there is room for it at once, or when those that are leaving have left. `borrows`: it would use what others
+    lend. `elder`: it has waited longest, and is protected from all that came later, whatever their share.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class Protected:
     ) -> None:
         self.line, self.waiter, self.shadow, self.room = line, waiter, shadow, room
         self.elder, self.ready = elder, ready
-        # Who was made to leave must not keep from its place the one for whom it left.
+        # A run that was made to leave must not keep the one it left for from its place.
         self._gives_way = borrows and waiter.preemptible
         self._measure()
 
@@ -128,9 +128,10 @@ class Protected:
         self._spare_pods = pods - waiter.pods if waiter.units_each else 0
 
     def binds(self, waiter: Waiter | None, elder: Waiter | None, *, borrows: bool) -> bool:
-        """Whether that one must not delay it: always, where it has its turn later, unless that one is the `elder`; an
-        elder those of no higher priority who came later. Among equals that fit at once shares decide, so that an elder for which there is
-        room already keeps it from smaller ones alone, who would take it piece by piece.
+        """Whether `waiter` must not delay this one: always, where its turn comes later, unless it is the `elder` or this
+        one is. An elder is protected from those of no higher priority that came later. Among equals that fit at once shares
+        decide, so that an elder for which there is room already keeps it only from smaller ones, which would take it piece
+        by piece.
         """
         own = self.waiter
         if waiter is None or not (self.elder or waiter is elder):
@@ -139,7 +140,7 @@ class Protected:
             return False
         before = (-own.priority, own.queued_at, own.sequence)
         if waiter is elder:
-            # Who can only borrow has the lower standing, however old.
+            # A waiter that can only borrow has the lower standing, however old.
             if own.units > self.room.tree.guaranteed[self.line.place]:
                 return False
             return before < (-waiter.priority, waiter.queued_at, waiter.sequence)
@@ -155,7 +156,7 @@ class Protected:
         return holding.ends is None or holding.ends > self.shadow
 
     def met_by(self, holding: Holding) -> bool:
-        """Whether one that starts now would be there at the shadow, or leave in that very second."""
+        """Whether a run that starts now would be there at the shadow, or leave in that very second."""
         return holding.ends is None or holding.ends >= self.shadow
 
     def harmed_by(self, holding: Holding) -> bool:
@@ -175,7 +176,7 @@ class Protected:
         return short
 
     def loses_pods(self, holding: Holding) -> bool:
-        """Whether the places of that one are needed for its own pods."""
+        """Whether its own pods need the places of the holding."""
         waiter = self.waiter
         if not waiter.units_each:
             return False

@@ -1,4 +1,4 @@
-"""What admission answers: a verdict with one dominant reason, the numbers behind it, and who would have to leave."""
+"""What admission answers: a verdict with one dominant reason, the numbers behind it, and which runs have to leave."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Victim:
 class Verdict:
     """`rule` names the step of the policy that decided; `field` the request's field at fault for NEVER.
 
-    `lent`: admitted on headroom of its team's endpoints. `backfilled`: admitted past somebody who waits.
+    `lent`: admitted on headroom of its team's endpoints. `backfilled`: admitted past another that waits.
     """
 
     outcome: Outcome
@@ -65,10 +65,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class CyclePlan:
-    """A pass over a pool: a verdict for every waiter of its Supply, in the order in which they were judged.
+    """A pass over a pool: a verdict for every waiter of its snapshot, in the order in which they were judged.
 
-    `next_at`: when the next pass could decide otherwise though nothing has happened but time, in seconds since the
-    epoch; None where nobody waits for any such moment.
+    `next_at`: when the next pass could decide otherwise though only time has passed, in seconds since the
+    epoch; None where no waiter waits for such a moment.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -77,4 +77,4 @@ class CyclePlan:
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        return tuple(each for each in self.order if self.verdicts[each].admitted)
+        return tuple(waiter_id for waiter_id in self.order if self.verdicts[waiter_id].admitted)

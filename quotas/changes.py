@@ -27,7 +27,7 @@ from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
 from workloads.services import wake
 
-TOLD = "A quota was cut, and this run uses more than its team may still hold (QuotaReduced)."
+QUOTA_CUT_MESSAGE = "A quota was cut, and this run uses more than its team may still hold (QuotaReduced)."
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ChangedQuota:
 
 @dataclass(frozen=True)
 class Waits:
-    """A workload whose turn the change moves, and what it would be told."""
+    """A workload whose turn the change moves, with the reason and message that it would get."""
 
     workload: Workload
     reason: str
@@ -78,7 +78,7 @@ class Promised:
     after: int
     exist: int
     revision: int
-    """Of the pool when this was looked up: another one means that the picture is old."""
+    """The pool's revision when this was looked up: another one means that the picture is old."""
 
     @property
     def over(self) -> bool:
@@ -125,8 +125,8 @@ def preview_changes(*, changes: Sequence[LimitChange], evicts: bool, now: dateti
     )
     return ChangePreview(
         rows=_rows(changes, before, after),
-        waits=_moved(old, new, told_by=new, workloads=workloads),
-        starts=_moved(new, old, told_by=new, workloads=workloads),
+        waits=_moved(old, new, judged_by=new, workloads=workloads),
+        starts=_moved(new, old, judged_by=new, workloads=workloads),
         evicted=tuple(
             Evicted(workloads[victim.id], victim.lost_seconds) for victim in victims if victim.id in workloads
         ),
@@ -139,7 +139,7 @@ def apply_changes(
 ) -> QuotaChangeSet:
     """Apply all of it, or nothing. With `evicts`, runs above what their teams may then hold are asked to leave.
 
-    Raises Invalid with the field, such as `changes.2.nominal`, NotAllowed for who is no quota manager.
+    Raises Invalid with the field, such as `changes.2.nominal`, NotAllowed for a user who is no quota manager.
     """
     check_manager(actor)
     check_reason(reason)
@@ -182,7 +182,7 @@ def undo_changes(*, change_set: QuotaChangeSet, reason: str, actor: Actor, now: 
 
 
 def _hold(changes: Sequence[LimitChange]) -> None:
-    """Lock every quota and cohort that the changes touch, in the order in which everybody locks."""
+    """Lock every quota and cohort that the changes touch, in the order in which all transactions lock."""
     keys = [(change.team.pk, *change.pool) for change in changes]
     for place, key in enumerate(keys):
         if key in keys[:place]:
@@ -210,7 +210,7 @@ def _set_all(
             )
         except PortalError as error:
             error.errors = tuple(
-                replace(each, field=f"changes.{place}.{each.field}") for each in error.errors
+                replace(problem, field=f"changes.{place}.{problem.field}") for problem in error.errors
             )
             raise
 
@@ -230,11 +230,11 @@ def _picture(changes: Sequence[LimitChange], now: datetime) -> _Picture:
 
 
 def _rows(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> tuple[ChangedQuota, ...]:
-    found = {
+    figures = {
         (figure.quota.team_id, figure.quota.flavor_id, figure.quota.capacity_type): figure
         for figure in after.figures.values()
     }
-    rows = [(change, found[change.team.pk, *change.pool]) for change in changes]
+    rows = [(change, figures[change.team.pk, *change.pool]) for change in changes]
     return tuple(ChangedQuota(change, before.figures.get(new.quota.pk), new) for change, new in rows)
 
 
@@ -246,26 +246,26 @@ def _moved(
     first: Mapping[PoolKey, CyclePlan],
     second: Mapping[PoolKey, CyclePlan],
     *,
-    told_by: Mapping[PoolKey, CyclePlan],
+    judged_by: Mapping[PoolKey, CyclePlan],
     workloads: Mapping[str, Workload],
 ) -> tuple[Waits, ...]:
-    """Who is admitted by the first plans but not by the second, with what `told_by` says of them."""
+    """Workloads that the first plans admit and the second do not, with the verdicts of `judged_by`."""
     moved = []
     for pool, its in first.items():
         later = set(second[pool].admitted)
         for key in its.admitted:
             if key not in later and key in workloads:
-                verdict = told_by[pool].verdicts[key]
+                verdict = judged_by[pool].verdicts[key]
                 moved.append(Waits(workloads[key], verdict.reason.value, verdict.message))
     return tuple(moved)
 
 
 def _promised(changes: Iterable[LimitChange], before: _Picture, after: _Picture) -> tuple[Promised, ...]:
     pools = {change.pool: change.flavor for change in changes}
-    found = []
+    promised = []
     for pool, flavor in pools.items():
         snapshot = before.supplies[pool]
-        found.append(
+        promised.append(
             Promised(
                 flavor=flavor,
                 capacity_type=pool[1],
@@ -275,16 +275,16 @@ def _promised(changes: Iterable[LimitChange], before: _Picture, after: _Picture)
                 revision=snapshot.revision,
             )
         )
-    return tuple(found)
+    return tuple(promised)
 
 
 def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, PoolSnapshot]) -> list[Victim]:
-    """Who has to leave so that no team of these pools holds more than it may, changed teams first."""
+    """The runs that have to leave so that no team of these pools holds more than it may, changed teams first."""
     changed = {(change.pool, change.team.slug) for change in changes}
-    found: list[Victim] = []
+    leaving: list[Victim] = []
     for pool, snapshot in supplies.items():
-        accounts = {each.name: each for each in snapshot.accounts}
-        for facts in sorted(snapshot.teams, key=lambda each: ((pool, each.slug) not in changed, each.slug)):
+        accounts = {account.name: account for account in snapshot.accounts}
+        for facts in sorted(snapshot.teams, key=lambda team: ((pool, team.slug) not in changed, team.slug)):
             account = accounts[facts.account]
             if account.used <= min(account.guaranteed, account.ceiling):
                 continue
@@ -295,13 +295,15 @@ def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, PoolSnap
                 replace(holder, leaving=True) if holder.id in gone else holder for holder in snapshot.holders
             ]
             snapshot = replace(snapshot, holders=tuple(holders))  # noqa: PLW2901
-            found += [replace(victim, id=workload_of(victim)) for victim in victims]
-    return found
+            leaving += [replace(victim, id=workload_of(victim)) for victim in victims]
+    return leaving
 
 
 def _ask_to_leave(victims: Sequence[Victim], now: datetime) -> None:
-    asked = ask_to_leave(victims=victims, preemptor=None, told=lambda _row, _victim: TOLD, now=now)
-    transaction.on_commit(lambda: wake(workload_ids=[each.pk for each in asked], now=now))
+    asked = ask_to_leave(
+        victims=victims, preemptor=None, told=lambda _row, _victim: QUOTA_CUT_MESSAGE, now=now
+    )
+    transaction.on_commit(lambda: wake(workload_ids=[workload.pk for workload in asked], now=now))
 
 
 def _workloads(ids: Iterable[str]) -> dict[str, Workload]:
@@ -323,7 +325,7 @@ def _check_unchanged(done: Iterable[QuotaChange], change_set: QuotaChangeSet) ->
 
 
 def _restored(row: QuotaChange) -> LimitChange:
-    """The change that takes one back."""
+    """The change that takes this one back."""
     team = Team.objects.filter(slug=row.team_slug).first()
     flavor = ResourceFlavor.objects.filter(name=row.flavor_name).first()
     if team is None or flavor is None:

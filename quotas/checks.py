@@ -27,7 +27,7 @@ def check_manager(actor: Actor) -> None:
 
 
 def check_manager_or_lead(actor: Actor, team: Team) -> None:
-    """Raises NotFound for a stranger, NotAllowed for who is neither a quota manager nor a lead of the team."""
+    """Raises NotFound for a stranger, NotAllowed for a user who is neither a quota manager nor a lead of the team."""
     if is_system(actor) or has_global_role(actor.user, "quota-manager"):
         return
     if actor.user is None:
@@ -42,7 +42,7 @@ def check_reason(reason: str) -> None:
 
 
 def check_capacity_type(capacity_type: str) -> None:
-    """Raises Invalid for one that is not known."""
+    """Raises Invalid for an unknown one."""
     if capacity_type not in CapacityType.values:
         message = f"A capacity type is one of {', '.join(CapacityType.values)}."
         raise Invalid.of_field("capacity", message, code="invalid_choice")

@@ -33,9 +33,9 @@ _ONE_AT_A_TIME = 4_717_203_881_604_021
 
 
 def one_at_a_time() -> None:
-    """Until this transaction ends, nobody else changes a limit, a cohort or who is in it.
+    """Until this transaction ends, no other transaction changes a limit, a cohort or its members.
 
-    People do that, so it is rare; claims go on meanwhile, and wait only where quotas are locked.
+    Only people do that, so it is rare; claims go on meanwhile, and wait only where quotas are locked.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ONE_AT_A_TIME])
@@ -82,30 +82,30 @@ class CohortTree:
         return self._read[id(row)] != _values(row)
 
     def _derive(self, pool: PoolKey) -> None:
-        quotas = [each for key, each in self.quotas.items() if key[1:] == pool]
-        usages = [each for key, each in self.usages.items() if key[1:] == pool]
-        names = {each.cohort_id: f"cohort:{each.cohort_id}" for each in usages}
+        quotas = [quota for key, quota in self.quotas.items() if key[1:] == pool]
+        usages = [usage for key, usage in self.usages.items() if key[1:] == pool]
+        names = {usage.cohort_id: f"cohort:{usage.cohort_id}" for usage in usages}
         by_name = {self.cohorts[cohort_id].name: cohort_id for cohort_id in names}
         nodes = [
             LimitNode(
-                name=names[each.cohort_id],
-                parent=names.get(self.cohorts[each.cohort_id].parent_id or 0),
+                name=names[usage.cohort_id],
+                parent=names.get(self.cohorts[usage.cohort_id].parent_id or 0),
                 nominal=None,
-                borrowing_limit=each.borrowing_limit,
-                lending_limit=each.lending_limit,
+                borrowing_limit=usage.borrowing_limit,
+                lending_limit=usage.lending_limit,
             )
-            for each in usages
+            for usage in usages
         ]
         nodes += [
             LimitNode(
-                name=f"quota:{each.pk}",
-                parent=names.get(by_name.get(each.team.cohort_name, 0)),
-                nominal=each.nominal,
-                borrowing_limit=each.borrowing_limit,
-                lending_limit=each.lending_limit,
-                held=each.used,
+                name=f"quota:{quota.pk}",
+                parent=names.get(by_name.get(quota.team.cohort_name, 0)),
+                nominal=quota.nominal,
+                borrowing_limit=quota.borrowing_limit,
+                lending_limit=quota.lending_limit,
+                held=quota.used,
             )
-            for each in quotas
+            for quota in quotas
         ]
         derived = derive(nodes)
         for quota in quotas:
@@ -122,7 +122,7 @@ def lock_tree(
     cohort_names: Iterable[str] = (),
     pools: Iterable[PoolKey] | None = None,
 ) -> CohortTree:
-    """Lock the quotas of these teams and of everybody who shares a tree of cohorts with them or with these cohorts.
+    """Lock the quotas of these teams and of all teams that share a tree of cohorts with them or with these cohorts.
 
     In `pools`, or in all where any of them has a quota. Call `one_at_a_time` first: then what is read here holds.
     """

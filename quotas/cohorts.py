@@ -52,8 +52,8 @@ def move_cohort(*, cohort: Cohort, parent: Cohort | None, actor: Actor, now: dat
             message = f"{moved.name} is {'above ' if path[0] != moved else ''}{path[0].name}: that would be a cycle."
             raise Invalid.of_field("parent", message, code="cycle")
         before, left = _values(moved), _path(moved)[-1].name
-        # Everybody is held still before it moves: claims climb the old way to their end, or the new one.
-        lock_tree(cohort_names=[left, *(each.name for each in path)])
+        # Both trees are locked before it moves: claims climb the old way to their end, or the new one.
+        lock_tree(cohort_names=[left, *(ancestor.name for ancestor in path)])
         moved.parent = above
         moved.save(update_fields=["parent"])
         _audit("cohort.move", moved, before=before, after=_values(moved), actor=actor, now=now)
@@ -148,10 +148,10 @@ def settle(tree: CohortTree, now: datetime) -> None:
 
 
 def _fresh(cohort: Cohort) -> Cohort:
-    found = Cohort.objects.filter(pk=cohort.pk).first()
-    if found is None:
+    fresh = Cohort.objects.filter(pk=cohort.pk).first()
+    if fresh is None:
         raise NotFound("This cohort is gone.")
-    return found
+    return fresh
 
 
 def _path(cohort: Cohort) -> list[Cohort]:

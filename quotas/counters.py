@@ -49,10 +49,10 @@ RETURNING id, delta, used, local
 
 
 def count_in_cohorts(overflows: Mapping[int, int]) -> bool:
-    """Change what cohorts count by the overflow of quotas, which are locked; False where one has no room for it.
+    """Change what cohorts count by the overflow of quotas, which are locked; False where a cohort has no room for it.
 
-    While a quota is locked neither its team's cohort nor any limit above it can change: who changes those takes
-    the lock of every quota below first.
+    While a quota is locked neither its team's cohort nor any limit above it can change: a transaction that changes those
+    takes the lock of every quota below first.
     """
     changed = {quota_id: delta for quota_id, delta in overflows.items() if delta}
     if not changed:
@@ -81,7 +81,7 @@ def _count_upwards(paths: Sequence[Sequence[int]], deltas: Counter[int]) -> bool
         ids = [usage_id for usage_id in sorted(levels[depth]) if deltas[usage_id]]
         if len(ids) > 1:
             rows(_LOCK_USAGES, {"ids": ids})
-        counted = rows(_COUNT, {"ids": ids, "deltas": [deltas[each] for each in ids]}) if ids else []
+        counted = rows(_COUNT, {"ids": ids, "deltas": [deltas[usage_id] for usage_id in ids]}) if ids else []
         if len(counted) < len(ids):
             return False
         for usage_id, delta, used, local in counted:
@@ -90,10 +90,10 @@ def _count_upwards(paths: Sequence[Sequence[int]], deltas: Counter[int]) -> bool
     return True
 
 
-# A pool that is due already is not written, but held: whoever takes it off the list waits for this transaction, and
-# so reads what it has changed. One that is due later (a pass is at work, or the next one is planned) is due now.
+# A pool that is due already is not written, but held: the pass that takes it off the list waits for this transaction,
+# and so reads what it has changed. One that is due later (a pass is at work, or the next one is planned) is due now.
 # It is held as if it were written: a row that is not due any more by the time the lock is had stays locked all the
-# same, and two who shared it would wait for each other to write it.
+# same, and two transactions that shared the lock would wait for each other to write the row.
 _MAKE_DUE = """
 UPDATE quotas_pool SET due_at = %(now)s
 WHERE flavor_id = %(flavor)s AND capacity_type = %(capacity)s AND (due_at IS NULL OR due_at > %(now)s)
@@ -142,19 +142,19 @@ WHERE p.id = %(pool)s
 
 
 def due_by(*, pool_id: int, at: datetime) -> None:
-    """Let the pool be passed over at that time at the latest."""
+    """Let a pass go over the pool at that time at the latest."""
     rows(_DUE_BY, {"pool": pool_id, "at": at})
 
 
 def passed(*, pool_id: int, leased: datetime, next_at: datetime | None, told_at: datetime | None) -> None:
-    """A pass is over that had the pool until `leased`: when it is due again, which is never while nobody waits and
-    nothing is to be taken back.
+    """A pass that had the pool until `leased` is over: set when it is due again, which is never while no workload waits
+    and nothing is to be taken back.
     """
     rows(_PASSED, {"pool": pool_id, "leased": leased, "next": next_at, "told": told_at})
 
 
 def lock_pools(pools: Iterable[tuple[int, str]]) -> None:
-    """Hold several pools until the transaction ends, in the order in which everybody who needs several takes them."""
+    """Hold several pools until the transaction ends, in the order in which every transaction takes several pools."""
     for flavor_id, capacity_type in sorted(pools):
         values = {"flavor": flavor_id, "capacity": capacity_type}
         rows(_ADD, values)
@@ -162,9 +162,9 @@ def lock_pools(pools: Iterable[tuple[int, str]]) -> None:
 
 
 def mark_due(*, flavor_id: int, capacity_type: str, now: datetime) -> None:
-    """Let the pool be passed over once this transaction has ended. The last lock that a transaction takes.
+    """Let a pass go over the pool once this transaction has ended. The last lock that a transaction takes.
 
-    Who clears `due_at` does so in a transaction of its own, before it reads what it decides on: then nothing that
+    A pass clears `due_at` in a transaction of its own, before it reads what it decides on: then nothing that
     was released up to that moment is missed.
     """
     values = {"flavor": flavor_id, "capacity": capacity_type, "now": now}
@@ -178,5 +178,5 @@ def bump_revision(*, flavor_id: int, capacity_type: str) -> None:
 
 
 def pool_changed(*, flavor_id: int, capacity_type: str, now: datetime) -> None:
-    """Both at once, for a change of limits: two steps could wait for each other."""
+    """`bump_revision` and `mark_due` at once, for a change of limits: two steps could wait for each other."""
     rows(_CHANGE, {"flavor": flavor_id, "capacity": capacity_type, "now": now})

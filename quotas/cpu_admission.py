@@ -1,8 +1,8 @@
-"""What asks for no GPU: it has no pool, no quota and no queue, and its pods need CPU, memory and a place of a node.
+"""Workloads that ask for no GPU: they have no pool, no quota and no queue; their pods need CPU, memory and a place on a node.
 
-It is judged by the same policy as the others, alone on a snapshot whose units are places for pods, of which no node runs
-out before it runs out of something else. Admission lets it through all the same, because what makes nodes waits for
-its pods: only what no node could ever hold is refused, and what no node has room for now is told so.
+The same policy judges such a workload as the others, alone on a snapshot whose units are places for pods; a node runs out
+of everything else before it runs out of these. Admission lets it through all the same, because a node autoscaler waits for
+its pods: only what no node could ever hold is refused, and where no node has room now the message says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workloads.podrequests import PODS, Others, PodGroup
 from workloads.states import Priority, Reason
 
 ENOUGH = 1_000_000
-"""Units of a node, which are to be the last thing that it runs out of."""
+"""Units of a node: so many that it runs out of everything else first."""
 UNKNOWN_START = Estimate(
     None, None, "", "Nobody knows when a node has room: what asks for no GPU has no queue."
 )
@@ -43,7 +43,7 @@ class PlainAnswer:
 
 
 def answer(noun: str, groups: Sequence[PodGroup], *, now: datetime, with_levers: bool = False) -> PlainAnswer:
-    """What is to be said of those pods now: NEVER names the field, WAIT says what lacks where, though its pods are made."""
+    """The answer about these pods now: NEVER names the field, WAIT says what lacks where, though the pods are made."""
     rooms = plain_rooms()
     if not rooms.seen:
         return PlainAnswer(admitted(noun))
@@ -51,19 +51,19 @@ def answer(noun: str, groups: Sequence[PodGroup], *, now: datetime, with_levers:
     for outcome in (Outcome.NEVER, Outcome.WAIT):
         for group, snapshot, verdict in judged:
             if verdict.outcome is outcome:
-                # A change of one group says nothing of the others.
+                # A change of one group says nothing about the others.
                 helps = with_levers and len(groups) == 1
                 return _short(group, snapshot, verdict, with_levers=helps)
     return PlainAnswer(admitted(noun))
 
 
 def admitted(noun: str) -> Verdict:
-    """What admission answers to anything that asks for no GPU."""
+    """What admission answers to a workload that asks for no GPU."""
     return Verdict(Outcome.ADMIT, Reason.CREATING, f"This {noun} asks for no GPU.", rule="no-gpu")
 
 
 def check_held(noun: str, groups: Sequence[PodGroup], *, now: datetime) -> None:
-    """Invalid, naming the field, for what no node could ever hold."""
+    """Raises Invalid, which names the field, for pods that no node could ever hold."""
     verdict = answer(noun, groups, now=now).verdict
     if verdict.outcome is Outcome.NEVER:
         raise Invalid.of_field(verdict.field, verdict.message, code="never_fits")
@@ -93,23 +93,23 @@ def _judged(noun: str, group: PodGroup, rooms: PlainRooms, now: datetime) -> tup
 
 def _short(group: PodGroup, snapshot: PoolSnapshot, verdict: Verdict, *, with_levers: bool) -> PlainAnswer:
     if verdict.outcome is Outcome.NEVER:
-        said = replace(verdict, field=f"{group.within}{verdict.field}")
+        answered = replace(verdict, field=f"{group.within}{verdict.field}")
     else:
         message = f"{verdict.message} Its pods are made, and wait in the cluster for a node."
-        said = replace(verdict, reason=Reason.UNSCHEDULABLE, message=message)
+        answered = replace(verdict, reason=Reason.UNSCHEDULABLE, message=message)
     if not with_levers:
-        return PlainAnswer(said)
+        return PlainAnswer(answered)
     offered = levers(snapshot, NEW, base=UNKNOWN_START)
-    return PlainAnswer(said, tuple(filter(_is_meant, offered.found)), offered.complete)
+    return PlainAnswer(answered, tuple(filter(_is_meant, offered.found)), offered.complete)
 
 
 def _is_meant(lever: Lever) -> bool:
-    """Not how many replicas: of an endpoint it is the fewest that wait, and a lever names the most."""
+    """Not a number of replicas: of an endpoint the fewest wait, and a lever names the most."""
     return set(lever.change) <= set(BESIDE)
 
 
 def pool_snapshot_of(waiter: Waiter, rooms: PlainRooms, *, now: datetime) -> PoolSnapshot:
-    """One who waits alone for places on nodes."""
+    """The snapshot in which this waiter alone waits for places on nodes."""
     kinds: tuple[Others, ...] = () if rooms.more else rooms.kinds
     account = Account("", None, ENOUGH, ENOUGH, ENOUGH, 0)
     return PoolSnapshot(

@@ -74,11 +74,11 @@ def record(*, receipts: Iterable[Receipt], snapshot: PoolSnapshot | None, now: d
         "policy": POLICY,
         "revision": snapshot.revision if snapshot is not None else 0,
         "ids": [new_public_id() for _ in kept],
-        "workloads": [each.workload.pk for each in kept],
-        "verdicts": [each.verdict.outcome.value for each in kept],
-        "reasons": [each.verdict.reason.value for each in kept],
-        "rules": [each.verdict.rule for each in kept],
-        "outcomes": [json.dumps(dump_verdict(each.verdict)) for each in kept],
+        "workloads": [receipt.workload.pk for receipt in kept],
+        "verdicts": [receipt.verdict.outcome.value for receipt in kept],
+        "reasons": [receipt.verdict.reason.value for receipt in kept],
+        "rules": [receipt.verdict.rule for receipt in kept],
+        "outcomes": [json.dumps(dump_verdict(receipt.verdict)) for receipt in kept],
     }
     with connection.cursor() as cursor:
         cursor.execute(_RECORD, values)
@@ -99,14 +99,14 @@ def replay(decision: Decision) -> Replay:
 
 
 def readable_snapshot(decision: Decision, *, team: str, named: frozenset[str]) -> PoolSnapshot | None:
-    """The stored inputs for somebody of `team`: workloads and owners of other teams have no names, nor have the
-    teams themselves unless they are among `named`.
+    """The stored inputs for a member of `team`: workloads and owners of other teams have no names, and the teams have
+    none either unless they are among `named`.
     """
     if decision.supply is None:
         return None
     snapshot = load(zlib.decompress(bytes(decision.supply.body)))
     known = named | {team}
-    hidden = sorted({each.slug for each in snapshot.teams} - known)
+    hidden = sorted({facts.slug for facts in snapshot.teams} - known)
     name_of = {slug: f"{ANOTHER_TEAM} {number}" for number, slug in enumerate(hidden, 1)}
 
     def called(slug: str) -> str:
@@ -119,21 +119,21 @@ def readable_snapshot(decision: Decision, *, team: str, named: frozenset[str]) -
     return replace(
         snapshot,
         teams=tuple(
-            each if each.slug in known else _anonymous(each, called(each.slug), account(each.account))
-            for each in snapshot.teams
+            facts if facts.slug in known else _anonymous(facts, called(facts.slug), account(facts.account))
+            for facts in snapshot.teams
         ),
-        accounts=tuple(replace(each, name=account(each.name)) for each in snapshot.accounts),
+        accounts=tuple(replace(entry, name=account(entry.name)) for entry in snapshot.accounts),
         holders=tuple(
             holder if holder.team == team else replace(holder, id="", owner="", team=called(holder.team))
             for holder in snapshot.holders
         ),
         waiters=tuple(
-            each
-            if each.team == team
-            else replace(each, id="", owner="", team=called(each.team), sequence=place)
-            for place, each in enumerate(snapshot.waiters)
+            waiter
+            if waiter.team == team
+            else replace(waiter, id="", owner="", team=called(waiter.team), sequence=place)
+            for place, waiter in enumerate(snapshot.waiters)
         ),
-        beyond=tuple(replace(each, team=called(each.team)) for each in snapshot.beyond),
+        beyond=tuple(replace(beyond, team=called(beyond.team)) for beyond in snapshot.beyond),
     )
 
 
@@ -172,7 +172,7 @@ def started(*, pool_id: int, workloads: Iterable[Workload], now: datetime) -> No
 
 EXPIRE_BATCH = 500
 EXPIRE_BATCHES_MAX = 20
-"""A run of the job forgets that many times a batch at most, so that a long backlog holds nobody up."""
+"""A run of the job forgets at most so many batches, so that a long backlog holds nothing up."""
 # The bodies stay where they are: Django would load each to take it out of its decisions.
 _FORGET_DECISIONS = """
 DELETE FROM quotas_decision WHERE id IN (

@@ -1,4 +1,4 @@
-"""The requests to leave that victims of a preemption or of a cut are given: one open request for each run."""
+"""The requests to leave for victims of a preemption or of a cut: one open request for each run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ def ask_to_leave(
     told: Callable[[Workload, Victim], str],
     now: datetime,
 ) -> list[Workload]:
-    """Open a request for each victim that holds something and has none open; those who are to be woken.
+    """Open a request for each victim that holds something and has none open; the workloads that must be woken.
 
-    Wake them after the transaction: who stops one of them holds its row, and waits for the quotas that are locked here.
+    Wake them after the transaction: a process that stops one of them holds its row, and waits for the quotas that are
+    locked here.
     """
-    # A second claim of a workload stands for itself in a Supply, but the workload leaves as a whole.
-    chosen = {workload_of(each): each for each in victims}
+    # A second claim of a workload is a holder of its own in a snapshot, but the workload leaves as a whole.
+    chosen = {workload_of(victim): victim for victim in victims}
     claims = Claim.objects.select_related("workload__team").exclude(state=ClaimState.RELEASED)
-    held = {each.workload_id: each for each in claims.filter(workload__public_id__in=chosen).order_by("-pk")}
+    held = {
+        claim.workload_id: claim for claim in claims.filter(workload__public_id__in=chosen).order_by("-pk")
+    }
     asked = [(held[key], chosen[str(held[key].workload.public_id)]) for key in sorted(held)]
     Preemption.objects.bulk_create(
         [
@@ -49,12 +52,12 @@ def ask_to_leave(
 
 
 def open_requests() -> QuerySet[Preemption]:
-    """Those whose run still holds the claim that they are about."""
+    """The requests whose run still holds the claim that they are about."""
     return Preemption.objects.filter(ended_at__isnull=True).exclude(claim__state=ClaimState.RELEASED)
 
 
 def end_stale(*, now: datetime) -> int:
-    """End those that came too late: their claim was given back before they were written; how many that were."""
+    """End requests that came too late: their claim was given back before they were written; how many there were."""
     late = Preemption.objects.filter(ended_at__isnull=True, claim__state=ClaimState.RELEASED)
     with transaction.atomic():
         leases.check()
@@ -62,5 +65,5 @@ def end_stale(*, now: datetime) -> int:
 
 
 def workload_of(victim: Victim) -> str:
-    """Public id of the workload that a holder of a Supply belongs to."""
+    """Public id of the workload that a holder of a snapshot belongs to."""
     return victim.id.partition("/")[0]

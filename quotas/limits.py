@@ -1,7 +1,7 @@
-"""What people decide about teams: limits of quotas, a team's rules, and whether its queue moves. All say who and why.
+"""What people decide about teams: limits of quotas, a team's rules, and whether its queue moves. Each records who and why.
 
-A change holds everybody of the trees that it touches still, derives what follows from it, and lets claims go on. A
-cut below use keeps what runs.
+A change locks the trees that it touches, derives what follows from it, and lets claims go on. A cut below use keeps
+what runs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def set_limits(
 
     A cut below use keeps what runs and admits nothing more until it fits. A lending limit that a lower nominal quota
     leaves without meaning goes down with it. Borrowing and lending limits of a team without a cohort are kept, and
-    have no effect until it is in one. Raises Invalid with the field, NotAllowed for who is no quota manager.
+    have no effect until it is in one. Raises Invalid with the field, NotAllowed for a user who is no quota manager.
     """
     check_manager(actor)
     check_reason(reason)
@@ -120,7 +120,7 @@ def remove_quota(
     now: datetime,
     change_set: QuotaChangeSet | None = None,
 ) -> None:
-    """Remove a quota that nobody has ever claimed from. Raises QuotaExceeded for another: set that to 0 instead."""
+    """Remove a quota that has never had a claim. Raises QuotaExceeded for one that has: set that to 0 instead."""
     check_manager(actor)
     check_reason(reason)
     pool = (quota.flavor_id, quota.capacity_type)
@@ -191,9 +191,9 @@ def _record(
 
 
 def set_policy(*, team: Team, changes: Mapping[str, Any], actor: Actor, now: datetime) -> TeamPolicy:
-    """A team's weight, who of it may submit with priority high, and whether other teams see its name.
+    """A team's weight, which of its members may submit with priority high, and whether other teams see its name.
 
-    Unchanged values write nothing. Raises Invalid with the field, NotAllowed for who is no quota manager.
+    Unchanged values write nothing. Raises Invalid with the field, NotAllowed for a user who is no quota manager.
     """
     check_manager(actor)
     for name, value in changes.items():

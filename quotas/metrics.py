@@ -1,4 +1,4 @@
-"""What Prometheus is told about quotas at every scrape, read from the rows."""
+"""What Prometheus reads about quotas at every scrape, taken from the rows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class QuotaCollector(Collector):
 
     @override
     def collect(self) -> Iterable[Metric]:
-        found = leaks()
+        counts = leaks()
         yield GaugeMetricFamily(
             "portal_claims_without_workload",
             "Open claims of workloads that hold nothing any more.",
-            value=found.claims_without_workload,
+            value=counts.claims_without_workload,
         )
         yield GaugeMetricFamily(
             "portal_workloads_without_claim",
             "Workloads that run on units which they have not claimed.",
-            value=found.workloads_without_claim,
+            value=counts.workloads_without_claim,
         )
         yield GaugeMetricFamily(
             "portal_quota_counters_off",
             "Quotas and cohorts whose counters are not the sum of their open claims.",
-            value=found.counters_off,
+            value=counts.counters_off,
         )
         yield GaugeMetricFamily(
             "portal_fence_drift",

@@ -18,9 +18,9 @@ from workloads.node_capacity import OBSERVED_VALUES, Observed, observed_of
 from workloads.states import OUT_OF_REACH
 
 WINDOW = 32
-"""Waiters of a team that a Supply shows one by one; those behind them are counted."""
+"""Waiters of a team that a snapshot shows one by one; those behind them are counted."""
 HEAD = 8
-"""Of these many first ones every turn shows the same, so that it protects them."""
+"""So many first waiters are the same in every turn, so that it protects them."""
 WINDOW_WITH_USER_LIMIT = 512
 """More where the first ones may be held back by their own limit while others of the team could start."""
 OUT_OF_REACH_MAX = 200
@@ -64,7 +64,7 @@ class PoolReader:
             "without": without.pk if without else 0,
             "history": history,
             "telling": telling,
-            "out": [each.value for each in OUT_OF_REACH],
+            "out": [reason.value for reason in OUT_OF_REACH],
             "window": EVERYBODY if everybody else WINDOW,
             "head": HEAD,
             "wide": EVERYBODY if everybody else WINDOW_WITH_USER_LIMIT,
@@ -76,8 +76,8 @@ class PoolReader:
     def pools(
         self, flavor_id: int, capacity_type: str, *, team_id: int | None, others: int, turn: int
     ) -> tuple[list[PoolRows], Observed]:
-        """The pool, and behind it so many others in which the team has a quota, the largest quotas first; who waits in
-        their lines and who holds units; and the cluster. All of one moment.
+        """The pool, and behind it so many others in which the team has a quota, the largest quotas first; the waiters in
+        their lines and the holders of units; and the cluster. All of one moment.
         """
         asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": others}
         books, line, holders, *cluster = self._rows(
@@ -86,12 +86,12 @@ class PoolReader:
         return _pools(books, line, holders), observed_of(cluster)
 
     def others(self, flavor_id: int, capacity_type: str, *, team_id: int | None, most: int) -> list[PoolRows]:
-        """Those others alone, as they are by now."""
+        """The other pools alone, as they are by now."""
         asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": most}
         return _pools(*self._rows(pool_sql.OTHERS, {**asked, "turn": 0})[0])
 
     def beyond(self, pools: Sequence[PoolRows], *, beside: bool) -> None:
-        """Add how many wait where the window does not show all, and with `beside` who stands beside the line."""
+        """Add how many wait where the window does not show all, and with `beside` the waiters beside the line."""
         if beside:
             _queue(pools, self._of(pools, pool_sql.BESIDE))
         full = [pool for pool in pools if max(pool.shown.values(), default=0) >= self.values["window"]]
@@ -127,14 +127,14 @@ def _pools(
     line: Sequence[Sequence[Any]] | None,
     holders: Sequence[Sequence[Any]] | None,
 ) -> list[PoolRows]:
-    """Of the three documents of a statement; what there is none of is None."""
+    """The pools of the three documents of a statement; an empty document is None."""
     pools = [_books(pool_sql.BookRow(*row)) for row in books or ()]
     _queue(pools, line or ())
     by_key = _by_key(pools)
     for flavor, capacity, *row in holders or ():
         by_key[flavor, capacity].held.append(_held(row))
     for pool in pools:
-        pool.shown = Counter((each.team, each.priority) for each in pool.waiting)
+        pool.shown = Counter((row.team, row.priority) for row in pool.waiting)
     return pools
 
 
@@ -149,7 +149,7 @@ def _queue(pools: Sequence[PoolRows], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _held(row: Sequence[Any]) -> pool_sql.HeldRow:
-    moments: list[Any] = [each and datetime.fromisoformat(each) for each in row[: pool_sql.MOMENTS]]
+    moments: list[Any] = [moment and datetime.fromisoformat(moment) for moment in row[: pool_sql.MOMENTS]]
     return pool_sql.HeldRow(*moments, *row[pool_sql.MOMENTS :])
 
 
@@ -168,5 +168,5 @@ def _books(row: pool_sql.BookRow) -> PoolRows:
 
 
 def _default_settings() -> tuple[int, int, int]:
-    each = PlatformSettings()
-    return each.minimum_run_seconds, each.grace_seconds, each.fair_share_half_life_hours
+    defaults = PlatformSettings()
+    return defaults.minimum_run_seconds, defaults.grace_seconds, defaults.fair_share_half_life_hours

@@ -16,7 +16,7 @@ _WAITER = """pool.flavor_id, pool.capacity_type,
        w.time_limit_seconds, w.used_seconds, w.preemptible, w.cpu_each, w.memory_each, w.storage_each, w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
 _QUEUED = """w.flavor_id = pool.flavor_id AND w.capacity_type = pool.capacity_type AND w.phase = 'Queued' AND w.desired = 'run'
   AND w.id <> %(without)s"""
-# Who keeps those behind waiting: counted, shown and placed by the same words, so that the three agree.
+# Which waiters keep those behind waiting: counted, shown and placed by the same words, so that the three agree.
 _IN_LINE = f"""{_QUEUED}
   AND w.reason <> ALL (%(out)s) AND (w.rests_until IS NULL OR w.rests_until <= %(now)s)"""
 
@@ -158,7 +158,7 @@ POOLS = f"""
 WITH asked AS MATERIALIZED ({_OWN} UNION ALL ({_OTHERS}))
 SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS}), {OBSERVED}
 """
-# Books, line and holders of the others alone, for who has the pool itself and the cluster already.
+# Books, line and holders of the others alone, for a caller that has the pool itself and the cluster already.
 OTHERS = f"""
 WITH asked AS MATERIALIZED ({_OTHERS})
 SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS})
@@ -171,7 +171,7 @@ CohortRow = tuple[str, str, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class BookRow:
-    """One of the books of POOLS: a pool. What it has none of is None."""
+    """One of the books of POOLS: a pool. A part that it has none of is None."""
 
     flavor_id: int
     capacity_type: str

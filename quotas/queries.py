@@ -48,7 +48,7 @@ HIT_RATE_DAYS = 30
 
 
 def policy_of(team: Team) -> TeamPolicy:
-    """The team's rules; the defaults, unsaved, where nobody has changed any."""
+    """The team's rules; the defaults, unsaved, where none was ever changed."""
     return TeamPolicy.objects.filter(team=team).first() or TeamPolicy(team=team)
 
 
@@ -65,10 +65,10 @@ def held_units(workload: Workload) -> int:
 
 
 def nameable_teams(user: Any) -> frozenset[str]:
-    """Slugs that may be told to the user: of teams that they may see, and of teams that show their name to all."""
+    """Slugs that the user may read: of teams that they may see, and of teams that show their name to all."""
     shown = TeamPolicy.objects.filter(shows_name=True).values("team")
-    told = Team.objects.filter(Q(pk__in=visible_teams(user).values("pk")) | Q(pk__in=shown))
-    return frozenset(told.values_list("slug", flat=True))
+    teams = Team.objects.filter(Q(pk__in=visible_teams(user).values("pk")) | Q(pk__in=shown))
+    return frozenset(teams.values_list("slug", flat=True))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class QuotaFigures:
     """A quota and what follows from its cohort, in units of the flavor.
 
     `available` is what one claim may still take, borrowing included; negative after a cut below use. `over_use` is
-    what is used above the ceiling. `pending` is what the team's queue waits for, `claimed` what anybody holds of the
+    what is used above the ceiling. `pending` is what the team's queue waits for, `claimed` what all teams hold of the
     flavor.
     """
 
@@ -94,20 +94,20 @@ class QuotaFigures:
 def team_quotas(team: Team) -> list[QuotaFigures]:
     """Every quota of the team, with its figures; in one query.
 
-    `lent` shares out what is borrowed: of all that teams of the tree use above their nominal quotas, each that lends
-    carries a part in proportion to what it lends and leaves unused.
+    `lent` shares out what is borrowed: each team that lends carries a part of all that teams of the tree use above their
+    nominal quotas, in proportion to what it lends and leaves unused.
     """
     seen = list(_seen_by(team))
     mine = [quota for quota in seen if quota.team_id == team.pk]
-    found = []
+    figures = []
     quotas = _members(seen)
     for quota in mine:
         pool = (quota.flavor_id, quota.capacity_type)
-        members = {each.pk: each for each in (*quotas.get(pool, []), quota)}
+        members = {member.pk: member for member in (*quotas.get(pool, []), quota)}
         accounts = _accounts(members.values(), [_Usage(**usage) for usage in quota.usages or ()])
         tree = Tree(accounts)
         name = f"quota:{quota.pk}"
-        found.append(
+        figures.append(
             QuotaFigures(
                 quota=quota,
                 cohort=quota.team.cohort_name,
@@ -120,19 +120,19 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
                 claimed=quota.claimed,
             )
         )
-    return found
+    return figures
 
 
 def claimed_of(flavor: str) -> Coalesce:
-    """Units that anybody holds of the flavor that a row has as `flavor`, by the counters; to be read with the row."""
+    """Units that all teams hold of the flavor that a row has as `flavor`, by the counters; to be read with the row."""
     held = Quota.objects.filter(flavor=OuterRef(flavor)).order_by().values("flavor")
     total = held.annotate(total=Sum(F("used") + F("lent_headroom"))).values("total")
     return Coalesce(Subquery(total), 0)
 
 
 def _seen_by(team: Team) -> QuerySet[Any]:
-    """The team's quotas, with what its queue waits for, what is claimed, and what cohorts count; and of the same flavors
-    those of all teams that are in a cohort, if the team is in one.
+    """The team's quotas, with what its queue waits for, what is claimed, and what cohorts count; if the team is in a
+    cohort, also the quotas of the same flavors of all teams in cohorts.
     """
     mine = Quota.objects.filter(team=team)
     flavors = mine.exclude(team__cohort_name="").values("flavor")
@@ -156,12 +156,12 @@ def _seen_by(team: Team) -> QuerySet[Any]:
 
 
 def _members(quotas: Sequence[Quota]) -> dict[Any, list[Quota]]:
-    """By pool, those of teams in cohorts."""
-    found: dict[Any, list[Quota]] = {}
+    """The quotas of teams in cohorts, by pool."""
+    by_pool: dict[Any, list[Quota]] = {}
     for quota in quotas:
         if quota.team.cohort_name:
-            found.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
-    return found
+            by_pool.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
+    return by_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _usages() -> ArraySubquery:
     same = CohortUsage.objects.filter(flavor=OuterRef("flavor"), capacity_type=OuterRef("capacity_type"))
     columns = {name: name for name in ("guaranteed", "local", "ceiling", "used")}
     of_cohort = {"cohort": "cohort_id", "parent": "cohort__parent_id", "name": "cohort__name"}
-    return ArraySubquery(same.order_by("cohort__name").values(each=JSONObject(**of_cohort, **columns)))
+    return ArraySubquery(same.order_by("cohort__name").values(usage=JSONObject(**of_cohort, **columns)))
 
 
 def _accounts(quotas: Any, usages: Sequence[_Usage]) -> list[Account]:
@@ -208,7 +208,7 @@ def _accounts(quotas: Any, usages: Sequence[_Usage]) -> list[Account]:
             quota.ceiling,
             quota.used,
         )
-        for quota in sorted(quotas, key=lambda each: each.pk)
+        for quota in sorted(quotas, key=lambda row: row.pk)
     ]
 
 
@@ -299,8 +299,8 @@ def leaks() -> Leaks:
 def hit_rate(*, team: Team | None = None, now: datetime) -> float | None:
     """The share of estimates whose workload started by its p90, of those that were settled in the last 30 days.
 
-    Who left the queue after its p90 without a start was promised too much as well. None while there is none, of this
-    team or at all.
+    A workload that left the queue after its p90 without a start was promised too much as well. None while there is no
+    such estimate, of this team or at all.
     """
     rate: float | None = _settled(now, team).aggregate(rate=_RATE)["rate"]
     return rate
@@ -308,35 +308,37 @@ def hit_rate(*, team: Team | None = None, now: datetime) -> float | None:
 
 @dataclass(frozen=True)
 class Past:
-    """What has been before a card is looked at: how often estimates held, and what was last decided on the workload."""
+    """What the past says for a card: how often estimates held, and what was last decided about the workload."""
 
     hit_rate: float | None
     decision: UUID | None
     """The public id of its newest receipt."""
     preempted: Preemption | None
-    """The last time that it had to leave for somebody."""
+    """The last time that it had to leave for another workload."""
 
 
 def past_of(workload: Workload, *, now: datetime) -> Past:
-    """Of one that waits; one query."""
+    """The past of a waiting workload; one query."""
     rate = _settled(now, None).order_by().values(anyone=Value(1)).annotate(rate=_RATE).values("rate")
     decided = Decision.objects.filter(workload=OuterRef("pk")).order_by("-id").values("public_id")[:1]
     left = Preemption.objects.filter(workload=OuterRef("pk"))
-    last = left.values(said=JSONObject(**{name: name for name in _SAID}))[:1]
+    last = left.values(facts=JSONObject(**{name: name for name in _PREEMPTION_FIELDS}))[:1]
     columns = Workload.objects.filter(pk=workload.pk).values_list(
         Subquery(rate), Subquery(decided), Subquery(last)
     )
-    share, decision, said = columns.get()
-    return Past(share, decision, None if said is None else _preemption(said))
+    share, decision, facts = columns.get()
+    return Past(share, decision, None if facts is None else _preemption(facts))
 
 
-_SAID = ("cause", "message", "lost_seconds", "at", "ended_at")
+_PREEMPTION_FIELDS = ("cause", "message", "lost_seconds", "at", "ended_at")
 _RATE = Avg(Case(When(hit=True, then=Value(1.0)), default=Value(0.0), output_field=FloatField()))
 
 
-def _preemption(said: Mapping[str, Any]) -> Preemption:
-    times = {name: datetime.fromisoformat(said[name]) if said[name] else None for name in ("at", "ended_at")}
-    return Preemption(**{**said, **times})
+def _preemption(facts: Mapping[str, Any]) -> Preemption:
+    times = {
+        name: datetime.fromisoformat(facts[name]) if facts[name] else None for name in ("at", "ended_at")
+    }
+    return Preemption(**{**facts, **times})
 
 
 def _settled(now: datetime, team: Team | None) -> QuerySet[StartEstimate]:

@@ -85,7 +85,7 @@ def deny_request(*, request: QuotaRequest, comment: str, actor: Actor, now: date
 
 
 def withdraw_request(*, request: QuotaRequest, actor: Actor, now: datetime) -> QuotaRequest:
-    """Take it back. By who asked. Raises Conflict unless the request is pending."""
+    """Take the request back; only the member who asked may. Raises Conflict unless it is pending."""
     if actor.user is None or actor.user.pk != request.requested_by_id:
         raise NotAllowed("Only who asked may withdraw a request.", code="not_yours")
     with transaction.atomic():
@@ -97,9 +97,9 @@ def withdraw_request(*, request: QuotaRequest, actor: Actor, now: datetime) -> Q
 
 
 def return_due(*, now: datetime, pool: tuple[int, str] | None = None) -> int:
-    """Take back what was given until a time that has come, and let go of requests that nobody answered by theirs.
+    """Take back quota whose end has come, and drop requests that no one answered by their end.
 
-    Of one pool (flavor and capacity type) or of all. How many quotas were lowered. Each is its own transaction; one
+    For one pool (flavor and capacity type) or for all; how many quotas were lowered. Each is its own transaction; one
     that was handled meanwhile is left alone.
     """
     due = QuotaRequest.objects.filter(state__in=[State.APPROVED, State.PENDING], until__lte=now)

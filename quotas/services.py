@@ -85,9 +85,9 @@ def claim_many(*, wanted: Sequence[Wanted], now: datetime) -> None:
 
     Workloads that have an open claim are left as they are. Raises QuotaExceeded if the rest does not fit.
     """
-    for each in wanted:
-        _check(each)
-    if len({each.workload_id for each in wanted}) < len(wanted):
+    for claim in wanted:
+        _check(claim)
+    if len({claim.workload_id for claim in wanted}) < len(wanted):
         raise ValueError("A workload is claimed for twice.")
     if wanted:
         with transaction.atomic():
@@ -120,20 +120,20 @@ SELECT quota_id, units::bigint, used, local FROM sums LEFT JOIN taken ON id = qu
 
 
 def _take(wanted: Sequence[Wanted], purpose: ClaimPurpose, now: datetime) -> None:
-    rows(_LOCK_QUOTAS, {"ids": sorted({each.quota_id for each in wanted})})
+    rows(_LOCK_QUOTAS, {"ids": sorted({claim.quota_id for claim in wanted})})
     values = {
-        "workloads": [each.workload_id for each in wanted],
-        "quotas": [each.quota_id for each in wanted],
-        "units": [each.units for each in wanted],
-        "headrooms": [each.headroom for each in wanted],
-        "lents": [each.lent for each in wanted],
+        "workloads": [claim.workload_id for claim in wanted],
+        "quotas": [claim.quota_id for claim in wanted],
+        "units": [claim.units for claim in wanted],
+        "headrooms": [claim.headroom for claim in wanted],
+        "lents": [claim.lent for claim in wanted],
         "purpose": purpose.value,
         "now": now,
     }
     overflows = {}
     for quota_id, units, used, local in rows(_TAKE, values):
         if used is None:
-            raise _exceeded([each for each in wanted if each.quota_id == quota_id])
+            raise _exceeded([claim for claim in wanted if claim.quota_id == quota_id])
         overflows[quota_id] = overflow(used, local) - overflow(used - units, local)
     if not count_in_cohorts(overflows):
         raise _exceeded(wanted)
@@ -160,8 +160,8 @@ def release(*, workload: Workload, now: datetime, purpose: ClaimPurpose | None =
     with transaction.atomic():
         mine = _open_claims(workload).filter(purpose__in=purposes)
         quotas = {
-            each.pk: each
-            for each in Quota.objects.select_for_update(no_key=True)
+            quota.pk: quota
+            for quota in Quota.objects.select_for_update(no_key=True)
             .filter(pk__in=mine.values("quota"))
             .order_by("pk")
         }
@@ -185,13 +185,13 @@ def _give_back(
     quota: Quota, freed: Sequence[tuple[int, int, bool, datetime]], half_life: int, now: datetime
 ) -> int:
     """Lower the locked quota's counters by freed claims (units, headroom, lent, since); the change of its overflow."""
-    units = sum(each[0] for each in freed if not each[2])
-    headroom = quota.headroom - sum(each[1] for each in freed)
-    lent = quota.lent_headroom - sum(each[0] for each in freed if each[2])
+    units = sum(row[0] for row in freed if not row[2])
+    headroom = quota.headroom - sum(row[1] for row in freed)
+    lent = quota.lent_headroom - sum(row[0] for row in freed if row[2])
     adopted = max(0, lent - headroom)
     if adopted:
         _adopt(quota, adopted, now)
-    held = [integral(each[0], (now - each[3]).total_seconds(), half_life) for each in freed]
+    held = [integral(row[0], (now - row[3]).total_seconds(), half_life) for row in freed]
     past = (now - (quota.decayed_at or now)).total_seconds()
     used = quota.used - units + adopted
     Quota.objects.filter(pk=quota.pk).update(
@@ -208,7 +208,7 @@ def _give_back(
 def _adopt(quota: Quota, units: int, now: datetime) -> None:
     """The headroom under lent claims goes with its endpoint: `units` of them, the oldest, count in `used` from now on.
 
-    They are never more than the endpoint gives back. A claim of which only a part finds headroom is made two.
+    They are never more than the endpoint gives back. A claim that only partly finds headroom becomes two.
     """
     borrowers = Claim.objects.filter(quota=quota, lent=True).exclude(state=ClaimState.RELEASED)
     for borrower in borrowers.order_by("pk"):
@@ -315,5 +315,7 @@ def _check(wanted: Wanted) -> None:
 
 def _exceeded(wanted: Iterable[Wanted]) -> QuotaExceeded:
     asked = list(wanted)
-    names = ", ".join(str(quota) for quota in Quota.objects.filter(pk__in={each.quota_id for each in asked}))
-    return QuotaExceeded(f"{sum(each.units for each in asked)} do not fit into {names}.")
+    names = ", ".join(
+        str(quota) for quota in Quota.objects.filter(pk__in={claim.quota_id for claim in asked})
+    )
+    return QuotaExceeded(f"{sum(claim.units for claim in asked)} do not fit into {names}.")

@@ -38,8 +38,8 @@ _VALUE = {priority.value: value for priority, value in PRIORITY_VALUE.items()}
 
 def pool_for(*, flavor: ResourceFlavor, capacity_type: str) -> Pool:
     """The pool's row, made when it is first asked for."""
-    found = Pool.objects.filter(flavor=flavor, capacity_type=capacity_type).first()
-    return found or Pool.objects.get_or_create(flavor=flavor, capacity_type=capacity_type)[0]
+    pool = Pool.objects.filter(flavor=flavor, capacity_type=capacity_type).first()
+    return pool or Pool.objects.get_or_create(flavor=flavor, capacity_type=capacity_type)[0]
 
 
 def pool_snapshot_of(
@@ -57,7 +57,7 @@ def pool_snapshot_of(
 
     `extra` is a waiter that has no row, `focus` one that must be shown however far behind it is, `without` one that
     would wait no longer. With `history` the expected ends follow reports and what the team's runs used of their limits.
-    `whole_line` shows everybody who waits, those beside the line too, because what they ask for was out of reach.
+    `whole_line` shows all that wait, also those beside the line, which ask for what was out of reach.
     """
     return snapshot_of(
         flavor=flavor,
@@ -78,7 +78,7 @@ class KeyedSnapshot:
 
     pool: PoolSnapshot
     quota_ids: Mapping[str, int]
-    """By team."""
+    """Ids of the quotas, by team."""
     said: Mapping[str, tuple[str, str]]
     """Reason and message that the row of each waiter shows, by its id; the messages only where they were asked for."""
     names: Mapping[str, tuple[str, str]]
@@ -95,8 +95,8 @@ class Outlook:
 
     @cached_property
     def others(self) -> tuple[PoolSnapshot, ...]:
-        """Of other pools in which the team has a quota, the largest quotas first; the waiter stands in none of them."""
-        return tuple(each.snapshot().pool for each in self._others())
+        """Other pools in which the team has a quota, the largest quotas first; the waiter stands in none of them."""
+        return tuple(assembly.snapshot().pool for assembly in self._others())
 
 
 def snapshot_of(
@@ -113,8 +113,8 @@ def snapshot_of(
     telling: bool = False,
     everybody: bool = False,
 ) -> KeyedSnapshot:
-    """As `pool_snapshot_of`, with keys of the rows. In a later `turn` those further behind are shown, after the first few, and
-    with `everybody` all at once. `telling` brings the messages along that the rows show.
+    """As `pool_snapshot_of`, with keys of the rows. In a later `turn` waiters further behind are shown, after the first
+    few; with `everybody` all at once. `telling` also reads the messages that the rows show.
     """
     reader = PoolReader(now, without=without, history=history, telling=telling, everybody=everybody)
     pools, observed = reader.pools(flavor.pk, capacity_type, team_id=None, others=0, turn=turn)
@@ -137,7 +137,7 @@ def outlook_of(
     """As `pool_snapshot_of` with history, and beside it so many other pools in which the team has a quota.
 
     The others are read in the same statement, and with `later` in one of their own when they are first asked for: for
-    who may well do without them.
+    a caller that may well do without them.
     """
     reader = PoolReader(now, without=without, history=True, telling=False, everybody=False)
     key, together = (flavor.pk, capacity_type), 0 if later else others
@@ -149,7 +149,7 @@ def outlook_of(
         if later:
             rows = reader.others(*key, team_id=team_id, most=others)
             reader.beyond(rows, beside=False)
-        facts = {each.name: each for each in observed.flavors}
+        facts = {flavor_facts.name: flavor_facts for flavor_facts in observed.flavors}
         # A flavor that came between two statements was not observed.
         return [_Assembly(row, facts[row.flavor], now, observed) for row in rows if row.flavor in facts]
 
@@ -167,7 +167,7 @@ def _own(
     extra: Waiter | None,
     focus: Workload | None,
 ) -> KeyedSnapshot:
-    shown = {each.key for each in rows.waiting}
+    shown = {row.key for row in rows.waiting}
     far = focus if focus is not None and focus.pk not in shown else None
     before = reader.before(rows, far) if far is not None and _has_window(rows, far) else 0
     return _Assembly(rows, facts, now, observed, extra=extra, far=far, before=before).snapshot()
@@ -193,19 +193,19 @@ class _Assembly:
     observed: Observed
     extra: Waiter | None = None
     far: Workload | None = None
-    """One that is shown although its team's window does not reach it."""
+    """A waiter that is shown although its team's window does not reach it."""
     before: int = 0
-    """How many of its own team and priority stand before that one."""
+    """How many of its own team and priority stand before `far`."""
 
     def snapshot(self) -> KeyedSnapshot:
-        said = {each.public_id: (each.reason, each.message) for each in self.rows.waiting}
-        names = {each.public_id: (each.name, each.kind) for each in self.rows.waiting}
-        names |= {each.public_id: (each.name, each.kind) for each in self.rows.held}
+        messages = {row.public_id: (row.reason, row.message) for row in self.rows.waiting}
+        names = {row.public_id: (row.name, row.kind) for row in self.rows.waiting}
+        names |= {row.public_id: (row.name, row.kind) for row in self.rows.held}
         if self.far is not None:
-            said[str(self.far.public_id)] = (self.far.reason, self.far.message)
+            messages[str(self.far.public_id)] = (self.far.reason, self.far.message)
             names[str(self.far.public_id)] = (self.far.name, self.far.kind)
         quota_ids = {quota.team: quota.id for quota in self.rows.quotas}
-        return KeyedSnapshot(self._supply(), quota_ids, said, names)
+        return KeyedSnapshot(self._supply(), quota_ids, messages, names)
 
     @cached_property
     def half_life(self) -> int:
@@ -216,11 +216,11 @@ class _Assembly:
         return {slug: round(share * PERMILLE) for slug, share in self.rows.history.items()}
 
     def _waiters(self) -> tuple[Waiter, ...]:
-        found = [self._waiter(row) for row in sorted(self.rows.waiting, key=lambda row: row.key)]
+        waiters = [self._waiter(row) for row in sorted(self.rows.waiting, key=lambda row: row.key)]
         more = [waiter_of(self.far)] if self.far is not None else []
         if self.extra is not None:
             more.append(self.extra)
-        return (*found, *(self._with_history(each) for each in more))
+        return (*waiters, *(self._with_history(waiter) for waiter in more))
 
     def _before_far(self) -> int:
         shown = self.rows.shown[self.far.team.slug, self.far.priority] if self.far is not None else 0
@@ -341,53 +341,53 @@ class _Assembly:
         )
 
     def _holders(self, nodes: Container[str]) -> tuple[tuple[Holder, ...], dict[str, int]]:
-        """Who holds units now, and for each team the decayed unit-seconds of what it holds."""
+        """The holders of units now, and for each team the decayed unit-seconds of what it holds."""
         holders, held = [], dict[str, float]()
-        for found in self.rows.held:
-            holders.append(self._holder(found, nodes))
-            seconds = max(0.0, (self.now - found.reserved_at).total_seconds())
-            held[found.team] = held.get(found.team, 0.0) + integral(found.units, seconds, self.half_life)
+        for claim in self.rows.held:
+            holders.append(self._holder(claim, nodes))
+            seconds = max(0.0, (self.now - claim.reserved_at).total_seconds())
+            held[claim.team] = held.get(claim.team, 0.0) + integral(claim.units, seconds, self.half_life)
         return tuple(holders), {slug: round(use) for slug, use in held.items()}
 
-    def _holder(self, found: pool_sql.HeldRow, nodes: Container[str]) -> Holder:
-        age = self._since(found.started_at)
-        left = None if found.limit is None else max(0, found.limit - found.used - age)
+    def _holder(self, claim: pool_sql.HeldRow, nodes: Container[str]) -> Holder:
+        age = self._since(claim.started_at)
+        left = None if claim.limit is None else max(0, claim.limit - claim.used - age)
         # Pods without units count where they take what those with units need.
-        placed = found.placed if found.purpose == "workload" else ()
+        placed = claim.placed if claim.purpose == "workload" else ()
         there = [row for row in placed or () if row[1] or row[0] in nodes]
-        missing = 0 if found.leaving or not found.units_each else max(0, found.pods - int(found.seen or 0))
+        missing = 0 if claim.leaving or not claim.units_each else max(0, claim.pods - int(claim.seen or 0))
         return Holder(
-            id=found.public_id if found.purpose == "workload" else f"{found.public_id}/{found.purpose}",
-            team=found.team,
-            owner=str(found.owner_id),
-            noun=kind_of(found.kind).noun,
-            units=found.units,
-            units_each=found.units_each,
-            priority=_VALUE[found.priority],
-            preemptible=found.preemptible,
+            id=claim.public_id if claim.purpose == "workload" else f"{claim.public_id}/{claim.purpose}",
+            team=claim.team,
+            owner=str(claim.owner_id),
+            noun=kind_of(claim.kind).noun,
+            units=claim.units,
+            units_each=claim.units_each,
+            priority=_VALUE[claim.priority],
+            preemptible=claim.preemptible,
             age_seconds=age,
-            lost_seconds=min(age, self._since(found.saved_at)) if found.saved_at else age,
+            lost_seconds=min(age, self._since(claim.saved_at)) if claim.saved_at else age,
             ends_in=left,
-            expected_in=self._expected(found, left),
-            leaving=found.leaving,
-            lent=found.lent,
+            expected_in=self._expected(claim, left),
+            leaving=claim.leaving,
+            lent=claim.lent,
             placed=tuple((node, units) for node, units, *_ in there),
-            unplaced_pods=missing if found.purpose == "workload" else 0,
-            beside=(found.cpu_each, found.memory_each, found.storage_each),
+            unplaced_pods=missing if claim.purpose == "workload" else 0,
+            beside=(claim.cpu_each, claim.memory_each, claim.storage_each),
             taken=tuple(tuple(beside) for _, _, *beside in there),
         )
 
-    def _expected(self, found: pool_sql.HeldRow, left: int | None) -> int | None:
-        """What it says itself while that is fresh, else the share of the limit that its team's runs use."""
+    def _expected(self, claim: pool_sql.HeldRow, left: int | None) -> int | None:
+        """Seconds until it ends: by its own report while that is fresh, else by the share of limits that its team's runs use."""
         if left is None:
             return None
-        if found.remaining is not None and found.reported_at is not None:
-            return min(left, max(0, found.remaining - self._since(found.reported_at)))
-        permille = self.permille.get(found.team)
-        if permille is None or found.limit is None:
+        if claim.remaining is not None and claim.reported_at is not None:
+            return min(left, max(0, claim.remaining - self._since(claim.reported_at)))
+        permille = self.permille.get(claim.team)
+        if permille is None or claim.limit is None:
             return left
-        used = found.limit - left
-        return min(left, max(0, found.limit * permille // PERMILLE - used))
+        used = claim.limit - left
+        return min(left, max(0, claim.limit * permille // PERMILLE - used))
 
     def _since(self, moment: datetime | None) -> int:
         return 0 if moment is None else max(0, int((self.now - moment).total_seconds()))

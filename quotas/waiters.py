@@ -1,4 +1,4 @@
-"""A queued workload, or one that somebody thinks of submitting, as the policy sees it."""
+"""A queued workload, or one that a user may submit, as the policy sees it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def new_waiter(
     beside: Beside = (),
     now: datetime,
 ) -> Waiter:
-    """Somebody who would submit now: behind everybody of the same standing."""
+    """A workload that would be submitted now: behind all others of the same standing."""
     return Waiter(
         id=NEW,
         team=team,

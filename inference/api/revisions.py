@@ -118,7 +118,7 @@ class OptionSerializer(serializers.Serializer[Option]):
 
 class GuardSerializer(serializers.Serializer[Guarded]):
     verdict = serializers.CharField(help_text="go, wait or blocked.")
-    message = serializers.CharField(source="told")
+    message = serializers.CharField(source="sentence")
     strategy = serializers.CharField()
     surge_units = serializers.IntegerField()
     downtime_seconds = serializers.IntegerField(
@@ -162,10 +162,10 @@ class RevisionViewSet(ViewSetMixin, EndpointApi):
 
     def revision(self, endpoint: Endpoint, number: int) -> EndpointRevision:
         """The version of that number. Raises NotFound."""
-        found = endpoint.revisions.select_related("endpoint").filter(number=number).first()
-        if found is None:
+        revision = endpoint.revisions.select_related("endpoint").filter(number=number).first()
+        if revision is None:
             raise NotFound(f"There is no revision {number}.")
-        return found
+        return revision
 
     @extend_schema(responses=RevisionSerializer(many=True))
     def list(self, request: Any, public_id: UUID) -> Response:

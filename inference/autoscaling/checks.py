@@ -1,4 +1,4 @@
-"""What of a request to scale only this platform can tell: which scalers it has, and what Prometheus answers."""
+"""What only this platform can say about a request to scale: which scalers it has, and what Prometheus answers."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def _hints(spec: EndpointSpec) -> Iterator[Hint]:
     elif scaling.query and (doubt := _tried(spec).doubt):
         yield Hint("scaling.query", "query_not_tried", doubt)
     if scaling.query and scaling.metric_type is None:
-        said = guessed_type(scaling.query)
-        meaning = "divided by the replicas before" if said == "average-value" else "as a whole"
+        metric_type = guessed_type(scaling.query)
+        meaning = "divided by the replicas before" if metric_type == "average-value" else "as a whole"
         message = (
-            f"The query's value is compared with the threshold {meaning} (metric_type {said}, by its outermost "
+            f"The query's value is compared with the threshold {meaning} (metric_type {metric_type}, by its outermost "
             "function). Give metric_type if that is wrong."
         )
         yield Hint("scaling.metric_type", "metric_type_guessed", message)
@@ -100,5 +100,5 @@ def _hints(spec: EndpointSpec) -> Iterator[Hint]:
 
 
 def _is_time_sliced(spec: EndpointSpec) -> bool:
-    found = ResourceFlavor.objects.filter(name=spec.flavor).first()
-    return found is not None and Sharing(found.sharing) in {Sharing.TIME_SLICING, Sharing.MPS}
+    flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
+    return flavor is not None and Sharing(flavor.sharing) in {Sharing.TIME_SLICING, Sharing.MPS}

@@ -1,4 +1,4 @@
-"""What of the platform decides how endpoints are scaled: which scaler there is, and which Prometheus it asks."""
+"""How the platform decides how endpoints are scaled: which scaler there is, and which Prometheus it asks."""
 
 from __future__ import annotations
 
@@ -39,20 +39,18 @@ def prometheus_url() -> str:
 def scaler_platform(
     endpoint: Endpoint, spec: EndpointSpec, *, followed: Followed = followed_kinds
 ) -> ScalerPlatform:
-    """How an endpoint of this spec is scaled now. KEDA is told to pause; an autoscaler cannot be, and is taken away
-    meanwhile.
-    """
-    served, given = followed(), PlatformSettings.current()
-    found = _engine(served, given.optional_kinds)
+    """How an endpoint of this spec is scaled now. KEDA can pause; an autoscaler cannot, and is deleted meanwhile."""
+    served, settings = followed(), PlatformSettings.current()
+    scaler_engine = _engine(served, settings.optional_kinds)
     is_held, held_at = endpoint.is_held(spec), endpoint.held_at(spec)
-    away = is_held and found == AUTOSCALER
+    away = is_held and scaler_engine == AUTOSCALER
     steered = steering(paused=is_held, paused_replicas=held_at, wakes=False)
     kinds_of_scalers = (kinds.SCALED_OBJECT, kinds.AUTOSCALER)
     return ScalerPlatform(
         served=frozenset(kind.kind for kind in kinds_of_scalers if kind.address in served),
-        engine="" if away else found,
+        engine="" if away else scaler_engine,
         held_at=held_at if away else None,
         held={key: value for key, value in steered.items() if value is not None},
         prometheus_url=prometheus_url(),
-        exported_labels=given.dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,
+        exported_labels=settings.dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,
     )

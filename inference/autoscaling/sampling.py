@@ -26,7 +26,7 @@ def sample(workload: Workload, observation: Observation | None, now: datetime) -
         return
     last = endpoint.samples.first()
     scaler, spec = observation.scaler, endpoint.parsed
-    found = ScaleSample(
+    fresh = ScaleSample(
         endpoint=endpoint,
         at=now,
         desired=observation.desired_replicas,
@@ -37,8 +37,8 @@ def sample(workload: Workload, observation: Observation | None, now: datetime) -
         target=scaler.target if scaler else None,
         reason=(scaler.decision if scaler else "")[:63],
     )
-    if last is None or now - last.at >= EVERY or _news(last) != _news(found):
-        found.save()
+    if last is None or now - last.at >= EVERY or _news(last) != _news(fresh):
+        fresh.save()
 
 
 def _news(row: ScaleSample) -> tuple[object, ...]:
@@ -51,7 +51,7 @@ def follow_size(workload: Workload, observation: Observation | None, now: dateti
     """
     if observation is None or workload.phase not in LIVE or not workload.units_each:
         return
-    # As it is in this transaction: somebody may have scaled it since the look began.
+    # As it is in this transaction: a user may have scaled it since the look began.
     units = Workload.objects.values_list("units", flat=True).get(pk=workload.pk)
     reach = observation.scaler.reach if observation.scaler is not None else None
     pods = max(observation.pods_alive, observation.desired_replicas, reach or 0)

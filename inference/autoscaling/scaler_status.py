@@ -55,7 +55,7 @@ def lacks_scaler(deployment: Json, companions: Sequence[Json]) -> bool:
 
 
 def scaler_of(deployment: Json, companions: Sequence[Json]) -> ScalerFacts | None:
-    """What its scaler says; of one that is missing, that it is. None where nothing is to scale it."""
+    """What its scaler says, or that it is missing. None where nothing is to scale it."""
     if _annotation(deployment) == NO_SCALER:
         return ScalerFacts(
             failure="Nothing scales it: what it scales by needs KEDA, which the cluster does not offer any more. Have KEDA "
@@ -99,12 +99,12 @@ def read_scaler(companions: Sequence[Json], *, at_zero: bool) -> ScalerFacts | N
 def _reach(scaled: Json | None, autoscaler: Json | None) -> int | None:
     """The most of any of its objects: KEDA's autoscaler follows the ScaledObject, and a held number follows both."""
     annotations = ((scaled or {}).get("metadata") or {}).get("annotations") or {}
-    found = [
+    bounds = [
         ((scaled or {}).get("spec") or {}).get("maxReplicaCount"),
         ((autoscaler or {}).get("spec") or {}).get("maxReplicas"),
         whole_number(str(annotations.get(PAUSED_REPLICAS) or "")),
     ]
-    return max((each for each in found if each is not None), default=None)
+    return max((bound for bound in bounds if bound is not None), default=None)
 
 
 def _is_true(item: Json, kind: str) -> bool:
@@ -112,7 +112,7 @@ def _is_true(item: Json, kind: str) -> bool:
 
 
 def _is_held(scaled: Json) -> bool:
-    """By its annotations: the condition comes later, and is set for one-way pauses too."""
+    """Whether its annotations hold it: the condition comes later, and is set for one-way pauses too."""
     annotations = (scaled.get("metadata") or {}).get("annotations") or {}
     return PAUSED in annotations or PAUSED_REPLICAS in annotations
 
@@ -134,7 +134,7 @@ def _failure(scaled: Json | None, autoscaler: Json | None) -> str:
     if scaled is not None:
         ready = pod_status.condition(scaled, "Ready")
         if ready.get("status") == "False":
-            return _said("KEDA reports", ready, _OF_KEDA)
+            return _condition_words("KEDA reports", ready, _OF_KEDA)
         failing = [
             f"{name} failed {health.get('numberOfFailures')} times"
             for name, health in sorted(((scaled.get("status") or {}).get("health") or {}).items())
@@ -144,25 +144,25 @@ def _failure(scaled: Json | None, autoscaler: Json | None) -> str:
             return _with_fix(f"KEDA cannot read its metric: {', '.join(failing)}", _QUERY)
         active = pod_status.condition(scaled, "HPAActive")
         if active.get("status") == "False" and active.get("reason") not in _NO_FAILURE:
-            return _said("Its autoscaler gets no metrics:", active, _OF_AUTOSCALER)
+            return _condition_words("Its autoscaler gets no metrics:", active, _OF_AUTOSCALER)
     if autoscaler is not None:
         for kind in ("AbleToScale", "ScalingActive"):
             seen = pod_status.condition(autoscaler, kind)
             if seen.get("status") == "False" and (seen.get("reason") or "") not in _NO_FAILURE:
-                return _said("Its autoscaler reports", seen, _OF_AUTOSCALER)
+                return _condition_words("Its autoscaler reports", seen, _OF_AUTOSCALER)
     return ""
 
 
-def _said(who: str, condition: Json, others: str) -> str:
-    """What the condition says and what to do about it; `others` is that for reasons that are not known here."""
+def _condition_words(who: str, condition: Json, others: str) -> str:
+    """What the condition says and what to do about it; `others` is the advice for reasons that are not known here."""
     reason = str(condition.get("reason") or "")
     return _with_fix(f"{who} {reason}: {condition.get('message')}", _FIXES.get(reason, others))
 
 
-def _with_fix(said: str, fix: str) -> str:
-    """Whole at its end: what was said gives way. The cause comes last in it, after the query, which is known."""
+def _with_fix(message: str, fix: str) -> str:
+    """The message with the fix, which stays whole: the message is cut. Its cause comes last, after the query, which is known."""
     room = pod_status.MESSAGE_LENGTH_MAX - len(fix) - 2
-    text = pod_status.shorten(_ASKED.sub("?…", said))
+    text = pod_status.shorten(_ASKED.sub("?…", message))
     shown = text if len(text) <= room else text[: room - 1] + "…"
     return f"{shown.rstrip('.')}. {fix}"
 
@@ -180,8 +180,8 @@ def _metric(spec: Json, status: Json) -> tuple[str, float | None, float | None]:
 def _source(metric: Json) -> dict[str, Any]:
     """`{type: External, external: {...}}` → the inner mapping."""
     kind = str(metric.get("type") or "")
-    found = metric.get(kind[:1].lower() + kind[1:]) if kind else None
-    return dict(found or {})
+    inner = metric.get(kind[:1].lower() + kind[1:]) if kind else None
+    return dict(inner or {})
 
 
 def _number(value: Json) -> float | None:

@@ -29,23 +29,23 @@ PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 POLLING_SECONDS = 15
 POLLING_AT_ZERO_SECONDS = 5
-"""Somebody waits for an answer meanwhile."""
+"""Shorter, because a caller waits for an answer meanwhile."""
 FAILURES_TO_FALL_BACK = 3
 WAKES_ONLY = 1_000_000
-"""Requests in flight to each replica that a trigger asks for which is there to wake the endpoint alone."""
+"""The target of requests in flight to each replica, for a trigger that is there only to wake the endpoint."""
 _METRIC_TYPES = {"value": "Value", "average-value": "AverageValue"}
 
 
 @dataclass(frozen=True, slots=True)
 class ScalerPlatform:
-    """What of the platform a scaler's manifest depends on."""
+    """The facts of the platform that a scaler's manifest depends on."""
 
     engine: str = KEDA
     """Empty where its scaler is taken away for a while."""
     held_at: int | None = None
-    """Replicas that somebody wants it to have meanwhile, whatever its scaler would say."""
+    """Replicas that a user wants it to have meanwhile, whatever its scaler would say."""
     held: Mapping[str, str] = field(default_factory=dict)
-    """Annotations by which a ScaledObject is paused: one that is made again must not scale before it is steered."""
+    """Annotations that pause a ScaledObject: one that is made again must not scale before it is steered."""
     served: frozenset[str] = frozenset()
     """Kinds of scalers that the API serves."""
     prometheus_url: str = ""
@@ -152,11 +152,11 @@ def _failures(spec: EndpointSpec, scaling: ScalingSpec, polling: int) -> int:
 def _triggers(
     spec: EndpointSpec, scaling: ScalingSpec, subject: Subject, platform: ScalerPlatform
 ) -> list[Manifest]:
-    found = _SCALERS[scaling.row.scaler](scaling, subject, platform)
+    triggers = _SCALERS[scaling.row.scaler](scaling, subject, platform)
     if spec.scale_to_zero and scaling.trigger != IN_FLIGHT:
         calls = promql.in_flight(subject.endpoint_id)
-        found.append(_prometheus(calls, "AverageValue", str(WAKES_ONLY), "0", platform))
-    return found
+        triggers.append(_prometheus(calls, "AverageValue", str(WAKES_ONLY), "0", platform))
+    return triggers
 
 
 def _by_query(scaling: ScalingSpec, subject: Subject, platform: ScalerPlatform) -> list[Manifest]:
@@ -238,11 +238,11 @@ def _autoscaler(spec: EndpointSpec, scaling: ScalingSpec, placement: Placement) 
 
 
 def steering_patch(companion: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the wanted annotations a ScaledObject has otherwise; empty for anything else, and where all is well."""
+    """The patch of the wanted annotations that a ScaledObject does not have; empty for other kinds, and where all is well."""
     if companion.get("kind") != kinds.SCALED_OBJECT.kind:
         return {}
-    found = companion["metadata"].get("annotations") or {}
-    changes = {key: value for key, value in wanted.items() if found.get(key) != value}
+    annotations = companion["metadata"].get("annotations") or {}
+    changes = {key: value for key, value in wanted.items() if annotations.get(key) != value}
     return {"metadata": {"annotations": changes}} if changes else {}
 
 
@@ -251,7 +251,7 @@ def needs_prometheus(spec: EndpointSpec) -> bool:
 
 
 def steering(*, paused: bool, paused_replicas: int | None, wakes: bool) -> dict[str, Any]:
-    """The annotations by which a ScaledObject is steered; None for those that are to go."""
+    """The annotations that steer a ScaledObject; None for those that are to go."""
     held = paused and paused_replicas is not None
     return {
         PAUSED: "true" if paused and not held else None,

@@ -78,7 +78,7 @@ def scale_endpoint(
 
 
 def _check_bounds(spec: EndpointSpec) -> None:
-    found = scaling_problems(
+    faults = scaling_problems(
         spec.scaling.to_json() if spec.scaling else None,
         runtime=spec.runtime,
         minimum=spec.min_replicas,
@@ -86,7 +86,7 @@ def _check_bounds(spec: EndpointSpec) -> None:
         to_zero=spec.scale_to_zero,
         has_gpus=spec.gpus_per_replica > 0,
     )
-    problems = [FieldProblem(field=path, code=fault.code, message=fault.message) for path, fault in found]
+    problems = [FieldProblem(field=path, code=fault.code, message=fault.message) for path, fault in faults]
     if problems:
         raise Invalid.of_problems(problems)
 
@@ -112,7 +112,7 @@ def _check_hold(endpoint: Endpoint, replicas: int | None) -> None:
 
 
 def resume_scaler(*, endpoint: Endpoint, actor: Actor, now: datetime) -> None:
-    """Leave the number of replicas to its scaler again; of one that is not paused nothing changes."""
+    """Leave the number of replicas to its scaler again; nothing changes where it is not paused."""
     _steer(endpoint, paused=False, replicas=None, action="scaler-resumed", actor=actor, now=now)
 
 

@@ -48,7 +48,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Slept:
-    """What sleeping at zero replicas cost those who called, and saved."""
+    """What sleeping at zero replicas cost the callers, and what it saved."""
 
     wakes: tuple[Wake, ...]
     """The newest first."""
@@ -59,14 +59,14 @@ class Slept:
 
     @property
     def cold_start_seconds(self) -> int | None:
-        """Of the newest wake."""
+        """Seconds of the newest wake."""
         return self.wakes[0].seconds if self.wakes else None
 
 
 def scaling_of(
     endpoint: Endpoint, spec: EndpointSpec, *, newest: ScaleSample | None, by: Callable[[], str] = engine
 ) -> Scaling:
-    """By the spec that is wanted and the newest sample; `by` says which engine scales, and is asked only where one does."""
+    """How it scales, by the wanted spec and the newest sample; `by` names the engine, and is called only where one scales."""
     return Scaling(
         engine=by() if spec.scales else None,
         trigger=spec.scaling.trigger if spec.scaling and spec.scales else None,
@@ -92,8 +92,8 @@ def slept(
     price_book: PriceBook | None = None,
     moves: Sequence[Lived] | None = None,
 ) -> Slept:
-    """By its newest moves, the oldest first, with `asleep_of`; one query each for them and for `spans_by_card` where the
-    caller has not read them.
+    """How it slept, by its newest moves, the oldest first, with `asleep_of`; one query each for them and for
+    `spans_by_card` where the caller has not read them.
     """
     known = newest_moves(workload, asleep=asleep_of(workload, now=now)) if moves is None else moves
     asleep = round(known[-1].asleep) if known else 0
@@ -106,7 +106,7 @@ def slept(
     )
 
 
-# Added up where the moves are: one that has slept for a year in turns has more of them than a page can read.
+# Added up in the database: an endpoint that slept and woke for a year has more moves than a page can read.
 _ASLEEP = """(
     SELECT coalesce(extract(epoch FROM sum(until - at)), 0)::float8
     FROM (SELECT at, reason, lead(at, 1, %s) OVER (ORDER BY id) AS until FROM workloads_workloadevent

@@ -94,8 +94,8 @@ def _revisions(asked: PageReading[EndpointNow]) -> dict[str, Any]:
 def _settings(asked: PageReading[EndpointNow]) -> dict[str, Any]:
     """The form of a change, as it is wanted now."""
     workload, wanted = asked.workload, asked.own.wanted
-    given = {**values_of(wanted.spec), "team": workload.team.slug, "name": workload.name}
-    return {"form": EndpointForm(initial=given, teams=[workload.team]), "made_from": wanted.number}
+    values = {**values_of(wanted.spec), "team": workload.team.slug, "name": workload.name}
+    return {"form": EndpointForm(initial=values, teams=[workload.team]), "made_from": wanted.number}
 
 
 def _manifests(asked: PageReading[EndpointNow]) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class EndpointDeletePage(EndpointPage, CommandPage):
 class EndpointUpdatePage(EndpointDetailPage):
     """POST rolls out a new revision, or shows what it would do; 422 with the form where it cannot be.
 
-    409, with the ways that are left as buttons, where its rollout has no room; 409, too, with what somebody else has
+    409, with the ways that are left as buttons, where its rollout has no room; 409, too, with what another user has
     changed since the form was filled, which keeps what was typed.
     """
 

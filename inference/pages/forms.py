@@ -187,13 +187,13 @@ class EndpointForm(FurtherForm):
 
     @property
     def preset(self) -> ServerPreset:
-        """Of the runtime that is chosen."""
+        """The preset of the runtime that is chosen."""
         chosen = (self.data if self.is_bound else self.initial).get("runtime")
         return PRESETS.get(str(chosen or CUSTOM), PRESETS[CUSTOM])
 
     @property
     def options(self) -> list[forms.BoundField]:
-        """The inputs of what this runtime alone can be told."""
+        """The inputs for the options of this runtime alone."""
         return [self[f"opt_{name}"] for name in OPTIONS if name in self.preset.options]
 
     @property
@@ -215,12 +215,12 @@ class EndpointForm(FurtherForm):
             "max_replicas": whole(values.get("max_replicas", "")),
             "scaling": self._scaling(values),
             "scale_to_zero": True if values.get("to_zero") else None,
-            "ports": _given({"http": whole(values.get("port", ""))}),
-            "probes": _given(probes),
+            "ports": _filled({"http": whole(values.get("port", ""))}),
+            "probes": _filled(probes),
             "runtime": values.get("runtime", ""),
             "runtime_options": self._options(values),
-            "model": _given(model),
-            "rollout": _given(
+            "model": _filled(model),
+            "rollout": _filled(
                 {
                     "strategy": values.get("strategy"),
                     "when_blocked": values.get("when_blocked"),
@@ -228,7 +228,7 @@ class EndpointForm(FurtherForm):
                 }
             ),
             "request_timeout_seconds": whole(values.get("request_timeout", "")),
-            "rate_limit": _given(
+            "rate_limit": _filled(
                 {
                     "requests_per_second": _number(values.get("rate", "")),
                     "burst": whole(values.get("burst", "")),
@@ -238,7 +238,7 @@ class EndpointForm(FurtherForm):
         return self.completed(typed, values)
 
     def _scaling(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return _given(
+        return _filled(
             {
                 "trigger": values.get("trigger"),
                 "threshold": _number(values.get("threshold", "")),
@@ -263,7 +263,7 @@ class EndpointForm(FurtherForm):
 
 
 def preset_in_words(preset: ServerPreset) -> str:
-    """What it fills in, in a sentence or two; empty for one that knows nothing of its server."""
+    """What it fills in, in a sentence or two; empty for a preset that knows nothing about its server."""
     if preset.name == CUSTOM:
         return ""
     ports = {"HTTP": preset.http, "gRPC": preset.grpc, "metrics": preset.metrics}
@@ -276,13 +276,13 @@ def preset_in_words(preset: ServerPreset) -> str:
 
 
 def _number(value: str) -> float | int | str:
-    found = whole(value)
-    if isinstance(found, int) or not _DECIMAL.fullmatch(value):
-        return found
+    number = whole(value)
+    if isinstance(number, int) or not _DECIMAL.fullmatch(value):
+        return number
     return float(value)
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "")}
 
 

@@ -83,7 +83,7 @@ class ChangeLook:
 
 @dataclass(frozen=True)
 class MovedLook:
-    """What became of an endpoint while somebody wrote a change of revision `number`."""
+    """What became of an endpoint while a user wrote a change of revision `number`."""
 
     number: int
     since: tuple[RevisionLook, ...]
@@ -110,15 +110,15 @@ def looks_of(endpoint: Endpoint) -> list[RevisionLook]:
     current = next((revision for revision in revisions if revision.number == endpoint.revision), None)
     return [
         RevisionLook(
-            revision=each,
-            badge=BADGES[each.state],
-            cause=CAUSES.get(each.cause, ""),
-            current=each is current,
-            returnable=current is not None and _returnable(each, current),
-            differences=differences(changes_between(before.spec, each.spec)) if before else (),
-            steps=tuple(steps.get(f"revision {each.number}", ())),
+            revision=revision,
+            badge=BADGES[revision.state],
+            cause=CAUSES.get(revision.cause, ""),
+            current=revision is current,
+            returnable=current is not None and _returnable(revision, current),
+            differences=differences(changes_between(before.spec, revision.spec)) if before else (),
+            steps=tuple(steps.get(f"revision {revision.number}", ())),
         )
-        for each, before in zip(revisions[:SHOWN_MAX], older, strict=False)
+        for revision, before in zip(revisions[:SHOWN_MAX], older, strict=False)
     ]
 
 

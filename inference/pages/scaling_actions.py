@@ -26,7 +26,7 @@ class EndpointPage(WorkloadPage):
 def scaler_commands(page: EndpointPage, workload: Workload, now: EndpointNow) -> list[PageCommand]:
     """Its buttons about how many replicas it has."""
     spec, endpoint = now.spec, now.endpoint
-    each = f", {spec.gpus_per_replica} {spec.flavor} each," if spec.gpus_per_replica else ""
+    gpus = f", {spec.gpus_per_replica} {spec.flavor} each," if spec.gpus_per_replica else ""
     bounds = (
         CommandInput("min_replicas", "Replicas at least", str(spec.min_replicas)),
         CommandInput("max_replicas", "Replicas at most", str(spec.max_replicas)),
@@ -36,7 +36,7 @@ def scaler_commands(page: EndpointPage, workload: Workload, now: EndpointNow) ->
         label="Scale",
         icon="gear",
         url=page.url("endpoint-scale", workload),
-        effect=f"As many replicas{each} are claimed as it may have at most. No pod is replaced.",
+        effect=f"As many replicas{gpus} are claimed as it may have at most. No pod is replaced.",
         refused=refusal(workload),
         inputs=bounds,
     )

@@ -27,7 +27,7 @@ ROLLS_OUT = HOLDS_CLAIM - {Phase.STOPPING}
 
 @dataclass(frozen=True)
 class Option:
-    """One way out. `change` is what to send with the change; empty where something else has to happen first."""
+    """One way out. `change` is what to send with the request; empty where something else has to happen first."""
 
     name: str
     message: str
@@ -63,11 +63,11 @@ class Guarded:
 
     @property
     def verdict(self) -> str:
-        """Whether it is rolled out now (`go`), once there is room (`wait`), or not as it was asked for (`blocked`)."""
+        """Whether it is rolled out now (`go`), once there is room (`wait`), or not as asked for (`blocked`)."""
         return "blocked" if self.blocked else "wait" if self.waits else "go"
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The verdict in a sentence."""
         return " ".join(self.blocked) or self.message
 
@@ -75,7 +75,7 @@ class Guarded:
 def guard(
     endpoint: Endpoint, spec: EndpointSpec, *, new_pods: bool, user: User | None, now: datetime
 ) -> Guarded:
-    """How `spec` would be rolled out now. `new_pods` says whether the pods that run are none of its own.
+    """How `spec` would be rolled out now. `new_pods` says whether the pods that run are not its own.
 
     Where the surge is blocked, the spec's own answer to that (`when_blocked`) decides.
     """
@@ -99,7 +99,7 @@ def _by_surge(asked: _Asked) -> Guarded:
     if not refusals:
         text = "The new pods come one by one, each before an old one goes."
         return Guarded(SURGE, spec.gpus_per_replica, message=text)
-    # What does not answer is nothing to keep, and the room that it has is what the new pods lack.
+    # Pods that do not answer are not worth keeping, and the room that they have is what the new pods lack.
     if spec.when_blocked == WHEN_REPLACE or endpoint.stable_revision is None or not _answers(workload):
         return asked.in_place(refusals)
     if spec.when_blocked == WHEN_WAIT and not asked.claims:
@@ -133,12 +133,12 @@ class _Asked:
         )
 
     def refusals(self) -> tuple[str, ...]:
-        found = [
+        refusals = [
             f"Claim {claim.name} is {' and '.join(sorted(claim.access_modes))}: while the old pod has it, a new one "
             "on another node does not get it, so that neither would go nor come."
             for claim in self.claims
         ]
-        return (*found, *(self.room.refusals if self.room else ()))
+        return (*refusals, *(self.room.refusals if self.room else ()))
 
     def in_place(self, refusals: tuple[str, ...]) -> Guarded:
         """Pods replaced one by one, each gone before its successor comes; blocked where that takes too long."""
@@ -156,12 +156,12 @@ class _Asked:
         return Guarded(REPLACE, 0, message=" ".join((text, *refusals)), downtime_seconds=downtime)
 
     def options(self) -> tuple[Option, ...]:
-        found = [self._replace()]
+        options = [self._replace()]
         if not self.claims:
-            found.append(self._wait())
+            options.append(self._wait())
         if self.room is not None and not self.room.granted:
-            found.append(self._ask(self.room))
-        return tuple(found)
+            options.append(self._ask(self.room))
+        return tuple(options)
 
     def _replace(self) -> Option:
         downtime = self._downtime()
@@ -178,7 +178,7 @@ class _Asked:
         return Option("replace", text, change, downtime)
 
     def _wait(self) -> Option:
-        """Later: by the simulation that tells all who wait when they start."""
+        """Later: by the simulation that says for all waiters when they start."""
         start = _moment(card.estimate.p50) if (card := self._card()) else None
         when = "When that will be is not known."
         if start is not None and start > self.now:
@@ -238,7 +238,7 @@ class _Asked:
 
 
 def pods_now(workload: Workload) -> int:
-    """Pods of the present attempt that have not ended and are not told to go."""
+    """Pods of the present attempt that have not ended and are not being deleted."""
     alive = workload.pods.filter(attempt=workload.attempt_number, gone_at=None, finished_at=None)
     return alive.filter(deletion_at=None).count()
 

@@ -24,17 +24,17 @@ LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
 def way_back(endpoint: Endpoint) -> EndpointRevision | None:
-    """The revision that takes over where the one that the cluster was told fails; None where none may.
+    """The revision that takes over where the applied one fails; None where none may.
 
     Never a second time in a row: a rollback that fails says so, and people decide.
     """
-    told = endpoint.told
-    if told.live_at is not None or told.cause == RevisionCause.AUTOMATIC_ROLLBACK.value:
+    applied = endpoint.applied
+    if applied.live_at is not None or applied.cause == RevisionCause.AUTOMATIC_ROLLBACK.value:
         return None
     if endpoint.stable_revision is None:
         return None
     stable = endpoint.revisions.get(number=endpoint.stable_revision)
-    return None if stable.pods_of == told.pods_of else stable
+    return None if stable.pods_of == applied.pods_of else stable
 
 
 def settle(workload: Workload, observation: Observation | None, plan: Plan, now: datetime) -> float | None:
@@ -65,18 +65,18 @@ class _Settling:
         if plan.refused:
             self._fails(self.endpoint.to_tell, f"The cluster refused it: {plan.refused}")
         elif Action.APPLY in plan.actions or Action.CREATE in plan.actions:
-            self._told(self.endpoint.to_tell)
+            self._applied(self.endpoint.to_tell)
         elif observation is not None and observation.rollout is not None:
             return self._looked(observation, observation.rollout)
         return None
 
-    def _told(self, revision: EndpointRevision) -> None:
+    def _applied(self, revision: EndpointRevision) -> None:
         """The cluster has its objects now."""
         if self.endpoint.target != revision.number:
             self.endpoint.target = revision.number
             self.endpoint.save(update_fields=["target"])
         if Action.CREATE in self.plan.actions and revision.down_since is not None:
-            # It was stopped meanwhile: nobody expected an answer then.
+            # It was stopped meanwhile: no caller expected an answer then.
             revision.down_since = None
             revision.save(update_fields=["down_since"])
         if revision.state != RevisionState.PENDING.value:
@@ -91,12 +91,12 @@ class _Settling:
         )
         own = revision.pods_of == revision.number
         if own and revision.strategy == RolloutStrategy.SURGE.value and holds_surge(self.workload):
-            each = revision.parsed.gpus_per_replica
-            what = f"{each} {self.workload.flavor} ({self.workload.capacity_type})"
+            gpus = revision.parsed.gpus_per_replica
+            what = f"{gpus} {self.workload.flavor} ({self.workload.capacity_type})"
             self._note(revision, RolloutStep.SURGE_CLAIMED, f"{what} are claimed on top until it is over.")
 
     def _waits(self, revision: EndpointRevision) -> bool:
-        """Nothing was told: its surge has no quota or no room now, and what runs stays. False where it goes in place."""
+        """Nothing was applied: its surge has no quota or no room now, and what runs stays. False where it goes in place."""
         why = self.plan.no_surge
         if revision.parsed.when_blocked == WHEN_REPLACE:
             self._in_place(revision, f"{NO_ROOM}, as asked. {why}")
@@ -117,22 +117,22 @@ class _Settling:
         self._note(revision, RolloutStep.IN_PLACE, text)
 
     def _looked(self, observation: Observation, rollout: RolloutFacts) -> float | None:
-        told = self.endpoint.told
-        if rollout.revision != told.pods_of:
+        applied = self.endpoint.applied
+        if rollout.revision != applied.pods_of:
             return None
         held = self._try_again(rollout)
-        if told.live_at is not None and told.state != RevisionState.ROLLING_OUT.value:
+        if applied.live_at is not None and applied.state != RevisionState.ROLLING_OUT.value:
             return held
-        self._progress(told, observation, rollout)
+        self._progress(applied, observation, rollout)
         judgement = judge(
             rollout,
             observation.pods,
-            self._bounds(told),
+            self._bounds(applied),
             now=self.now,
-            began=told.started_at,
-            down_since=told.down_since,
+            began=applied.started_at,
+            down_since=applied.down_since,
         )
-        return self._follow(told, judgement, observation, rollout)
+        return self._follow(applied, judgement, observation, rollout)
 
     def _bounds(self, revision: EndpointRevision) -> Bounds:
         spec, settings = revision.parsed, PlatformSettings.current()
@@ -160,19 +160,19 @@ class _Settling:
             self._note(revision, RolloutStep.PROGRESS, progress_words(revision.number, rollout))
 
     def _follow(
-        self, told: EndpointRevision, judgement: Judgement, observation: Observation, rollout: RolloutFacts
+        self, applied: EndpointRevision, judgement: Judgement, observation: Observation, rollout: RolloutFacts
     ) -> float | None:
         if judgement.outcome is RolloutOutcome.LIVE:
-            self._live(told, observation, rollout)
+            self._live(applied, observation, rollout)
         elif self.plan.no_surge:
-            # Told is not what is wanted: whether it finds room is no matter, but what waits must not wait for it.
+            # The applied revision is not the wanted one: it need not find room, but what waits must not wait for it.
             if judgement.outcome is RolloutOutcome.FAILED:
-                self._makes_way(told, judgement.message)
+                self._makes_way(applied, judgement.message)
                 return 0
         elif judgement.outcome is RolloutOutcome.FAILED:
-            self._fails(told, judgement.message)
+            self._fails(applied, judgement.message)
         elif judgement.outcome is RolloutOutcome.NO_ROOM and rollout.old:
-            self._finds_no_room(told, judgement.message)
+            self._finds_no_room(applied, judgement.message)
         return judgement.look_in
 
     def _live(self, revision: EndpointRevision, observation: Observation, rollout: RolloutFacts) -> None:
@@ -201,21 +201,21 @@ class _Settling:
 
     def _fails(self, revision: EndpointRevision, why: str) -> None:
         if revision.state in {RevisionState.LIVE.value, RevisionState.SUPERSEDED.value}:
-            # It was told again what it has proved to be good: the refusal is none of its faults.
+            # A revision that has proved good was applied again: the refusal is not its fault.
             return
         stable = way_back(self.endpoint) if self.endpoint.target == revision.number else None
         automatic = revision.cause == RevisionCause.AUTOMATIC_ROLLBACK.value
         if self.endpoint.target != revision.number and self.endpoint.stable_revision and not automatic:
-            # It was refused before any of it was there: what the cluster was told last is still there.
-            told = self.endpoint.told
-            stable = way_back(self.endpoint) if told.state == RevisionState.FAILED.value else told
+            # It was refused before any of it was there: the revision that was applied last is still there.
+            applied = self.endpoint.applied
+            stable = way_back(self.endpoint) if applied.state == RevisionState.FAILED.value else applied
         if revision.state != RevisionState.FAILED.value or stable is not None:
             self._mark_failed(revision, why)
         if stable is not None:
             self._roll_back(revision, stable, why)
 
     def _makes_way(self, failed: EndpointRevision, why: str) -> None:
-        """The revision that waits for room beside what has failed takes the room of that."""
+        """The revision that waits for room beside a failed one takes the room of the failed one."""
         if failed.state != RevisionState.FAILED.value:
             self._mark_failed(failed, why)
         text = f"{NO_ROOM}, because revision {failed.number}, which holds the room, failed. {why}"
@@ -228,7 +228,7 @@ class _Settling:
         self._note(revision, RolloutStep.FAILED, f"Revision {revision.number} failed. {why}")
 
     def _roll_back(self, failed: EndpointRevision, stable: EndpointRevision, why: str) -> None:
-        """A revision with what ran before; how many replicas there are is nothing that failed, so it stays."""
+        """Make a revision with what ran before; the number of replicas did not fail, so it stays."""
         endpoint = self.endpoint
         endpoint.revision += 1
         endpoint.save(update_fields=["revision"])
@@ -253,8 +253,8 @@ class _Settling:
         self._note(revision, RolloutStep.ROLLED_BACK, text)
 
     def _strategy_back(self, failed: EndpointRevision) -> str:
-        """In place where its rollout held no room on top, as of one that was begun while stopped or asleep: a surge of
-        its own might never be granted, and nobody answers meanwhile.
+        """In place where its rollout held no room on top, as when it began while stopped or asleep: a surge of
+        its own might never be granted, and no replica answers meanwhile.
         """
         if failed.parsed.gpus_per_replica and not holds_surge(self.workload):
             return RolloutStrategy.REPLACE.value

@@ -24,7 +24,7 @@ _UNFINISHED = (RevisionState.PENDING.value, RevisionState.ROLLING_OUT.value)
 
 @dataclass(frozen=True)
 class Planned:
-    """A revision that somebody thinks of: what it changes against the current one, and how it would be rolled out."""
+    """A revision that a user may make: what it changes against the current one, and how it would be rolled out."""
 
     endpoint: Endpoint
     spec: EndpointSpec
@@ -69,7 +69,7 @@ def plan_revision(
     """What making `spec` the endpoint's next revision would do now; `like` is an older one that it may resemble."""
     wanted = spec.to_json()
     pods_of = _same_pods_as(endpoint, wanted, like)
-    new_pods = pods_of is None or pods_of != endpoint.told.pods_of
+    new_pods = pods_of is None or pods_of != endpoint.applied.pods_of
     return Planned(
         endpoint=endpoint,
         spec=spec,
@@ -80,8 +80,8 @@ def plan_revision(
 
 
 def _same_pods_as(endpoint: Endpoint, wanted: Mapping[str, Any], like: EndpointRevision | None) -> int | None:
-    """Whose pods it can have: of what runs, or of what ran well before, never of what has failed."""
-    candidates = [endpoint.told, *([like] if like else [])]
+    """The revision whose pods it can have: what runs, or what ran well before, never what has failed."""
+    candidates = [endpoint.applied, *([like] if like else [])]
     if endpoint.stable_revision is not None:
         candidates.append(endpoint.revisions.get(number=endpoint.stable_revision))
     for candidate in candidates:
@@ -186,7 +186,7 @@ def spec_of_return(
 def _before(endpoint: Endpoint) -> EndpointRevision | None:
     current = endpoint.current
     older = endpoint.revisions.filter(number__lt=current.number, live_at__isnull=False).order_by("-number")
-    return next((each for each in older if not same_pods(each.spec, current.spec)), None)
+    return next((revision for revision in older if not same_pods(revision.spec, current.spec)), None)
 
 
 def effects_of(
@@ -195,7 +195,7 @@ def effects_of(
     """Money and quota of two versions, at today's price."""
     workload = endpoint.workload
     figures = _figures(workload)
-    units = [each.max_replicas * each.gpus_per_replica for each in (before, after)]
+    units = [spec.max_replicas * spec.gpus_per_replica for spec in (before, after)]
     return Effects(
         before=_money(workload, before, now),
         after=_money(workload, after, now),

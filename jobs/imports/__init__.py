@@ -47,12 +47,12 @@ class Imported:
     problems: Sequence[FieldProblem]
 
 
-def request_of(found: Sequence[Any], known: Known) -> Imported:
+def request_of(parsed: Sequence[Any], known: Known) -> Imported:
     """The request that the one Job or PyTorchJob among the documents says."""
     notes = Notes()
     readers = {("batch/v1", "Job"): _job, ("kubeflow.org/v1", "PyTorchJob"): _pytorch_job}
     runs: list[tuple[Any, tuple[str, str]]] = []
-    for index, document in enumerate(found):
+    for index, document in enumerate(parsed):
         kind = _kind(document)
         if kind in readers:
             runs.append((document, kind))
@@ -60,15 +60,15 @@ def request_of(found: Sequence[Any], known: Known) -> Imported:
         name = (document.get("metadata") or {}) if isinstance(document, Mapping) else {}
         called = f"{kind[1] or 'This'} {name.get('name') or '' if isinstance(name, Mapping) else ''}".strip()
         message = f"{called} is no Job of batch/v1 and no PyTorchJob of kubeflow.org/v1: only these are read."
-        notes.refuse(f"documents.{index}" if len(found) > 1 else "kind", message, "unknown_kind")
+        notes.refuse(f"documents.{index}" if len(parsed) > 1 else "kind", message, "unknown_kind")
     if len(runs) != 1:
-        if runs or not found:
+        if runs or not parsed:
             notes.refuse("kind", "Give one Job or PyTorchJob.", "required" if not runs else "too_many")
         return Imported({}, notes.dropped, notes.refused, ())
     document, kind = runs[0]
     top = Fields(document, "", notes)
-    for each in ("apiVersion", "kind"):
-        top.take(each, str)
+    for key in ("apiVersion", "kind"):
+        top.take(key, str)
     top.drop("status", "It says how it went, not what is asked for.")
     head, problems = _metadata(top.object("metadata"), known)
     body, more = readers[kind](top.object("spec"), known)
@@ -80,8 +80,8 @@ def request_of(found: Sequence[Any], known: Known) -> Imported:
 
 
 def _kind(document: Any) -> tuple[str, str]:
-    given = document if isinstance(document, Mapping) else {}
-    return str(given.get("apiVersion") or ""), str(given.get("kind") or "")
+    fields = document if isinstance(document, Mapping) else {}
+    return str(fields.get("apiVersion") or ""), str(fields.get("kind") or "")
 
 
 def _metadata(metadata: Fields, known: Known) -> tuple[dict[str, Any], list[FieldProblem]]:
@@ -96,8 +96,8 @@ def _metadata(metadata: Fields, known: Known) -> tuple[dict[str, Any], list[Fiel
         body["team"] = known.teams[namespace]
     elif namespace is not None:
         metadata.notes.drop(metadata.at("namespace"), "A run is in the namespace of its team.")
-    for each in SERVER_SET:
-        metadata.drop(each, "An API server sets it.")
+    for key in SERVER_SET:
+        metadata.drop(key, "An API server sets it.")
     return body, problems
 
 
@@ -153,10 +153,10 @@ def _pods(spec: Fields) -> int:
 
 def _processes_of_job(body: dict[str, Any]) -> None:
     """What `nproc_per_node` becomes is a variable of torchrun."""
-    for each in body["env"]:
-        if each["name"] == PROCESSES and str(each.get("value", "")).isdecimal():
-            body["env"].remove(each)
-            body["nproc_per_node"] = int(each["value"])
+    for variable in body["env"]:
+        if variable["name"] == PROCESSES and str(variable.get("value", "")).isdecimal():
+            body["env"].remove(variable)
+            body["nproc_per_node"] = int(variable["value"])
             return
 
 
@@ -188,8 +188,11 @@ def _elastic(spec: Fields) -> dict[str, Any] | None:
         return None
     policy = spec.object("elasticPolicy")
     policy.pass_over(rdzvBackend="c10d")
-    found = {"min_replicas": policy.take("minReplicas", int), "max_replicas": policy.take("maxReplicas", int)}
-    return {name: value for name, value in found.items() if value is not None}
+    bounds = {
+        "min_replicas": policy.take("minReplicas", int),
+        "max_replicas": policy.take("maxReplicas", int),
+    }
+    return {name: value for name, value in bounds.items() if value is not None}
 
 
 def _replica_specs(
@@ -210,7 +213,7 @@ def _replica_specs(
         replica.drop("restartPolicy", pod.WHY_DROPPED["restartPolicy"])
         body, more = pod.read(replica.object("template"), known, of_portal=frozenset())
         bodies.append(body)
-        problems += [each for each in more if each not in problems]
+        problems += [problem for problem in more if problem not in problems]
     for key in bodies[0] if len(bodies) > 1 else ():
         if bodies[0].get(key) != bodies[1].get(key):
             message = f"Master and workers are alike in a run; their {key} differs."

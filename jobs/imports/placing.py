@@ -35,7 +35,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class PlacementChoice:
-    """What the request says of it, and what the user has to say yet."""
+    """The flavor and capacity for the request, or the problem that the user has to solve."""
 
     flavor: FlavorFacts | None = None
     capacity: str | None = None
@@ -85,12 +85,12 @@ def choose(
         return _problem(f"No flavor has {resource}. There is: {listed}.")
     pools = [(flavor, kind) for flavor in fitting for kind in flavor.capacity]
     open_to = [pool for pool in pools if not any(_against(wish, *pool) for wish in wanted)]
-    given = [pool for pool in open_to if all(_implied(wish, *pool, nodes) for wish in wanted)]
-    chosen = given or open_to
+    implied = [pool for pool in open_to if all(_implied(wish, *pool, nodes) for wish in wanted)]
+    chosen = implied or open_to
     names = sorted({flavor.name for flavor, _ in chosen})
     if len(names) != 1:
         why = "Several flavors fit" if names else "No flavor has such nodes"
-        return _problem(f"{why}: choose one of {', '.join(names or [each.name for each in fitting])}.")
+        return _problem(f"{why}: choose one of {', '.join(names or [flavor.name for flavor in fitting])}.")
     capacities = [kind for _, kind in chosen]
     return PlacementChoice(chosen[0][0], ON_DEMAND if ON_DEMAND in capacities else capacities[0])
 
@@ -137,14 +137,14 @@ def check(pod: Fields, wanted: Sequence[Wish], choice: PlacementChoice, nodes: S
             )
         elif not _implied(wish, flavor, capacity, nodes):
             pod.notes.refuse(wish.path, f"Flavor {flavor.name} ({capacity}) does not ask for it: {wish.key}.")
-    given = tolerations(flavor, capacity)
-    for each in pod.items("tolerations"):
-        toleration = {name: each.rest.pop(name) for name in TOLERATION if name in each.rest}
+    tolerated = tolerations(flavor, capacity)
+    for item in pod.items("tolerations"):
+        toleration = {name: item.rest.pop(name) for name in TOLERATION if name in item.rest}
         if choice.problem is not None and toleration.get("key"):
-            pod.notes.drop(each.path, "The flavor that you choose brings its tolerations.")
-        elif not any(_covers(known, toleration) for known in given):
+            pod.notes.drop(item.path, "The flavor that you choose brings its tolerations.")
+        elif not any(_covers(known, toleration) for known in tolerated):
             name = f"Flavor {flavor.name}" if flavor else "A run without a flavor"
-            pod.notes.refuse(each.path, f"{name} does not tolerate {toleration.get('key') or 'every taint'}.")
+            pod.notes.refuse(item.path, f"{name} does not tolerate {toleration.get('key') or 'every taint'}.")
 
 
 def _covers(known: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:

@@ -52,7 +52,7 @@ WHY_DROPPED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What of this platform a manifest is read against."""
+    """The facts of this platform that a manifest is read against."""
 
     flavors: Sequence[FlavorFacts] = ()
     nodes: Sequence[NodeFacts] = ()
@@ -63,7 +63,7 @@ class Known:
 def read(
     template: Fields, known: Known, *, of_portal: frozenset[str]
 ) -> tuple[dict[str, Any], list[FieldProblem]]:
-    """What of a request the pod template says, and what the user has to say yet.
+    """The part of a request that the pod template says, and what the user has to decide yet.
 
     `of_portal` names variables that this kind of object gives its pods anyway.
     """
@@ -77,29 +77,29 @@ def read(
         pod.drop("serviceAccount", BY_THE_PORTAL)
     problems = _containers(pod, known, body, of_portal)
     body["image_pull_secrets"] = [
-        name for each in pod.items("imagePullSecrets") if (name := each.take("name", str))
+        name for secret in pod.items("imagePullSecrets") if (name := secret.take("name", str))
     ]
     _priority(pod, body)
     return body, problems
 
 
 def labels(metadata: Fields) -> dict[str, str]:
-    """The user's own; what the portal or a controller sets is left out, what belongs to others refused."""
-    given, found = metadata.object("labels"), {}
-    for name in list(given.names()):
+    """The user's own labels; those that the portal or a controller sets are left out, those of others are refused."""
+    written, own = metadata.object("labels"), {}
+    for name in list(written.names()):
         if name in OWN_LABELS or name.startswith(OWN_DOMAINS):
-            given.drop(name, BY_THE_PORTAL)
-        elif (value := given.take(name, str)) is not None:
+            written.drop(name, BY_THE_PORTAL)
+        elif (value := written.take(name, str)) is not None:
             fault = grammar.label(name, value)
             if fault is not None:
-                metadata.notes.refuse(given.at(name), fault.message, fault.code)
-            found[name] = value
+                metadata.notes.refuse(written.at(name), fault.message, fault.code)
+            own[name] = value
     noted = metadata.object("annotations")
     for name in list(noted.names()):
         if name.startswith(OWN_ANNOTATIONS):
             noted.drop(name, BY_THE_PORTAL)
     metadata.pass_over(creationTimestamp=None)
-    return found
+    return own
 
 
 def _containers(
@@ -132,23 +132,23 @@ def _containers(
 
 def _environment(container: Fields, body: dict[str, Any], of_portal: frozenset[str]) -> None:
     env: list[dict[str, Any]] = []
-    for each in container.items("env"):
-        name = each.take("name", str) or ""
-        if name == CHECKPOINT_DIR and isinstance(each.rest.get("value"), str):
-            body["checkpoint"] = {"path": each.take("value", str)}
+    for variable in container.items("env"):
+        name = variable.take("name", str) or ""
+        if name == CHECKPOINT_DIR and isinstance(variable.rest.get("value"), str):
+            body["checkpoint"] = {"path": variable.take("value", str)}
         elif (
             name in of_portal
             or name.startswith(grammar.PORTAL_ENV_PREFIX)
-            or {"name": name, **each.rest} == UNBUFFERED
+            or {"name": name, **variable.rest} == UNBUFFERED
         ):
-            each.rest = {}
-            container.notes.drop(each.path, f"{name}: {BY_THE_PORTAL}")
-        elif "valueFrom" in each.rest:
-            secret = each.object("valueFrom").object("secretKeyRef")
+            variable.rest = {}
+            container.notes.drop(variable.path, f"{name}: {BY_THE_PORTAL}")
+        elif "valueFrom" in variable.rest:
+            secret = variable.object("valueFrom").object("secretKeyRef")
             secret.pass_over(optional=False)
             env.append({"name": name, "secret": secret.take("name", str), "key": secret.take("key", str)})
         else:
-            env.append({"name": name, "value": each.take("value", str) or ""})
+            env.append({"name": name, "value": variable.take("value", str) or ""})
     body["env"] = env
 
 
@@ -156,14 +156,14 @@ def _resources(container: Fields, pod: Fields, known: Known, body: dict[str, Any
     resources = container.object("resources")
     requests, limits = resources.object("requests"), resources.object("limits")
     for name, key in AMOUNTS.items():
-        given = {
+        amounts = {
             side: value
             for side, of in (("request", requests), ("limit", limits))
             if (value := of.quantity(name))
         }
-        if given:
-            body[key] = given if len(set(given.values())) == 2 else next(iter(given.values()))
-        if "request" in given and "limit" not in given:
+        if amounts:
+            body[key] = amounts if len(set(amounts.values())) == 2 else next(iter(amounts.values()))
+        if "request" in amounts and "limit" not in amounts:
             container.notes.drop(limits.at(name), "There always is a limit: here it is the request.")
     units = _units(requests, limits)
     gpus = {name: count for name, count in units.items() if placing.is_gpu(name, known.flavors)}
@@ -182,21 +182,21 @@ def _resources(container: Fields, pod: Fields, known: Known, body: dict[str, Any
 
 def _units(requests: Fields, limits: Fields) -> dict[str, int]:
     """Whole units of extended resources, whose request is their limit."""
-    found: dict[str, int] = {}
+    units: dict[str, int] = {}
     for side in (requests, limits):
-        for name in [each for each in side.names() if "/" in each]:
+        for name in [resource for resource in side.names() if "/" in resource]:
             text = side.quantity(name) or ""
             if not text.isdecimal() or len(text) > 9:
                 side.notes.refuse(side.at(name), "Give a whole number of units.", "invalid")
-            elif found.setdefault(name, int(text)) != int(text):
+            elif units.setdefault(name, int(text)) != int(text):
                 side.notes.refuse(side.at(name), "Request and limit of such a resource are equal.", "invalid")
-    return found
+    return units
 
 
 def _volumes(container: Fields, pod: Fields, body: dict[str, Any]) -> list[FieldProblem]:
     problems: list[FieldProblem] = []
-    volumes = {each.take("name", str): each for each in pod.items("volumes")}
-    claims = {name: found for name, volume in volumes.items() if (found := _claim(volume))}
+    volumes = {volume.take("name", str): volume for volume in pod.items("volumes")}
+    claims = {name: source for name, volume in volumes.items() if (source := _claim(volume))}
     mounted: set[str | None] = set()
     body["volumes"], body["config_maps"] = [], []
     for mount in container.items("volumeMounts"):
@@ -252,10 +252,10 @@ def _security(container: Fields, pod: Fields, body: dict[str, Any]) -> None:
     if user is None:
         why = f"No user is named, which is the image's; the portal runs it as user {DEFAULT_USER} unless run_as_user says so."
         pod.notes.drop(of_pod.at("runAsUser"), why)
-    for each in (of_pod, own):
-        each.pass_over(runAsNonRoot=user != 0, seccompProfile={"type": "RuntimeDefault"})
-        each.pass_over(runAsNonRoot=False)
-        each.pass_over(runAsGroup=DEFAULT_USER if user is None else user)
+    for context in (of_pod, own):
+        context.pass_over(runAsNonRoot=user != 0, seccompProfile={"type": "RuntimeDefault"})
+        context.pass_over(runAsNonRoot=False)
+        context.pass_over(runAsGroup=DEFAULT_USER if user is None else user)
     of_pod.pass_over(fsGroup=DEFAULT_USER if user is None else user)
     own.pass_over(privileged=False, allowPrivilegeEscalation=False, readOnlyRootFilesystem=False)
     own.pass_over(capabilities={"drop": ["ALL"]})
@@ -266,12 +266,12 @@ def _priority(pod: Fields, body: dict[str, Any]) -> None:
     if name is None:
         return
     pod.drop("priority", BY_THE_PORTAL)
-    found = next((priority for priority in Priority if priority_class(priority.value) == name), None)
-    if found is None:
+    priority = next((priority for priority in Priority if priority_class(priority.value) == name), None)
+    if priority is None:
         listed = ", ".join(priority_class(priority.value) for priority in Priority)
         pod.notes.refuse(pod.at("priorityClassName"), f"Classes of runs are {listed}: choose a priority.")
     else:
-        body["priority"] = found.value
+        body["priority"] = priority.value
 
 
 def without_nothing(body: Json) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from workloads.podspec.specs import says_nothing
 
 TEXT_BYTES_MAX = 128 * 1024
 NODES_MAX = 20_000
-"""Values in all, those behind an alias counted each time that it stands for them."""
+"""Values in all; those behind an alias count each time that it is used."""
 DOCUMENTS_MAX = 20
 UNREADABLE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
-"""What PyYAML's own types, such as sexagesimal numbers and times, are to be met with when they do not fit."""
+"""What PyYAML's own types, such as sexagesimal numbers and times, raise when a value does not fit."""
 NO_PLACE = "There is no place for it in a training run."
 _TYPES = {str: "text", int: "whole number", bool: "true or false", dict: "object", list: "list"}
 
@@ -33,15 +33,17 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def documents(text: str) -> list[Any]:
-    """The documents of a YAML or JSON text, but those that are empty. Malformed says what is wrong with it."""
+    """The documents of a YAML or JSON text without the empty ones. Malformed says what is wrong with it."""
     if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
         raise _malformed(f"A manifest has at most {TEXT_BYTES_MAX // 1024} KiB.", "too_large")
     try:
-        found = (
+        parsed = (
             [json.loads(text, object_pairs_hook=_unique)] if text.lstrip().startswith("{") else _yaml(text)
         )
-        # What an alias stands for becomes a value of its own; what is no JSON is found.
-        plain = [json.loads(json.dumps(each, allow_nan=False)) for each in found if each is not None]
+        # What an alias stands for becomes a value of its own; what is no JSON raises here.
+        plain = [
+            json.loads(json.dumps(document, allow_nan=False)) for document in parsed if document is not None
+        ]
     except yaml.YAMLError as error:
         raise _malformed(f"This is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from error
     except UNREADABLE as error:
@@ -53,16 +55,16 @@ def documents(text: str) -> list[Any]:
 
 def _yaml(text: str) -> list[Any]:
     loader = _Loader(text)
-    found = []
+    parsed = []
     try:
         while loader.check_node():
             node = loader.get_node()
             if node is not None:
                 _check_size(node, {}, set())
-                found.append(loader.construct_document(node))
+                parsed.append(loader.construct_document(node))
     finally:
         loader.dispose()
-    return found
+    return parsed
 
 
 def _check_size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
@@ -82,7 +84,7 @@ def _check_size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
         inner = [value for _, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
         inner = list(node.value)
-    size = 1 + sum(_check_size(each, known, above | {id(node)}) for each in inner)
+    size = 1 + sum(_check_size(value, known, above | {id(node)}) for value in inner)
     if size > NODES_MAX:
         raise ValueError(f"it has more than {NODES_MAX} values")
     known[id(node)] = size
@@ -90,10 +92,10 @@ def _check_size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return values
 
 
 def _malformed(message: str, code: str = "invalid") -> Malformed:
@@ -117,7 +119,7 @@ class Notes:
 
 
 class Fields:
-    """An object of the manifest. What nobody took of it is refused by `refuse_rest`."""
+    """An object of the manifest. `refuse_rest` refuses the fields that were not taken."""
 
     def __init__(self, value: Any, path: str, notes: Notes) -> None:
         self.path, self.notes = path, notes
@@ -155,19 +157,19 @@ class Fields:
     def items(self, name: str) -> list[Fields]:
         """The objects of the list of that name."""
         listed = self.take(name, list) or []
-        found = [Fields(item, f"{self.at(name)}.{index}", self.notes) for index, item in enumerate(listed)]
-        self.children += found
-        return found
+        children = [Fields(item, f"{self.at(name)}.{index}", self.notes) for index, item in enumerate(listed)]
+        self.children += children
+        return children
 
     def texts(self, name: str) -> list[str]:
         """The texts of the list of that name."""
-        found: list[str] = []
+        texts: list[str] = []
         for index, item in enumerate(self.take(name, list) or []):
             if isinstance(item, str):
-                found.append(item)
+                texts.append(item)
             else:
                 self.notes.refuse(f"{self.at(name)}.{index}", "This must be a text.", "invalid")
-        return found
+        return texts
 
     def drop(self, name: str, why: str) -> None:
         """Leave a field out, saying why; nothing is said where it is empty."""
@@ -185,7 +187,7 @@ class Fields:
         yield from [name for name, value in self.rest.items() if not says_nothing(value)]
 
     def refuse_rest(self) -> None:
-        """Refuse whatever nobody took, here and below, each with its path."""
+        """Refuse every field that was not taken, here and below, each with its path."""
         for name in self.names():
             self.notes.refuse(self.at(name))
         self.rest = {}

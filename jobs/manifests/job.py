@@ -11,7 +11,7 @@ from workloads.podspec.pod_template import Manifest
 
 CONTAINER_NAME = "main"
 RENDEZVOUS_PORT = 29500
-"""What torchrun listens on unless told otherwise."""
+"""The port that torchrun listens on by default."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 
@@ -75,25 +75,27 @@ def rendezvous(spec: TrainingRunSpec, placement: Placement) -> list[Manifest]:
 def _environment(spec: TrainingRunSpec, placement: Placement) -> list[Manifest]:
     """What torchrun takes as the defaults of its options (`PET_*`), and what most launchers look for.
 
-    How many processes run in a pod is the command's to say unless the request does, and with that ranks and the
-    size of the world.
+    The command says how many processes run in a pod unless the request does, and with that ranks and the size of the
+    world.
     """
-    processes = [] if spec.nproc_per_node is None else [_told("PET_NPROC_PER_NODE", str(spec.nproc_per_node))]
+    processes = (
+        [] if spec.nproc_per_node is None else [_variable("PET_NPROC_PER_NODE", str(spec.nproc_per_node))]
+    )
     if spec.replicas == 1:
         return processes
     name = placement.object_name
     first, port = f"{name}-0.{name}", str(RENDEZVOUS_PORT)
     index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
     return [
-        _told("MASTER_ADDR", first),
-        _told("MASTER_PORT", port),
-        _told("PET_MASTER_ADDR", first),
-        _told("PET_MASTER_PORT", port),
-        _told("PET_NNODES", str(spec.replicas)),
+        _variable("MASTER_ADDR", first),
+        _variable("MASTER_PORT", port),
+        _variable("PET_MASTER_ADDR", first),
+        _variable("PET_MASTER_PORT", port),
+        _variable("PET_NNODES", str(spec.replicas)),
         {"name": "PET_NODE_RANK", "valueFrom": index},
         *processes,
     ]
 
 
-def _told(name: str, value: str) -> Manifest:
+def _variable(name: str, value: str) -> Manifest:
     return {"name": name, "value": value}

@@ -14,7 +14,7 @@ from workloads.podspec.pod_template import Manifest
 API_VERSION = "kubeflow.org/v1"
 PYTORCH_CONTAINER = "pytorch"
 TENSORFLOW_CONTAINER = "tensorflow"
-"""Names by which the operator finds the container that it gives its environment."""
+"""Names by which the operator finds the container to which it gives its environment."""
 
 
 def build_pytorch(spec: TrainingRunSpec, placement: Placement) -> Manifest:

@@ -76,7 +76,7 @@ def files_name(placement: Placement) -> str:
 
 
 def among_themselves(spec: TrainingRunSpec, placement: Placement) -> Manifest:
-    """Lets the pods of one gang talk to each other, which the namespace forbids everybody else.
+    """Lets the pods of one gang talk to each other, which the namespace forbids to all other pods.
 
     On all ports: what NCCL and Gloo listen on is chosen at random.
     """

@@ -24,7 +24,7 @@ PATCHED = (
     "tolerations",
     "volumes",
 )
-"""What of a pod a TrainJob may set over its runtime; the rest is the runtime's: its priority class among it."""
+"""The fields of a pod that a TrainJob may set over its runtime; the others are the runtime's, such as the priority class."""
 
 
 def build(spec: TrainingRunSpec, placement: Placement) -> Manifest:

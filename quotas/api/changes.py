@@ -93,10 +93,10 @@ class QuotaChangesPreviewView(PortalView):
     def post(self, request: Any) -> Response:
         check_global_role(request.user, "quota-manager")
         values = self.read(ChangeSetPreviewSerializer)
-        found = changes.preview_changes(
+        preview = changes.preview_changes(
             changes=_wanted(values["changes"]), evicts=values["evicts"], now=clock.now()
         )
-        return Response(ChangePreviewSerializer(found).data)
+        return Response(ChangePreviewSerializer(preview).data)
 
 
 class QuotaChangeView(PortalView):

@@ -1,4 +1,4 @@
-"""REST: `decisions/{id}/`, `decisions/{id}/replay/`. Both are for who may see the workload that was decided about."""
+"""REST: `decisions/{id}/`, `decisions/{id}/replay/`. Both are for users who may see the workload of the decision."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class DecisionReplayView(PortalView):
         with_supply = _flag(request, "supply")
         decision = decision_for(request.user, public_id)
         named = nameable_teams(request.user)
-        found = replay(decision)
+        replayed = replay(decision)
         shown = {
-            **vars(found),
+            **vars(replayed),
             "decision": decision,
-            "replayed": found if found.verdict else None,
+            "replayed": replayed if replayed.verdict else None,
             "supply": _supply(decision, named) if with_supply else None,
         }
         return Response(ReplaySerializer(shown, context={"named": named}).data)
@@ -70,11 +70,11 @@ def _flag(request: Any, name: str) -> bool:
 
 
 def _supply(decision: Decision, named: frozenset[str]) -> dict[str, Any] | None:
-    """The stored inputs as JSON, without what belongs to others: their ids and owners are null."""
+    """The stored inputs as JSON; ids and owners of other teams are null."""
     snapshot = readable_snapshot(decision, team=decision.workload.team.slug, named=named)
     if snapshot is None:
         return None
     body: dict[str, Any] = json.loads(dump(snapshot))
-    for each in (*body["holders"], *body["waiters"]):
-        each["id"], each["owner"] = each["id"] or None, each["owner"] or None
+    for entry in (*body["holders"], *body["waiters"]):
+        entry["id"], entry["owner"] = entry["id"] or None, entry["owner"] or None
     return body

@@ -44,21 +44,21 @@ def cohort_named(name: str, *, field: str = "") -> Cohort:
 
 def members_by_cohort(user: Any) -> dict[str, list[str]]:
     """Slugs of the teams that the user may know of, by the name of their cohort."""
-    found: dict[str, list[str]] = {}
+    slugs: dict[str, list[str]] = {}
     rows = visible_teams(user).exclude(cohort_name="").order_by("slug").values_list("cohort_name", "slug")
     for cohort, slug in rows:
-        found.setdefault(cohort, []).append(slug)
-    return found
+        slugs.setdefault(cohort, []).append(slug)
+    return slugs
 
 
 def change_set_for(user: Any, public_id: UUID) -> QuotaChangeSet:
     """The change set, if it changed anything of a team that the user may know of; else NotFound."""
     slugs = visible_teams(user).values("slug")
     seen = QuotaChangeSet.objects.filter(public_id=public_id, changes__team_slug__in=slugs)
-    found = seen.select_related("undoes", "undone_by").first()
-    if found is None:
+    change_set = seen.select_related("undoes", "undone_by").first()
+    if change_set is None:
         raise NotFound("There is no such change.")
-    return found
+    return change_set
 
 
 def visible_requests(user: Any) -> QuerySet[QuotaRequest]:
@@ -69,19 +69,19 @@ def visible_requests(user: Any) -> QuerySet[QuotaRequest]:
 
 def request_for(user: Any, public_id: UUID) -> QuotaRequest:
     """One of those requests, or NotFound."""
-    found = visible_requests(user).filter(public_id=public_id).first()
-    if found is None:
+    quota_request = visible_requests(user).filter(public_id=public_id).first()
+    if quota_request is None:
         raise NotFound("There is no such request.")
-    return found
+    return quota_request
 
 
 def decision_for(user: Any, public_id: UUID) -> Decision:
     """A decision about a workload that the user may see, or NotFound."""
     rows = Decision.objects.filter(public_id=public_id, workload__team__in=visible_teams(user))
-    found = rows.select_related("workload__team", "supply").first()
-    if found is None:
+    decision = rows.select_related("workload__team", "supply").first()
+    if decision is None:
         raise NotFound("There is no such decision.")
-    return found
+    return decision
 
 
 def queue_of(team: Team) -> dict[str, Any]:

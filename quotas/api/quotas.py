@@ -81,8 +81,8 @@ def _described(team: Team, quota_ids: list[int]) -> list[dict[str, Any]]:
     """The answers about these quotas of the team, in this order."""
     figures = {quota.quota.pk: quota for quota in team_quotas(team)}
     fence = Fence.objects.filter(team=team).first()
-    found = [figures[pk] for pk in quota_ids if pk in figures]
-    return list(QuotaSerializer(found, many=True, context={"fence": fence}).data)
+    quotas = [figures[pk] for pk in quota_ids if pk in figures]
+    return list(QuotaSerializer(quotas, many=True, context={"fence": fence}).data)
 
 
 class TeamUsageView(PortalView):

@@ -146,8 +146,8 @@ class CohortSerializer(serializers.Serializer[Any]):
 
     def get_teams(self, cohort: Any) -> list[str]:
         """Slugs of the members that the caller may know of."""
-        found: list[str] = self.context["members"].get(cohort.name, [])
-        return found
+        teams: list[str] = self.context["members"].get(cohort.name, [])
+        return teams
 
 
 class CohortLimitsSerializer(serializers.ModelSerializer[CohortUsage]):
@@ -305,7 +305,7 @@ class DecisionVictimSerializer(serializers.Serializer[Victim]):
         return {**shown, **hidden}
 
 
-# Of what has a verdict as `decided`; victims of teams that are not in the context's `named` are not told apart.
+# For objects with a verdict as `decided`; victims of teams that are not in the context's `named` have no names.
 class DecidedSerializer(serializers.Serializer[Any]):
     """A verdict with its numbers, as waiting cards show it."""
 

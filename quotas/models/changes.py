@@ -1,4 +1,4 @@
-"""What was changed about quotas, by whom and why; and what members have asked for."""
+"""Changes of quotas, by whom and why; and what members have asked for."""
 
 from __future__ import annotations
 

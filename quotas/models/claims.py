@@ -1,4 +1,4 @@
-"""What workloads hold, and who has to give it back."""
+"""What workloads hold, and which of them have to give it back."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class Preemption(models.Model):
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="preemptions")
-    # Empty in rows of a time when nobody wrote it down.
+    # Empty in rows from before it was recorded.
     claim = models.ForeignKey(Claim, null=True, on_delete=models.CASCADE, related_name="+", db_index=False)
     preemptor = models.ForeignKey(Workload, null=True, on_delete=models.SET_NULL, related_name="+")
-    cause = models.CharField(max_length=32, choices=[(each.value, each.value) for each in PreemptionCause])
+    cause = models.CharField(max_length=32, choices=[(cause.value, cause.value) for cause in PreemptionCause])
     message = models.TextField(
         help_text="What the victim is told; names no other team unless that allows it."
     )

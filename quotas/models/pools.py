@@ -14,7 +14,7 @@ class Pool(models.Model):
     """A flavor and a capacity type: what is admitted together, one pass at a time.
 
     `revision` grows with every pass that admits and every change of its quotas. From `due_at` on a pass is due: at once
-    where something was given back, else when time alone lets somebody start or makes somebody leave.
+    where something was given back, else when time alone lets a workload start or makes one leave.
     """
 
     flavor = models.ForeignKey(ResourceFlavor, on_delete=models.CASCADE, related_name="pools")
