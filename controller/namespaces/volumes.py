@@ -72,7 +72,7 @@ def create_volume(
     except (ClusterUnavailable, ClusterConflict, ObjectNotFound) as error:
         raise Unavailable(f"The cluster cannot make it now: {error}") from error
     # A run that mounts it may be submitted before the watcher has seen it.
-    record_claim(made, now=now)
+    record_claim(made, cluster=client.cluster, now=now)
     record_audit(
         actor=actor,
         action="volume.created",
