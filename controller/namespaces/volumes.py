@@ -91,7 +91,7 @@ def _create(client: ClusterClient, team: Team, manifest: Manifest) -> dict[str, 
     try:
         return client.create(manifest)
     except ObjectNotFound:
-        forget_namespace(team)
+        forget_namespace(client, team)
         ensure_namespace(client, team)
         return client.create(manifest)
 

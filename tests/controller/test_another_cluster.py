@@ -12,6 +12,8 @@ from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.names import DEFAULT_CLUSTER
 from controller.logs.collector import _unfinished
+from controller.namespaces.namespace_manifests import QUOTA_NAME
+from controller.namespaces.namespaces import ensure_namespace
 from controller.reconcile import garbage
 from controller.strays import delete_strays
 from controller.watch.watcher import Watcher
@@ -115,6 +117,16 @@ def test_what_is_seen_is_of_the_cluster_of_the_client_that_saw_it(there, namespa
     seen = {each.__name__: set(each._default_manager.values_list("cluster", flat=True)) for each in OBSERVED}
     assert seen.pop("NodePoolRecord") <= {ELSEWHERE}, "of which this API server may serve none"
     assert set(map(frozenset, seen.values())) == {frozenset({ELSEWHERE})}, seen
+
+
+def test_what_was_applied_in_one_cluster_is_not_taken_for_granted_in_the_other(here, there, run):
+    ensure_namespace(here, run.team)
+    quota = ObjectRef(kinds.RESOURCE_QUOTA.api_version, "ResourceQuota", run.team.namespace_name, QUOTA_NAME)
+    here.delete(quota, uid=here.get(quota)["metadata"]["uid"])
+    ensure_namespace(there, run.team)
+    assert there.get(quota)
+    namespace = ObjectRef("v1", "Namespace", "", run.team.namespace_name)
+    here.delete(namespace, uid=here.get(namespace)["metadata"]["uid"])
 
 
 def test_garbage_is_collected_by_the_client_of_its_cluster(here, run):
