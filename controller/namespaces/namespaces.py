@@ -23,7 +23,8 @@ from teams.models import Team
 from workloads.kinds import kinds
 from workloads.models import ResourceFlavor
 
-# What this process has applied in which cluster, and when. Others change the same namespace, and so may people: it is not trusted long.
+# What this process has applied, by cluster and namespace, and when. Others change the same namespace, and so may
+# people: it is not trusted long.
 _applied: dict[tuple[str, str], tuple[str, float]] = {}
 _lock = Lock()
 TRUSTED_SECONDS = 30.0
