@@ -19,9 +19,11 @@ from cluster.errors import (
     ClusterUnavailable,
     ForeignObject,
     ObjectNotFound,
+    UnknownCluster,
 )
 from cluster.kinds import ObjectRef, ResourceKind
 from cluster.labels import MANAGER, WORKLOAD_ID
+from cluster.names import DEFAULT_CLUSTER
 from cluster.transport import DEFAULT_TIMEOUT, Timeout, Transport
 
 Manifest = dict[str, Any]
@@ -41,11 +43,17 @@ class Listing:
 
 
 class ClusterClient(Transport):
-    """Calls to one cluster; safe for threads, and for use after a fork.
+    """Calls to one cluster, whose name is `cluster`; safe for threads, and for use after a fork.
 
     All methods raise ClusterError's children only: ClusterUnavailable, ClusterConflict, ClusterRejected and
     ObjectNotFound. Objects are the server's own JSON.
     """
+
+    def __init__(
+        self, source: str, *, cluster: str = DEFAULT_CLUSTER, timeout: Timeout = DEFAULT_TIMEOUT
+    ) -> None:
+        super().__init__(source, timeout=timeout)
+        self.cluster = cluster
 
     # -- objects ------------------------------------------------------------------------------------------------
 
@@ -335,23 +343,33 @@ def _together(pages: Iterator[Listing]) -> Listing:
     return whole
 
 
-def connect(kubeconfig: str, *, timeout: Timeout = DEFAULT_TIMEOUT) -> ClusterClient:
+def connect(
+    kubeconfig: str, *, cluster: str = DEFAULT_CLUSTER, timeout: Timeout = DEFAULT_TIMEOUT
+) -> ClusterClient:
     """A client of its own for a kubeconfig's path, or `in-cluster`; nothing is opened before the first call.
 
-    `timeout` is (to connect, between two reads) in seconds, for calls that have none of their own.
+    `cluster` is the name under which rows keep what it sees; `timeout` is (to connect, between two reads) in
+    seconds, for calls that have none of their own.
     """
-    return ClusterClient(kubeconfig, timeout=timeout)
+    return ClusterClient(kubeconfig, cluster=cluster, timeout=timeout)
 
 
-_shared: dict[str, ClusterClient] = {}
+_shared: dict[tuple[str, str], ClusterClient] = {}
 
 
-def get_client() -> ClusterClient:
-    """The process's one client, for `settings.CLUSTER_KUBECONFIG`."""
-    source = str(settings.CLUSTER_KUBECONFIG)
-    if source not in _shared:
-        _shared.setdefault(source, ClusterClient(source))
-    return _shared[source]
+def get_client(cluster: str = DEFAULT_CLUSTER) -> ClusterClient:
+    """The process's one client of the cluster of that name. Raises UnknownCluster for a name that is not configured."""
+    key = (cluster, _kubeconfig_of(cluster))
+    if key not in _shared:
+        _shared.setdefault(key, connect(key[1], cluster=cluster))
+    return _shared[key]
+
+
+def _kubeconfig_of(cluster: str) -> str:
+    """Where it is configured how a cluster is reached: today of one, by `settings.CLUSTER_KUBECONFIG`."""
+    if cluster != DEFAULT_CLUSTER:
+        raise UnknownCluster(cluster)
+    return str(settings.CLUSTER_KUBECONFIG)
 
 
 def _flag(value: bool) -> str:  # noqa: FBT001 - it is what is written

@@ -30,6 +30,14 @@ class ClusterError(Exception):
         self.message = message
 
 
+class UnknownCluster(LookupError):
+    """No cluster of that name is configured. Not a ClusterError: nobody was asked, and no time mends it."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"no cluster named {cluster!r} is configured")
+        self.cluster = cluster
+
+
 class ClusterUnavailable(ClusterError):
     """The API server could not be reached, is overloaded, or answered with a fault of its own.
 

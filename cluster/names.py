@@ -1,9 +1,11 @@
-"""Names of cluster objects: deterministic, so that a repeated request meets the first one's object."""
+"""The cluster's name, and names of its objects: deterministic, so that a repeated request meets the first one's object."""
 
 from __future__ import annotations
 
 import re
 
+DEFAULT_CLUSTER = "default"
+"""The one cluster that is configured; its name stands in every observed row and is shown to nobody."""
 MAX_LENGTH = 40
 
 _OTHER = re.compile(r"[^a-z0-9]+")

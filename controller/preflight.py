@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from cluster import prometheus
 from cluster.errors import ClusterRejected, ClusterUnavailable
@@ -19,9 +20,9 @@ from workloads.placement import Sharing
 
 
 @register(id="flavor-nodes", title="Every flavor has nodes")
-def flavor_nodes(_facts: ClusterFacts) -> Check:
+def flavor_nodes(facts: ClusterFacts) -> Check:
     """Flavors that no observed node offers and that neither a declared block nor a NodePool could bring."""
-    known = observe()
+    known = observe(cluster=facts.client.cluster)
     lacking = [
         f"{flavor.name} ({capacity_type})"
         for flavor in ResourceFlavor.objects.filter(enabled=True)
@@ -101,7 +102,7 @@ def prometheus_answers(_facts: ClusterFacts) -> Check:
 
 
 @register(id="gpu-metrics", title="GPU metrics")
-def gpu_metrics_labelled(_facts: ClusterFacts) -> Check:
+def gpu_metrics_labelled(facts: ClusterFacts) -> Check:
     """Whether DCGM's metrics are scraped, and name a GPU's pod as the setting `dcgm_labels` says.
 
     Where they do not, a scaler by `gpu-utilization` finds no pod of its endpoint: it sees 0 % and removes replicas.
@@ -121,12 +122,12 @@ def gpu_metrics_labelled(_facts: ClusterFacts) -> Check:
         return Check(
             name, title, "warn", f"MIG slices have none: {gpu_metrics.MIG_SLICE} is not scraped.", fix
         )
-    return _labels_as_set(name, title, [each.labels for each in series])
+    pods = PodRecord.objects.of(facts.client.cluster).filter(gone_at=None)
+    return _labels_as_set(name, title, [each.labels for each in series], pods)
 
 
-def _labels_as_set(name: str, title: str, series: list[dict[str, str]]) -> Check:
-    pods = PodRecord.objects.filter(gone_at=None).values_list("namespace", "name")
-    seen = gpu_metrics.labels_seen(series, pods)
+def _labels_as_set(name: str, title: str, series: list[dict[str, str]], pods: QuerySet[PodRecord]) -> Check:
+    seen = gpu_metrics.labels_seen(series, pods.values_list("namespace", "name"))
     wanted = PlatformSettings.current().dcgm_labels
     if seen is None:
         return Check(name, title, "ok", "Scraped; how they name pods is seen as soon as a GPU is in use.")

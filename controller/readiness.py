@@ -10,6 +10,7 @@ from django.db.models import Max
 
 from cluster import prometheus
 from cluster.errors import ClusterUnavailable
+from cluster.names import DEFAULT_CLUSTER
 from foundation import clock
 from foundation.errors import Unavailable
 from foundation.http.health import CHECK_TIMEOUT_SECONDS, register_readiness
@@ -22,7 +23,7 @@ ASKED_EVERY_SECONDS = 10.0
 
 def check_cluster() -> str:
     """The age of what the watcher heard last; nobody who asks for /readyz makes the portal ask the cluster."""
-    seen = WatchCursor.objects.aggregate(last=Max("seen_at"))["last"]
+    seen = WatchCursor.objects.of(DEFAULT_CLUSTER).aggregate(last=Max("seen_at"))["last"]
     if seen is None:
         raise Unavailable("It has answered the watcher nothing yet.")
     age = max(0, round((clock.now() - seen).total_seconds()))

@@ -36,9 +36,9 @@ def delete_strays(
 ) -> StrayOutcome:
     """Delete these objects, and what they own with them. The caller has asked for the role of a platform admin.
 
-    Raises NotFound where one is not known, and Conflict where one has found its workload again.
+    Raises NotFound where one is not known in the client's cluster, and Conflict where one has found its workload again.
     """
-    rows = list(StrayObject.objects.filter(uid__in=uids, owned=False).order_by("pk"))
+    rows = list(StrayObject.objects.of(client.cluster).filter(uid__in=uids, owned=False).order_by("pk"))
     if len(rows) != len(set(uids)):
         raise NotFound("Not all of these are objects of no workload any more. Look again.")
     for row, workload in zip(rows, workloads_of([_labelled(row) for row in rows]), strict=True):

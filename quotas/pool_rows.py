@@ -14,7 +14,7 @@ from foundation.models import PlatformSettings
 from quotas import pool_sql
 from workloads.kinds import kinds
 from workloads.models import Workload
-from workloads.node_capacity import OBSERVED_VALUES, Observed, observed_of
+from workloads.node_capacity import Observed, observed_of, observed_values
 from workloads.states import OUT_OF_REACH
 
 WINDOW = 32
@@ -81,7 +81,7 @@ class PoolReader:
         """
         asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": others}
         books, line, holders, *cluster = self._rows(
-            pool_sql.POOLS, {**asked, **OBSERVED_VALUES, "turn": turn}
+            pool_sql.POOLS, {**asked, **observed_values(), "turn": turn}
         )[0]
         return _pools(books, line, holders), observed_of(cluster)
 

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
+from cluster.names import DEFAULT_CLUSTER
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http import filters
@@ -98,4 +99,4 @@ class NodeListView(PortalView):
 
     @extend_schema(operation_id="nodes_list", tags=["cluster"], responses=NodeSerializer(many=True))
     def get(self, request: Any) -> Response:
-        return self.page(NodeRecord.objects.filter(gone_at__isnull=True))
+        return self.page(NodeRecord.objects.of(DEFAULT_CLUSTER).filter(gone_at__isnull=True))

@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import Count, QuerySet, Sum
 from django.db.models.fields.json import KT
 
+from cluster.names import DEFAULT_CLUSTER
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, PodRecord, ResourceFlavor
 from workloads.node_capacity import last_seen
 from workloads.placement import NodeFacts, stays_away, takes_plain_pods
@@ -43,11 +44,11 @@ class PlainRooms:
     seen: bool
 
 
-def plain_rooms() -> PlainRooms:
+def plain_rooms(*, cluster: str = DEFAULT_CLUSTER) -> PlainRooms:
     """Every node that such pods may land on, as it is now; five short queries."""
-    there = _nodes()
-    bound = PodRecord.objects.filter(gone_at__isnull=True, finished_at__isnull=True).exclude(node_name="")
-    foreign, own = _taken(ForeignPod.objects.all()), _taken(bound)
+    there = _nodes(cluster)
+    pods = PodRecord.objects.of(cluster).filter(gone_at__isnull=True, finished_at__isnull=True)
+    foreign, own = _taken(ForeignPod.objects.of(cluster)), _taken(pods.exclude(node_name=""))
     rooms = []
     for node, offers in there:
         if takes_plain_pods(node):
@@ -58,14 +59,14 @@ def plain_rooms() -> PlainRooms:
     return PlainRooms(
         rooms=tuple(rooms),
         kinds=_sorted([*kinds, *declared]),
-        more=_pools_bring_some(),
-        seen=bool(there) or last_seen().nodes_listed,
+        more=_pools_bring_some(cluster),
+        seen=bool(there) or last_seen(cluster=cluster).nodes_listed,
     )
 
 
-def _nodes() -> list[tuple[NodeFacts, Others]]:
+def _nodes(cluster: str) -> list[tuple[NodeFacts, Others]]:
     """Those that exist, without their labels, which no such pod asks for; and what each offers."""
-    rows = NodeRecord.objects.filter(gone_at__isnull=True).order_by()
+    rows = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).order_by()
     found = rows.values_list("name", "ready", "unschedulable", "taints", *_OFFERED)
     return [
         (NodeFacts(name, {}, {}, ready, cordoned, taints), _others(amounts))
@@ -73,15 +74,21 @@ def _nodes() -> list[tuple[NodeFacts, Others]]:
     ]
 
 
-def kinds_of_the_past() -> tuple[Others, ...]:
+def kinds_of_the_past(*, cluster: str = DEFAULT_CLUSTER) -> tuple[Others, ...]:
     """What nodes offered that have gone: where they come and go with the load, such a one may come again."""
-    gone = NodeRecord.objects.filter(gone_at__isnull=False).order_by().values_list("taints", *_OFFERED)
+    gone = (
+        NodeRecord.objects.of(cluster)
+        .filter(gone_at__isnull=False)
+        .order_by()
+        .values_list("taints", *_OFFERED)
+    )
     return _sorted(_others(amounts) for taints, *amounts in gone.distinct() if not stays_away(taints))
 
 
-def _pools_bring_some() -> bool:
+def _pools_bring_some(cluster: str) -> bool:
     """Whether Karpenter may make a node for such a pod."""
-    return any(not stays_away(taints) for taints in NodePoolRecord.objects.values_list("taints", flat=True))
+    pools = NodePoolRecord.objects.of(cluster)
+    return any(not stays_away(taints) for taints in pools.values_list("taints", flat=True))
 
 
 def _declared() -> list[Others]:

@@ -18,6 +18,7 @@ from django.db import connection
 from django.db.models import Count, Max, Min, Q, Subquery
 from django.db.models.functions import JSONObject
 
+from cluster.names import DEFAULT_CLUSTER
 from workloads.models import ClaimRecord, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
 from workloads.placement import (
     PRODUCT_LABEL,
@@ -135,26 +136,26 @@ class Observed:
         return _matching(self.hosts, flavor, capacity_type)
 
 
-def last_seen() -> Seen:
+def last_seen(*, cluster: str = DEFAULT_CLUSTER) -> Seen:
     """As an observation says it, of who needs nothing else of one."""
     of_nodes = Q(kind=NODE_CURSOR)
     listed = Count("pk", filter=of_nodes & Q(listed_at__isnull=False))
-    seen = WatchCursor.objects.aggregate(
+    seen = WatchCursor.objects.of(cluster).aggregate(
         nodes_at=Max("seen_at", filter=of_nodes), oldest_at=Min("seen_at"), listed=listed
     )
     return Seen(seen["nodes_at"], seen["oldest_at"], seen["listed"] > 0)
 
 
-def nodes() -> list[NodeFacts]:
+def nodes(*, cluster: str = DEFAULT_CLUSTER) -> list[NodeFacts]:
     """Every node that was last observed to exist, by name."""
-    found = NodeRecord.objects.filter(gone_at__isnull=True).aggregate(nodes=_as_one())
+    found = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(nodes=_as_one())
     return [NodeFacts(**node) for node in found["nodes"]]
 
 
-def nodes_beside(other: Subquery) -> tuple[list[NodeFacts], Any]:
+def nodes_beside(other: Subquery, *, cluster: str = DEFAULT_CLUSTER) -> tuple[list[NodeFacts], Any]:
     """The same, and one other value that the database has, in one query."""
     both = JSONObject(nodes=_as_one(), other=other)
-    found = NodeRecord.objects.filter(gone_at__isnull=True).aggregate(both=both)["both"]
+    found = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(both=both)["both"]
     return [NodeFacts(**node) for node in found["nodes"]], found["other"]
 
 
@@ -164,24 +165,27 @@ def _as_one() -> JSONBAgg:
     return JSONBAgg(columns, default=[], order_by="name")
 
 
-def node_pools() -> list[NodePoolFacts]:
+def node_pools(*, cluster: str = DEFAULT_CLUSTER) -> list[NodePoolFacts]:
     """Every Karpenter NodePool; none where the API server serves no such kind."""
-    return [pool_facts(record) for record in NodePoolRecord.objects.all()]
+    return [pool_facts(record) for record in NodePoolRecord.objects.of(cluster)]
 
 
-def claims_in(namespace: str, *, now: datetime) -> dict[str, ClaimRecord] | None:
+def claims_in(
+    namespace: str, *, now: datetime, cluster: str = DEFAULT_CLUSTER
+) -> dict[str, ClaimRecord] | None:
     """The claims of a namespace by name; None while nobody watches them, so that nothing can be said of what is not
     among them.
     """
-    seen = WatchCursor.objects.filter(kind=CLAIM_CURSOR, seen_at__gte=now - CLAIMS_TRUSTED).exists()
-    if not seen:
+    watched = WatchCursor.objects.of(cluster).filter(kind=CLAIM_CURSOR, seen_at__gte=now - CLAIMS_TRUSTED)
+    if not watched.exists():
         return None
-    return {record.name: record for record in ClaimRecord.objects.filter(namespace=namespace).order_by("pk")}
+    claims = ClaimRecord.objects.of(cluster).filter(namespace=namespace)
+    return {record.name: record for record in claims.order_by("pk")}
 
 
-def hosts_of(flavor: FlavorFacts | None, capacity_type: str) -> list[Host]:
+def hosts_of(flavor: FlavorFacts | None, capacity_type: str, *, cluster: str = DEFAULT_CLUSTER) -> list[Host]:
     """What else the nodes offer on which pods of the flavor may land, usable now or not; without one, all nodes."""
-    rows = NodeRecord.objects.filter(gone_at__isnull=True).exclude(others={})
+    rows = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).exclude(others={})
     columns = rows.values_list("name", "labels", "allocatable", "others")
     found = [Host(NodeFacts(name, labels, units), others) for name, labels, units, others in columns]
     return found if flavor is None else _matching(found, flavor, capacity_type)
@@ -240,17 +244,21 @@ def _with_cards(touched: Callable[[FlavorFacts, str], bool]) -> set[tuple[int, s
 # JSON documents of one statement: thousands of rows with dozens of labels cost several times more as objects.
 OBSERVED = """
     (SELECT json_agg(json_build_array(name, labels, allocatable, ready, unschedulable, taints) ORDER BY name)
-     FROM workloads_noderecord WHERE gone_at IS NULL),
-    (SELECT json_object_agg(name, others) FROM workloads_noderecord WHERE gone_at IS NULL AND allocatable <> '{}'),
+     FROM workloads_noderecord WHERE cluster = %(cluster)s AND gone_at IS NULL),
+    (SELECT json_object_agg(name, others) FROM workloads_noderecord
+     WHERE cluster = %(cluster)s AND gone_at IS NULL AND allocatable <> '{}'),
     (SELECT json_agg(json_build_array(node_name, is_foreign, cpu, memory, storage, pods))
      FROM (SELECT node_name, is_foreign, sum(cpu_millicores)::bigint AS cpu, sum(memory_bytes)::bigint AS memory,
                   sum(storage_bytes)::bigint AS storage, count(*) AS pods
            FROM (SELECT node_name, false AS is_foreign, cpu_millicores, memory_bytes, storage_bytes
-                 FROM workloads_podrecord WHERE gone_at IS NULL AND finished_at IS NULL AND node_name <> ''
+                 FROM workloads_podrecord
+                 WHERE cluster = %(cluster)s AND gone_at IS NULL AND finished_at IS NULL AND node_name <> ''
                  UNION ALL
-                 SELECT node_name, true, cpu_millicores, memory_bytes, storage_bytes FROM workloads_foreignpod) AS p
+                 SELECT node_name, true, cpu_millicores, memory_bytes, storage_bytes
+                 FROM workloads_foreignpod WHERE cluster = %(cluster)s) AS p
            WHERE node_name IN (
-               SELECT name FROM workloads_noderecord WHERE gone_at IS NULL AND allocatable <> '{}'
+               SELECT name FROM workloads_noderecord
+               WHERE cluster = %(cluster)s AND gone_at IS NULL AND allocatable <> '{}'
            )
            GROUP BY 1, 2) AS besides),
     -- What pods of the portal hold of nodes; of whatever flavor, as several may share a resource name.
@@ -259,30 +267,35 @@ OBSERVED = """
            FROM workloads_podrecord AS p
            JOIN workloads_workload AS w ON w.id = p.workload_id
            JOIN workloads_resourceflavor AS f ON f.id = w.flavor_id
-           WHERE p.gone_at IS NULL AND p.finished_at IS NULL AND p.units > 0 AND p.node_name <> ''
+           WHERE p.cluster = %(cluster)s AND p.gone_at IS NULL AND p.finished_at IS NULL AND p.units > 0
+             AND p.node_name <> ''
            GROUP BY 1, 2) AS own),
     (SELECT json_agg(json_build_array(node_name, resource, held))
      FROM (SELECT p.node_name, r.key AS resource, sum(r.value::int) AS held
            FROM workloads_foreignpod AS p, jsonb_each_text(p.requests) AS r
-           WHERE p.requests <> '{}'
+           WHERE p.cluster = %(cluster)s AND p.requests <> '{}'
            GROUP BY 1, 2) AS others),
     (SELECT json_agg(json_build_array(name, labels, requirements, taints, limits, in_use) ORDER BY name)
-     FROM workloads_nodepoolrecord),
+     FROM workloads_nodepoolrecord WHERE cluster = %(cluster)s),
     (SELECT json_agg(json_build_array(name, resource, fraction_numerator, fraction_denominator, sharing, node_selector,
                                       tolerations, capacity, card) ORDER BY name)
      FROM workloads_resourceflavor),
-    (SELECT max(seen_at) FROM workloads_watchcursor WHERE kind = %(nodes)s),
-    (SELECT min(seen_at) FROM workloads_watchcursor),
-    EXISTS (SELECT FROM workloads_watchcursor WHERE kind = %(nodes)s AND listed_at IS NOT NULL)
+    (SELECT max(seen_at) FROM workloads_watchcursor WHERE cluster = %(cluster)s AND kind = %(nodes)s),
+    (SELECT min(seen_at) FROM workloads_watchcursor WHERE cluster = %(cluster)s),
+    EXISTS (SELECT FROM workloads_watchcursor WHERE cluster = %(cluster)s AND kind = %(nodes)s AND listed_at IS NOT NULL)
 """
-"""The columns that `observed_of` reads, for a statement that reads more beside them; `OBSERVED_VALUES` are its values."""
-OBSERVED_VALUES: Mapping[str, str] = {"nodes": NODE_CURSOR}
+"""The columns that `observed_of` reads, for a statement that reads more beside them; its values are `observed_values`."""
 
 
-def observe() -> Observed:
+def observed_values(cluster: str = DEFAULT_CLUSTER) -> dict[str, str]:
+    """The values of `OBSERVED`, which tells of one cluster."""
+    return {"cluster": cluster, "nodes": NODE_CURSOR}
+
+
+def observe(*, cluster: str = DEFAULT_CLUSTER) -> Observed:
     """The rows of nodes, pods, node pools and flavors as they are now."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {OBSERVED}", OBSERVED_VALUES)
+        cursor.execute(f"SELECT {OBSERVED}", observed_values(cluster))
         return observed_of(cursor.fetchone())
 
 

@@ -1,7 +1,7 @@
 """Rows of what the API server showed: written by the watcher and by reconciles, from raw JSON.
 
 Facts that decide money (times, exit codes) are written once and never erased by a later, older or
-poorer description of the same pod.
+poorer description of the same pod. `cluster` is the name of the one that the client talks to which saw it.
 """
 
 from __future__ import annotations
@@ -123,15 +123,21 @@ class PodSeen:
 
 
 def record_pod(
-    manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False, as_of: str = ""
+    manifest: Mapping[str, Any],
+    *,
+    workload: Workload,
+    cluster: str,
+    now: datetime,
+    gone: bool = False,
+    as_of: str = "",
 ) -> PodRecord:
     """The row of this pod, brought up to date; `gone` says that the API server no longer has it."""
-    record_pods([PodSeen(manifest, workload)], now=now, gone=gone, as_of=as_of)
+    record_pods([PodSeen(manifest, workload)], cluster=cluster, now=now, gone=gone, as_of=as_of)
     return PodRecord.objects.select_related("workload__flavor").get(uid=manifest["metadata"]["uid"])
 
 
 def record_pods(
-    seen: Sequence[PodSeen], *, now: datetime, gone: bool = False, as_of: str = ""
+    seen: Sequence[PodSeen], *, cluster: str, now: datetime, gone: bool = False, as_of: str = ""
 ) -> list[PodRecord]:
     """Bring the rows of these pods up to date, in as many statements for many as for one; the rows that changed.
 
@@ -146,7 +152,7 @@ def record_pods(
         if unknown:
             # The watcher and a reconcile may see a new pod at the same moment.
             made = [
-                _bring_up(_row_of(by_uid[uid]), by_uid[uid], as_of=as_of, now=now, gone=gone)
+                _bring_up(_row_of(by_uid[uid], cluster), by_uid[uid], as_of=as_of, now=now, gone=gone)
                 for uid in unknown
             ]
             PodRecord.objects.bulk_create([row for row in made if row is not None], ignore_conflicts=True)
@@ -167,8 +173,8 @@ def _locked(uids: Collection[str]) -> dict[str, PodRecord]:
     return {row.uid: row for row in rows}
 
 
-def _row_of(seen: PodSeen) -> PodRecord:
-    return PodRecord(uid=seen.uid, workload=seen.workload, resource_version="")
+def _row_of(seen: PodSeen, cluster: str) -> PodRecord:
+    return PodRecord(cluster=cluster, uid=seen.uid, workload=seen.workload, resource_version="")
 
 
 def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone: bool) -> PodRecord | None:
@@ -241,18 +247,19 @@ def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime
 
 
 def record_object(
-    manifest: Mapping[str, Any], *, workload: Workload, now: datetime, gone: bool = False
+    manifest: Mapping[str, Any], *, workload: Workload, cluster: str, now: datetime, gone: bool = False
 ) -> ObjectRecord:
     """The row of an object that the portal made."""
-    return record_objects([(manifest, workload)], now=now, gone=gone)[0]
+    return record_objects([(manifest, workload)], cluster=cluster, now=now, gone=gone)[0]
 
 
 def record_objects(
-    seen: Sequence[tuple[Mapping[str, Any], Workload]], *, now: datetime, gone: bool = False
+    seen: Sequence[tuple[Mapping[str, Any], Workload]], *, cluster: str, now: datetime, gone: bool = False
 ) -> list[ObjectRecord]:
     """The same of many, in one statement. What has gone stays so: its UID does not come again."""
     rows = [
         ObjectRecord(
+            cluster=cluster,
             uid=manifest["metadata"]["uid"],
             api_version=manifest["apiVersion"],
             kind=manifest["kind"],
@@ -272,7 +279,9 @@ def record_objects(
     )
 
 
-def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> NodeRecord:
+def record_node(
+    manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool = False
+) -> NodeRecord:
     """The row of a node, with whole units of the extended resources it offers."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
     ready = any(
@@ -281,6 +290,7 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
     )
     allocatable = gpu_units(status.get("allocatable"))
     record, _ = NodeRecord.objects.update_or_create(
+        cluster=cluster,
         uid=metadata["uid"],
         defaults={
             "name": metadata["name"],
@@ -302,7 +312,9 @@ def record_node(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fals
     return record
 
 
-def record_foreign_pod(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> set[str]:
+def record_foreign_pod(
+    manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool = False
+) -> set[str]:
     """Keep a row of a pod that is not the portal's for as long as it is on a node: one without GPUs may take the
     memory that a GPU needs beside it.
 
@@ -316,6 +328,7 @@ def record_foreign_pod(manifest: Mapping[str, Any], *, now: datetime, gone: bool
     if _holds(before, held):
         return set()
     ForeignPod.objects.update_or_create(
+        cluster=cluster,
         uid=metadata["uid"],
         defaults={"namespace": metadata["namespace"], "name": metadata["name"], **held, "seen_at": now},
     )
@@ -344,12 +357,13 @@ def _holds(row: ForeignPod | None, held: Mapping[str, Any]) -> bool:
     return all(getattr(row, name) == value for name, value in held.items())
 
 
-def record_node_pool(manifest: Mapping[str, Any], *, now: datetime) -> NodePoolRecord:
+def record_node_pool(manifest: Mapping[str, Any], *, cluster: str, now: datetime) -> NodePoolRecord:
     """The row of a Karpenter NodePool: what its nodes may be, and how many GPUs it may still bring."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     template = spec.get("template") or {}
     made = template.get("spec") or {}
     record, _ = NodePoolRecord.objects.update_or_create(
+        cluster=cluster,
         uid=metadata["uid"],
         defaults={
             "name": metadata["name"],
@@ -364,11 +378,12 @@ def record_node_pool(manifest: Mapping[str, Any], *, now: datetime) -> NodePoolR
     return record
 
 
-def record_claim(manifest: Mapping[str, Any], *, now: datetime) -> ClaimRecord:
+def record_claim(manifest: Mapping[str, Any], *, cluster: str, now: datetime) -> ClaimRecord:
     """The row of a PersistentVolumeClaim as it was seen now."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     ends = bool(metadata.get("deletionTimestamp"))
     record, _ = ClaimRecord.objects.update_or_create(
+        cluster=cluster,
         uid=metadata["uid"],
         defaults={
             "namespace": metadata["namespace"],

@@ -15,6 +15,7 @@ from django.db.models import Count, Q, Subquery, Sum, Value
 from django.db.models.functions import JSONObject
 
 from cluster import labels as label_names
+from cluster.names import DEFAULT_CLUSTER
 from workloads.models import ObjectRecord, PodRecord, StrayObject
 from workloads.node_capacity import nodes_beside
 from workloads.placement import NodeFacts
@@ -34,7 +35,7 @@ class Strays:
     units: int
 
 
-def record_stray(manifest: Mapping[str, Any], *, now: datetime, gone: bool = False) -> None:
+def record_stray(manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool = False) -> None:
     """Keep a row of an object whose workload is not known, as long as it is there."""
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
@@ -56,13 +57,13 @@ def record_stray(manifest: Mapping[str, Any], *, now: datetime, gone: bool = Fal
         "found_at": now,
     }
     StrayObject.objects.update_or_create(
-        uid=metadata["uid"], defaults=facts, create_defaults=identity | facts
+        cluster=cluster, uid=metadata["uid"], defaults=facts, create_defaults=identity | facts
     )
 
 
-def forget_strays(*, api_version: str, kind: str, present: Collection[str]) -> None:
+def forget_strays(*, cluster: str, api_version: str, kind: str, present: Collection[str]) -> None:
     """After a whole list of a kind: drop the rows of what is gone, and of what has found its workload again."""
-    rows = StrayObject.objects.filter(api_version=api_version, kind=kind)
+    rows = StrayObject.objects.of(cluster).filter(api_version=api_version, kind=kind)
     known = set(rows.values_list("uid", flat=True))
     if not known:
         return
@@ -80,20 +81,20 @@ def _units(manifest: Mapping[str, Any]) -> int:
     return sum(gpus_of_pod(spec).values())
 
 
-def strays() -> Strays:
+def strays(*, cluster: str = DEFAULT_CLUSTER) -> Strays:
     """What there is now, in one query."""
-    found = StrayObject.objects.aggregate(count=_COUNT, units=_UNITS)
+    found = StrayObject.objects.of(cluster).aggregate(count=_COUNT, units=_UNITS)
     return Strays(count=found["count"], units=found["units"])
 
 
-def nodes_and_strays() -> tuple[list[NodeFacts], Strays]:
+def nodes_and_strays(*, cluster: str = DEFAULT_CLUSTER) -> tuple[list[NodeFacts], Strays]:
     """All nodes, and the same as `strays`, in one query: both are what was seen of the cluster."""
-    rows = StrayObject.objects.order_by().values(whole=Value(1))
+    rows = StrayObject.objects.of(cluster).order_by().values(whole=Value(1))
     counts = rows.annotate(counts=JSONObject(count=_COUNT, units=_UNITS)).values("counts")
-    there, found = nodes_beside(Subquery(counts))
+    there, found = nodes_beside(Subquery(counts), cluster=cluster)
     return there, Strays(**(found or {"count": 0, "units": 0}))
 
 
-def stray_objects() -> list[StrayObject]:
+def stray_objects(*, cluster: str = DEFAULT_CLUSTER) -> list[StrayObject]:
     """Those that nothing else takes along, the oldest first."""
-    return list(StrayObject.objects.filter(owned=False).order_by("created_at", "pk")[:SHOWN_MAX])
+    return list(StrayObject.objects.of(cluster).filter(owned=False).order_by("created_at", "pk")[:SHOWN_MAX])

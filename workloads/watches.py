@@ -10,13 +10,14 @@ from django.contrib.postgres.aggregates import JSONBAgg
 from django.db.models import Min
 from django.db.models.functions import JSONObject
 
+from cluster.names import DEFAULT_CLUSTER
 from foundation.models import PlatformSettings
 from workloads.models import WatchCursor
 
 
-def followed_kinds() -> frozenset[str]:
+def followed_kinds(*, cluster: str = DEFAULT_CLUSTER) -> frozenset[str]:
     """Names of the watches that follow something: of an optional kind its address, as long as the API serves it."""
-    return frozenset(WatchCursor.objects.values_list("kind", flat=True))
+    return frozenset(WatchCursor.objects.of(cluster).values_list("kind", flat=True))
 
 
 Followed = Callable[[], frozenset[str]]
@@ -34,10 +35,10 @@ class Watches:
     seen_at: datetime | None
 
 
-def watches() -> Watches:
+def watches(*, cluster: str = DEFAULT_CLUSTER) -> Watches:
     """All of them, and the settings, in one query."""
     both = JSONObject(kinds=JSONBAgg("kind", default=[]), settings=PlatformSettings.as_json())
-    found = WatchCursor.objects.aggregate(both=both, seen_at=Min("seen_at"))
+    found = WatchCursor.objects.of(cluster).aggregate(both=both, seen_at=Min("seen_at"))
     return Watches(
         kinds=frozenset(found["both"]["kinds"]),
         settings=PlatformSettings.of_json(found["both"]["settings"]),

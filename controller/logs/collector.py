@@ -182,7 +182,7 @@ class LogCollector:
 
     def _resync(self) -> None:
         """What no event told of: pods from before this start, and those whose end was missed."""
-        for record in _unfinished(clock.now()):
+        for record in _unfinished(self._client().cluster, clock.now()):
             self._learn(record)
 
     def _learn(self, record: PodRecord) -> None:
@@ -294,8 +294,9 @@ class LogCollector:
         return _Done(record.uid, fetched, logs)
 
 
-def _unfinished(now: datetime) -> QuerySet[PodRecord]:
-    """Pods of which not all is stored, and which are there or were lately."""
+def _unfinished(cluster: str, now: datetime) -> QuerySet[PodRecord]:
+    """Pods of the cluster of which not all is stored, and which are there or were lately."""
     whole = LogChunk.objects.filter(pod_uid=OuterRef("uid"), container=NO_CONTAINER)
     lately = Q(gone_at__isnull=True) | Q(gone_at__gt=now - MISSED)
-    return PodRecord.objects.filter(lately, ~Exists(whole)).select_related("workload").order_by("pk")
+    pods = PodRecord.objects.of(cluster).filter(lately, ~Exists(whole))
+    return pods.select_related("workload").order_by("pk")

@@ -23,8 +23,9 @@ from teams.models import Team
 from workloads.kinds import kinds
 from workloads.models import ResourceFlavor
 
-# What this process has applied, and when. Others change the same namespace, and so may people: it is not trusted long.
-_applied: dict[str, tuple[str, float]] = {}
+# What this process has applied, by cluster and namespace, and when. Others change the same namespace, and so may
+# people: it is not trusted long.
+_applied: dict[tuple[str, str], tuple[str, float]] = {}
 _lock = Lock()
 TRUSTED_SECONDS = 30.0
 
@@ -83,7 +84,7 @@ def ensure_namespace(client: ClusterClient, team: Team) -> None:
     """Apply the namespace and its guard rails unless this process has applied exactly these a moment ago."""
     manifests = manifests_for(team)
     print_of = hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
-    known, at = _applied.get(team.namespace_name, ("", 0.0))
+    known, at = _applied.get((client.cluster, team.namespace_name), ("", 0.0))
     if known == print_of and time.monotonic() - at < TRUSTED_SECONDS:
         return
     for manifest in build_priority_classes():
@@ -93,10 +94,10 @@ def ensure_namespace(client: ClusterClient, team: Team) -> None:
     for manifest in manifests:
         client.apply(manifest)
     with _lock:
-        _applied[team.namespace_name] = (print_of, time.monotonic())
+        _applied[client.cluster, team.namespace_name] = (print_of, time.monotonic())
 
 
-def forget_namespace(team: Team) -> None:
+def forget_namespace(client: ClusterClient, team: Team) -> None:
     """The namespace turned out to be missing or changed: apply it again next time."""
     with _lock:
-        _applied.pop(team.namespace_name, None)
+        _applied.pop((client.cluster, team.namespace_name), None)

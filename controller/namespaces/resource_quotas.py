@@ -70,7 +70,7 @@ def _set_right(client: ClusterClient, team: Team, wanted: Units, observed: Units
     if not expected:
         logger.warning("fence.drift", extra=facts)
     try:
-        forget_namespace(team)
+        forget_namespace(client, team)
         applied = apply_fence(client, team)
     except ObjectNotFound:
         # The namespace went away meanwhile.

@@ -57,7 +57,7 @@ def write_secret(
         # What nobody has made yet is nobody's to force; of the portal's own, every field is.
         client.apply(manifest, force=found is not None)
     except ObjectNotFound as error:
-        forget_namespace(team)
+        forget_namespace(client, team)
         raise Unavailable("The namespace of the team is being made again; try once more.") from error
     except ClusterConflict as error:
         raise Conflict(f"Somebody else writes this Secret: {error}", code="name_taken") from error

@@ -72,7 +72,7 @@ def create_volume(
     except (ClusterUnavailable, ClusterConflict, ObjectNotFound) as error:
         raise Unavailable(f"The cluster cannot make it now: {error}") from error
     # A run that mounts it may be submitted before the watcher has seen it.
-    record_claim(made, now=now)
+    record_claim(made, cluster=client.cluster, now=now)
     record_audit(
         actor=actor,
         action="volume.created",
@@ -91,7 +91,7 @@ def _create(client: ClusterClient, team: Team, manifest: Manifest) -> dict[str, 
     try:
         return client.create(manifest)
     except ObjectNotFound:
-        forget_namespace(team)
+        forget_namespace(client, team)
         ensure_namespace(client, team)
         return client.create(manifest)
 

@@ -66,7 +66,7 @@ def execute(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
     try:
         return _act(plan, look, hand)
     except ObjectNotFound:
-        forget_namespace(hand.workload.team)
+        forget_namespace(hand.client, hand.workload.team)
         if Action.CREATE in plan.actions and not _served(hand):
             return _no_longer_served(hand)
         if look is not None and look.observation.incomplete:
@@ -230,7 +230,7 @@ def _refused(plan: Plan, look: Look | None, hand: ActionContext, error: ClusterE
         message = f"The cluster refuses to delete it: {why}"
         return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
     if NAMESPACE_ENDS in why:
-        forget_namespace(hand.workload.team)
+        forget_namespace(hand.client, hand.workload.team)
         message = "Its namespace is being deleted; it is made again after that."
         return _unchanged(hand.workload, next_in_seconds=NAMESPACE_RETRY_SECONDS, message=message)
     exists = look is not None and (look.observation.exists or look.observation.pods_alive > 0)

@@ -25,7 +25,7 @@ BATCH_MAX = 200
 
 def delete_ended(client: ClusterClient, *, now: datetime) -> int:
     """Delete primaries whose attempt ended a while ago; what they own goes with them. Returns how many."""
-    old = _primaries().filter(
+    old = _primaries(client.cluster).filter(
         workload__attempts__number=F("attempt"), workload__attempts__ended_at__lte=now - KEEP_ENDED
     )
     # In any order: those that the cluster does not let go must not fill every batch.
@@ -34,13 +34,14 @@ def delete_ended(client: ClusterClient, *, now: datetime) -> int:
 
 def delete_objects(client: ClusterClient, *, workload_id: int, now: datetime) -> int:
     """Delete the primaries of one ended workload at once. Returns how many."""
-    return sum(_delete(client, record, now) for record in _primaries().filter(workload_id=workload_id))
+    own = _primaries(client.cluster).filter(workload_id=workload_id)
+    return sum(_delete(client, record, now) for record in own)
 
 
-def _primaries() -> QuerySet[ObjectRecord]:
-    """Objects that are still there and own all others of their attempt."""
+def _primaries(cluster: str) -> QuerySet[ObjectRecord]:
+    """Objects that are still there in the cluster and own all others of their attempt."""
     kinds = {kind.kind for adapter in adapters() for kind in adapter.primaries}
-    rows = ObjectRecord.objects.filter(gone_at__isnull=True, kind__in=kinds)
+    rows = ObjectRecord.objects.of(cluster).filter(gone_at__isnull=True, kind__in=kinds)
     return rows.select_related("workload__team", "workload__flavor")
 
 
@@ -62,7 +63,7 @@ def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:
         return False
     with transaction.atomic():
         leases.check()
-        record_object(found, workload=record.workload, now=now)
+        record_object(found, workload=record.workload, cluster=client.cluster, now=now)
     return True
 
 

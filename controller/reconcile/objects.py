@@ -154,7 +154,7 @@ def _make(
     with transaction.atomic():
         locks.hold(workload)
         for found in made:
-            record_object(found, workload=workload, now=now)
+            record_object(found, workload=workload, cluster=client.cluster, now=now)
         attempt.object_uid = primary["metadata"]["uid"]
         attempt.resumed_from = placement.resume_from or ""
         attempt.save(update_fields=["object_uid", "resumed_from"])

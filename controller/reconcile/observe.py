@@ -60,7 +60,7 @@ def look_at(
     if number is not None and own:
         observation = _short_of_a_pod(workload, int(number), observation)
     if number is not None and observation.interruption:
-        observation = _taken_away(workload, int(number), observation)
+        observation = _taken_away(workload, int(number), observation, client.cluster)
     makers = orphans.left_behind(client, workload, adapter) if primary is None else []
     strays = orphans.strays(client, workload, adapter, primary, own)
     if primary is None and adapter.makers:
@@ -101,7 +101,7 @@ def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) 
     )
 
 
-def _taken_away(workload: Workload, attempt: int, observation: Observation) -> Observation:
+def _taken_away(workload: Workload, attempt: int, observation: Observation, cluster: str) -> Observation:
     """The same, with why a pod went that was gone before anybody looked.
 
     The watcher has kept the word for it. Where the collector of orphaned pods was quicker than that, a node tells that
@@ -116,7 +116,7 @@ def _taken_away(workload: Workload, attempt: int, observation: Observation) -> O
         name, word = by_word
         cause, what = reason_of_disruption(word, spot=spot)
         message = f"Pod {name} was removed because {what} ({word})."
-    elif node := _lost_node(gone.exclude(phase__in=ENDED)):
+    elif node := _lost_node(gone.exclude(phase__in=ENDED), cluster):
         cause = reason_of_loss(spot=spot)
         message = f"Its node {node} is gone, and its pod with it."
     else:
@@ -126,10 +126,10 @@ def _taken_away(workload: Workload, attempt: int, observation: Observation) -> O
     return replace(observation, message=message, cause=cause)
 
 
-def _lost_node(vanished: QuerySet[PodRecord]) -> str | None:
+def _lost_node(vanished: QuerySet[PodRecord], cluster: str) -> str | None:
     """The first by name of these pods' nodes that is not there or not ready."""
     names = set(vanished.values_list("node_name", flat=True))
-    known = NodeRecord.objects.filter(name__in=names)
+    known = NodeRecord.objects.of(cluster).filter(name__in=names)
     present = known.filter(gone_at__isnull=True, ready=True).values_list("name", flat=True)
     return min(set(known.values_list("name", flat=True)) - set(present), default=None)
 
@@ -147,7 +147,7 @@ def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
 def _record(workload: Workload, listing: Listing, client: ClusterClient, now: datetime) -> None:
     """Rows and usage as this list shows the pods; in as many statements for many pods as for one."""
     seen = [PodSeen(pod, workload) for pod in news(PodRecord, listing.items)]
-    see_pods(seen, now=now, as_of=listing.resource_version)
+    see_pods(seen, cluster=client.cluster, now=now, as_of=listing.resource_version)
     present = {pod["metadata"]["uid"] for pod in listing.items}
     known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=present)
     miss_pods(absent_pods(client, known), as_of=listing.resource_version, now=now)

@@ -73,5 +73,5 @@ def _nodes_and_resume_point(
     """The nodes, and the path of the newest checkpoint that an earlier attempt reported, or that was brought along."""
     paths = workload.checkpoints.filter(attempt__lt=before).order_by("-id").values("path")
     if with_nodes:
-        return nodes_beside(Subquery(paths[:1]))
+        return nodes_beside(Subquery(paths[:1]), cluster=workload.cluster)
     return [], paths.values_list("path", flat=True).first()

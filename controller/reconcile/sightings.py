@@ -17,13 +17,13 @@ from workloads.observations import PodSeen, mark_pods_missing, record_pods
 
 
 def see_pods(
-    seen: Sequence[PodSeen], *, now: datetime, gone: bool = False, as_of: str = ""
+    seen: Sequence[PodSeen], *, cluster: str, now: datetime, gone: bool = False, as_of: str = ""
 ) -> list[PodRecord]:
     """Bring rows and usage of these pods up to date; the rows that changed. `as_of` is the version of their list."""
     if not seen:
         return []
     with transaction.atomic():
-        rows = record_pods(seen, now=now, gone=gone, as_of=as_of)
+        rows = record_pods(seen, cluster=cluster, now=now, gone=gone, as_of=as_of)
         crash_point("watch-recorded")
         record_usages(rows, now=now)
     return rows

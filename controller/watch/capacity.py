@@ -37,8 +37,9 @@ class ForeignPodSink(OneByOne):
 
     @override
     @transaction.atomic
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+        nodes = record_foreign_pod(manifest, cluster=cluster, now=now, gone=gone)
+        foreign_use_changed(nodes, cluster=cluster, now=now)
 
     @override
     def unchanged(self, page: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -48,23 +49,23 @@ class ForeignPodSink(OneByOne):
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        for record in lacking(ForeignPod.objects.all(), present):
+        for record in lacking(ForeignPod.objects.of(client.cluster), present):
             ref = ObjectRef("v1", "Pod", record.namespace, record.name)
             # One that has ended is still there, and holds nothing.
             if not still_there(client, ref, record.uid, lacking=ENDED):
                 with transaction.atomic():
                     record.delete()
-                    foreign_use_changed({record.node_name}, now=now)
+                    foreign_use_changed({record.node_name}, cluster=client.cluster, now=now)
 
 
 @dataclass(frozen=True)
 class NodeSink(OneByOne):
     @override
     @transaction.atomic
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         known = NodeRecord.objects.filter(uid=manifest["metadata"]["uid"], gone_at__isnull=True).first()
         before = [(known.facts, known.offers)] if known else []
-        record = record_node(manifest, now=now, gone=gone)
+        record = record_node(manifest, cluster=cluster, now=now, gone=gone)
         after = [] if gone else [(record.facts, record.offers)]
         # A heartbeat changes nothing of these.
         if before != after:
@@ -78,7 +79,8 @@ class NodeSink(OneByOne):
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        for record in lacking(NodeRecord.objects.filter(gone_at__isnull=True), present):
+        there = NodeRecord.objects.of(client.cluster).filter(gone_at__isnull=True)
+        for record in lacking(there, present):
             if not still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
                 with transaction.atomic():
                     NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
@@ -91,12 +93,12 @@ class NodePoolSink(OneByOne):
 
     @override
     @transaction.atomic
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         known = NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).first()
         before = [pool_facts(known)] if known else []
         if gone:
             NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).delete()
-        after = [] if gone else [pool_facts(record_node_pool(manifest, now=now))]
+        after = [] if gone else [pool_facts(record_node_pool(manifest, cluster=cluster, now=now))]
         if before != after:
             look_again(pools_fed_by([*before, *after]), now=now)
 
@@ -104,18 +106,18 @@ class NodePoolSink(OneByOne):
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        lost = list(NodePoolRecord.objects.exclude(uid__in=present))
+        lost = list(NodePoolRecord.objects.of(client.cluster).exclude(uid__in=present))
         with transaction.atomic():
             NodePoolRecord.objects.filter(pk__in=[record.pk for record in lost]).delete()
             look_again(pools_fed_by(pool_facts(record) for record in lost), now=now)
 
 
-def foreign_use_changed(node_names: set[str], *, now: datetime) -> None:
+def foreign_use_changed(node_names: set[str], *, cluster: str, now: datetime) -> None:
     """Let admission look again at what these nodes have of."""
     if node_names:
         # Of most nodes of a cluster, which have no GPU, no pool has anything.
-        rows = NodeRecord.objects.filter(name__in=node_names, gone_at__isnull=True).exclude(allocatable={})
-        nodes_changed([record.facts for record in rows], now=now)
+        rows = NodeRecord.objects.of(cluster).filter(name__in=node_names, gone_at__isnull=True)
+        nodes_changed([record.facts for record in rows.exclude(allocatable={})], now=now)
 
 
 def nodes_changed(nodes: Sequence[NodeFacts], *, now: datetime) -> None:

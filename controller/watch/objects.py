@@ -24,34 +24,36 @@ from workloads.strays import forget_strays, record_stray
 class ObjectSink:
     kind: ResourceKind
 
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        self._record([manifest], now=now, gone=gone)
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+        self._record([manifest], cluster=cluster, now=now, gone=gone)
 
-    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
-        self._record(news(ObjectRecord, page), now=now, gone=False)
+    def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
+        self._record(news(ObjectRecord, page), cluster=cluster, now=now, gone=False)
 
-    def _record(self, manifests: Sequence[Mapping[str, Any]], *, now: datetime, gone: bool) -> None:
+    def _record(
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, now: datetime, gone: bool
+    ) -> None:
         kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
         owners = zip(manifests, workloads_of(manifests), strict=True)
         own = []
         for manifest, workload in owners:
             if workload is None:
-                record_stray({**kind, **manifest}, now=now, gone=gone)
+                record_stray({**kind, **manifest}, cluster=cluster, now=now, gone=gone)
             else:
                 own.append(({**kind, **manifest}, workload))
         with transaction.atomic():
             # In the order of a worker that has made the object: it holds the workload when it writes the object's row.
             wakeups.wake_workloads((workload for _, workload in own), now=now)
-            record_objects(own, now=now, gone=gone)
+            record_objects(own, cluster=cluster, now=now, gone=gone)
 
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
         # Two groups may have a kind of the same name, and one be served while the other is not.
         own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
-        forget_strays(**own, present=present)
-        rows = lacking(ObjectRecord.objects.filter(gone_at__isnull=True, **own), present)
-        for record in rows.select_related("workload__team"):
+        forget_strays(**own, cluster=client.cluster, present=present)
+        there = ObjectRecord.objects.of(client.cluster).filter(gone_at__isnull=True, **own)
+        for record in lacking(there, present).select_related("workload__team"):
             ref = ObjectRef(record.api_version, record.kind, record.namespace, record.name)
             if not still_there(client, ref, record.uid):
                 ObjectRecord.objects.filter(pk=record.pk).update(gone_at=now)
@@ -67,19 +69,19 @@ class CompanionSink(ObjectSink):
     told: dict[str, str] = field(default_factory=dict)
 
     @override
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         uid, news = manifest["metadata"]["uid"], _news_of(manifest)
         if not gone and self.told.get(uid) == news:
             return
-        super().seen(manifest, now=now, gone=gone)
+        super().seen(manifest, cluster=cluster, now=now, gone=gone)
         if gone:
             self.told.pop(uid, None)
         else:
             self.told[uid] = news
 
     @override
-    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
-        super().listed(page, as_of=as_of, now=now)
+    def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
+        super().listed(page, cluster=cluster, as_of=as_of, now=now)
         self.told.update({item["metadata"]["uid"]: _news_of(item) for item in page})
 
 

@@ -25,25 +25,27 @@ from workloads.strays import forget_strays, record_stray
 class PodSink:
     logs: LogCollector
 
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
-        self._record([manifest], as_of="", now=now, gone=gone)
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+        self._record([manifest], cluster=cluster, as_of="", now=now, gone=gone)
 
-    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
-        self._record(news(PodRecord, page), as_of=as_of, now=now, gone=False)
+    def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
+        self._record(news(PodRecord, page), cluster=cluster, as_of=as_of, now=now, gone=False)
 
     def _record(
-        self, manifests: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime, gone: bool
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime, gone: bool
     ) -> None:
         own = []
         for manifest, workload in zip(manifests, workloads_of(manifests), strict=True):
             if workload is None:
                 # It bears the portal's mark and is nobody's: what it holds is held all the same.
-                record_stray({"apiVersion": "v1", "kind": "Pod", **manifest}, now=now, gone=gone)
-                foreign_use_changed(record_foreign_pod(manifest, now=now, gone=gone), now=now)
+                pod = {"apiVersion": "v1", "kind": "Pod", **manifest}
+                record_stray(pod, cluster=cluster, now=now, gone=gone)
+                nodes = record_foreign_pod(pod, cluster=cluster, now=now, gone=gone)
+                foreign_use_changed(nodes, cluster=cluster, now=now)
             else:
                 own.append(PodSeen(manifest, workload))
         with transaction.atomic():
-            rows = see_pods(own, now=now, gone=gone, as_of=as_of)
+            rows = see_pods(own, cluster=cluster, now=now, gone=gone, as_of=as_of)
             wakeups.wake_workloads((row.workload for row in rows), now=now)
         crash_point("usage-recorded")
         self._tell(rows)
@@ -55,8 +57,9 @@ class PodSink:
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        forget_strays(api_version="v1", kind="Pod", present=present)
-        for row in lacking(PodRecord.objects.filter(gone_at__isnull=True), present):
+        forget_strays(cluster=client.cluster, api_version="v1", kind="Pod", present=present)
+        there = PodRecord.objects.of(client.cluster).filter(gone_at__isnull=True)
+        for row in lacking(there, present):
             absent = absent_pods(client, [row])
             with transaction.atomic():
                 gone = miss_pods(absent, as_of=as_of, now=now)

@@ -14,20 +14,22 @@ from cluster.client import ClusterClient
 
 
 class Sink(Protocol):
-    """Whatever is told twice, late or in another order changes nothing that is newer."""
+    """Whatever is told twice, late or in another order changes nothing that is newer. `cluster` is where it was seen."""
 
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         """Record one object."""
         ...
 
-    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+    def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
         """Record a page of a list that shows the cluster at the version `as_of`; what has not changed costs little."""
         ...
 
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        """After a whole list: what the rows know and the list does not, once a read by name agrees."""
+        """After a whole list: what the rows of the client's cluster know and the list does not, once a read by name
+        agrees.
+        """
         ...
 
 
@@ -44,18 +46,18 @@ class OneByOne(ABC):
     """A sink that records each object of a page by itself, unless its row says the same already."""
 
     @abstractmethod
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None: ...
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None: ...
 
     @abstractmethod
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None: ...
 
-    def listed(self, page: Sequence[Mapping[str, Any]], *, as_of: str, now: datetime) -> None:
+    def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
         same = self.unchanged(page)
         for item in page:
             if item["metadata"]["uid"] not in same:
-                self.seen(item, now=now, gone=False)
+                self.seen(item, cluster=cluster, now=now, gone=False)
 
     def unchanged(self, page: Sequence[Mapping[str, Any]]) -> set[str]:
         """UIDs of those that would change nothing."""

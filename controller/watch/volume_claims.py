@@ -23,17 +23,17 @@ class ClaimSink(OneByOne):
     """A row that a list lacks is gone once a read by name agrees: one may have been made since the list."""
 
     @override
-    def seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         if gone:
             ClaimRecord.objects.filter(uid=manifest["metadata"]["uid"]).delete()
         else:
-            record_claim(manifest, now=now)
+            record_claim(manifest, cluster=cluster, now=now)
 
     @override
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        for record in lacking(ClaimRecord.objects.all(), present):
+        for record in lacking(ClaimRecord.objects.of(client.cluster), present):
             ref = ObjectRef(kinds.CLAIM.api_version, kinds.CLAIM.kind, record.namespace, record.name)
             if not still_there(client, ref, record.uid):
                 record.delete()

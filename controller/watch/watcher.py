@@ -141,10 +141,10 @@ class KindWatcher(threading.Thread):
             events += 1
             now = clock.now()
             if event.type != "BOOKMARK":
-                self._seen(event.object, now=now, gone=event.type == "DELETED")
+                self._seen(event.object, cluster=client.cluster, now=now, gone=event.type == "DELETED")
             self.resource_version = event.resource_version
             self.failures = 0
-            self._write_cursor(now)
+            self._write_cursor(client.cluster, now)
         if not events:
             # A server that ends every watch at once must not be asked in a busy loop.
             self.stopping.wait(1.0)
@@ -155,7 +155,7 @@ class KindWatcher(threading.Thread):
             return True
         self.sink.forget_absent(client, set(), now=clock.now())
         # A cursor that nobody moves would pass for a watch that has come to a halt.
-        WatchCursor.objects.filter(kind=self.cursor).delete()
+        WatchCursor.objects.of(client.cluster).filter(kind=self.cursor).delete()
         return False
 
     def relist(self, client: ClusterClient) -> None:
@@ -171,43 +171,44 @@ class KindWatcher(threading.Thread):
         for page in pages:
             if self.stopping.is_set():
                 return
-            self._listed(page)
+            self._listed(page, client.cluster)
             present |= {item["metadata"]["uid"] for item in page.items}
             version = page.resource_version
         now = clock.now()
         self.sink.forget_absent(client, present, as_of=version, now=now)
         self.resource_version = version
         WatchCursor.objects.update_or_create(
+            cluster=client.cluster,
             kind=self.cursor,
             defaults={"resource_version": self.resource_version, "listed_at": now, "seen_at": now},
         )
 
-    def _listed(self, page: Listing) -> None:
+    def _listed(self, page: Listing, cluster: str) -> None:
         """Record a page together; where that cannot be, each object by itself."""
         try:
-            self.sink.listed(page.items, as_of=page.resource_version, now=clock.now())
+            self.sink.listed(page.items, cluster=cluster, as_of=page.resource_version, now=clock.now())
         except (OperationalError, InterfaceError):
             raise
         except Exception:
             logger.warning("watch.page_one_by_one", exc_info=True, extra={"kind": self.cursor})
             for item in page.items:
-                self._seen(item, now=clock.now(), gone=False)
+                self._seen(item, cluster=cluster, now=clock.now(), gone=False)
 
-    def _seen(self, manifest: Mapping[str, Any], *, now: datetime, gone: bool) -> None:
+    def _seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         """Record one object. One that cannot be recorded must not keep all others from being seen."""
         try:
-            self.sink.seen(manifest, now=now, gone=gone)
+            self.sink.seen(manifest, cluster=cluster, now=now, gone=gone)
         except (OperationalError, InterfaceError):
             raise
         except Exception:
             name = manifest.get("metadata", {}).get("name", "")
             logger.exception("watch.object_skipped", extra={"kind": self.cursor, "object": name})
 
-    def _write_cursor(self, now: datetime) -> None:
+    def _write_cursor(self, cluster: str, now: datetime) -> None:
         if self._written_at and (now - self._written_at).total_seconds() < CURSOR_EVERY_SECONDS:
             return
         self._written_at = now
-        WatchCursor.objects.filter(kind=self.cursor).update(
+        WatchCursor.objects.of(cluster).filter(kind=self.cursor).update(
             resource_version=self.resource_version, seen_at=now
         )
 

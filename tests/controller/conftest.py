@@ -48,7 +48,7 @@ class Bench:
     def __init__(self, client: ClusterClient) -> None:
         self.client = self.direct = client
         for node in client.list(kinds.NODE).items:
-            record_node(node, now=clock.now())
+            record_node(node, cluster=client.cluster, now=clock.now())
         # Several test processes share one real cluster, so the namespace must be this test's own.
         self.team = make_team(f"t-{uuid4().hex[:8]}")
         self.member = make_member(team=self.team).user

@@ -35,7 +35,11 @@ def spot_node(bench):
 
     def mark(value):
         ref = ObjectRef("v1", "Node", "", name)
-        record_node(bench.client.patch_merge(ref, {"metadata": {"labels": {MARK: value}}}), now=clock.now())
+        record_node(
+            bench.client.patch_merge(ref, {"metadata": {"labels": {MARK: value}}}),
+            cluster=bench.client.cluster,
+            now=clock.now(),
+        )
 
     mark("yes")
     bench.flavor.capacity["spot"] = {"node_selector": {MARK: ["yes"]}}

@@ -290,7 +290,7 @@ def test_what_a_real_process_prints_is_kept_after_its_pod_is_gone(process_cluste
         ref = ObjectRef(POD.api_version, POD.kind, namespace["name"], "train-0")
 
         def seen() -> PodRecord:
-            record = record_pod(client.get(ref), workload=run, now=clock.now())
+            record = record_pod(client.get(ref), workload=run, cluster=client.cluster, now=clock.now())
             collector.pod_changed(record)
             return record
 

@@ -266,9 +266,9 @@ def test_many_that_cannot_be_deleted_do_not_starve_the_others(bench, monkeypatch
         stuck = make_workload(team=bench.team, owner=bench.member)
         put_in(stuck, Phase.FAILED)
         manifest = {**job, "metadata": {**job["metadata"], "uid": f"stuck-{index}", "name": f"stuck-{index}"}}
-        record_object(manifest, workload=stuck, now=clock.now())
+        record_object(manifest, workload=stuck, cluster=bench.client.cluster, now=clock.now())
     ObjectRecord.objects.filter(uid=job["metadata"]["uid"]).delete()
-    record_object(job, workload=run, now=clock.now())
+    record_object(job, workload=run, cluster=bench.client.cluster, now=clock.now())
 
     class Refusing:
         def __getattr__(self, name):

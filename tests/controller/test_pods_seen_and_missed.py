@@ -63,7 +63,9 @@ def test_a_pod_that_the_watcher_records_while_another_is_looked_for_is_not_taken
 
     def a_pod_comes():
         found = make(bench, run, "train-new")
-        PodSink(LogCollector(lambda: bench.client)).seen(found, now=clock.now(), gone=False)
+        PodSink(LogCollector(lambda: bench.client)).seen(
+            found, cluster=bench.client.cluster, now=clock.now(), gone=False
+        )
 
     look(bench, run, Meanwhile(bench.client, "train-lost", a_pod_comes))
     gone.refresh_from_db()
@@ -133,7 +135,7 @@ def test_that_a_pod_is_gone_and_what_that_costs_are_one_step(bench, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(sightings, "record_usages", die)
         with pytest.raises(Dies):
-            sink.seen(shown, now=clock.now(), gone=True)
+            sink.seen(shown, cluster=bench.client.cluster, now=clock.now(), gone=True)
         bench.client.delete(ref, uid=pod.uid, grace_seconds=0)
         with pytest.raises(Dies):
             bench.until(run, lambda each: each.is_final)

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from cluster.client import connect
+from cluster.preflight import ClusterFacts
 from controller.preflight import gpu_metrics_labelled
 from devcluster.prometheus.storage import NAME
 from foundation.models import PlatformSettings
@@ -14,6 +16,8 @@ from tests.factories.submitted import make_pod, make_run
 from tests.factories.teams import make_member, make_team
 from tests.planted_metrics import planted_metrics
 
+# Its Prometheus is asked, and no API server.
+FACTS = ClusterFacts(connect("/nonexistent/kubeconfig"))
 pytestmark = pytest.mark.django_db
 EXPORTER = {"namespace": "gpu-operator", "pod": "dcgm-exporter-x7k2p"}
 WHOLE, SLICE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -36,7 +40,7 @@ def pod():
 
 
 def found():
-    check = gpu_metrics_labelled(None)
+    check = gpu_metrics_labelled(FACTS)
     return check.status, check.detail, check.fix
 
 

@@ -84,7 +84,7 @@ def test_a_pool_without_nodes_gets_its_pod_and_the_pod_starts_when_a_node_appear
     made = bench.client.create(node)
     ref = ObjectRef("v1", "Node", "", label)
     try:
-        record_node(bench.client.get(ref), now=clock.now())
+        record_node(bench.client.get(ref), cluster=bench.client.cluster, now=clock.now())
         bench.until(run, lambda run: run.is_final, seconds=120)
         assert run.phase == "Succeeded"
         assert run.pods.get().node_name == label

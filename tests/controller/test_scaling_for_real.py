@@ -91,7 +91,7 @@ def utilisation(bench, workload, share):
 def restart_the_portal(bench, workload):
     """Another process takes over: it knows nothing but the rows, and applies everything anew."""
     bench.client = connect(REAL)
-    forget_namespace(bench.team)
+    forget_namespace(bench.client, bench.team)
     change_generation(workload, now=clock.now())
     bench.turn(Workload.objects.get(pk=workload.pk))
 

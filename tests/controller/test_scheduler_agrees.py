@@ -14,6 +14,7 @@ import pytest
 
 from cluster import kinds
 from cluster.kinds import ObjectRef
+from cluster.names import DEFAULT_CLUSTER
 from foundation import clock
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
@@ -64,7 +65,7 @@ def observed(client):
                 taint["key"].startswith("node.kubernetes.io/") for taint in item["spec"].get("taints") or []
             )
         ]
-        found = [record_node(item, now=clock.now()).facts for item in items]
+        found = [record_node(item, cluster=DEFAULT_CLUSTER, now=clock.now()).facts for item in items]
         return found if not new and all(node.ready for node in found) else None
 
     return until(settled)
@@ -270,7 +271,7 @@ class Rooms:
             pod = foreign.pod(self.chance, self.namespace, number)
             self.create(pod, tolerations=self.flavor.tolerations, nodeSelector=self.selector)
         for pod in self.decided():
-            record_foreign_pod(pod, now=clock.now())
+            record_foreign_pod(pod, cluster=DEFAULT_CLUSTER, now=clock.now())
 
     @property
     def selector(self):

@@ -74,7 +74,7 @@ def test_the_namespace_is_made_once_and_again_when_it_should_differ(bench, monke
     ensure_namespace(bench.client, bench.team)
     assert hard(bench) == {"requests.nvidia.com/gpu": "12"}
     calls.clear()
-    forget_namespace(bench.team)
+    forget_namespace(bench.client, bench.team)
     ensure_namespace(bench.client, bench.team)
     assert "Namespace" in calls
 

@@ -100,7 +100,12 @@ def make_pod(client, namespace, node, name, *, gpus=1, init=(), labels=None, mem
 def in_service(client, flavor, node):
     """Give it the kubelet's label, which nobody else sets here, and wait until pods may be bound to it."""
     client.patch_merge(node, {"metadata": {"labels": {"kubernetes.io/hostname": node.name}}})
-    until(lambda: record_node(client.get(node), now=clock.now()).ready and room(flavor, node))
+    until(
+        lambda: (
+            record_node(client.get(node), cluster=client.cluster, now=clock.now()).ready
+            and room(flavor, node)
+        )
+    )
 
 
 def beat(client, node):

@@ -389,7 +389,7 @@ def test_claims_of_anybody_come_and_go_and_one_that_a_list_lacks_must_be_gone(re
     # Written down since the list, as `create_volume` does.
     fresh = direct.get(ObjectRef("v1", "PersistentVolumeClaim", namespace, "kept"))
     ClaimRecord.objects.all().delete()
-    record_claim(fresh, now=clock.now())
+    record_claim(fresh, cluster=direct.cluster, now=clock.now())
     ClaimRecord.objects.create(
         uid=lost, namespace=namespace, name="lost", phase="Bound", observed_at=clock.now()
     )
@@ -422,7 +422,9 @@ def test_what_a_list_of_one_group_lacks_is_not_asked_for_in_another(relay, names
     metadata = {"name": "train", "namespace": namespace, "uid": "uid-1", "resourceVersion": "1"}
     metadata["creationTimestamp"] = "2026-11-01T10:00:00Z"
     metadata["labels"] = workload_labels(workload_id=str(run.public_id), attempt=1, team="x", kind="run")
-    ObjectSink(kinds.MPI_JOB).seen({"metadata": metadata}, now=clock.now(), gone=False)
+    ObjectSink(kinds.MPI_JOB).seen(
+        {"metadata": metadata}, cluster=client.cluster, now=clock.now(), gone=False
+    )
     ObjectSink(kinds.MPI_JOB_V2).forget_absent(client, set(), now=clock.now())
     assert ObjectRecord.objects.get().gone_at is None
     ObjectSink(kinds.MPI_JOB).forget_absent(client, set(), now=clock.now())

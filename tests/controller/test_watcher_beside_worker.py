@@ -9,6 +9,7 @@ from django.db import connections, transaction
 
 from cluster import kinds
 from cluster.labels import workload_labels
+from cluster.names import DEFAULT_CLUSTER
 from controller.watch.objects import ObjectSink
 from foundation import clock
 from tests.factories.workloads import make_workload
@@ -42,7 +43,7 @@ def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_
 
     def watch():
         try:
-            ObjectSink(kinds.JOB).seen(job, now=clock.now(), gone=False)
+            ObjectSink(kinds.JOB).seen(job, cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
         finally:
             connections.close_all()
 
@@ -51,7 +52,7 @@ def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_
             locks.hold(held)
             watcher = threads.submit(watch)
             until_blocked(unless=watcher)
-            record_object(job, workload=held, now=clock.now())
+            record_object(job, workload=held, cluster=DEFAULT_CLUSTER, now=clock.now())
         watcher.result()
     assert ObjectRecord.objects.get().workload_id == workload.pk
 

@@ -11,6 +11,7 @@ import pytest
 from cluster import kinds
 from cluster.client import connect
 from cluster.errors import ClusterUnavailable
+from cluster.names import DEFAULT_CLUSTER
 from controller import services
 from controller.logs import workload_logs
 from controller.namespaces.volumes import create_volume
@@ -54,7 +55,7 @@ def bench(process_cluster, live_server, settings):
     PlatformSettings(grace_seconds=5).save()
     client = connect(process_cluster)
     for node in client.list(kinds.NODE).items:
-        record_node(node, now=clock.now())
+        record_node(node, cluster=DEFAULT_CLUSTER, now=clock.now())
     team = make_team(f"resumes-{uuid4().hex[:6]}")
     actor = Actor.of_user(make_member(team=team).user)
     make_quota(team, make_flavor("t4", product="Tesla-T4"), 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
@@ -12,23 +13,27 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.names import DEFAULT_CLUSTER
 from tests.factories.catalogue import make_flavor
 from tests.factories.workloads import make_workload
+from workloads import observations
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord
-from workloads.observations import (
-    PodSeen,
-    mark_pods_missing,
-    record_foreign_pod,
-    record_node,
-    record_node_pool,
-    record_object,
-    record_pod,
-    record_pods,
-    workloads_of,
-)
+from workloads.observations import PodSeen, mark_pods_missing, workloads_of
 from workloads.podrequests import gpus_of_pod, others_of_pod
 
 pytestmark = pytest.mark.django_db
+
+record_pod, record_pods, record_object, record_node, record_node_pool, record_foreign_pod = (
+    partial(record, cluster=DEFAULT_CLUSTER)
+    for record in (
+        observations.record_pod,
+        observations.record_pods,
+        observations.record_object,
+        observations.record_node,
+        observations.record_node_pool,
+        observations.record_foreign_pod,
+    )
+)
 
 T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
 

@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import F, Func, Q
 from typing_extensions import override
 
+from cluster.names import DEFAULT_CLUSTER
 from foundation.ids import new_public_id, short_id
 from teams.models import Team, User
 from workloads.kinds import WorkloadKind, kind_of
@@ -237,6 +238,11 @@ class Workload(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that its attempts run in: there is one, so that no column says it yet."""
+        return DEFAULT_CLUSTER
 
     @property
     def short_id(self) -> str:

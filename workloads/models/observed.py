@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models import Q
 from typing_extensions import override
 
+from cluster.names import DEFAULT_CLUSTER
+from workloads.models.in_cluster import InCluster
 from workloads.models.kernel import Workload
 from workloads.placement import NodeFacts
 from workloads.podrequests import Others, others_offered
@@ -17,7 +19,7 @@ from workloads.podrequests import Others, others_offered
 class PodRecord(models.Model):
     """A pod as the API server described it; its times are what money is made of."""
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     namespace = models.CharField(max_length=63)
     name = models.CharField(max_length=253)
@@ -54,6 +56,8 @@ class PodRecord(models.Model):
     deletion_at = models.DateTimeField(null=True)
     gone_at = models.DateTimeField(null=True, help_text="First time that it was observed to be absent.")
 
+    objects = InCluster.as_manager()
+
     class Meta:
         ordering = ["created_at", "id"]
         indexes = [
@@ -87,7 +91,7 @@ class PodRecord(models.Model):
 class ObjectRecord(models.Model):
     """An object that the portal made, with the identity that proves it is the portal's."""
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     api_version = models.CharField(max_length=63)
     kind = models.CharField(max_length=63)
@@ -98,6 +102,8 @@ class ObjectRecord(models.Model):
     resource_version = models.CharField(max_length=32)
     created_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True)
+
+    objects = InCluster.as_manager()
 
     class Meta:
         indexes = [
@@ -112,7 +118,7 @@ class ObjectRecord(models.Model):
 
 
 class NodeRecord(models.Model):
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     name = models.CharField(max_length=253)
     resource_version = models.CharField(max_length=32)
@@ -126,6 +132,8 @@ class NodeRecord(models.Model):
     unschedulable = models.BooleanField(default=False)
     created_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True)
+
+    objects = InCluster.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -160,7 +168,7 @@ class NodeRecord(models.Model):
 class ForeignPod(models.Model):
     """A pod on a node that the portal did not make: what it takes is not there for others."""
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     namespace = models.CharField(max_length=63)
     name = models.CharField(max_length=253)
@@ -170,6 +178,8 @@ class ForeignPod(models.Model):
     memory_bytes = models.BigIntegerField(default=0)
     storage_bytes = models.BigIntegerField(default=0)
     seen_at = models.DateTimeField()
+
+    objects = InCluster.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["node_name"], name="foreign_pod_of_node")]
@@ -184,7 +194,7 @@ class StrayObject(models.Model):
     is older than the cluster. It is there, may hold GPUs, and nobody pays for it.
     """
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     api_version = models.CharField(max_length=63)
     kind = models.CharField(max_length=63)
@@ -197,6 +207,8 @@ class StrayObject(models.Model):
     found_at = models.DateTimeField()
     deleted_at = models.DateTimeField(null=True, help_text="When somebody asked for it to go.")
 
+    objects = InCluster.as_manager()
+
     class Meta:
         indexes = [models.Index(fields=["api_version", "kind"], name="stray_of_kind")]
 
@@ -208,7 +220,7 @@ class StrayObject(models.Model):
 class NodePoolRecord(models.Model):
     """A Karpenter NodePool: what it may still bring, where the API server serves such."""
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     name = models.CharField(max_length=253)
     labels = models.JSONField(default=dict, help_text="Labels that its nodes get.")
@@ -219,6 +231,8 @@ class NodePoolRecord(models.Model):
     )
     in_use = models.JSONField(default=dict, help_text="Whole units that its nodes have already.")
     observed_at = models.DateTimeField()
+
+    objects = InCluster.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -231,7 +245,7 @@ class NodePoolRecord(models.Model):
 class ClaimRecord(models.Model):
     """A PersistentVolumeClaim that exists, of whoever made it."""
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
     namespace = models.CharField(max_length=63)
     name = models.CharField(max_length=253)
@@ -240,6 +254,8 @@ class ClaimRecord(models.Model):
         max_length=16, help_text="The claim's own; Terminating while it is being deleted."
     )
     observed_at = models.DateTimeField()
+
+    objects = InCluster.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["namespace", "name"], name="claim_record_by_name")]
@@ -282,11 +298,13 @@ class LogChunk(models.Model):
 class WatchCursor(models.Model):
     """Where a watch stands: resume point, and how old what the portal knows is."""
 
-    cluster = models.CharField(max_length=63, default="default")
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     kind = models.CharField(max_length=63)
     resource_version = models.CharField(max_length=32, default="", blank=True)
     listed_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField(null=True)
+
+    objects = InCluster.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "kind"], name="watch_cursor_unique")]
