@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from advisor.demand import Demand
-from advisor.fitting import CARDS_MAX, Fit, Isolation, Offered, UnitPool, fits_of, said_of
+from advisor.fitting import CARDS_MAX, Fit, Isolation, Offered, UnitPool, fits_of, message_of
 from advisor.memory_sum import MemorySum, memory_sum
 from controller.sizing import least_share
 from costs.queries import PriceBook, rate_now, spans_by_card
@@ -26,7 +26,7 @@ class Advice:
     demand: Demand
     memory: MemorySum
     fits: list[Fit]
-    said: str
+    message: str
 
 
 def advise(*, demand: Demand, team: Team, isolation: Isolation, cards: int | None, now: datetime) -> Advice:
@@ -36,7 +36,7 @@ def advise(*, demand: Demand, team: Team, isolation: Isolation, cards: int | Non
         demand=demand,
         memory=memory_sum(demand, cards=cards or 1),
         fits=fits,
-        said=said_of(demand, fits, cards=cards),
+        message=message_of(demand, fits, cards=cards),
     )
 
 

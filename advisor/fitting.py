@@ -288,7 +288,7 @@ def _pods(nodes: Sequence[tuple[int, Others]], share: tuple[int, int]) -> int:
     )  # fmt: skip
 
 
-def said_of(demand: Demand, fits: Sequence[Fit], *, cards: int | None = None) -> str:
+def message_of(demand: Demand, fits: Sequence[Fit], *, cards: int | None = None) -> str:
     """The answer in a sentence or two."""
     best = next((fit for fit in fits if fit.holds), None)
     need = gib(memory_sum(demand, cards=cards or 1).total_bytes)

@@ -168,7 +168,7 @@ class FitSerializer(serializers.Serializer[Fit]):
 
 
 class AdviceSerializer(serializers.Serializer[Advice]):
-    message = serializers.CharField(source="said")
+    message = serializers.CharField()
     model = ShapeSerializer(source="demand")
     request = DemandSerializer(help_text="What was reckoned with, defaults filled in.", source="demand")
     memory = MemorySerializer()

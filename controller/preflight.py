@@ -173,6 +173,6 @@ def _asked(*queries: str) -> list[list[prometheus.Element]] | str:
     if settings.PROMETHEUS_URL is None:
         return "Not known without a Prometheus."
     try:
-        return [prometheus.query(settings.PROMETHEUS_URL, each) for each in queries]
+        return [prometheus.query(settings.PROMETHEUS_URL, query) for query in queries]
     except (ClusterUnavailable, ClusterRejected) as error:
         return f"Could not be asked: {error.message}"

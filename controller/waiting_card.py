@@ -226,7 +226,7 @@ def _groups(workload: Workload) -> tuple[PodGroup, ...]:
     )
     if len(groups) == 1:
         return (replace(groups[0], pods=max(1, groups[0].pods - placed)),)
-    return tuple(replace(each, pods=1) for each in groups) if placed else groups
+    return tuple(replace(group, pods=1) for group in groups) if placed else groups
 
 
 def lacks_a_node(workload: Workload) -> bool:
@@ -296,7 +296,7 @@ def _card(
     waits = verdict.outcome is Outcome.WAIT
     before = judge.ahead(snapshot, waiter.id, cycle_plan=plan) if waits else ()
     place = judge.position(snapshot, waiter.id, cycle_plan=plan) if waits else None
-    facts = next((each for each in snapshot.teams if each.slug == waiter.team), None)
+    facts = next((team for team in snapshot.teams if team.slug == waiter.team), None)
     account = next((each for each in snapshot.accounts if facts and each.name == facts.account), None)
     start = _start(snapshot, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()

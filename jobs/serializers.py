@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 from typing_extensions import override
 
-from console.api.request_serializers import GPUS_MAX, ContainerSerializer, Problems, told
+from console.api.request_serializers import GPUS_MAX, ContainerSerializer, Problems, error_details
 from foundation.http.serializers import StrictSerializer
 from jobs import presets
 from jobs.kinds import JOB, KINDS, RETIRED, TRAIN_JOB, RunKind
@@ -122,10 +122,10 @@ class TrainingRunSerializer(ContainerSerializer):
         except serializers.ValidationError as error:
             if not refused or not isinstance(error.detail, dict):
                 raise
-            raise serializers.ValidationError({**error.detail, **told(refused)}) from error
+            raise serializers.ValidationError({**error.detail, **error_details(refused)}) from error
         spec = with_defaults(TrainingRunSpec.from_json(body))
         if problems := [*refused, *presets.outside(preset, spec.to_json())]:
-            raise serializers.ValidationError(told(problems))
+            raise serializers.ValidationError(error_details(problems))
         return body
 
     @override
@@ -165,7 +165,7 @@ def _preset(data: Any) -> presets.Preset | None:
 
 
 def _refused(field: str, code: str, message: str) -> serializers.ValidationError:
-    return serializers.ValidationError(told([(field, Fault(code, message))]))
+    return serializers.ValidationError(error_details([(field, Fault(code, message))]))
 
 
 def _checkpoint_problems(body: Mapping[str, Any]) -> Problems:

@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework import serializers
 from typing_extensions import override
 
-from console.api.request_serializers import Problems, told
+from console.api.request_serializers import Problems, error_details
 from foundation.http.problems import flatten
 from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import PARTS
@@ -84,7 +84,7 @@ class TemplateWriteSerializer(StrictSerializer):
             rules = {part: attrs[part] for part in ("defaults", "minimum", "maximum", "locked")}
             problems = contradictions(Preset(name=attrs.get("name", ""), **rules))
         if problems:
-            raise serializers.ValidationError(told(problems))
+            raise serializers.ValidationError(error_details(problems))
         return attrs
 
 

@@ -209,9 +209,9 @@ def _check_whole(facts: FlavorFacts, products: Sequence[str]) -> None:
     if facts.gpu_fraction != 1:
         raise _invalid("gpu_fraction", "Without sharing a unit is a whole card: 1.")
     cut = [
-        each
-        for each in products
-        if facts.resource == WHOLE_GPU and (each.endswith("-SHARED") or "-MIG-" in each)
+        product
+        for product in products
+        if facts.resource == WHOLE_GPU and (product.endswith("-SHARED") or "-MIG-" in product)
     ]
     if cut:
         raise _invalid(
@@ -220,7 +220,7 @@ def _check_whole(facts: FlavorFacts, products: Sequence[str]) -> None:
 
 
 def _check_slice(facts: FlavorFacts, products: Sequence[str]) -> None:
-    if facts.resource == WHOLE_GPU and not (products and all("-MIG-" in each for each in products)):
+    if facts.resource == WHOLE_GPU and not (products and all("-MIG-" in product for product in products)):
         message = (
             f"Slices named {WHOLE_GPU} are told from whole GPUs by the product: name those with -MIG- here."
         )

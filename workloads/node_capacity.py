@@ -161,7 +161,7 @@ def nodes_beside(other: Subquery, *, cluster: str = DEFAULT_CLUSTER) -> tuple[li
 
 def _as_one() -> JSONBAgg:
     """One JSON document: thousands of rows with dozens of labels cost several times more as objects."""
-    columns = JSONObject(**{each.name: each.name for each in fields(NodeFacts)})
+    columns = JSONObject(**{field.name: field.name for field in fields(NodeFacts)})
     return JSONBAgg(columns, default=[], order_by="name")
 
 
@@ -373,19 +373,19 @@ def _room(node: NodeFacts, resource: str, seen: Observed) -> NodeRoom:
 
 def _card_room(facts: FlavorFacts, seen: Observed) -> CardRoom | None:
     """None where no other flavor is cut from the same card: then the rooms say all."""
-    flavors = [each for each in seen.flavors if each.card == facts.card]
+    flavors = [flavor for flavor in seen.flavors if flavor.card == facts.card]
     if not facts.card or len(flavors) < 2:
         return None
-    parts = lcm(*(each.gpu_fraction.denominator for each in flavors))
+    parts = lcm(*(flavor.gpu_fraction.denominator for flavor in flavors))
     offered: dict[str, dict[str, int]] = defaultdict(dict)
     total = foreign = 0
-    for each in flavors:
-        per_unit = int(each.gpu_fraction * parts)
-        for capacity_type in each.capacity:
-            matching = matching_nodes(each, capacity_type, seen.nodes)
-            total += per_unit * remaining(each, capacity_type, matching, seen.pools)[1]
+    for flavor in flavors:
+        per_unit = int(flavor.gpu_fraction * parts)
+        for capacity_type in flavor.capacity:
+            matching = matching_nodes(flavor, capacity_type, seen.nodes)
+            total += per_unit * remaining(flavor, capacity_type, matching, seen.pools)[1]
             for node in matching:
-                offered[node.name][each.resource] = per_unit
+                offered[node.name][flavor.resource] = per_unit
     for node in seen.nodes:
         if node.name in offered:
             held = offered[node.name]

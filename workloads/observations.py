@@ -215,7 +215,7 @@ def unchanged(
     rows: type[PodRecord | ObjectRecord | NodeRecord], manifests: Sequence[Mapping[str, Any]]
 ) -> set[str]:
     """UIDs of the objects whose rows know them in exactly this version, and as being there."""
-    shown = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in manifests}
+    shown = {manifest["metadata"]["uid"]: manifest["metadata"]["resourceVersion"] for manifest in manifests}
     known = rows.objects.filter(uid__in=list(shown), gone_at__isnull=True)
     return {uid for uid, version in known.values_list("uid", "resource_version") if shown[uid] == version}
 
@@ -337,7 +337,7 @@ def record_foreign_pod(
 
 def unchanged_foreign_pods(manifests: Sequence[Mapping[str, Any]]) -> set[str]:
     """UIDs of the pods that hold what their rows say, or nothing where there is no row."""
-    shown = {each["metadata"]["uid"]: _held(each) for each in manifests}
+    shown = {manifest["metadata"]["uid"]: _held(manifest) for manifest in manifests}
     rows = {row.uid: row for row in ForeignPod.objects.filter(uid__in=list(shown))}
     return {uid for uid, held in shown.items() if _holds(rows.get(uid), held)}
 

@@ -209,7 +209,9 @@ def usable(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
 
 def tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the taint lets such a pod be bound: Kubernetes' rule for one taint."""
-    return taint.get("effect") not in BINDING_EFFECTS or any(_tolerates(each, taint) for each in tolerations)
+    return taint.get("effect") not in BINDING_EFFECTS or any(
+        _tolerates(toleration, taint) for toleration in tolerations
+    )
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
@@ -252,7 +254,9 @@ def _says_shared(flavor: FlavorFacts, selector: Mapping[str, Sequence[str]]) -> 
     """Whether resource name or products say already that units are shared, so that an older node needs no label."""
     products = selector.get(PRODUCT_LABEL, [])
     return flavor.resource.endswith(".shared") or (
-        flavor.resource == WHOLE_GPU and bool(products) and all(each.endswith("-SHARED") for each in products)
+        flavor.resource == WHOLE_GPU
+        and bool(products)
+        and all(product.endswith("-SHARED") for product in products)
     )
 
 

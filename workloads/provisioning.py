@@ -73,7 +73,11 @@ def brings(pool: NodePoolFacts, flavor: FlavorFacts, capacity_type: str) -> bool
 
 def _names(pool: NodePoolFacts, resource: str) -> bool:
     """Whether the pool is known to bring the resource at all: a pool of CPU nodes names no GPU anywhere."""
-    required = (each["key"] for each in pool.requirements if each.get("operator") != "DoesNotExist")
+    required = (
+        requirement["key"]
+        for requirement in pool.requirements
+        if requirement.get("operator") != "DoesNotExist"
+    )
     return (
         resource in pool.limits
         or pool.in_use.get(resource, 0) > 0
@@ -86,7 +90,7 @@ def _may_have(pool: NodePoolFacts, key: str, values: Sequence[str]) -> bool:
     labels = {POOL_LABEL: pool.name, **pool.labels}
     if key in labels:
         return labels[key] in values
-    terms = [each for each in pool.requirements if each["key"] == key]
+    terms = [requirement for requirement in pool.requirements if requirement["key"] == key]
     # A label that neither the pool nor Karpenter defines is one that no new node will have.
     return any(all(_allows(term, value) for term in terms) for value in values) and (
         bool(terms) or key.startswith(WELL_KNOWN)
@@ -115,9 +119,9 @@ def _count(pool: NodePoolFacts, flavor: FlavorFacts) -> int:
         return 0
     counts = [
         int(value)
-        for each in pool.requirements
-        if each["key"] == GPU_COUNT and each.get("operator") == "In"
-        for value in each.get("values") or []
+        for requirement in pool.requirements
+        if requirement["key"] == GPU_COUNT and requirement.get("operator") == "In"
+        for value in requirement.get("values") or []
         if str(value).isdecimal()
     ]
     return max(counts, default=0)

@@ -151,7 +151,7 @@ class ContainerSerializer(StrictSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         problems = self.problems(attrs)
         if problems:
-            raise serializers.ValidationError(told(problems))
+            raise serializers.ValidationError(error_details(problems))
         return attrs
 
     def to_spec(self) -> specs.ContainerSpec:
@@ -257,7 +257,7 @@ def _size(text: str) -> int:
     return len(text.encode())
 
 
-def told(problems: Problems) -> dict[str, list[ErrorDetail]]:
+def error_details(problems: Problems) -> dict[str, list[ErrorDetail]]:
     """The faults as the detail of a ValidationError, each under its dotted path."""
     detail: dict[str, list[ErrorDetail]] = {}
     for path, fault in problems:

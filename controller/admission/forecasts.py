@@ -82,10 +82,12 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     if len(snapshot.waiters) > EXACT_MOST:
         _keep(_key(flavor.pk, capacity_type), snapshot, cycle_plan, guesses, now)
     # Who is free to start was not estimated: a second later that would count as a promise that was broken.
-    keys = [each.sequence for each in snapshot.waiters if guesses[each.id].basis != FREE_NOW]
+    keys = [waiter.sequence for waiter in snapshot.waiters if guesses[waiter.id].basis != FREE_NOW]
     rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
     new = [
-        _row(rows[each.sequence], guesses[each.id], now) for each in snapshot.waiters if each.sequence in rows
+        _row(rows[waiter.sequence], guesses[waiter.id], now)
+        for waiter in snapshot.waiters
+        if waiter.sequence in rows
     ]
     with transaction.atomic():
         leases.check()
@@ -135,7 +137,7 @@ def _keep(
     key: str, snapshot: PoolSnapshot, cycle_plan: CyclePlan, guesses: Mapping[str, Estimate], now: datetime
 ) -> None:
     places = positions(snapshot, cycle_plan=cycle_plan)
-    waiters = {each.id: each for each in snapshot.waiters}
+    waiters = {waiter.id: waiter for waiter in snapshot.waiters}
     starts = {
         name: (_stay(waiters[name], places[name]), guess.p50, guess.p90)
         for name, guess in guesses.items()
@@ -185,15 +187,15 @@ def _found(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[Any], int
             seconds = (at, p50, p90)
         case _:
             return None
-    sane = all(0 <= each <= snapshot.now + FURTHEST_SECONDS for each in seconds)
+    sane = all(0 <= second <= snapshot.now + FURTHEST_SECONDS for second in seconds)
     return (stay, at, [p50, p90]) if sane and facts == _facts(snapshot) else None
 
 
 def _facts(snapshot: PoolSnapshot) -> str:
     """Changes with what there is, who holds how much of it, and what anybody may have; not with time alone."""
     teams = [
-        (each.slug, each.weight, each.stopped, each.user_limit, each.max_time_limit_seconds, each.lendable)
-        for each in snapshot.teams
+        (team.slug, team.weight, team.stopped, team.user_limit, team.max_time_limit_seconds, team.lendable)
+        for team in snapshot.teams
     ]
     text = repr((snapshot.revision, snapshot.accounts, snapshot.blocks, snapshot.provisionable, teams))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -94,7 +94,7 @@ def take_back_headroom(endpoint: Workload, *, firm_units: int, now: datetime) ->
         snapshot = snapshots.pool_snapshot_of(
             flavor=endpoint.flavor, capacity_type=endpoint.capacity_type, now=now
         )
-        mine = [each for each in snapshot.holders if each.team == endpoint.team.slug]
+        mine = [holder for holder in snapshot.holders if holder.team == endpoint.team.slug]
         victims = reclaim_headroom(mine, short)
         ask_to_leave(victims=victims, preemptor=endpoint, now=now)
     return short

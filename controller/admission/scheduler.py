@@ -154,23 +154,23 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime 
 
 def _anybody_behind(snapshot: PoolSnapshot) -> bool:
     """Whether the snapshot of a later turn shows more of any line than the first few that every turn shows."""
-    shown = Counter((each.team, each.priority) for each in snapshot.waiters)
+    shown = Counter((waiter.team, waiter.priority) for waiter in snapshot.waiters)
     return max(shown.values(), default=0) > pool_rows.HEAD
 
 
 def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
     """Whether a team that waits further behind than the snapshot shows may still take a unit, and a node has one."""
     known = {each.id: each for each in snapshot.waiters}
-    account_of = {each.slug: each.account for each in snapshot.teams}
+    account_of = {team.slug: team.account for team in snapshot.teams}
     tree = Tree(snapshot.accounts)
-    free = sum(max(0, each.free) for each in snapshot.blocks) + snapshot.provisionable.units
+    free = sum(max(0, block.free) for block in snapshot.blocks) + snapshot.provisionable.units
     for identity in plan.admitted:
         waiter = known[identity]
         free -= waiter.units_each * waiter.pods
         if not plan.verdicts[identity].lent:
             tree.take(account_of[waiter.team], waiter.units)
     behind = {each.team for each in snapshot.beyond}
-    lendable = any(each.lendable and each.slug in behind for each in snapshot.teams)
+    lendable = any(team.lendable and team.slug in behind for team in snapshot.teams)
     return free > 0 and (lendable or any(tree.available(account_of[slug]) > 0 for slug in behind))
 
 
@@ -278,7 +278,7 @@ class _Pass:
         )
         snapshot = self.snapshot.pool
         plan = judge.plan(snapshot, told=self._may_be_news)
-        self.waiters: dict[int, Waiter] = {each.sequence: each for each in snapshot.waiters}
+        self.waiters: dict[int, Waiter] = {waiter.sequence: waiter for waiter in snapshot.waiters}
         verdicts = {key: plan.verdicts[each.id] for key, each in self.waiters.items()}
         told = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
         needy = {key for key, verdict in verdicts.items() if verdict.victims}
@@ -323,14 +323,16 @@ class _Pass:
     def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:
         wanted = [
             Wanted(
-                workload_id=each.pk,
-                quota_id=self.snapshot.quota_ids[each.team.slug],
-                units=each.units,
-                headroom=0 if each.keeps_headroom else max(0, each.units - each.units_each * each.pod_count),
-                lent=verdicts[each.pk].lent,
+                workload_id=workload.pk,
+                quota_id=self.snapshot.quota_ids[workload.team.slug],
+                units=workload.units,
+                headroom=0
+                if workload.keeps_headroom
+                else max(0, workload.units - workload.units_each * workload.pod_count),
+                lent=verdicts[workload.pk].lent,
             )
-            for each in workloads
-            if verdicts[each.pk].admitted
+            for workload in workloads
+            if verdicts[workload.pk].admitted
         ]
         if wanted:
             services.claim_many(wanted=wanted, now=self.now)
@@ -353,13 +355,17 @@ def _move(
 ) -> list[Workload]:
     """Write the verdicts into the rows; those of which anything changed that people see."""
     changed, moves = [], []
-    for each in workloads:
-        verdict = verdicts[each.pk]
+    for workload in workloads:
+        verdict = verdicts[workload.pk]
         phase = Phase.ADMITTED if verdict.admitted else Phase.QUEUED
-        if (each.phase, each.reason, each.message) == (phase.value, verdict.reason.value, verdict.message):
+        if (workload.phase, workload.reason, workload.message) == (
+            phase.value,
+            verdict.reason.value,
+            verdict.message,
+        ):
             continue
-        changed.append(each)
-        moves.append(Move(each.pk, phase, verdict.reason, verdict.message, wake=each is not focus))
+        changed.append(workload)
+        moves.append(Move(workload.pk, phase, verdict.reason, verdict.message, wake=workload is not focus))
     if moves:
         move_queued(workloads=changed, moves=moves, actor=ADMISSION, now=now)
     return changed

@@ -63,9 +63,9 @@ def surge_room(
     """As far as the rows know: what nodes have is as old as the watch of nodes and pods."""
     mine = next(
         (
-            each
-            for each in team_quotas(team)
-            if each.quota.flavor_id == flavor.pk and each.quota.capacity_type == capacity_type
+            quota
+            for quota in team_quotas(team)
+            if quota.quota.flavor_id == flavor.pk and quota.quota.capacity_type == capacity_type
         ),
         None,
     )

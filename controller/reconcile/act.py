@@ -199,7 +199,7 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: ActionContext) -> Plan 
     stands = [] if look is None else [look.primary] if look.primary is not None else look.makers
     if not stands:
         return None
-    units = max(hand.adapter.surge_units(hand.workload, each) for each in stands)
+    units = max(hand.adapter.surge_units(hand.workload, stand) for stand in stands)
     judgement = scheduler.admit_surge(hand.workload, units=units, now=hand.now)
     if judgement.admitted:
         return None

@@ -208,11 +208,11 @@ def _as_applied(client: ClusterClient, found: dict[str, Any]) -> dict[str, Any]:
     """
     for _ in range(HAND_OVERS_MAX):
         entries = found["metadata"].get("managedFields") or []
-        own = [each for each in entries if each.get("manager") == MANAGER and not each.get("subresource")]
+        own = [entry for entry in entries if entry.get("manager") == MANAGER and not entry.get("subresource")]
         created = [each for each in own if each.get("operation") == "Update"]
         if not created:
             break
-        kept = [each for each in entries if each not in created]
+        kept = [entry for entry in entries if entry not in created]
         if len(own) == len(created):
             kept.append({**created[0], "operation": "Apply"})
         patch = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": kept}

@@ -53,7 +53,10 @@ def look_at(
     observation = adapter.observe(primary, own, events, companions)
     if observation.scaler is not None and observation.scaler.failure:
         # Only its events say what exactly the scaler met.
-        events = [*events, *(event for each in companions for event in objects.warnings(client, each))]
+        events = [
+            *events,
+            *(event for companion in companions for event in objects.warnings(client, companion)),
+        ]
         observation = adapter.observe(primary, own, events, companions)
     if observation.final and not observation.interruption:
         observation = replace(observation, retryable=adapter.retries(workload, observation))

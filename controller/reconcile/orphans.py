@@ -24,14 +24,14 @@ TEMPLATE_HASH = "pod-template-hash"
 
 def left_behind(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
     """The workload's own makers of pods that no controller has; they may be on their way out."""
-    return [each for each in _makers(client, workload, adapter) if controller_of(each) is None]
+    return [maker for maker in _makers(client, workload, adapter) if controller_of(maker) is None]
 
 
 def _makers(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
     label = selector(workload_id=str(workload.public_id))
     namespace = workload.team.namespace_name
     listings = (client.list(kind, namespace=namespace, label_selector=label) for kind in adapter.makers)
-    return [each for listing in listings for each in listing.items]
+    return [item for listing in listings for item in listing.items]
 
 
 def strays(
@@ -56,7 +56,7 @@ def strays(
 def _hashes(primary: Mapping[str, Any], makers: Sequence[Mapping[str, Any]]) -> set[str]:
     """Of the pods that the primary's makers take over; none while it goes, or has yet to make that of its template."""
     uid, revision = primary["metadata"]["uid"], _revision(primary)
-    own = [each for each in makers if controller_of(each) == uid and not goes(each)]
+    own = [maker for maker in makers if controller_of(maker) == uid and not goes(maker)]
     made = not goes(primary) and any(_revision(each) == revision for each in own)
     return {_hash(each) for each in own} if made else set()
 
@@ -84,7 +84,7 @@ def all_adoptable(makers: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[st
     """Whether a new primary takes over all pods that may hold GPUs: none is of a controller that goes or has gone.
     Of those without one, the strays are the caller's to leave out.
     """
-    staying = {each["metadata"]["uid"] for each in makers if not goes(each)}
+    staying = {maker["metadata"]["uid"] for maker in makers if not goes(maker)}
     return all(_stays(pod, staying) for pod in pods if _alive(pod))
 
 
@@ -99,7 +99,7 @@ def _stays(pod: Mapping[str, Any], makers: Collection[str]) -> bool:
 
 def size(makers: Sequence[Mapping[str, Any]]) -> int | None:
     """How many replicas the primary of these wanted; None where none of them has any, or says a number."""
-    active = [each["metadata"].get("annotations") or {} for each in makers if each["spec"].get("replicas")]
+    active = [maker["metadata"].get("annotations") or {} for maker in makers if maker["spec"].get("replicas")]
     said = [str(each.get(DESIRED_REPLICAS, "")) for each in active]
     # Anybody with the right to write them may have: what is longer is no number of replicas.
     numbers = (int(each) for each in said if each.isascii() and each.isdigit() and len(each) <= DIGITS_MAX)

@@ -19,7 +19,9 @@ def refuse_missing_config_maps(client: ClusterClient, manifests: ManifestSet) ->
     """Raises ClusterRejected naming the first ConfigMap that is mounted and neither there nor among the manifests."""
     namespace = manifests.primary["metadata"]["namespace"]
     made = {
-        each["metadata"]["name"] for each in manifests.dependants if each["kind"] == kinds.CONFIG_MAP.kind
+        dependant["metadata"]["name"]
+        for dependant in manifests.dependants
+        if dependant["kind"] == kinds.CONFIG_MAP.kind
     }
     for name in sorted(set(_mounted(manifests.primary)) - made):
         try:

@@ -89,7 +89,8 @@ def _news_of(manifest: Mapping[str, Any]) -> str:
     """The spec's generation, the conditions without their times and texts, and what a scaler wants."""
     status = manifest.get("status") or {}
     conditions = [
-        (each.get("type"), each.get("status"), each.get("reason")) for each in status.get("conditions") or ()
+        (condition.get("type"), condition.get("status"), condition.get("reason"))
+        for condition in status.get("conditions") or ()
     ]
     wanted = [status.get(name) for name in ("currentReplicas", "desiredReplicas", "hpaName")]
     metadata = manifest["metadata"]

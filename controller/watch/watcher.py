@@ -229,8 +229,8 @@ class Watcher:
         self.stopping = threading.Event()
         self.logs = LogCollector(client)
         # Two kinds of workloads may be made of the same kind of object, which is watched once.
-        primaries = dict.fromkeys(kind for each in adapters() for kind in each.primaries)
-        companions = dict.fromkeys(kind for each in adapters() for kind in each.companions)
+        primaries = dict.fromkeys(kind for adapter in adapters() for kind in adapter.primaries)
+        companions = dict.fromkeys(kind for adapter in adapters() for kind in adapter.companions)
         sinks: list[tuple[ResourceKind, Sink, WatchScope]] = [
             (kinds.NODE, NodeSink(), EVERY),
             (kinds.POD, PodSink(self.logs), OWN),

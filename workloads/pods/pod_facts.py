@@ -78,7 +78,9 @@ def _disruption(condition: Mapping[str, Any]) -> str:
 def _image_id(spec: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) -> str:
     """Of the pod's first container; what others an admission webhook may add run is nobody's code."""
     first = next((container["name"] for container in spec.get("containers") or []), None)
-    return next((str(each.get("imageID") or "")[:1024] for each in statuses if each.get("name") == first), "")
+    return next(
+        (str(status.get("imageID") or "")[:1024] for status in statuses if status.get("name") == first), ""
+    )
 
 
 def pod_times(manifest: Mapping[str, Any]) -> dict[str, datetime | None]:
