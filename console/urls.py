@@ -3,6 +3,8 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from console.api import cluster
+from console.api import secrets as secrets_api
+from console.api import volumes as volumes_api
 from console.pages import secrets, strays, volumes
 
 app_name = "console"
@@ -19,9 +21,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
-    path("teams/<str:slug>/volumes/", cluster.TeamVolumesView.as_view(), name="volume-list"),
-    path("teams/<str:slug>/secrets/", cluster.TeamSecretsView.as_view(), name="secret-list"),
-    path("teams/<str:slug>/secrets/<str:name>/", cluster.TeamSecretView.as_view(), name="secret"),
+    path("teams/<str:slug>/volumes/", volumes_api.TeamVolumesView.as_view(), name="volume-list"),
+    path("teams/<str:slug>/secrets/", secrets_api.TeamSecretsView.as_view(), name="secret-list"),
+    path("teams/<str:slug>/secrets/<str:name>/", secrets_api.TeamSecretView.as_view(), name="secret"),
     path("cluster/capacity/", cluster.CapacityView.as_view(), name="capacity-list"),
     path("cluster/strays/", cluster.StraysView.as_view(), name="stray-list"),
     path("cluster/strays/delete/", cluster.StraysDeleteView.as_view(), name="stray-delete"),

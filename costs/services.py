@@ -11,8 +11,9 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
+from costs.postings import ENDED_BEFORE, STILL_THERE, standing_postings
 from costs.pricing import PricedSegment, PriceSpan, Segment, lines, priced_segments
-from costs.queries import ENDED_BEFORE, STILL_THERE, spans_of, standing_postings
+from costs.queries import spans_of
 from foundation import leases
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid

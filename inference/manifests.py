@@ -19,7 +19,8 @@ from inference.autoscaling.scalers import (
     retired_scalers,
 )
 from inference.runtimes import CONFIG_FOLDER, METRICS_PATH, Started
-from inference.specs import DRAIN_SECONDS, SURGE, EndpointSpec, ProbeSpec
+from inference.serving_spec import ProbeSpec
+from inference.specs import DRAIN_SECONDS, SURGE, EndpointSpec
 from workloads.placement import Placement
 from workloads.podspec import model_source, pod_template
 from workloads.podspec.pod_template import ClaimMount, Manifest, ManifestSet, PodParts

@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
-from jobs import api, reports, template_api, views
+from jobs import api, command_views, reports, template_api, views
 
 app_name = "jobs"
 
@@ -16,11 +16,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/runs/", views.RunListPage.as_view(), name="team-run-list"),
     path("teams/<slug:slug>/runs/new/", views.RunNewPage.as_view(), name="team-run-new"),
     path(_PAGE, views.RunDetailPage.as_view(), name="run-detail"),
-    path(f"{_PAGE}cancel/", views.RunCancelPage.as_view(), name="run-cancel"),
-    path(f"{_PAGE}suspend/", views.RunSuspendPage.as_view(), name="run-suspend"),
-    path(f"{_PAGE}resume/", views.RunResumePage.as_view(), name="run-resume"),
-    path(f"{_PAGE}retry/", views.RunRetryPage.as_view(), name="run-retry"),
-    path(f"{_PAGE}time-limit/", views.RunTimeLimitPage.as_view(), name="run-time-limit"),
+    path(f"{_PAGE}cancel/", command_views.RunCancelPage.as_view(), name="run-cancel"),
+    path(f"{_PAGE}suspend/", command_views.RunSuspendPage.as_view(), name="run-suspend"),
+    path(f"{_PAGE}resume/", command_views.RunResumePage.as_view(), name="run-resume"),
+    path(f"{_PAGE}retry/", command_views.RunRetryPage.as_view(), name="run-retry"),
+    path(f"{_PAGE}time-limit/", command_views.RunTimeLimitPage.as_view(), name="run-time-limit"),
 ]
 
 _router = SimpleRouter(use_regex_path=False)

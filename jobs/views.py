@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, cast
 
 from django.db.models import OuterRef, Subquery
@@ -14,7 +13,6 @@ from django.urls import reverse
 from typing_extensions import override
 
 from console.pages.detail import (
-    CommandPage,
     PageCommand,
     Tab,
     WorkloadDetailPage,
@@ -23,17 +21,15 @@ from console.pages.detail import (
     resume_refusal,
     suspend_refusal,
 )
-from console.pages.forms import ContainerForm, unix, whole
+from console.pages.forms import ContainerForm, unix
 from console.pages.lists import WorkloadListPage
 from console.pages.queries import watches_of
 from console.pages.reading import PageReading
 from console.pages.submit import SubmitPage, teams_to_submit
 from console.pages.words import limit_words
-from controller import services
 from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import Invalid, Malformed, NotFound
-from foundation.http.problems import flatten
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND
 from jobs.forms import TrainingRunForm, values_of
@@ -41,11 +37,11 @@ from jobs.importing import import_manifest
 from jobs.imports import Imported
 from jobs.models import TrainingRun
 from jobs.queries import enabled_templates, free_name, template_named
-from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
-from jobs.services import preview_training_run, submit_training_run, update_training_run
+from jobs.serializers import TrainingRunSerializer
+from jobs.services import preview_training_run, submit_training_run
 from jobs.specs import TrainingRunSpec
 from jobs.time_limit import running_out
-from teams.actors import Actor, actor_of
+from teams.actors import actor_of
 from teams.models import Team, User
 from workloads.models import Checkpoint, Workload
 
@@ -265,65 +261,3 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 refused="" if workload.is_final else "Only when this one has ended.",
             )
         ]
-
-
-class RunCancelPage(OfRuns, CommandPage):
-    """Stop it for good."""
-
-    command = services.cancel
-    done = "{name} is being cancelled."
-
-
-class RunSuspendPage(OfRuns, CommandPage):
-    """Stop it, free its GPUs and keep it."""
-
-    command = services.suspend
-    done = "{name} is being suspended."
-
-
-class RunResumePage(OfRuns, CommandPage):
-    """Queue a suspended run again."""
-
-    command = services.resume
-    done = "{name} is in the queue again."
-
-
-class RunTimeLimitPage(OfRuns, CommandPage):
-    """Another time limit, in seconds as `seconds`; one that waits may start sooner with a shorter one."""
-
-    done = "{name} has another time limit now."
-
-    @override
-    def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
-        seconds = whole(self.request.POST.get("seconds", ""))
-        change = TrainingRunPatchSerializer(data={"time_limit_seconds": seconds})
-        if not change.is_valid():
-            problem = next(flatten(change.errors))
-            raise Invalid.of_field("time_limit_seconds", f"No time limit: {problem.message}", code="invalid")
-        update_training_run(
-            run=TrainingRun.objects.select_related("workload__team").get(workload=workload),
-            priority=None,
-            time_limit_seconds=change.validated_data.get("time_limit_seconds"),
-            actor=actor,
-            now=now,
-        )
-        return workload
-
-
-class RunRetryPage(OfRuns, CommandPage):
-    """Submit the same request as a new run; with `?from_checkpoint=1` it goes on where this one left off."""
-
-    done = "{name} is submitted again."
-    after_the_end = True
-
-    @override
-    def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
-        run = TrainingRun.objects.select_related("workload__team").get(workload=workload)
-        return submit_training_run(
-            spec=run.parsed,
-            team=workload.team,
-            actor=actor,
-            now=now,
-            origin=run,
-            from_checkpoint=self.request.GET.get("from_checkpoint") == "1",
-        ).workload

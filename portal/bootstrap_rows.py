@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from rest_framework import serializers
-from typing_extensions import override
-
-from costs.serializers import PriceWriteSerializer
 from costs.services import set_price
 from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import set_template
 from jobs.template_serializers import TemplateWriteSerializer
+from portal.bootstrap_serializers import (
+    CohortSection,
+    MembershipSection,
+    PriceSection,
+    QuotaSection,
+    TeamSection,
+    TemplateSection,
+    TokenSection,
+    UserSection,
+)
 from portal.settings import env
-from quotas.api.request_serializers import CohortCreateSerializer, PolicySerializer, QuotaWriteSerializer
 from quotas.limits import LIMITS, create_cohort, limits_of, move_cohort, set_limits, set_policy
 from quotas.models import Cohort, Quota
 from quotas.queries import policy_of
@@ -30,61 +35,8 @@ from workloads.placement import Sharing
 from workloads.serializers import FlavorWriteSerializer
 
 ACTOR = Actor.system("bootstrap")
-
 Apply = Callable[[Any, datetime], bool]
 """Make one item of a section true; returns whether anything was different. Raises Invalid, ValidationError."""
-
-
-class _TeamSerializer(StrictSerializer):
-    slug = serializers.CharField()
-    name = serializers.CharField(required=False)
-    cohort = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    namespace = serializers.CharField(required=False, allow_null=True)
-    pod_security = serializers.CharField(required=False)
-    mlflow_tracking_uri = serializers.CharField(required=False, allow_blank=True)
-    policy = PolicySerializer(required=False)
-
-
-class _UserSerializer(StrictSerializer):
-    username = serializers.CharField()
-    password_env = serializers.CharField(required=False)
-    roles = serializers.ListField(
-        child=serializers.ChoiceField(choices=["quota-manager", "platform-admin"]), default=list
-    )
-
-
-class _MembershipSerializer(StrictSerializer):
-    team = serializers.CharField()
-    user = serializers.CharField()
-    role = serializers.ChoiceField(choices=Membership.Role.choices)
-
-
-class _TokenSerializer(StrictSerializer):
-    user = serializers.CharField()
-    name = serializers.CharField()
-    token_env = serializers.CharField()
-    scopes = serializers.ListField(child=serializers.ChoiceField(choices=ApiToken.Scope.choices))
-
-
-class _CohortSerializer(CohortCreateSerializer):
-    """As REST has it."""
-
-
-class _QuotaSerializer(QuotaWriteSerializer):
-    team = serializers.CharField()
-    reason = serializers.CharField(default="bootstrap")
-
-
-class _PriceSerializer(PriceWriteSerializer):
-    reason = serializers.CharField(default="bootstrap")
-
-    @override
-    def get_fields(self) -> dict[str, Any]:
-        """`from`, as the file calls it, is no name that a Python class can declare."""
-        fields = super().get_fields()
-        fields["from"] = fields.pop("valid_from")
-        fields["from"].required = True
-        return fields
 
 
 def parents_first(items: list[Any]) -> list[tuple[int, Any]]:
@@ -113,7 +65,7 @@ def _read(serializer: type[StrictSerializer], item: Any) -> dict[str, Any]:
 
 
 def _cohort(item: Any, now: datetime) -> bool:
-    values = _read(_CohortSerializer, item)
+    values = _read(CohortSection, item)
     parent = _find(Cohort, "parent", name=values["parent"]) if values.get("parent") else None
     cohort = Cohort.objects.filter(name=values["name"]).first()
     if cohort is None:
@@ -126,7 +78,7 @@ def _cohort(item: Any, now: datetime) -> bool:
 
 
 def _team(item: Any, now: datetime) -> bool:
-    values = _read(_TeamSerializer, item)
+    values = _read(TeamSection, item)
     plain = ("name", "pod_security", "mlflow_tracking_uri")
     facts: dict[str, Any] = {name: values[name] for name in plain if name in values}
     if "cohort" in values:
@@ -151,7 +103,7 @@ def _policy(team: Team, wanted: Mapping[str, Any], now: datetime) -> bool:
 
 
 def _user(item: Any, now: datetime) -> bool:
-    values = _read(_UserSerializer, item)
+    values = _read(UserSection, item)
     quota_manager, platform_admin = (role in values["roles"] for role in ("quota-manager", "platform-admin"))
     user = User.objects.filter(username=values["username"]).first()
     changed = user is None
@@ -176,7 +128,7 @@ def _user(item: Any, now: datetime) -> bool:
 
 
 def _membership(item: Any, now: datetime) -> bool:
-    values = _read(_MembershipSerializer, item)
+    values = _read(MembershipSection, item)
     team, user = _find(Team, "team", slug=values["team"]), _find(User, "user", username=values["user"])
     membership = Membership.objects.filter(team=team, user=user).first()
     if membership is None:
@@ -189,7 +141,7 @@ def _membership(item: Any, now: datetime) -> bool:
 
 
 def _token(item: Any, now: datetime) -> bool:
-    values = _read(_TokenSerializer, item)
+    values = _read(TokenSection, item)
     user = _find(User, "user", username=values["user"])
     plain = _secret(values["token_env"], "token_env")
     if plain is None or ApiToken.objects.filter(digest=digest(plain)).exists():
@@ -205,7 +157,7 @@ def _flavor(item: Any, now: datetime) -> bool:
 
 
 def _quota(item: Any, now: datetime) -> bool:
-    values = _read(_QuotaSerializer, item)
+    values = _read(QuotaSection, item)
     key = {
         "team": _find(Team, "team", slug=values["team"]),
         "flavor": _find(ResourceFlavor, "flavor", name=values["flavor"]),
@@ -221,7 +173,7 @@ def _quota(item: Any, now: datetime) -> bool:
 
 
 def _price(item: Any, now: datetime) -> bool:
-    values = _read(_PriceSerializer, item)
+    values = _read(PriceSection, item)
     price = set_price(
         card=values["card"],
         capacity_type=values["capacity"],
@@ -234,13 +186,9 @@ def _price(item: Any, now: datetime) -> bool:
     return price.created_at == now
 
 
-class _TemplateSerializer(TemplateWriteSerializer):
-    each_flavor = serializers.BooleanField(default=False)
-
-
 def _template(item: Any, now: datetime) -> bool:
     """One template; with `each_flavor`, one for every enabled flavor, named after it and held to it."""
-    values = _read(_TemplateSerializer, item)
+    values = _read(TemplateSection, item)
     if not values.pop("each_flavor"):
         return set_template(**values, actor=ACTOR, now=now)[1]
     changed = [

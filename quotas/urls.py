@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from quotas.api import changes, decisions, quotas
+from quotas.api import changes, cohorts, decisions, queues, quotas
 
 app_name = "quotas"
 
@@ -16,12 +16,12 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<str:slug>/quotas/", quotas.TeamQuotasView.as_view(), name="quota-list"),
     path("teams/<str:slug>/usage/", quotas.TeamUsageView.as_view(), name="usage-list"),
     path("teams/<str:slug>/policy/", quotas.TeamPolicyView.as_view(), name="team-policy"),
-    path("queues/<str:slug>/", quotas.QueueView.as_view(), name="queue"),
-    path("queues/<str:slug>/stop/", quotas.QueueStopView.as_view(), name="queue-stop"),
-    path("queues/<str:slug>/start/", quotas.QueueStartView.as_view(), name="queue-start"),
-    path("cohorts/", quotas.CohortListView.as_view(), name="cohort-list"),
-    path("cohorts/<str:name>/", quotas.CohortView.as_view(), name="cohort"),
-    path("cohorts/<str:name>/limits/", quotas.CohortLimitsView.as_view(), name="cohort-limits-list"),
+    path("queues/<str:slug>/", queues.QueueView.as_view(), name="queue"),
+    path("queues/<str:slug>/stop/", queues.QueueStopView.as_view(), name="queue-stop"),
+    path("queues/<str:slug>/start/", queues.QueueStartView.as_view(), name="queue-start"),
+    path("cohorts/", cohorts.CohortListView.as_view(), name="cohort-list"),
+    path("cohorts/<str:name>/", cohorts.CohortView.as_view(), name="cohort"),
+    path("cohorts/<str:name>/limits/", cohorts.CohortLimitsView.as_view(), name="cohort-limits-list"),
     path("quota-changes/", changes.QuotaChangesView.as_view(), name="quota-change-list"),
     path("quota-changes/preview/", changes.QuotaChangesPreviewView.as_view(), name="quota-change-preview"),
     path(_CHANGE, changes.QuotaChangeView.as_view(), name="quota-change"),

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSetMixin
 from typing_extensions import override
 
+from console.api.list_filters import LIST_FILTERS, search_in
 from console.api.logs import LogsAction
 from console.api.representations import (
     EXPANSIONS,
@@ -45,7 +46,7 @@ from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.etag import check_version, expected_versions, with_etag
-from foundation.http.filters import Filter, choice, reference, several, text, uuid
+from foundation.http.filters import Filter, several
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
 from foundation.models import PlatformSettings
@@ -53,56 +54,12 @@ from quotas.api.response_serializers import DecisionSerializer
 from quotas.queries import nameable_teams
 from teams.actors import actor_of
 from teams.api.base import PortalView
-from teams.models import Team, User
 from teams.permissions import of_visible_teams, searched_teams, team_for
-from workloads.finding import (
-    LABEL_LENGTH_MAX,
-    LABEL_WORDS,
-    SEARCH_LENGTH_MAX,
-    SEARCH_WORDS,
-    labelled,
-    matching,
-    parse_label,
-    parse_search,
-)
 from workloads.kinds import kind_of
-from workloads.models import ResourceFlavor, Workload
+from workloads.models import Workload
 from workloads.placement import Placement
 from workloads.podspec.pod_template import ManifestSet
-from workloads.states import Phase, Priority
 from workloads.watches import Watches, followed_kinds
-
-LIST_FILTERS = {
-    "team": reference("team", Team, "slug", many=True, description="Team slugs."),
-    "phase": choice([phase.value for phase in Phase], "phase", many=True),
-    "reason": text("reason", many=True),
-    "name": text("name"),
-    "owner": reference("owner", User, "username"),
-    "flavor": reference("flavor", ResourceFlavor, "name", many=True),
-    "capacity": text("capacity_type"),
-    "priority": choice([priority.value for priority in Priority], "priority", many=True),
-    "id": uuid("public_id"),
-    "search": Filter(
-        lookup="name",
-        parse=parse_search,
-        where=lambda values: matching(values[0]),
-        description=SEARCH_WORDS,
-        schema={"type": "string", "maxLength": SEARCH_LENGTH_MAX},
-    ),
-    "label": Filter(
-        lookup="labels",
-        parse=parse_label,
-        many=True,
-        where=labelled,
-        description=LABEL_WORDS,
-        schema={"type": "string", "maxLength": LABEL_LENGTH_MAX},
-    ),
-}
-
-
-def search_in(teams: Callable[[], Collection[int] | None]) -> Filter:
-    """`?search=` where only workloads of `teams` can be shown, None for all; `teams` is called only for a search."""
-    return replace(LIST_FILTERS["search"], where=lambda values: matching(values[0], teams=teams()))
 
 
 class OfKind(PortalView):
@@ -170,8 +127,6 @@ EXPAND = OpenApiParameter(
     explode=False,
     description="What is to be there in whole, which a row of a list otherwise has not.",
 )
-
-
 PART: Final[dict[str, Any]] = {"filters": {}, "extra_parameters": (), "ordering_fields": {}}
 """An answer about one workload is not searched as the list of all is."""
 

@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.views import View
 from typing_extensions import override
 
-from console.api.workloads import LIST_FILTERS, search_in
+from console.api.list_filters import LIST_FILTERS, search_in
 from console.pages.queries import submit_teams, teams_of, visible_workloads
 from costs.queries import Cost, PriceBook, costs_of
 from foundation import clock

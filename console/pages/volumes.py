@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views import View
 
 from cluster.client import get_client
-from console.api.cluster import ACCESS_MODES, VolumeWriteSerializer
+from console.api.volumes import ACCESS_MODES, VolumeWriteSerializer
 from console.pages.detail import see_other
 from controller.namespaces.volumes import create_volume, list_volumes
 from foundation import clock

@@ -15,7 +15,7 @@ from foundation.models import DEFAULT_STORAGE_IMAGE
 from inference.autoscaling.scalers import ScalerPlatform
 from inference.manifests import build_endpoint
 from inference.runtimes import CUSTOM, PRESETS, ServerPreset
-from inference.serializers import RuntimeOptionsSerializer
+from inference.serving_serializers import RuntimeOptionsSerializer
 from inference.specs import EndpointSpec
 from workloads.podspec import model_source
 from workloads.podspec.pod_template import ManifestSet

@@ -13,7 +13,8 @@ from django.db import DatabaseError, IntegrityError, connection, connections, tr
 from django.test.utils import CaptureQueriesContext
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.queries import ENDED_BEFORE, STILL_THERE, cost_lines, cost_of, costs_of, ledger_difference
+from costs.postings import ENDED_BEFORE, STILL_THERE
+from costs.queries import cost_lines, cost_of, costs_of, ledger_difference
 from costs.services import (
     SETTLE_BATCH_MAX,
     record_usage,

@@ -11,7 +11,8 @@ import pytest
 from docs.generate import manifests, serving, serving_examples, training_examples
 from docs.generate.manifests import found
 from inference.runtimes import PRESETS
-from inference.serializers import EndpointSerializer, RuntimeOptionsSerializer
+from inference.serializers import EndpointSerializer
+from inference.serving_serializers import RuntimeOptionsSerializer
 from jobs.serializers import TrainingRunSerializer
 
 EXAMPLES = {

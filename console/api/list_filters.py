@@ -1,0 +1,53 @@
+"""How lists of workloads are searched in REST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from foundation.http.filters import Filter, choice, reference, text, uuid
+from teams.models import Team, User
+from workloads.finding import (
+    LABEL_LENGTH_MAX,
+    LABEL_WORDS,
+    SEARCH_LENGTH_MAX,
+    SEARCH_WORDS,
+    labelled,
+    matching,
+    parse_label,
+    parse_search,
+)
+from workloads.models import ResourceFlavor
+from workloads.states import Phase, Priority
+
+LIST_FILTERS = {
+    "team": reference("team", Team, "slug", many=True, description="Team slugs."),
+    "phase": choice([phase.value for phase in Phase], "phase", many=True),
+    "reason": text("reason", many=True),
+    "name": text("name"),
+    "owner": reference("owner", User, "username"),
+    "flavor": reference("flavor", ResourceFlavor, "name", many=True),
+    "capacity": text("capacity_type"),
+    "priority": choice([priority.value for priority in Priority], "priority", many=True),
+    "id": uuid("public_id"),
+    "search": Filter(
+        lookup="name",
+        parse=parse_search,
+        where=lambda values: matching(values[0]),
+        description=SEARCH_WORDS,
+        schema={"type": "string", "maxLength": SEARCH_LENGTH_MAX},
+    ),
+    "label": Filter(
+        lookup="labels",
+        parse=parse_label,
+        many=True,
+        where=labelled,
+        description=LABEL_WORDS,
+        schema={"type": "string", "maxLength": LABEL_LENGTH_MAX},
+    ),
+}
+
+
+def search_in(teams: Callable[[], Collection[int] | None]) -> Filter:
+    """`?search=` where only workloads of `teams` can be shown, None for all; `teams` is called only for a search."""
+    return replace(LIST_FILTERS["search"], where=lambda values: matching(values[0], teams=teams()))
