@@ -5,6 +5,7 @@ The policy below `/admin/` is that of all pages: no eval, nothing inline. `stati
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,11 @@ from django.contrib.admin.apps import AdminConfig
 from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import URLPattern, URLResolver, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from typing_extensions import override
+from unfold import fields
 
 # The package has no types; what it changes has Django's.
 if TYPE_CHECKING:
@@ -64,6 +68,12 @@ class PortalAdminConfig(AdminConfig):
 
     default_site = "portal.admin_site.PortalAdminSite"
 
+    @override
+    def ready(self) -> None:
+        """Unfold has no setting for how JSON is shown: by styles in the page, where pygments is installed."""
+        super().ready()
+        fields.prettify_json = _json_as_text
+
 
 class PortalAdminSite(_AdminSite):
     """Unfold's site, with less of it."""
@@ -82,6 +92,13 @@ class PortalAdminSite(_AdminSite):
             "scripts": [static("portal/admin.js")],
             "site_favicons": [{"rel": "icon", "type": "image/svg+xml", "href": static("portal/favicon.svg")}],
         }
+
+
+def _json_as_text(value: Any, encoder: type[json.JSONEncoder] | None) -> SafeString | None:
+    if value is None:
+        return None
+    text = json.dumps(value, indent=2, ensure_ascii=False, cls=encoder)
+    return format_html('<pre class="json">{}</pre>', text)
 
 
 def menu(request: HttpRequest) -> list[dict[str, Any]]:

@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from quotas.changes import LimitChange, apply_changes
+from quotas.models import Quota, QuotaChangeSet
+from teams.actors import Actor
 from teams.models import Membership
 from tests.factories.teams import make_user
 from tests.web.browsing import (
@@ -30,17 +33,22 @@ def root(world):
 
 
 def addresses(world) -> list[str]:
-    team = f"/admin/teams/team/{world.team.pk}"
     return [
         "/admin/",
         "/admin/teams/user/",
-        "/admin/workloads/workload/",
-        f"{team}/change/",
-        f"{team}/delete/",
+        f"/admin/teams/team/{world.team.pk}/change/",
         "/admin/teams/membership/add/",
         "/admin/costs/price/add/",
-        "/admin/quotas/quota/add/",
+        f"/admin/quotas/quotachangeset/{change_set_of(world).pk}/change/",
     ]
+
+
+def change_set_of(world) -> QuotaChangeSet:
+    """A page with rows of another model in it, all to look at."""
+    quota = Quota.objects.filter(team=world.team).first()
+    change = LimitChange(quota.team, quota.flavor, quota.capacity_type, {"nominal": quota.nominal + 1})
+    actor = Actor.of_user(world.manager)
+    return apply_changes(changes=[change], reason="one more", evicts=False, actor=actor, now=world.now)
 
 
 def test_pages_are_accessible_quiet_and_load_only_what_is_the_portals(live_server, world, made, root):

@@ -175,6 +175,18 @@ def test_no_page_of_the_admin_site_has_what_the_policy_would_stop(path):
     assert no_inline(page.content.decode()) == []
 
 
+def test_json_is_text_in_lines_without_styles():
+    """Where pygments is installed, as it is with the tests, the theme would colour it by styles in the page."""
+    client = browser(platform_admin=True)
+    made = make_user("boss", platform_admin=True)
+    services.create_team(actor=Actor.of_user(made), slug="vision", name="<i>Vision</i>", now=clock.now())
+    event = AuditEvent.objects.get(action="team.create")
+    html = client.get(f"/admin/teams/auditevent/{event.pk}/change/").content.decode()
+    assert no_inline(html) == []
+    assert "\n  &quot;name&quot;: &quot;&lt;i&gt;Vision&lt;/i&gt;&quot;" in html
+    assert "null" not in re.findall(r"<pre[^>]*>([^<]*)</pre>", html)
+
+
 def test_the_themes_alpine_is_the_build_that_needs_no_eval():
     """Every file that the table names is what it was, and the theme's own Alpine is found behind ours."""
     rows = re.findall(
