@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from typing_extensions import override
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from costs.models import LedgerEntry, Price
 from costs.services import set_price
@@ -16,8 +17,8 @@ from workloads.models import CapacityType
 
 
 class PriceForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class takes a parameter in the stubs alone
-    card = forms.CharField(max_length=63)
-    capacity_type = forms.ChoiceField(choices=CapacityType.choices)
+    card = forms.CharField(max_length=63, widget=UnfoldAdminTextInputWidget)
+    capacity_type = forms.ChoiceField(choices=CapacityType.choices, widget=UnfoldAdminSelectWidget)
 
     class Meta:
         model = Price
@@ -42,6 +43,7 @@ class PriceAdmin(ServiceAdmin):
 
 @admin.register(LedgerEntry)
 class LedgerAdmin(ReadOnlyAdmin):
+    plural = "ledger entries"
     role = "quota-manager"
     list_display = (
         "posted_at",

@@ -8,6 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from typing_extensions import override
+from unfold.widgets import UnfoldAdminTextareaWidget
 
 from foundation import clock
 from quotas import limits
@@ -28,16 +29,16 @@ from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
 from teams.permissions import has_global_role
 
-# Django's class takes a type parameter in the stubs alone.
+# Django's class takes a type parameter in the stubs alone, and Unfold, whose pages these are, has no types.
 if TYPE_CHECKING:
     _Inline = admin.TabularInline[Any, Any]
 else:
-    _Inline = admin.TabularInline
+    from unfold.admin import TabularInline as _Inline
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg] # as above
     reason = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 2}), help_text="Kept in the history of changes."
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}), help_text="Kept in the history of changes."
     )
 
     class Meta:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.contrib.auth.admin import GroupAdmin
+from django.contrib.auth.models import Group
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from typing_extensions import override
+from unfold.widgets import UnfoldAdminPasswordWidget
 
 from foundation import clock
 from foundation.errors import PortalError
@@ -19,12 +22,14 @@ from teams.models import ApiToken, AuditEvent, Membership, Team, User
 from teams.permissions import GlobalRole, has_global_role
 from teams.views import admin_sign_in
 
-# Django's classes take a type parameter in the stubs alone.
+# Django's classes take a type parameter in the stubs alone, and Unfold, whose pages these are, has no types.
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
     _UserForm = forms.ModelForm[User]
 else:
-    _ModelAdmin, _UserForm = admin.ModelAdmin, forms.ModelForm
+    from unfold.admin import ModelAdmin as _ModelAdmin
+
+    _UserForm = forms.ModelForm
 
 admin.site.login = admin_sign_in  # type: ignore[method-assign]
 
@@ -32,13 +37,21 @@ admin.site.login = admin_sign_in  # type: ignore[method-assign]
 class ServiceAdmin(_ModelAdmin):
     """Base of the portal's admin pages: open to `role` (and platform admins), refusals shown as messages.
 
-    A subclass's `save_model` and `delete_model` make one service call. Bulk deletion is off: it asks no service.
+    A subclass's `save_model` and `delete_model` make one service call. Bulk deletion is off: it asks no service. A field
+    that a form declares itself needs one of Unfold's widgets: the theme takes the frames from all others.
     """
 
     role: GlobalRole = "platform-admin"
+    plural = ""
+    """What many rows are called, where an `s` at the end is wrong. Here, as in the model it would be a migration."""
     actions: Any = ()
     list_per_page = 50
     can_add = can_change = can_delete = True
+
+    def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        if self.plural:
+            self.opts.verbose_name_plural = self.plural
 
     @override
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -91,6 +104,14 @@ class ReadOnlyAdmin(ServiceAdmin):
     """Rows to look at."""
 
     can_add = can_change = can_delete = False
+
+
+admin.site.unregister(Group)
+
+
+@admin.register(Group)
+class ThemedGroupAdmin(GroupAdmin, _ModelAdmin):
+    """Django's groups, which lend nobody a right in the portal: as they were, in the look of the rest."""
 
 
 @admin.register(Team)
@@ -147,7 +168,7 @@ class UserAdminForm(_UserForm):
     new_password = forms.CharField(
         required=False,
         strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
         help_text="Leave empty to keep the password, or to have none: links and tokens then let the user in.",
     )
 
@@ -162,6 +183,7 @@ class UserAdmin(ServiceAdmin):
     list_display = ("username", "email", "is_active", "is_quota_manager", "is_platform_admin", "last_login")
     list_filter = ("is_active", "is_quota_manager", "is_platform_admin")
     search_fields = ("username", "email")
+    ordering = ("-pk",)  # as the list has it anyway; what a field of another page offers is paged by it too
     fields = ("username", "email", "is_active", "is_quota_manager", "is_platform_admin", "new_password")
     actions = ("make_sign_in_link",)
     can_delete = False  # people with history are deactivated

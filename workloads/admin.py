@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from typing_extensions import override
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from foundation import clock
 from teams.actors import actor_of
@@ -17,7 +18,9 @@ from workloads.states import Reason
 
 
 class FlavorForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class takes a parameter in the stubs alone
-    gpu_fraction = forms.CharField(initial="1", help_text="Exact share of one card: 1, or 1/7.")
+    gpu_fraction = forms.CharField(
+        initial="1", widget=UnfoldAdminTextInputWidget, help_text="Exact share of one card: 1, or 1/7."
+    )
 
     class Meta:
         model = ResourceFlavor

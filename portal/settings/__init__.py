@@ -120,7 +120,9 @@ INSTALLED_APPS = [
     "workloads",
     "teams",
     "foundation",
-    "django.contrib.admin",
+    # Before the admin site, whose templates it replaces. The plain configuration: the site is the portal's own.
+    "unfold.apps.BasicAppConfig",
+    "portal.admin_site.PortalAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -185,6 +187,14 @@ TEMPLATES = [
         },
     }
 ]
+
+# --- the admin site (portal.admin_site)
+
+UNFOLD = {
+    "SITE_TITLE": "ML Platform Portal",
+    "SITE_HEADER": "ML Platform Portal",
+    "SIDEBAR": {"navigation": "portal.admin_site.menu"},
+}
 
 # --- language and time
 

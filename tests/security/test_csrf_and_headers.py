@@ -6,6 +6,7 @@ import re
 
 import pytest
 from django.conf import settings as conf
+from django.contrib import admin
 from django.middleware.csrf import _get_new_csrf_string
 from django.test import Client
 from django.urls import reverse
@@ -172,6 +173,14 @@ def test_the_admin_console_carries_the_policy_too(world):
         response = client.get(reverse(name))
         assert response.status_code in {200, 403}, name
         check_headers(response, name)
+        assert no_inline(response.content.decode()) == [], name
+    for model in admin.site._registry:
+        if (row := model._default_manager.first()) is not None:
+            url = reverse(f"{ADMIN}{model._meta.app_label}_{model._meta.model_name}_change", args=[row.pk])
+            response = client.get(url)
+            assert response.status_code == 200, url
+            check_headers(response, url)
+            assert no_inline(response.content.decode()) == [], url
 
 
 def test_answers_with_secrets_are_not_kept_by_caches(world):
