@@ -9,6 +9,7 @@ from enum import StrEnum
 from advisor.demand import Demand
 from advisor.memory_sum import GIB, memory_sum
 from advisor.model_text import Sharding
+from foundation.digits import gib
 from workloads.placement import FlavorFacts
 from workloads.placement import Sharing as Cut
 from workloads.podrequests import CPU, MEMORY, Others, quantity_of, told_of
@@ -351,9 +352,3 @@ def _savers(demand: Demand) -> list[Demand]:
         for sharding in stages[stages.index(demand.sharding) :]
         if (checkpointing, sharding) != (demand.gradient_checkpointing, demand.sharding)
     ]
-
-
-def gib(size: int) -> str:
-    """Bytes as GiB with one decimal, rounded up so that a need is never shown as smaller than what has room."""
-    tenths = -(-size * 10 // GIB)
-    return f"{tenths // 10:,}.{tenths % 10}"

@@ -1,4 +1,4 @@
-"""Whole numbers in text from outside. Pure."""
+"""Numbers in text: whole numbers from outside, sizes for people. Pure."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ def whole_number(text: str, *, digits: int = 9) -> int | None:
     `int` alone takes signs, spaces, underscores and digits of every script, and raises ValueError for thousands of digits.
     """
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
+def gib(size: int) -> str:
+    """Bytes as GiB with one decimal, rounded up so that a need is never shown as smaller than what has room."""
+    tenths = -(-size * 10 // 2**30)
+    return f"{tenths // 10:,}.{tenths % 10}"

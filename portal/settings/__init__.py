@@ -178,6 +178,7 @@ TEMPLATES = [
                 "django_cotton.templatetags.cotton",
                 "template_partials.templatetags.partials",
             ],
+            "libraries": {"portal_ui": "console.pages.tags"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -14,9 +14,9 @@ from controller import services
 from foundation.errors import Invalid
 from foundation.http.problems import flatten
 from jobs.models import TrainingRun
+from jobs.pages.runs import OfRuns
 from jobs.serializers import TrainingRunPatchSerializer
 from jobs.services import submit_training_run, update_training_run
-from jobs.views import OfRuns
 from teams.actors import Actor
 from workloads.models import Workload
 

@@ -13,9 +13,9 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from advisor.fitting import gib
 from console.pages.words import PHASES, duration_words, span_words
 from foundation import clock
+from foundation.digits import gib
 from foundation.money import format_usd
 
 register = template.Library()

@@ -1,0 +1,1 @@
+"""How are training runs asked for and shown in the browser?"""

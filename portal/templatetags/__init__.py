@@ -1,1 +1,0 @@
-"""How are facts written on pages?"""
