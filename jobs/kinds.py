@@ -37,6 +37,8 @@ class RunKind:
     """What the field calls the pods that `replicas` counts."""
     roles: tuple[str, ...] = ()
     """Further pods it may have, by their replica type."""
+    single_roles: frozenset[str] = frozenset()
+    """Those of them of which there is one at most."""
     fields: frozenset[str] = frozenset()
     """Fields of the request that only some kinds know, and this one does."""
     lacks: frozenset[str] = frozenset()
@@ -76,6 +78,7 @@ KINDS: Mapping[str, RunKind] = {
             (kinds.TF_JOB,),
             workers="workers",
             roles=("Chief", "PS", "Evaluator"),
+            single_roles=frozenset({"Chief", "Evaluator"}),
             fields=frozenset({"roles"}),
         ),
         RunKind(
@@ -83,6 +86,7 @@ KINDS: Mapping[str, RunKind] = {
             (kinds.MPI_JOB, kinds.MPI_JOB_V2),
             workers="workers",
             roles=("Launcher",),
+            single_roles=frozenset({"Launcher"}),
             fields=frozenset({"roles", "slots_per_worker"}),
         ),
         RunKind(

@@ -29,7 +29,6 @@ PROCESSES_MAX = 1024
 ROLES_MAX = 8
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {"slots_per_worker": (1,)}
 """Values that say nothing where a kind has no place for the field."""
-SINGLE_ROLES = frozenset({"Chief", "Evaluator", "Launcher"})
 RUNTIME_KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
 
 
@@ -219,7 +218,7 @@ def _role_problems(kind: RunKind, body: Mapping[str, Any]) -> Problems:
             problems.append((f"{path}.name", Fault("invalid_choice", message)))
         if names.index(name) != index:
             problems.append((f"{path}.name", Fault("duplicate", f"The role {name[:40]} is given twice.")))
-        if name in SINGLE_ROLES and (role.get("replicas") or 1) > 1:
+        if name in kind.single_roles and (role.get("replicas") or 1) > 1:
             problems.append((f"{path}.replicas", Fault("max_value", f"There is one {name} at most.")))
         if (role.get("gpus_per_replica") or 0) not in {0, main}:
             message = f"A role has no GPUs, or as many as each of the {kind.workers}: {main}."

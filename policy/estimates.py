@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from policy.findings import Finding
+from policy.findings import STUCK, Finding
 from policy.free_capacity import Holding, PoolInTime
 from policy.judge import judge, plan, position
-from policy.node_resources import TOO_LARGE
 from policy.ordering import TeamQueue, hidden_ahead
 from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.scheduling_cycle import SchedulingCycle
@@ -35,19 +34,6 @@ TOO_LONG = "The queue is too long to be run forward for this answer."
 """Why a start is unknown where it would have taken more effort than was allowed."""
 
 _ENDS, _GONE, _LOOK = range(3)
-_OUT_OF_LINE = frozenset(
-    {
-        "capacity-type",
-        "no-quota",
-        "largest-block",
-        *TOO_LARGE,
-        "nodes-unseen",
-        "queue-stopped",
-        "max-quota",
-        "max-of-user",
-        "max-time-limit",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -131,7 +117,7 @@ def _without_running(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, p
     """What is known without running the queue forward."""
     if verdict.admitted:
         return estimate_now(snapshot)
-    if verdict.rule in _OUT_OF_LINE:
+    if verdict.rule in STUCK:
         return _unknown(f"It cannot start as things are. {verdict.message}")
     if hidden_ahead(snapshot, waiter) or _last_shown(snapshot, waiter):
         return _unknown("More of its own team may wait ahead of it than are looked at.")
@@ -352,7 +338,7 @@ class _Forward:
     def _note(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> None:
         if finding.outcome is Outcome.ADMIT:
             self._start(line, waiter)
-        elif finding.rule in _OUT_OF_LINE:
+        elif finding.rule in STUCK:
             gone = self._started.setdefault(line.index, set())
             # A whole pass looks at them too: a waiter that needs the least of all is no elder.
             if self._coarse:

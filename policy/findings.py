@@ -56,6 +56,16 @@ PREEMPTION = _wait("preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 
 
+_STUCK = (
+    *(CAPACITY, NO_QUOTA, LARGEST_BLOCK, UNSEEN, STOPPED, MAX_QUOTA, MAX_OF_USER, MAX_TIME_LIMIT),
+    *LARGEST_HOST.values(),
+)
+STUCK = frozenset(finding.rule for finding in _STUCK)
+"""Rules whose waiters cannot start as things are, however long they wait."""
+OUT_OF_LINE = (STUCK - {UNSEEN.rule}) | {USER_LIMIT.rule}
+"""Rules whose waiters do not count as ahead of others."""
+
+
 def denied(denial: Denial) -> Finding:
     """There is room for the waiter, and it must not have it."""
     return Finding(

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
-from policy.findings import Finding
+from policy.findings import OUT_OF_LINE, Finding
 from policy.free_capacity import PoolInTime
 from policy.messages import Messages
 from policy.ordering import TeamQueue, hidden_ahead
 from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import CyclePlan, Verdict
-from workloads.states import OUT_OF_REACH, Reason
 
 POLICY = "admission/3"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
@@ -29,8 +28,6 @@ what is not known refuses nothing."""
 
 Told = Callable[[Waiter, Finding], bool]
 """Whether anyone gets to read the verdict of this waiter."""
-
-_OUT_OF_LINE = frozenset({*OUT_OF_REACH, Reason.QUEUE_STOPPED})
 
 
 def plan(snapshot: PoolSnapshot, *, told: Told | None = None) -> CyclePlan:
@@ -104,5 +101,4 @@ def positions(snapshot: PoolSnapshot, *, cycle_plan: CyclePlan) -> dict[str, int
 
 def _holds_up(verdict: Verdict) -> bool:
     """Whether those behind may see it as a waiter ahead of them."""
-    in_line = verdict.reason not in _OUT_OF_LINE and verdict.rule != "user-limit"
-    return in_line and not verdict.admitted
+    return verdict.rule not in OUT_OF_LINE and not verdict.admitted

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from docs.generate import manifests, serving, serving_examples, training_examples
-from docs.generate.manifests import found
+from docs.generate.manifests import value_at
 from inference.runtimes import PRESETS
 from inference.serializers import EndpointSerializer
 from inference.serving_serializers import RuntimeOptionsSerializer
@@ -39,9 +39,9 @@ def test_the_object_holds_what_each_row_says_and_what_is_not_there_is_not_found(
         assert row.at
         assert row.holds is not None
         where = next(each for each in made.all() if each["kind"] == row.of) if row.of else made.primary
-        assert found(where, row) == row.holds, row.asks
+        assert value_at(where, row) == row.holds, row.asks
     nowhere = replace(example.rows[0], at=("spec", "nowhere", 0, {"name": "x"}))
-    assert found(made.primary, nowhere) is None
+    assert value_at(made.primary, nowhere) is None
 
 
 @pytest.mark.parametrize(
