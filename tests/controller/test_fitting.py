@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.demand import Demand, demand_of
-from advisor.fitting import Fit, Isolation, Offered, UnitPool, counts_of, fits_of, said_of
+from advisor.fitting import Fit, Isolation, Offered, UnitPool, counts_of, fits_of, message_of
 from advisor.memory_sum import memory_sum
 from tests.effort import drawn
 from workloads.placement import FlavorFacts, Sharing
@@ -72,7 +72,7 @@ def test_seventy_billion_in_16_bits_are_refused_on_one_card_and_held_by_two():
     both = one("70B fp16", A100)
     assert (both.count, both.places[0].units_each, both.places[0].replicas) == (2, 2, 1)
     assert both.places[0].rate_per_hour == 6_000_000
-    assert said_of(demand_of({"text": "70B fp16"}), [both]) == (
+    assert message_of(demand_of({"text": "70B fp16"}), [both]) == (
         "One card would need 136.5 GiB, and none of the team's flavors holds that. "
         "2 a100-80gb together hold it, with 68.8 GiB on each."
     )
@@ -174,14 +174,14 @@ def test_without_a_price_there_is_no_rate_and_the_priced_one_comes_first():
 def test_one_large_card_is_named_beside_two_small_ones_with_less_memory():
     found = fits("llama 2 13B fp16", [A100, A10G])
     assert [(fit.offered.facts.name, fit.count) for fit in found] == [("a10g", 2), ("a100-80gb", 1)]
-    said = said_of(demand_of({"text": "llama 2 13B fp16"}), found)
+    said = message_of(demand_of({"text": "llama 2 13B fp16"}), found)
     assert "which one a100-80gb holds. Less memory in all: 2 a10g together hold it" in said
 
 
 def test_nothing_offered_is_said():
     demand = demand_of({"text": "7B"})
-    assert said_of(demand, []).endswith("The team has no quota for any flavor.")
-    assert said_of(demand, fits("7B", [SLICE])).endswith("None of the team's flavors holds it.")
+    assert message_of(demand, []).endswith("The team has no quota for any flavor.")
+    assert message_of(demand, fits("7B", [SLICE])).endswith("None of the team's flavors holds it.")
 
 
 @st.composite

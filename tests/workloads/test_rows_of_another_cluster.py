@@ -14,7 +14,7 @@ from controller.readiness import check_cluster
 from controller.reconcile.observe import _lost_node
 from foundation import clock
 from foundation.errors import Unavailable
-from quotas.snapshots import supply_of
+from quotas.snapshots import pool_snapshot_of
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.elsewhere import CURSORS, ELSEWHERE, make_rows
 from tests.factories.teams import make_team
@@ -94,7 +94,7 @@ def test_each_cluster_can_be_asked_for_its_own(other, flavor):
 
 def test_admission_counts_no_node_of_it(other, run, flavor):
     make_quota(run.team, flavor)
-    pool = supply_of(flavor=flavor, capacity_type="on-demand", now=clock.now())
+    pool = pool_snapshot_of(flavor=flavor, capacity_type="on-demand", now=clock.now())
     assert (pool.blocks, pool.largest_block, pool.nodes_seen) == ((), 0, False)
 
 
