@@ -13,10 +13,10 @@ REST_SECONDS: Final = 5.0
 
 
 class Breaker:
-    """Shared by the threads of one process. After `opens_after` time-outs in a row nobody asks for `rest_seconds`;
-    then one caller in so many seconds does, for all of them, and an answer lets everybody ask again.
+    """Shared by the threads of one process. After `opens_after` time-outs in a row no thread asks for `rest_seconds`;
+    then one caller asks for all of them once in so many seconds, and an answer lets every thread ask again.
 
-    Only silence counts. Whatever the server says, and a connection that it refuses, costs nobody any time.
+    Only silence counts. Neither an answer, whatever it says, nor a refused connection costs a thread any time.
     """
 
     def __init__(self, *, opens_after: int = OPENS_AFTER, rest_seconds: float = REST_SECONDS) -> None:
@@ -40,7 +40,7 @@ class Breaker:
         )
 
     def answered(self) -> None:
-        """The call has come to an end of its own."""
+        """The call has ended by itself."""
         # Read without the lock: of two threads that come at the same moment either order is right.
         if self._silent:
             with self._lock:

@@ -121,10 +121,10 @@ class ClusterClient(Transport):
                 raise error from None
 
     def _adopt(self, ref: ObjectRef, workload_id: str) -> dict[str, Any]:
-        found = self.read_identity(ref)
-        owner = (found["metadata"].get("labels") or {}).get(WORKLOAD_ID)
+        standing = self.read_identity(ref)
+        owner = (standing["metadata"].get("labels") or {}).get(WORKLOAD_ID)
         if owner == workload_id:
-            return found
+            return standing
         whose = f"belongs to workload {owner}" if owner else "was not made by the portal"
         raise ForeignObject(f"{ref} already exists and {whose}")
 
@@ -164,7 +164,7 @@ class ClusterClient(Transport):
         propagation: str = "Background",
         grace_seconds: int | None = None,
     ) -> None:
-        """Deletes the object with this uid. That it is gone already, or that the name is now another's, is
+        """Deletes the object with this uid. An object that is gone already, or a name that is now another's, is
         success.
         """
         options: dict[str, Any] = {
@@ -181,10 +181,10 @@ class ClusterClient(Transport):
             return
         except ClusterConflict:
             try:
-                found = self.read_identity(ref)
+                standing = self.read_identity(ref)
             except ObjectNotFound:
                 return
-            if found["metadata"].get("uid") == uid:
+            if standing["metadata"].get("uid") == uid:
                 raise
 
     # -- collections --------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class ClusterClient(Transport):
     ) -> Iterator[Listing]:
         """The same page by page, so that no more than one is in memory; all show one version of the cluster.
 
-        Raises ClusterExpired where the next page cannot be had any more: then the list begins anew.
+        Raises ClusterExpired if the next page is no longer available: the list then begins again.
         """
         path = kind.path(namespace=namespace)
         query: dict[str, str | int | None] = {
@@ -263,7 +263,7 @@ class ClusterClient(Transport):
         timestamps: bool = True,
         previous: bool = False,
     ) -> bytes:
-        """The log so far, at most `limit_bytes` (16 MiB unless told).
+        """The log so far, at most `limit_bytes` (16 MiB by default).
 
         `since_time` counts in whole seconds, so lines of that second come again: the caller drops what it
         has. Raises ObjectNotFound, and ClusterRejected while the container has not started.
@@ -366,7 +366,7 @@ def get_client(cluster: str = DEFAULT_CLUSTER) -> ClusterClient:
 
 
 def _kubeconfig_of(cluster: str) -> str:
-    """Where it is configured how a cluster is reached: today of one, by `settings.CLUSTER_KUBECONFIG`."""
+    """The configuration of how a cluster is reached: today of one cluster, by `settings.CLUSTER_KUBECONFIG`."""
     if cluster != DEFAULT_CLUSTER:
         raise UnknownCluster(cluster)
     return str(settings.CLUSTER_KUBECONFIG)

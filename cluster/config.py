@@ -68,7 +68,7 @@ class Connection:
         return str(value) if value else None
 
     def is_current(self) -> bool:
-        """False after a fork, and after the kubeconfig file was written anew."""
+        """False after a fork, and after the kubeconfig file was rewritten."""
         return self.pid == os.getpid() and self.stamp == stamp_of(self.source)
 
     def ssl_context(self) -> ssl.SSLContext | None:
@@ -91,14 +91,14 @@ def _library() -> ModuleType:
 
 
 def stamp_of(source: str) -> Stamp | None:
-    """What changes when the kubeconfig file is written anew; None in a cluster or without the file."""
+    """What changes when the kubeconfig file is rewritten; None in a cluster or without the file."""
     if source == IN_CLUSTER:
         return None
     try:
-        found = Path(source).stat()
+        status = Path(source).stat()
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def open_connection(source: str) -> Connection:
@@ -113,8 +113,8 @@ def open_connection(source: str) -> Connection:
         configuration = library.load(None if source == IN_CLUSTER else source)
     except (library.ConfigException, yaml.YAMLError, OSError, TypeError, KeyError, ValueError) as error:
         # A parser's message may quote the file, and the file holds the token.
-        said = str(error) if isinstance(error, library.ConfigException | OSError) else type(error).__name__
-        raise ClusterUnavailable(f"the kubeconfig {source} cannot be used: {said}") from None
+        reason = str(error) if isinstance(error, library.ConfigException | OSError) else type(error).__name__
+        raise ClusterUnavailable(f"the kubeconfig {source} cannot be used: {reason}") from None
     _settle(configuration)
     return Connection(source, os.getpid(), stamp, configuration, _pool(configuration))
 
@@ -123,7 +123,7 @@ def _settle(configuration: Any) -> None:
     """What every connection has, whatever the kubeconfig says."""
     configuration.connection_pool_maxsize = _POOL_SIZE
     configuration.keep_alive = True
-    # Repeating is decided here in the client, where it is known what may be repeated; redirects are never followed.
+    # The client decides what is repeated, as it knows what may be repeated; redirects are never followed.
     configuration.retries = urllib3.Retry(total=False)
     if _is_loopback(configuration.host):
         configuration.proxy = None

@@ -16,7 +16,7 @@ def served_kinds(read: Getter) -> set[tuple[str, str]]:
     A group whose own server is down is left out, as it serves nothing now. Raises what `read` raises for the
     rest.
     """
-    found: set[tuple[str, str]] = set()
+    served: set[tuple[str, str]] = set()
     for path in _group_versions(read):
         try:
             document = read(path)
@@ -25,12 +25,12 @@ def served_kinds(read: Getter) -> set[tuple[str, str]]:
                 raise
             continue
         version = str(document.get("groupVersion") or path.removeprefix("/apis/").removeprefix("/api/"))
-        found |= {
+        served |= {
             (version, str(resource["kind"]))
             for resource in document.get("resources") or ()
             if "/" not in resource.get("name", "/")
         }
-    return found
+    return served
 
 
 def _group_versions(read: Getter) -> Iterator[str]:

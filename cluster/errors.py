@@ -31,7 +31,7 @@ class ClusterError(Exception):
 
 
 class UnknownCluster(LookupError):
-    """No cluster of that name is configured. Not a ClusterError: nobody was asked, and no time mends it."""
+    """No cluster of that name is configured. Not a ClusterError: no server was asked, and waiting does not help."""
 
     def __init__(self, cluster: str) -> None:
         super().__init__(f"no cluster named {cluster!r} is configured")
@@ -62,7 +62,7 @@ class AlreadyExists(ClusterConflict):
 
 
 class ForeignObject(ClusterConflict):
-    """An object of this name is there already, and it is somebody else's."""
+    """An object of this name is there already, and it belongs to someone else."""
 
 
 class ClusterExpired(ClusterConflict):
@@ -83,9 +83,9 @@ class ClusterRejected(ClusterError):
 
     @property
     def permanent(self) -> bool:
-        """Whether the request itself is at fault, so that no time mends it.
+        """Whether the request itself is at fault, so that waiting does not help.
 
-        A right, a quota and a policy may be other ones in a minute: what they forbid is asked for again. A webhook
+        A right, a quota and a policy may change within a minute: what they forbid is asked for again. A webhook
         that gives its denial no status of its own is passed on as 400.
         """
         if self.status == _BAD_REQUEST:

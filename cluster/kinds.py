@@ -30,7 +30,7 @@ class ResourceKind:
     def path(self, *, namespace: str | None = None, name: str | None = None, sub: str | None = None) -> str:
         """The request path of a collection, an object, or a subresource.
 
-        Raises ClusterRejected for a name that could not be one, so nothing given by a user leaves its place.
+        Raises ClusterRejected for an impossible name, so no input of a user can leave its place in the path.
         """
         parts = ["apis" if self.group else "api", *self.api_version.split("/")]
         if self.namespaced and namespace is not None:
@@ -97,7 +97,7 @@ POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitor
 POD_GROUPS: Mapping[str, ResourceKind] = {"volcano": VOLCANO_GROUP, "coscheduling": COSCHEDULING_GROUP}
 """The kind of the groups whose pods a gang scheduler places together, by the scheduler's name in the settings."""
 
-# Of the API server itself, yet not of every server that answers like one.
+# Served by the API server itself, but not by every server that answers like one.
 AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 
 # Karpenter's: read where the API serves them, never written.

@@ -35,7 +35,7 @@ def selector(
     team: str | None = None,
     kind: str | None = None,
 ) -> str:
-    """The label selector for the portal's objects, narrowed by whatever is given."""
+    """The label selector for the portal's objects, narrowed by the arguments that are not None."""
     wanted = {
         MANAGED_BY: MANAGER,
         WORKLOAD_ID: workload_id,

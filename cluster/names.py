@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 DEFAULT_CLUSTER = "default"
-"""The one cluster that is configured; its name stands in every observed row and is shown to nobody."""
+"""The one cluster that is configured; every observed row holds its name, and no page shows it."""
 MAX_LENGTH = 40
 
 _OTHER = re.compile(r"[^a-z0-9]+")

@@ -11,9 +11,9 @@ from cluster.errors import ClusterRejected, ClusterUnavailable
 
 TIMEOUT_SECONDS: Final = 5.0
 BAD_DATA: Final = 400
-"""Of a query that cannot be parsed; its error quotes nothing but the query."""
+"""Status of a query that cannot be parsed; its error quotes nothing but the query."""
 NOT_EVALUATED: Final = 422
-"""Of a query that cannot be evaluated; its error may quote series with the values of their labels."""
+"""Status of a query that cannot be evaluated; its error may quote series with the values of their labels."""
 
 
 def version(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
@@ -51,8 +51,8 @@ def query(url: str, text: str) -> list[Element]:
             )
             body = answer.json()
             if answer.status in {BAD_DATA, NOT_EVALUATED}:
-                said = str(body.get("error") or "the query is wrong")
-                raise ClusterRejected(said, status=answer.status)
+                message = str(body.get("error") or "the query is wrong")
+                raise ClusterRejected(message, status=answer.status)
             if answer.status != 200:
                 raise ClusterUnavailable(f"{url} answered {answer.status}")
             return _elements(body["data"])
@@ -63,4 +63,4 @@ def query(url: str, text: str) -> list[Element]:
 def _elements(data: dict[str, Any]) -> list[Element]:
     if data["resultType"] != "vector":
         raise ClusterRejected(f"the query gives a {data['resultType']}, and not an instant vector")
-    return [Element(dict(each["metric"]), float(each["value"][1])) for each in data["result"]]
+    return [Element(dict(series["metric"]), float(series["value"][1])) for series in data["result"]]

@@ -1,7 +1,7 @@
 """Requests to a service of the cluster: through the API server's `services/proxy`, or by Service DNS inside
 it.
 
-`ServiceProxy.forward` streams both ways for the gateway; `invoke` is its small synchronous brother for trying
+`ServiceProxy.forward` streams both ways for the gateway; `invoke` is its small synchronous counterpart for trying
 an endpoint out. Neither lets a caller's credentials, cookies or forwarding headers pass, nor a path leave the
 service.
 """
@@ -54,7 +54,7 @@ class Invocation:
     truncated: bool
     duration_seconds: float
     first_byte_seconds: float = 0.0
-    """Of the duration, until the status line was there: the way to the service, and its work."""
+    """The part of the duration until the status line arrived: the way to the service, and its work."""
 
 
 class Upstream:
@@ -210,8 +210,8 @@ class ServiceProxy:
         try:
             refused = await opened.session.is_refused(opened.token)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            said = "the cluster does not say whether it accepts the portal's credentials"
-            raise ProxyFailed(said, status=503, reason="cluster-unavailable") from error
+            message = "the cluster does not say whether it accepts the portal's credentials"
+            raise ProxyFailed(message, status=503, reason="cluster-unavailable") from error
         if refused and self._opened is opened:
             self._refused = opened.connection
         return refused
@@ -221,7 +221,7 @@ class ServiceProxy:
             return self._opened
         async with self._opening:
             if self._opened and not self._must_look():
-                # Who waited for the lock finds done what it came for.
+                # Another coroutine did the same while this one waited for the lock.
                 return self._opened
             now = time.monotonic()
             refused, self._refused = self._refused, None

@@ -115,10 +115,10 @@ def response_headers(headers: Iterable[tuple[str, str]]) -> Headers:
 
 
 def declared_length(headers: Iterable[tuple[str, str]]) -> int | None:
-    """The Content-Length of a request, None if it has none that is a number, or chunks, which count then."""
-    found = {name.lower(): value for name, value in headers}
-    length = found.get("content-length", "")
-    if "transfer-encoding" in found or not (length.isascii() and length.isdigit()):
+    """The Content-Length of a request. None if it is no number, or if the body is chunked, as that has priority."""
+    fields = {name.lower(): value for name, value in headers}
+    length = fields.get("content-length", "")
+    if "transfer-encoding" in fields or not (length.isascii() and length.isdigit()):
         return None
     return int(length)
 
@@ -135,9 +135,9 @@ def refusal_in(body: bytes, status: int) -> ProxyFailed | None:
 
 
 def is_status(document: Any, status: int) -> bool:
-    """Whether a decoded error body can be the API server's own, whose code is always the answer's `status`.
+    """Whether a decoded error body can be the API server's own: its code is always the answer's `status`.
 
-    A service may write the same: nothing in an answer that came through the API server tells whose it is.
+    A service may write the same: an answer that came through the API server does not show whose it is.
     """
     return (
         isinstance(document, Mapping)
@@ -157,11 +157,11 @@ def status_failure(document: Mapping[str, Any]) -> ProxyFailed:
     if code == 503 and "no endpoints" in message:
         return ProxyFailed("no replica is ready to answer", status=503, reason="no-endpoints", unsent=True)
     seconds = (document.get("details") or {}).get("retryAfterSeconds")
-    status, reason, said = _STATUS_FAILURES.get(
+    status, reason, sentence = _STATUS_FAILURES.get(
         code, (502, "unreachable", "the service could not be reached")
     )
     return ProxyFailed(
-        f"{said}: {message}" if code in {502, 503} and message else said,
+        f"{sentence}: {message}" if code in {502, 503} and message else sentence,
         status=status,
         reason=reason,
         retry_after=float(seconds) if seconds else None,
@@ -170,7 +170,7 @@ def status_failure(document: Mapping[str, Any]) -> ProxyFailed:
 
 
 # How Go words a connection that could not be made, as in "dial tcp 10.0.0.7:8080: connect: connection refused"; and how
-# the API server says that the Service has another port by now.
+# the API server says that the port of the Service has changed.
 _NEVER_CONNECTED: Final = ("dial tcp", "no service port")
 
 _STATUS_FAILURES: dict[int, tuple[int, str, str]] = {

@@ -1,4 +1,4 @@
-"""The proxy's connections: sessions that end when nobody uses them any more."""
+"""The proxy's connections: sessions that end when no request uses them any more."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import aiohttp
 
 from cluster.config import Connection
 
-# A connection stays with the pod it was made to, also when that pod is told to go and nothing new is sent there. It
-# serves on for a few seconds then (inference.manifests.DRAIN_SECONDS); nothing is sent on a connection that is older.
+# A connection stays with the pod it was made to, also when that pod is asked to stop and nothing new is sent there. It
+# then serves for a few more seconds (inference.manifests.DRAIN_SECONDS); nothing is sent on a connection that is older.
 DIRECT_SECONDS: Final = 2.0
-# Shorter than what servers wait, so that it is not they who close a connection just when it is used.
+# Shorter than servers wait, so that a server does not close a connection just when it is used.
 _IDLE_SECONDS: Final = 2.0
 # For how long an answer about the credentials holds, and how long it may take. A service decides how often it is asked for.
 _VERDICT_SECONDS: Final = 1.0
@@ -34,7 +34,7 @@ class Session:
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
-        # It would send PUT and DELETE again by itself when the first answer breaks off; that is the caller's to decide.
+        # It would repeat PUT and DELETE by itself when the first answer breaks off; the caller decides that.
         self.client._retry_connection = False  # noqa: SLF001
         self._made_at = time.monotonic()
         self._users = 0
@@ -48,7 +48,7 @@ class Session:
         return _age(self._made_at) >= DIRECT_SECONDS
 
     def use(self) -> None:
-        """A request begins; it gives the session back with `leave`."""
+        """A request begins; `leave` returns the session."""
         self._users += 1
 
     async def leave(self) -> None:
@@ -61,9 +61,9 @@ class Session:
         await self._close_if_done()
 
     async def is_refused(self, token: str | None) -> bool:
-        """Whether the API server accepts these credentials no more; asked at most once a second for the same token.
+        """Whether the API server no longer accepts these credentials; asked at most once a second for the same token.
 
-        For an answer 401 from behind its proxy, which may be a service's: of `/version` the server itself is asked.
+        For a 401 through its proxy, which may be the answer of a service: a request of `/version` asks the server itself.
         """
         assert self._connection is not None  # noqa: S101 - for the type checker
         async with self._asking:

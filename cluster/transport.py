@@ -28,7 +28,7 @@ Timeout = tuple[float, float]
 # Seconds to connect, and between two bytes. Below the time for which a worker may hold a row.
 DEFAULT_TIMEOUT: Final[Timeout] = (3.0, 6.0)
 WHOLE_ANSWER_SECONDS: Final = 30.0
-"""For an answer that is read whole, however steadily it trickles."""
+"""For a whole answer, even if its bytes come steadily."""
 JSON: Final = "application/json"
 _STREAM_CHUNK: Final = 64 * 1024
 _READING: Final = frozenset({"GET", "HEAD"})
@@ -94,11 +94,11 @@ class Transport:
 
         `body` is bytes, or what becomes JSON. With `stream` the body is left to be read, and the caller
         releases the connection. `timeout` is (to connect, between two reads) in seconds. With `check=False`
-        every status is an answer. `own` says that the API server answers itself: where it hands the request on, to
-        a service or a node, it is that one's silence.
+        every status is an answer. `own` says that the API server answers itself: if it passes the request on, to
+        a service or a node, the silence is theirs.
         """
-        given = [(key, str(value)) for key, value in (query or {}).items() if value is not None]
-        url = f"{path}?{urlencode(given)}" if given else path
+        parameters = [(key, str(value)) for key, value in (query or {}).items() if value is not None]
+        url = f"{path}?{urlencode(parameters)}" if parameters else path
         sent = {"Accept": JSON, "User-Agent": MANAGER, **(headers or {})}
         payload = body if isinstance(body, bytes | None) else json.dumps(body, separators=(",", ":")).encode()
         if payload is not None:
@@ -196,9 +196,9 @@ class Transport:
             response.close()
 
     def is_refused(self) -> bool:
-        """Whether the server accepts this client's credentials no more; they are loaded anew then.
+        """Whether the server no longer accepts this client's credentials; if so, they are loaded again.
 
-        For an answer 401 from behind its proxy, which may be a service's: of `/version` the server itself is asked.
+        For a 401 through its proxy, which may be the answer of a service: a request of `/version` asks the server itself.
         """
         refused = self._request("GET", "/version", check=False).status == 401
         if refused:
@@ -206,8 +206,8 @@ class Transport:
         return refused
 
     def renew(self) -> None:
-        """Opens the connection anew: for a caller to whom the server said that its credentials are not
-        accepted.
+        """Opens the connection anew: for a caller whose credentials the server did not
+        accept.
         """
         self.connection(refused=self._connection)
 
@@ -273,7 +273,7 @@ def _whole(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
 
 
 def _in_time(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The limit between two bytes holds for each of them, this one for all."""
+    """The read timeout limits the time between two bytes, this limit the time for all of them."""
     ends_at = time.monotonic() + WHOLE_ANSWER_SECONDS
     for chunk in chunks:
         yield chunk
@@ -290,11 +290,11 @@ def _is_late(error: Exception) -> bool:
 def _unavailable(connection: Connection, error: Exception, *, changing: bool) -> ClusterUnavailable:
     refused = isinstance(error, urllib3.exceptions.NewConnectionError)
     unsent = refused or isinstance(error, urllib3.exceptions.ConnectTimeoutError)
-    said = "did not answer in time" if _is_late(error) else "cannot be reached"
+    fault = "did not answer in time" if _is_late(error) else "cannot be reached"
     if isinstance(error, urllib3.exceptions.SSLError):
-        said = "is not trusted, see certificate-authority in the kubeconfig"
+        fault = "is not trusted, see certificate-authority in the kubeconfig"
     return ClusterUnavailable(
-        f"the cluster at {connection.host} {said} ({type(error).__name__})",
+        f"the cluster at {connection.host} {fault} ({type(error).__name__})",
         outcome_unknown=changing and not unsent,
     )
 

@@ -14,7 +14,7 @@ from cluster.errors import ClusterExpired, ClusterUnavailable
 from cluster.kinds import ResourceKind
 from cluster.transport import DEFAULT_TIMEOUT
 
-# No object can be larger than what etcd stores (1.5 MiB); a line beyond this is no event.
+# No object can be larger than etcd stores (1.5 MiB); a longer line is no event.
 _LONGEST_LINE: Final = 16 * 2**20
 
 
@@ -92,17 +92,17 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _event(line: bytes, kind: ResourceKind) -> WatchEvent:
     try:
         decoded = json.loads(line)
-        name, found = str(decoded["type"]), decoded["object"]
+        name, item = str(decoded["type"]), decoded["object"]
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterUnavailable("the watch sent a line that is not an event") from error
-    if not isinstance(found, dict):
+    if not isinstance(item, dict):
         raise ClusterUnavailable("the watch sent an event without an object")
     if name == "ERROR":
-        raise _failure(found)
-    found.setdefault("apiVersion", kind.api_version)
-    found.setdefault("kind", kind.kind)
-    metadata = found.get("metadata") or {}
-    return WatchEvent(type=name, object=found, resource_version=str(metadata.get("resourceVersion", "")))
+        raise _failure(item)
+    item.setdefault("apiVersion", kind.api_version)
+    item.setdefault("kind", kind.kind)
+    metadata = item.get("metadata") or {}
+    return WatchEvent(type=name, object=item, resource_version=str(metadata.get("resourceVersion", "")))
 
 
 def _failure(status: Mapping[str, Any]) -> ClusterExpired | ClusterUnavailable:

@@ -1,4 +1,4 @@
-"""What is allowed and yet seldom meant: told before something is submitted, and refused by nobody."""
+"""What is allowed but seldom meant: shown before a submission, and never refused."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def hints_of(spec: ContainerSpec, team: Team, *, sized: ContainerSpec) -> list[H
 def _image(spec: ContainerSpec) -> Iterator[Hint]:
     tag = image_version(spec.image)
     if tag in {None, "latest"}:
-        said = "no tag, which means latest" if tag is None else "the tag latest"
-        message = f"The image has {said}: a retry may run other code than the first attempt. Name a version or a digest."
+        description = "no tag, which means latest" if tag is None else "the tag latest"
+        message = f"The image has {description}: a retry may run other code than the first attempt. Name a version or a digest."
         yield Hint("image", "image_tag_latest", message)
 
 
@@ -95,7 +95,7 @@ def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
 
 
 def _basis(spec: ContainerSpec, sized: ContainerSpec) -> str:
-    """What the amounts come from. A share may happen to be what there is without one: then the nodes are asked."""
+    """The source of the amounts. A share may equal the plain default: then the nodes decide."""
     if is_shared(sized) or share_of(spec):
         return "the share of its GPUs in a node"
     if not knows_nodes(spec):

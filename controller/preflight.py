@@ -93,12 +93,12 @@ def prometheus_answers(_facts: ClusterFacts) -> Check:
             "prometheus", title, "warn", "No Prometheus is configured: nothing of GPU metrics is known.", fix
         )
     try:
-        found = prometheus.version(settings.PROMETHEUS_URL)
+        version = prometheus.version(settings.PROMETHEUS_URL)
     except ClusterUnavailable as error:
         return Check(
             "prometheus", title, "fail", error.message, "Correct PORTAL_PROMETHEUS_URL, or start the server."
         )
-    return Check("prometheus", title, "ok", f"Prometheus {found} answers.")
+    return Check("prometheus", title, "ok", f"Prometheus {version} answers.")
 
 
 @register(id="gpu-metrics", title="GPU metrics")
@@ -123,7 +123,7 @@ def gpu_metrics_labelled(facts: ClusterFacts) -> Check:
             name, title, "warn", f"MIG slices have none: {gpu_metrics.MIG_SLICE} is not scraped.", fix
         )
     pods = PodRecord.objects.of(facts.client.cluster).filter(gone_at=None)
-    return _labels_as_set(name, title, [each.labels for each in series], pods)
+    return _labels_as_set(name, title, [element.labels for element in series], pods)
 
 
 def _labels_as_set(name: str, title: str, series: list[dict[str, str]], pods: QuerySet[PodRecord]) -> Check:

@@ -22,7 +22,7 @@ ASKED_EVERY_SECONDS = 10.0
 
 
 def check_cluster() -> str:
-    """The age of what the watcher heard last; nobody who asks for /readyz makes the portal ask the cluster."""
+    """The age of what the watcher heard last; a request of /readyz never makes the portal ask the cluster."""
     seen = WatchCursor.objects.of(DEFAULT_CLUSTER).aggregate(last=Max("seen_at"))["last"]
     if seen is None:
         raise Unavailable("It has answered the watcher nothing yet.")
@@ -33,7 +33,7 @@ def check_cluster() -> str:
 
 
 class PrometheusCheck:
-    """Asks a few times a minute at most, whoever wants to know."""
+    """Asks a few times a minute at most, however many ask for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -33,7 +33,7 @@ def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
 
 
 def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
-    """Only Secrets that the portal wrote, or that a lead vouched for, may be named: any other could be anybody's."""
+    """Only Secrets that the portal wrote, or that a lead vouched for, may be named: any other could belong to anyone."""
     named = spec.secret_uses()
     if not named:
         return
@@ -127,15 +127,15 @@ def _mode_problems(use: ClaimUse, record: ClaimRecord, pods: int) -> Iterator[Fi
 
 
 def claims_of_one_node(spec: ContainerSpec, team: Team, *, now: datetime) -> list[ClaimRecord]:
-    """The claims of the spec that pods on two nodes cannot have at once, as far as anybody watches claims."""
+    """The claims of the spec that pods on two nodes cannot have at once, as far as claims are watched."""
     uses = spec.claim_uses()
     known = (claims_in(team.namespace_name, now=now) or {}) if uses else {}
-    found = {}
+    claims = {}
     for use in uses:
         record = known.get(use.claim)
         if record is not None and not _has_many(set(record.access_modes), use):
-            found[use.claim] = record
-    return list(found.values())
+            claims[use.claim] = record
+    return list(claims.values())
 
 
 def _has_many(modes: set[str], use: ClaimUse) -> bool:

@@ -14,7 +14,7 @@ from workloads.models import Workload
 from workloads.podspec.specs import RateLimit
 from workloads.states import Phase, Reason
 
-# Running with no replica, on purpose; and on its way back because somebody called.
+# Running with no replica, on purpose; and on its way back because of a request.
 ASLEEP: Final = frozenset({Reason.SCALED_TO_ZERO.value, Reason.WAKING.value})
 
 
@@ -83,8 +83,8 @@ def routes_for(names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Rout
         .exclude(phase__in=Workload.FINAL_PHASES)
         .order_by("-kind")
     )
-    found = {(workload.team.slug, workload.name): workload for workload in rows}
-    asked = {key: found[key] for key in names if key in found}
+    known = {(workload.team.slug, workload.name): workload for workload in rows}
+    asked = {key: known[key] for key in names if key in known}
     of_kind: defaultdict[str, list[Workload]] = defaultdict(list)
     for workload in asked.values():
         of_kind[workload.kind].append(workload)

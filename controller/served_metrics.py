@@ -23,7 +23,7 @@ REQUESTS_HELD: Final = "mlportal_gateway_requests_held"
 REQUEST_DURATION: Final = "mlportal_gateway_request_duration_seconds"
 """Histogram from the first byte in to the last byte out, by endpoint and revision."""
 GATEWAY_UP: Final = "mlportal_gateway_up"
-"""Gauge, 1 of each process that serves: tells an endpoint that nobody calls from a gateway that is not scraped."""
+"""Gauge, 1 of each process that serves: distinguishes an endpoint without calls from a gateway that is not scraped."""
 
 GATEWAYS: Final = f"count({GATEWAY_UP})"
 FEWEST_SAMPLES: Final = f"min(count_over_time({GATEWAY_UP}[5m]) and {GATEWAY_UP} and {GATEWAY_UP} offset 5m)"

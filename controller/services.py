@@ -51,7 +51,7 @@ class Submission:
     """Pods that need a place for it to start: of an endpoint its minimum."""
     preemptible: bool
     keeps_headroom: bool = False
-    """Whether what it claims for pods that do not run yet is lent to nobody."""
+    """Whether what it claims for pods that do not run yet is never lent."""
     trains: bool
     """Whether its pods work on one thing together, so that the slowest sets the pace."""
     priority: Priority
@@ -169,7 +169,7 @@ def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
 
 
 def call_for(*, public_id: UUID, now: datetime) -> None:
-    """Somebody waits for an answer of a workload that sleeps: note it and look at the row at once.
+    """A caller waits for the answer of a workload that sleeps: note it and look at the row at once.
 
     May be called for every request; what was noted within three seconds is not written again.
     """
@@ -310,13 +310,13 @@ def _replaced(submission: Submission, team: Team) -> Workload | None:
         wanted = UUID(submission.replaces)
     except ValueError:
         wanted = UUID(int=0)
-    found = Workload.objects.filter(
+    workload = Workload.objects.filter(
         public_id=wanted, team=team, kind=submission.kind, phase=Phase.QUEUED.value, desired=Desired.RUN.value
     ).first()
-    if found is None:
+    if workload is None:
         message = f"No {kind_of(submission.kind).noun} of team {team.slug} with this id waits."
         raise Invalid.of_field("replaces", message, code="not_waiting")
-    return found
+    return workload
 
 
 def _judged(
@@ -328,9 +328,9 @@ def _judged(
     if verdict.outcome is Outcome.NEVER and submission.fallback_capacity:
         other = replace(submission, capacity_type=submission.fallback_capacity, fallback_capacity="")
         second = _asked(other, team, user, now)
-        said = judge_new(second, now=now)
-        if said.outcome is not Outcome.NEVER:
-            return other, second, said
+        fallback_verdict = judge_new(second, now=now)
+        if fallback_verdict.outcome is not Outcome.NEVER:
+            return other, second, fallback_verdict
     return submission, asked, verdict
 
 

@@ -42,12 +42,12 @@ def with_host_share(
     """
     if not spec.left_out:
         return spec
-    found = share_of(spec, known=known) if spec.gpus_per_replica else {}
-    given = _DEFAULTS | {name: Amount(text, text) for name, text in found.items()}
+    shares = share_of(spec, known=known) if spec.gpus_per_replica else {}
+    amounts = _DEFAULTS | {name: Amount(text, text) for name, text in shares.items()}
     if before is not None and _gpus(before) == _gpus(spec):
-        given |= {name: getattr(before, name) for name in before.left_out}
-    given = {name: given[name] for name in spec.left_out}
-    return replace(spec, cpu=given.get("cpu", spec.cpu), memory=given.get("memory", spec.memory))
+        amounts |= {name: getattr(before, name) for name in before.left_out}
+    amounts = {name: amounts[name] for name in spec.left_out}
+    return replace(spec, cpu=amounts.get("cpu", spec.cpu), memory=amounts.get("memory", spec.memory))
 
 
 def beside_with(
@@ -96,8 +96,8 @@ def least_share(
     """(millicores, bytes) that a pod of so many units of the flavor gets, of the node that has least for a card; None
     where none of these holds it and says what else it has.
     """
-    found = (_of(node, others, flavor, units) for node, others in hosts)
-    shares = [share for share in found if share is not None]
+    by_node = (_of(node, others, flavor, units) for node, others in hosts)
+    shares = [share for share in by_node if share is not None]
     if not shares:
         return None
     return min(share[0] for share in shares), min(share[1] for share in shares)
@@ -105,7 +105,7 @@ def least_share(
 
 def _facts_of(spec: ContainerSpec, known: Observed | None) -> FlavorFacts | None:
     if known is not None:
-        return next((each for each in known.flavors if each.name == spec.flavor), None)
+        return next((facts for facts in known.flavors if facts.name == spec.flavor), None)
     flavor = ResourceFlavor.objects.filter(name=spec.flavor).first()
     return flavor.facts if flavor else None
 

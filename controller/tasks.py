@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 SWEEP_BATCH_MAX = 500
 SWEEP_BACKLOG_MAX = 16
-"""Hints beyond that in the queue say that the workers have not come to the last ones: more of the same help nobody."""
+"""Hints beyond that in the queue say that the workers have not come to the last ones: more of them do not help."""
 LOOKS_MAX = 5
 LEASE_SECONDS = 25
 """Less than the 30 seconds between two beats: one that comes a little early finds the lease of the last one expired."""

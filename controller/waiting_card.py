@@ -43,7 +43,7 @@ RESTS = "the end of its pause"
 
 @dataclass(frozen=True)
 class Ahead:
-    """Somebody before it in the queue; another team's have no id, and a name only where that team shows it."""
+    """A workload before it in the queue; another team's have no id, and a name only where that team shows it."""
 
     id: str | None
     team: str
@@ -115,17 +115,17 @@ class Card:
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
     hints: tuple[Hint, ...] = ()
-    """What is allowed and seldom meant, of something that nobody has submitted yet."""
+    """What is allowed but seldom meant, for a request that is not submitted yet."""
     decision: UUID | None = None
     """The newest receipt of what waits."""
     preempted: Preemption | None = None
     """The last time that it had to leave."""
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Name and kind of everybody whose id it has."""
+    """Name and kind of every workload whose id it has."""
     seen: Seen | None = None
     """How old what it says of nodes is; None where it says nothing of them."""
     since: datetime | None = None
-    """Since when it says so; None of something that nobody has submitted yet."""
+    """Since when it says so; None for a request that is not submitted yet."""
 
     @property
     def evidence(self) -> tuple[ObservedEvidence, ...]:
@@ -171,7 +171,7 @@ def _quota(account: Account, more: int) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class CardRequest:
-    """What is asked for, whether it waits already or somebody only thinks of it."""
+    """What is asked for, whether it waits already or is only considered."""
 
     kind: str
     team: Team
@@ -236,7 +236,7 @@ def lacks_a_node(workload: Workload) -> bool:
 
 
 def card_for(asked: CardRequest, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
-    """The card of something that nobody has submitted yet."""
+    """The card of a request that is not submitted yet."""
     past = Past(hit_rate(now=now), decision=None, preempted=None)
     return _card(asked, None, past, spans_by_card(), named=named, now=now, with_levers=with_levers)
 
@@ -291,13 +291,15 @@ def _card(
     others = ALTERNATIVES_MAX if with_levers else 0
     outlook = _outlook(asked, asked.flavor, focus, now, others=others)
     snapshot = outlook.own.pool
-    plan = judge.plan(snapshot, told=lambda each, _: each.id == waiter.id)
+    plan = judge.plan(snapshot, told=lambda waiting, _: waiting.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
     waits = verdict.outcome is Outcome.WAIT
     before = judge.ahead(snapshot, waiter.id, cycle_plan=plan) if waits else ()
     place = judge.position(snapshot, waiter.id, cycle_plan=plan) if waits else None
     facts = next((team for team in snapshot.teams if team.slug == waiter.team), None)
-    account = next((each for each in snapshot.accounts if facts and each.name == facts.account), None)
+    account = next(
+        (candidate for candidate in snapshot.accounts if facts and candidate.name == facts.account), None
+    )
     start = _start(snapshot, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()
     complete = True
@@ -335,10 +337,10 @@ def _plain_card(
     asked: CardRequest, focus: Workload | None, past: Past, now: datetime, *, with_levers: bool
 ) -> Card:
     """Of what has neither quota nor place in a queue, and costs nothing."""
-    found = _without_gpu(asked, now, with_levers=with_levers)
+    answer = _without_gpu(asked, now, with_levers=with_levers)
     moment = int(now.timestamp())
-    start = Estimate(moment, moment, "free now") if found.verdict.admitted else cpu_admission.UNKNOWN_START
-    verdict, start = _rested(focus, found.verdict, start, now)
+    start = Estimate(moment, moment, "free now") if answer.verdict.admitted else cpu_admission.UNKNOWN_START
+    verdict, start = _rested(focus, answer.verdict, start, now)
     at_limit = None if asked.time_limit_seconds is None else 0
     return Card(
         verdict=verdict,
@@ -355,8 +357,8 @@ def _plain_card(
         at_time_limit=at_limit,
         account=None,
         team=None,
-        offers=tuple(LeverOffer(lever, _change(asked, lever), 0, at_limit) for lever in found.found),
-        offers_complete=found.complete,
+        offers=tuple(LeverOffer(lever, _change(asked, lever), 0, at_limit) for lever in answer.found),
+        offers_complete=answer.complete,
         decision=past.decision,
         preempted=past.preempted,
         seen=last_seen(),
@@ -373,26 +375,26 @@ def _start(snapshot: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan:
 def _rested(
     workload: Workload | None, verdict: Verdict, start: Estimate, now: datetime
 ) -> tuple[Verdict, Estimate]:
-    """What is said of one that no node took: however much room there is, nobody admits it before its pause ends."""
+    """What is said of one that no node took: however much room there is, no pass admits it before its pause ends."""
     ends = None if workload is None else workload.rests_until
     if workload is None or ends is None or ends <= now or verdict.outcome is Outcome.NEVER:
         return verdict, start
     until = int(ends.timestamp())
     rests = Verdict(Outcome.WAIT, Reason.BACKOFF_WAITING, workload.message, rule="rest")
-    later = [None if each is None else max(each, until) for each in (start.p50, start.p90)]
+    later = [None if seconds is None else max(seconds, until) for seconds in (start.p50, start.p90)]
     basis = RESTS if later == [until, until] else start.basis
     return rests, Estimate(later[0], later[1], basis, start.unknown_because)
 
 
 def _ahead(snapshot: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:
-    known: Mapping[str, Waiter] = {each.id: each for each in snapshot.waiters}
-    found = []
+    known: Mapping[str, Waiter] = {waiter.id: waiter for waiter in snapshot.waiters}
+    rows = []
     for identity in ids[:AHEAD_MAX]:
         waiter = known[identity]
         own = waiter.team == team
         name = waiter.team if own or waiter.team in named else ANOTHER_TEAM
-        found.append(Ahead(waiter.id if own else None, name, waiter.units))
-    return tuple(found)
+        rows.append(Ahead(waiter.id if own else None, name, waiter.units))
+    return tuple(rows)
 
 
 def _offers(
@@ -407,8 +409,8 @@ def _offers(
     now: datetime,
 ) -> tuple[tuple[LeverOffer, ...], bool]:
     """What could be changed in the snapshot or to another pool of the outlook, and whether there is nothing else."""
-    others = [_alternative(asked, flavor, each, outlook.observed) for each in outlook.others]
-    found = levers(
+    others = [_alternative(asked, flavor, pool, outlook.observed) for pool in outlook.others]
+    answer = levers(
         snapshot,
         asked.waiter.id,
         others,
@@ -418,9 +420,9 @@ def _offers(
         cycle_plan=plan,
         base=start,
     )
-    flavors = {each.snapshot.flavor.name: each.snapshot.flavor for each in others}
-    offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in found.found)
-    return offers, found.complete
+    flavors = {pool.snapshot.flavor.name: pool.snapshot.flavor for pool in others}
+    offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in answer.found)
+    return offers, answer.complete
 
 
 def _offer(
@@ -446,9 +448,9 @@ def _change(asked: CardRequest, lever: Lever) -> dict[str, int | str]:
 
 
 def _units(waiter: Waiter, change: Mapping[str, int | str]) -> int:
-    each = int(change.get("gpus_per_replica", waiter.units_each))
+    units_each = int(change.get("gpus_per_replica", waiter.units_each))
     replicas = Fraction(waiter.units, waiter.units_each) if waiter.units_each else Fraction(0)
-    return int(each * int(change.get("replicas", replicas)))
+    return int(units_each * int(change.get("replicas", replicas)))
 
 
 def _alternative(

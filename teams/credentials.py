@@ -139,7 +139,7 @@ def usable_sign_in_link(*, plain: str, now: datetime) -> SignInLink:
 
 @transaction.atomic
 def redeem_sign_in_link(*, actor: Actor, plain: str, now: datetime) -> User:
-    """Use the link up and return its user. Of two who redeem at once one succeeds; raises LinkUnusable."""
+    """Use the link up and return its user. If two redeem it at once, one succeeds; raises LinkUnusable."""
     link = usable_sign_in_link(plain=plain, now=now)
     if SignInLink.objects.filter(pk=link.pk, used_at__isnull=True).update(used_at=now) != 1:
         raise LinkUnusable(LINK_GONE)
@@ -182,7 +182,7 @@ def find_live_token(plain: str, *, now: datetime) -> ApiToken | None:
 
 
 def find_live_tokens(digests: Collection[str], *, now: datetime) -> list[ApiToken]:
-    """Those of them that open anything at `now`, with their users; it counts as their use."""
+    """The tokens among them that open anything at `now`, with their users; it counts as their use."""
     rows = ApiToken.objects.select_related("user").filter(digest__in=digests)
     live = [token for token in rows if token.is_live(now) and token.user.is_active]
     _note_use(live, now=now)

@@ -52,7 +52,7 @@ class MemberRolePage(LoginRequiredMixin, View):
 
 
 class MemberRemovePage(LoginRequiredMixin, View):
-    """POST ends a membership: a lead anybody's, everybody their own."""
+    """POST ends a membership: a lead any member's, other users their own."""
 
     def post(self, request: HttpRequest, slug: str, username: str) -> HttpResponse:
         team = team_for(request.user, slug)
@@ -69,7 +69,7 @@ class MemberRemovePage(LoginRequiredMixin, View):
 
 
 def _back(request: HttpRequest, team: Team, act: Callable[[], str]) -> HttpResponse:
-    """Do it, and say on the team's page what came of it; who has left is led to the teams that are left."""
+    """Do it, and show the outcome on the team's page; a user who has left is led to their remaining teams."""
     try:
         messages.success(request, act())
     except (Invalid, Conflict, NotFound) as error:

@@ -60,7 +60,7 @@ class User(AbstractUser):
 
     @override
     def has_perm(self, perm: str, obj: Model | None = None) -> bool:
-        """Whether Django's own admin may; a platform admin may everything that an admin page offers."""
+        """The permission check of Django's own admin; a platform admin may do everything that an admin page offers."""
         return (self.is_active and self.is_platform_admin) or super().has_perm(perm, obj)
 
     @override

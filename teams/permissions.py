@@ -1,6 +1,6 @@
 """Who may see and do what. Every queryset of the portal starts from `visible_teams(user)`.
 
-A stranger is told that nothing is there (404), a viewer that it is not theirs to change (403). A token of
+A stranger gets the answer that nothing is there (404), a viewer that they may not change it (403). A token of
 one team sees that team alone and carries none of its user's global roles.
 """
 
@@ -16,7 +16,7 @@ from teams.models import ApiToken, AuditEvent, Membership, Team, User
 
 GlobalRole = Literal["quota-manager", "platform-admin"]
 NOTIFY_CHANNEL = "portal_access"
-"""Where triggers tell that the rights of a user have changed: `user:<id>`, or nothing where it may be any user."""
+"""The channel on which triggers report changed rights of a user: `user:<id>`, or nothing if it may be any user."""
 ALL_SCOPES: tuple[str, ...] = tuple(ApiToken.Scope.values)
 
 
@@ -33,13 +33,13 @@ def global_roles(user: Any) -> list[GlobalRole]:
 
 
 def has_global_role(user: Any, role: GlobalRole | None = None) -> bool:
-    """Whether the user has `role`, or any global role when None. A platform admin may what a quota manager may."""
+    """Whether the user has `role`, or any global role when None. A platform admin may do what a quota manager may."""
     roles = global_roles(user)
     return bool(roles) if role is None else role in roles or "platform-admin" in roles
 
 
 def visible_teams(user: Any) -> QuerySet[Team]:
-    """The teams that a user may know of: their own, or all with a global role. Nobody's for anonymous."""
+    """The teams that a user may know of: their own, or all with a global role. None for an anonymous user."""
     if not isinstance(user, User) or not user.is_active:
         return Team.objects.none()
     if has_global_role(user):
@@ -51,14 +51,14 @@ def visible_teams(user: Any) -> QuerySet[Team]:
 
 
 def of_visible_teams(user: Any) -> Q:
-    """Rows whose `team` the user may know of; no condition where that is all of them."""
+    """Rows whose `team` the user may know of; no condition if that is all of them."""
     if isinstance(user, User) and user.is_active and has_global_role(user):
         return Q()
     return Q(team__in=visible_teams(user).values("pk"))
 
 
 def searched_teams(user: Any, *, slugs: Collection[str] = ()) -> list[int] | None:
-    """Keys of the teams that the user may know of, of those `slugs` if any are given; None where that is all of them."""
+    """Keys of the teams that the user may know of, limited to `slugs` if there are any; None if that is all teams."""
     if not slugs and has_global_role(user):
         return None
     seen = visible_teams(user)
@@ -67,7 +67,7 @@ def searched_teams(user: Any, *, slugs: Collection[str] = ()) -> list[int] | Non
 
 
 def visible_slugs(users: Sequence[User], slugs: Collection[str]) -> list[frozenset[str]]:
-    """For each user which of the teams `visible_teams` holds; for many at once, in two queries."""
+    """For each user the teams of `slugs` that are in `visible_teams`; for many users at once, in two queries."""
     keys = dict(Team.objects.filter(slug__in=slugs).values_list("slug", "pk"))
     ids = {user.pk for user in users}
     memberships = set(
@@ -104,7 +104,7 @@ def role_in(user: Any, team: Team) -> str | None:
 
 
 def role_with(mine: str | None, user: Any, team: Team) -> str | None:
-    """The same for who has the role of the user's membership already; None where there is no membership."""
+    """The same for a caller that already has the role of the user's membership; None if there is no membership."""
     if not isinstance(user, User) or not user.is_active or user.bound_team_id not in (None, team.pk):
         return None
     if has_global_role(user, "platform-admin"):
@@ -154,7 +154,7 @@ def check_global_role(user: Any, role: GlobalRole | None = None) -> None:
 
 
 def scopes_of(request: Any) -> tuple[str, ...]:
-    """What a request may do at most: its token's scopes; a session has all, an anonymous request none."""
+    """The scopes of a request: those of its token; a session has all, an anonymous request none."""
     if not isinstance(request.user, User):
         return ()
     token = getattr(request, "auth", None)

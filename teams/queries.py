@@ -34,7 +34,7 @@ def member_named(team: Team, username: str) -> Membership:
 
 
 def user_named(username: str) -> User:
-    """The user of that name, as one who adds a member types it. Raises Invalid for its field."""
+    """The user of that name, as typed by a user who adds a member. Raises Invalid for its field."""
     user = User.objects.filter(username=username).first()
     if user is None:
         raise Invalid.of_field("username", f"There is no user {username}.", code="unknown_user")

@@ -1,6 +1,6 @@
 """Changes to users, teams and memberships. Each is one transaction and leaves an audit event.
 
-Nothing here asks whether the actor may: entry points do, with teams.permissions.
+Nothing here checks the actor's rights: entry points do, with teams.permissions.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def set_password(*, actor: Actor, user: User, password: str, now: datetime, vali
 
 
 def team_values(team: Team) -> dict[str, Any]:
-    """What the audit trail tells of a team."""
+    """The values of a team in the audit trail."""
     return {
         "slug": team.slug,
         "name": team.name,
@@ -278,7 +278,7 @@ def team_values(team: Team) -> dict[str, Any]:
 
 
 def user_values(user: User) -> dict[str, Any]:
-    """What the audit trail tells of a user."""
+    """The values of a user in the audit trail."""
     return {
         "username": user.username,
         "email": user.email,
@@ -295,7 +295,7 @@ def _apply_roles(user: User, *, quota_manager: bool, platform_admin: bool) -> No
 
 
 def _locked_team(team: Team, *, stays: bool = True) -> Team:
-    # While it stays, rows that name it may be written meanwhile, also by a transaction that this change waits for.
+    # While the team is not deleted, rows that name it may still be written, also by a transaction that this change awaits.
     locked = Team.objects.select_for_update(no_key=stays).filter(pk=team.pk).first()
     if locked is None:
         raise NotFound("This team is gone.")

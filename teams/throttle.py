@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60
 ATTEMPTS_PER_ACCOUNT_AND_ADDRESS = 10
-# Guessing from many addresses; higher, so that one of them alone locks no user out.
+# Against guesses from many addresses; higher, so that one address alone cannot lock a user out.
 ATTEMPTS_PER_ACCOUNT = 100
 ATTEMPTS_PER_ADDRESS = 60
 LINKS_PER_ADDRESS = 60
-# Who has IPv6 has a network of this length at least.
+# A user of IPv6 has at least a network of this length.
 _NETWORK_BITS = 64
 
 
@@ -27,7 +27,7 @@ def count_sign_in_attempt(*, username: str, ip: str | None) -> None:
     """Count an attempt with a password. Raises RateLimited above 10 a minute for an account from an address, 100
     for an account, or 60 from an address.
 
-    What an address has too many of is not counted for the account. While the cache is away no try is counted:
+    Attempts above the limit of an address do not count for the account. While the cache is away no attempt is counted:
     passwords are still checked, and the portal stays usable.
     """
     account, address = username.casefold(), _address(ip)

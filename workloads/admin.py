@@ -70,7 +70,7 @@ class FlavorAdmin(ServiceAdmin):
 
 
 class ReasonFilter(admin.SimpleListFilter):
-    """The reasons there are, not those that some row has: nobody waits for all rows to be read for a list of names."""
+    """All reasons, not only those of existing rows: a list of names must not cost a read of all rows."""
 
     title = "reason"
     parameter_name = "reason"

@@ -28,7 +28,7 @@ class Move:
     reason: Reason
     message: str
     wake: bool = True
-    """Whether to make it due; whoever looks at it at this moment needs no waking."""
+    """Whether to make it due; a worker that already has it in hand needs no wake-up."""
 
 
 def lock_queued(*, workload_ids: Iterable[int]) -> list[Workload]:
@@ -50,7 +50,7 @@ WITH m AS (
         admitted_at = CASE WHEN m.phase = 'Admitted' THEN %(now)s ELSE w.admitted_at END,
         next_reconcile_at = CASE WHEN m.phase = 'Admitted' AND m.wake THEN %(now)s ELSE w.next_reconcile_at END
     FROM m WHERE w.id = m.id
-), told AS (
+), events AS (
     INSERT INTO workloads_workloadevent
         (workload_id, at, from_phase, to_phase, reason, message, actor, source, attempt)
     SELECT id, %(now)s, 'Queued', phase, reason, message, %(actor)s, '', attempt FROM m WHERE news
@@ -61,7 +61,7 @@ SELECT pg_notify(%(channel)s, note) FROM m WHERE news
 
 def move_queued(*, workloads: Sequence[Workload], moves: Sequence[Move], actor: str, now: datetime) -> None:
     """What `transition` does, for many queued workloads at once; their rows are locked by `lock_queued`."""
-    known = {each.pk: each for each in workloads}
+    known = {workload.pk: workload for workload in workloads}
     for move in moves:
         if move.reason not in REASONS[move.to] or not can_move(Phase.QUEUED, move.to):
             raise InvalidTransition(f"{move.reason} is no reason for a queued workload to be {move.to}.")

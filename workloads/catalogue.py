@@ -1,4 +1,4 @@
-"""The flavors that can be asked for: written by managers, read by everybody."""
+"""The flavors that can be asked for: written by managers, read by all users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.placement import MIG_PREFIX, PRODUCT_LABEL, WHOLE_GPU, FlavorFact
 AUDITED = ("card", "resource", "memory_gib", "sharing", "node_selector", "tolerations", "capacity", "enabled")
 UNITS_MAX = 1_000_000
 DECLARED_BESIDE = ("cpu", "memory", "ephemeral_storage")
-"""What a flavor may say of one node that does not exist yet, as quantities; what it does not say refuses nothing."""
+"""What a flavor may declare of a node that does not exist yet, as quantities; what it leaves out refuses nothing."""
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(rf"(?:(?=.{{1,253}}/){_DOMAIN}/)?{_WORD}")
@@ -108,21 +108,21 @@ def _check_selector(field: str, selector: Any) -> None:
 def _check_tolerations(tolerations: Any) -> None:
     if isinstance(tolerations, (str, Mapping)) or not isinstance(tolerations, Sequence):
         raise _invalid("tolerations", "Give a list of tolerations.")
-    for index, each in enumerate(tolerations):
+    for index, toleration in enumerate(tolerations):
         field = f"tolerations.{index}"
-        if not isinstance(each, Mapping):
+        if not isinstance(toleration, Mapping):
             raise _invalid(field, "Give a toleration as Kubernetes writes it.")
-        fault = _toleration_fault(each)
+        fault = _toleration_fault(toleration)
         if fault is not None:
             raise _invalid(f"{field}.{fault[0]}", fault[1])
 
 
-def _toleration_fault(given: Mapping[str, Any]) -> tuple[str, str] | None:
+def _toleration_fault(toleration: Mapping[str, Any]) -> tuple[str, str] | None:
     """What the API server would refuse in a pod: the key at fault and a sentence, or None."""
-    unknown = sorted(set(given) - {"key", "operator", "value", "effect", "tolerationSeconds"})
+    unknown = sorted(set(toleration) - {"key", "operator", "value", "effect", "tolerationSeconds"})
     if unknown:
         return unknown[0], "A toleration has no such field."
-    key, operator = given.get("key") or "", given.get("operator") or "Equal"
+    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
     faults = (
         (bool(key) and not _is_text(key, _KEY), "key", "This is not the key of a taint."),
         (operator not in {"Exists", "Equal"}, "operator", "Choose Exists or Equal."),
@@ -131,16 +131,16 @@ def _toleration_fault(given: Mapping[str, Any]) -> tuple[str, str] | None:
             "operator",
             "Without a key, which means every taint, it must be Exists.",
         ),
-        (not _is_text(given.get("value") or "", _VALUE), "value", "This is not the value of a taint."),
-        (operator == "Exists" and bool(given.get("value")), "value", "With Exists there is no value."),
+        (not _is_text(toleration.get("value") or "", _VALUE), "value", "This is not the value of a taint."),
+        (operator == "Exists" and bool(toleration.get("value")), "value", "With Exists there is no value."),
         (
-            given.get("effect", "NoSchedule") not in _EFFECTS,
+            toleration.get("effect", "NoSchedule") not in _EFFECTS,
             "effect",
             f"Choose one of: {', '.join(_EFFECTS)}.",
         ),
         (
-            "tolerationSeconds" in given
-            and (given.get("effect") != "NoExecute" or not _is_count(given["tolerationSeconds"])),
+            "tolerationSeconds" in toleration
+            and (toleration.get("effect") != "NoExecute" or not _is_count(toleration["tolerationSeconds"])),
             "tolerationSeconds",
             "Give whole seconds, and the effect NoExecute, which alone has them.",
         ),
@@ -163,28 +163,28 @@ def _check_capacity(field: str, capacity_type: str, values: Any) -> None:
         _check_provisionable(f"{field}.provisionable", values["provisionable"])
 
 
-def _check_provisionable(field: str, given: Any) -> None:
-    if not isinstance(given, Mapping):
+def _check_provisionable(field: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
         raise _invalid(field, "Give `block` and `units`.")
-    unknown = sorted(set(given) - {"block", "units", *DECLARED_BESIDE})
+    unknown = sorted(set(value) - {"block", "units", *DECLARED_BESIDE})
     if unknown:
         raise _invalid(f"{field}.{unknown[0]}", "There is no such field.", "unknown_field")
     for name in ("block", "units"):
-        if not _is_count(given.get(name)):
+        if not _is_count(value.get(name)):
             raise _invalid(f"{field}.{name}", f"Give a whole number from 0 to {UNITS_MAX}.")
     for name in DECLARED_BESIDE:
-        if name in given and (fault := _quantity_fault(given[name])):
+        if name in value and (fault := _quantity_fault(value[name])):
             raise _invalid(f"{field}.{name}", fault)
-    if given["units"] and not given["block"]:
+    if value["units"] and not value["block"]:
         raise _invalid(f"{field}.block", "A node brings at least 1 unit.", "out_of_range")
-    if given["block"] > given["units"]:
+    if value["block"] > value["units"]:
         raise _invalid(
             f"{field}.block", "One node cannot bring more units than may exist in all.", "out_of_range"
         )
 
 
 def _check_sharing(facts: FlavorFacts, capacity_type: str) -> None:
-    """That resource name, fraction and products say the same kind of unit as `sharing` does."""
+    """Check that resource name, fraction and products mean the same kind of unit as `sharing`."""
     shared, slices = facts.resource.endswith(".shared"), facts.resource.startswith(MIG_PREFIX)
     fitting = {
         Sharing.NONE: not shared and not slices,
@@ -229,11 +229,11 @@ def _check_slice(facts: FlavorFacts, products: Sequence[str]) -> None:
         raise _invalid("gpu_fraction", "A slice is less than a card: write for example 1/7.")
 
 
-def _quantity_fault(given: Any) -> str:
-    """Why what a node has besides cannot be said like that; empty where it can."""
-    if isinstance(given, bool) or not isinstance(given, (str, int)):
+def _quantity_fault(value: Any) -> str:
+    """Why this is no quantity of what a node has besides GPUs; empty if it is one."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
         return "Give a quantity such as 8 or 32Gi."
-    fault = quantities.validate(given)
+    fault = quantities.validate(value)
     return f"{fault[0].upper()}{fault[1:]}." if fault else ""
 
 

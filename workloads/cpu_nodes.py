@@ -1,4 +1,4 @@
-"""Nodes as pods see them that ask for no GPU: whatever their flavor, they land wherever taints let them.
+"""Nodes as seen by pods that ask for no GPU: whatever their flavor, they land wherever taints let them.
 
 Facts are the watcher's rows, as in `workloads.node_capacity`. Nothing here writes.
 """
@@ -32,10 +32,10 @@ class PlainRoom:
 
 @dataclass(frozen=True)
 class PlainRooms:
-    """`kinds` are what nodes offer on which such pods could ever land, usable now or not, each once; what
-    flavors declare is among them.
+    """`kinds` are the offers of nodes on which such pods could ever land, usable now or not, without repeats; they
+    include what flavors declare.
 
-    `more` says whether nodes may come of which nobody knows how large they are, `seen` whether anything is known at all.
+    `more` says whether nodes of unknown size may come, `seen` whether anything is known at all.
     """
 
     rooms: tuple[PlainRoom, ...]
@@ -67,15 +67,15 @@ def plain_rooms(*, cluster: str = DEFAULT_CLUSTER) -> PlainRooms:
 def _nodes(cluster: str) -> list[tuple[NodeFacts, Others]]:
     """Those that exist, without their labels, which no such pod asks for; and what each offers."""
     rows = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).order_by()
-    found = rows.values_list("name", "ready", "unschedulable", "taints", *_OFFERED)
+    columns = rows.values_list("name", "ready", "unschedulable", "taints", *_OFFERED)
     return [
         (NodeFacts(name, {}, {}, ready, cordoned, taints), _others(amounts))
-        for name, ready, cordoned, taints, *amounts in found
+        for name, ready, cordoned, taints, *amounts in columns
     ]
 
 
 def kinds_of_the_past(*, cluster: str = DEFAULT_CLUSTER) -> tuple[Others, ...]:
-    """What nodes offered that have gone: where they come and go with the load, such a one may come again."""
+    """What nodes offered that are gone: where nodes come and go with the load, a similar one may come again."""
     gone = (
         NodeRecord.objects.of(cluster)
         .filter(gone_at__isnull=False)
@@ -92,7 +92,7 @@ def _pools_bring_some(cluster: str) -> bool:
 
 
 def _declared() -> list[Others]:
-    """What nodes have that flavors declare; those alone that tolerate nothing are known to be without taints."""
+    """What declared nodes of flavors have; only nodes of flavors without tolerations are known to have no taints."""
     return [
         facts.declared_others(capacity_type)
         for facts in (flavor.facts for flavor in ResourceFlavor.objects.filter(enabled=True, tolerations=[]))

@@ -15,7 +15,7 @@ WORDS_MAX: Final = 8
 SEARCH_LENGTH_MAX: Final = 100
 LABEL_LENGTH_MAX: Final = 400
 TEAMS_MAX: Final = 50
-"""In more teams a search reads the words of all: who is in so many sees most of what it finds."""
+"""With more teams a search reads the words of all: a user in so many teams sees most of what it finds."""
 _SEARCH: Final = re.compile(r"[a-z0-9]+(?:[ -]+[a-z0-9]+)*")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 SEARCH_WORDS: Final = "Beginnings of words of the name, which dashes part, in any order; or a whole id."
@@ -40,15 +40,15 @@ def parse_search(raw: str) -> tuple[str, ...] | UUID:
 
 
 def _words_of_team() -> Func:
-    """The words of a row, each behind its team: in PostgreSQL's statistics a word is as rare as it is in that team."""
+    """The words of a row, each with its team as a prefix: PostgreSQL's statistics then know how rare it is in that team."""
     return Func(F("team"), F("words"), function="workloads_words_of_team", output_field=SearchVectorField())
 
 
 def matching(wanted: tuple[str, ...] | UUID, *, teams: Collection[int] | None = None) -> Q:
     """Workloads in whose name each of the words begins a word, or the one with that id.
 
-    `teams` are those whose workloads can be shown at all, None for all: with words nothing of others is read. It gives
-    nobody a right to see them: the rows that this narrows are those which one may see.
+    `teams` are those whose workloads can be shown at all, None for all: with words, no rows of other teams are read.
+    It grants no right to see them: the rows to which this is applied are those that the user may see.
     """
     if isinstance(wanted, UUID):
         return Q(public_id=wanted)
@@ -64,24 +64,24 @@ def _all_of(words: Sequence[str], prefix: str = "") -> str:
 
 
 def _has(words: F | Func, query: str) -> Q:
-    found: Any = Func(
+    condition: Any = Func(
         words,
         Cast(Value(query), SearchQueryField()),
         template="(%(expressions)s)",
         arg_joiner=" @@ ",
         output_field=BooleanField(),
     )
-    return Q(found)
+    return Q(condition)
 
 
 def parse_label(raw: str) -> tuple[str, str | None]:
     """Key and value of a label that is asked for, None for any value. Raises ValueError."""
-    key, said, value = raw.strip().partition("=")
+    key, separator, value = raw.strip().partition("=")
     if not key:
         raise ValueError("must be key=value, or key alone.")
     if len(raw) > LABEL_LENGTH_MAX:
         raise ValueError(f"has at most {LABEL_LENGTH_MAX} characters.")
-    return key, value if said else None
+    return key, value if separator else None
 
 
 def labelled(labels: Sequence[tuple[str, str | None]]) -> Q:

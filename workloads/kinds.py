@@ -1,6 +1,6 @@
 """The kinds of workloads that there are: what each is called, where it is found, what others have to know of it. Pure.
 
-The app that owns a kind registers it with its adapter (`controller.reconcile.adapters`); everybody else asks here.
+The app that owns a kind registers it with its adapter (`controller.reconcile.adapters`); all other code asks here.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class WorkloadKind:
     resource_path: str
     """Where REST has it: `training-runs` for `/api/v1/training-runs/`."""
     ends: bool
-    """Whether it finishes by itself; what does not is made anew when somebody deletes its object."""
+    """Whether it finishes by itself; if it does not, it is made again when a user deletes its object."""
     takes_requests: bool = False
     """Whether the gateway and monitoring reach its pods, on their ports `http`, `grpc` and `metrics`."""
     tracks: bool = False
-    """Whether its pods are told of the team's tracking server."""
+    """Whether its pods get the address of the team's tracking server."""
     replicas_field: str = "replicas"
     """Field of its request that says how many pods it has at most."""
 

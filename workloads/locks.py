@@ -1,6 +1,6 @@
 """Who looks at a workload's row: one process at a time, for as long as PostgreSQL's clock says.
 
-What a look finds is recorded under its token, so that of two who believe that they hold a row one writes.
+The result of a look is recorded under its token: if two processes believe that they hold a row, only one writes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from workloads.models import Workload
 LOCK_SECONDS = 10
 RENEW_SECONDS = LOCK_SECONDS / 3
 
-# A lock that a crash of PostgreSQL forgets is one that expired early, so nobody waits for the disk here.
-# The clock of a statement: both columns get the same time, by which `unlock` knows a row that nobody has woken.
+# A lock that a crash of PostgreSQL forgets is one that expired early, so no process waits for the disk here.
+# The clock of a statement: both columns get the same time, by which `unlock` recognises a row that was not woken.
 _LOCK = """
 WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE workloads_workload
@@ -43,7 +43,7 @@ RETURNING lock_expires_at
 
 
 def lock(*, public_id: UUID, now: datetime) -> Workload | None:
-    """The workload with a fresh lock token, or None if it is gone, not due at `now` or somebody else looks at it.
+    """The workload with a fresh lock token, or None if it is gone, not due at `now` or held by another worker.
 
     Its next look is set to the end of the lock: if the holder dies the row is due again then, whatever `now` is, and
     a wake-up that comes meanwhile shows as another time, so that `unlock` does not lose it.
@@ -69,9 +69,9 @@ def lock(*, public_id: UUID, now: datetime) -> Workload | None:
 
 
 def due(*, by: datetime) -> QuerySet[Workload]:
-    """Rows that nobody looks at and that are due at `by`, those first that have waited longest.
+    """Rows that no worker holds and that are due at `by`, the longest waiting first.
 
-    One whose holder has died is due when its lock has run out, by the clock that it is counted with.
+    A row whose holder has died is due when its lock has expired, by the clock that set it.
     """
     in_reach = Workload.objects.filter(next_reconcile_at__lte=Greatest(Value(by), Now()))
     unheld = Q(lock_token__isnull=True, next_reconcile_at__lte=by)
@@ -90,7 +90,7 @@ def reread(workload: Workload, *, hold: bool = False) -> None:
     for name, related in never_change.items():
         setattr(workload, name, related)
     if workload.lock_token != token:
-        # Not the new holder's: with its token this one would pass for it.
+        # Not the new holder's token: with it, this process would pass for the new holder.
         workload.lock_token = token
         raise StaleWorkload(f"The lock of workload {workload.public_id} was taken over.")
 
@@ -98,7 +98,7 @@ def reread(workload: Workload, *, hold: bool = False) -> None:
 def renew(workload: Workload) -> None:
     """Keep the lock for another while; StaleWorkload if it was taken over meanwhile.
 
-    Free of cost while the lock is fresh, so that it may stand before every step. A wake-up that came meanwhile stays.
+    Costs nothing while the lock is fresh, so it may precede every step. A wake-up that came meanwhile stays.
     """
     asked_at = time.monotonic()
     if workload.lock_token is None or asked_at - workload.lock_renewed_at < RENEW_SECONDS:

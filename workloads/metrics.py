@@ -1,4 +1,4 @@
-"""What Prometheus is told about the cluster's objects at every scrape, read from the rows."""
+"""Metrics of the cluster's objects for Prometheus, read from the rows at every scrape."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from workloads.strays import strays
 
 
 class StrayCollector(Collector):
-    """Both are 0 as long as every object of the portal's is of a workload."""
+    """Both are 0 as long as every object of the portal belongs to a workload."""
 
     @override
     def collect(self) -> Iterable[Metric]:
-        found = strays()
+        totals = strays()
         yield GaugeMetricFamily(
-            "portal_stray_objects", "Objects with the portal's mark and of no workload.", value=found.count
+            "portal_stray_objects", "Objects with the portal's mark and of no workload.", value=totals.count
         )
-        yield GaugeMetricFamily("portal_stray_units", "GPUs that their pods hold.", value=found.units)
+        yield GaugeMetricFamily("portal_stray_units", "GPUs that their pods hold.", value=totals.units)
 
 
 register_collector(StrayCollector())

@@ -60,8 +60,8 @@ class NodeRoom:
 class CardRoom:
     """Cards of one model that several flavors are cut from, in parts of a card: `parts` make one.
 
-    A unit of the flavor takes `per_unit`, `foreign` is what pods of others hold. What claims hold is for the caller
-    to subtract, of every flavor of the card: its `gpu_fraction` times `parts` for each unit.
+    A unit of the flavor takes `per_unit`, `foreign` is what pods of others hold. The caller
+    subtracts what claims hold, of every flavor of the card: its `gpu_fraction` times `parts` for each unit.
     """
 
     card: str
@@ -124,7 +124,7 @@ class Observed:
     pools: Sequence[NodePoolFacts]
     flavors: Sequence[FlavorFacts]
     offered: Mapping[str, Others]
-    """By the name of a node with GPUs: what it has besides, whoever uses it."""
+    """By the name of a node with GPUs: what it has besides GPUs, used or not."""
     taken: Mapping[tuple[str, bool], Sequence[int]]
     """Of that, what pods of others (True) and of the portal (False) take there, in the order of OTHERS."""
     hosts: Sequence[Host]
@@ -137,7 +137,7 @@ class Observed:
 
 
 def last_seen(*, cluster: str = DEFAULT_CLUSTER) -> Seen:
-    """As an observation says it, of who needs nothing else of one."""
+    """The same as in an observation, for callers that need nothing else of one."""
     of_nodes = Q(kind=NODE_CURSOR)
     listed = Count("pk", filter=of_nodes & Q(listed_at__isnull=False))
     seen = WatchCursor.objects.of(cluster).aggregate(
@@ -148,15 +148,15 @@ def last_seen(*, cluster: str = DEFAULT_CLUSTER) -> Seen:
 
 def nodes(*, cluster: str = DEFAULT_CLUSTER) -> list[NodeFacts]:
     """Every node that was last observed to exist, by name."""
-    found = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(nodes=_as_one())
-    return [NodeFacts(**node) for node in found["nodes"]]
+    row = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(nodes=_as_one())
+    return [NodeFacts(**node) for node in row["nodes"]]
 
 
 def nodes_beside(other: Subquery, *, cluster: str = DEFAULT_CLUSTER) -> tuple[list[NodeFacts], Any]:
     """The same, and one other value that the database has, in one query."""
     both = JSONObject(nodes=_as_one(), other=other)
-    found = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(both=both)["both"]
-    return [NodeFacts(**node) for node in found["nodes"]], found["other"]
+    document = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(both=both)["both"]
+    return [NodeFacts(**node) for node in document["nodes"]], document["other"]
 
 
 def _as_one() -> JSONBAgg:
@@ -173,8 +173,8 @@ def node_pools(*, cluster: str = DEFAULT_CLUSTER) -> list[NodePoolFacts]:
 def claims_in(
     namespace: str, *, now: datetime, cluster: str = DEFAULT_CLUSTER
 ) -> dict[str, ClaimRecord] | None:
-    """The claims of a namespace by name; None while nobody watches them, so that nothing can be said of what is not
-    among them.
+    """The claims of a namespace by name; None while no watcher follows them, so that the absence of a claim
+    would mean nothing.
     """
     watched = WatchCursor.objects.of(cluster).filter(kind=CLAIM_CURSOR, seen_at__gte=now - CLAIMS_TRUSTED)
     if not watched.exists():
@@ -187,8 +187,8 @@ def hosts_of(flavor: FlavorFacts | None, capacity_type: str, *, cluster: str = D
     """What else the nodes offer on which pods of the flavor may land, usable now or not; without one, all nodes."""
     rows = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).exclude(others={})
     columns = rows.values_list("name", "labels", "allocatable", "others")
-    found = [Host(NodeFacts(name, labels, units), others) for name, labels, units, others in columns]
-    return found if flavor is None else _matching(found, flavor, capacity_type)
+    hosts = [Host(NodeFacts(name, labels, units), others) for name, labels, units, others in columns]
+    return hosts if flavor is None else _matching(hosts, flavor, capacity_type)
 
 
 def _matching(hosts: Sequence[Host], flavor: FlavorFacts, capacity_type: str) -> list[Host]:
@@ -232,13 +232,13 @@ def pools_fed_by(pools: Iterable[NodePoolFacts]) -> set[tuple[int, str]]:
 def _with_cards(touched: Callable[[FlavorFacts, str], bool]) -> set[tuple[int, str]]:
     """What is touched, and whatever else is cut from the same cards."""
     flavors = [(flavor.pk, flavor.facts) for flavor in ResourceFlavor.objects.all()]
-    found = {(pk, kind) for pk, facts in flavors for kind in facts.capacity if touched(facts, kind)}
+    pairs = {(pk, kind) for pk, facts in flavors for kind in facts.capacity if touched(facts, kind)}
     cards = {
         facts.card
         for pk, facts in flavors
-        if facts.card and any((pk, kind) in found for kind in facts.capacity)
+        if facts.card and any((pk, kind) in pairs for kind in facts.capacity)
     }
-    return found | {(pk, kind) for pk, facts in flavors if facts.card in cards for kind in facts.capacity}
+    return pairs | {(pk, kind) for pk, facts in flavors if facts.card in cards for kind in facts.capacity}
 
 
 # JSON documents of one statement: thousands of rows with dozens of labels cost several times more as objects.
@@ -303,7 +303,7 @@ def observed_of(row: Sequence[Any]) -> Observed:
     """The same of a row whose columns are those of `OBSERVED`."""
     there, offered, taken, own, others, pools, flavors, *seen = row
     nodes = [NodeFacts(*row) for row in there or ()]
-    said = offered or {}
+    offered_of = offered or {}
     return Observed(
         nodes=nodes,
         used={(node, resource): held for node, resource, held in own or ()},
@@ -320,9 +320,9 @@ def observed_of(row: Sequence[Any]) -> Observed:
             )
             for name, resource, parts, of, sharing, selector, tolerations, capacity, card in flavors or ()
         ],
-        offered={name: others_offered(amounts) for name, amounts in said.items()},
+        offered={name: others_offered(amounts) for name, amounts in offered_of.items()},
         taken={(node, foreign): amounts for node, foreign, *amounts in taken or ()},
-        hosts=[Host(node, said[node.name]) for node in nodes if said.get(node.name)],
+        hosts=[Host(node, offered_of[node.name]) for node in nodes if offered_of.get(node.name)],
         seen=Seen(*seen),
     )
 
@@ -332,7 +332,7 @@ def rooms_of(
 ) -> Rooms:
     """Where pods of this flavor and capacity type have room, in units of the flavor's resource.
 
-    `known` spares the queries to who asks of many pools.
+    `known` spares the queries to a caller that asks for many pools.
     """
     facts = flavor if isinstance(flavor, FlavorFacts) else flavor.facts
     seen = observe() if known is None else known

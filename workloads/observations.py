@@ -86,9 +86,9 @@ def workloads_of(manifests: Sequence[Mapping[str, Any]]) -> list[Workload | None
     named = [_workload_id(manifest) for manifest in manifests]
     public_ids = {public_id for public_id in named if public_id is not None}
     rows = Workload.objects.select_related("flavor", "team").filter(public_id__in=public_ids)
-    found = {row.public_id: row for row in rows}
+    workloads = {row.public_id: row for row in rows}
     return [
-        _own(found.get(public_id), manifest) if public_id else None
+        _own(workloads.get(public_id), manifest) if public_id else None
         for public_id, manifest in zip(named, manifests, strict=True)
     ]
 
@@ -100,12 +100,12 @@ def _workload_id(manifest: Mapping[str, Any]) -> UUID | None:
     try:
         return UUID(labels.get(label_names.WORKLOAD_ID, ""))
     except ValueError:
-        # Whoever may write to the namespace may write any label.
+        # Anyone who may write to the namespace may write any label.
         return None
 
 
 def _own(workload: Workload | None, manifest: Mapping[str, Any]) -> Workload | None:
-    """A label in another namespace does not make somebody else's pod this team's to pay for."""
+    """A label in another namespace does not make this team pay for someone else's pod."""
     own = workload is not None and manifest["metadata"].get("namespace") == workload.team.namespace_name
     return workload if own else None
 
@@ -143,9 +143,9 @@ def record_pods(
 
     `as_of` is the version of the list that showed them; what a watch tells is as old as the object itself. A
     description that is older than what the row knows changes nothing of it. The rows stay locked until the
-    caller's transaction ends, in the order of their UIDs, so that two who see the same pods do not wait in a circle.
+    caller's transaction ends, in the order of their UIDs, so that two processes that see the same pods cannot deadlock.
     """
-    by_uid = {each.uid: each for each in seen}
+    by_uid = {item.uid: item for item in seen}
     with transaction.atomic():
         rows = _locked(by_uid)
         unknown = by_uid.keys() - rows.keys()
@@ -157,15 +157,15 @@ def record_pods(
             ]
             PodRecord.objects.bulk_create([row for row in made if row is not None], ignore_conflicts=True)
             rows |= _locked(unknown)
-        found = {uid: _bring_up(rows[uid], by_uid[uid], as_of=as_of, now=now, gone=gone) for uid in rows}
-        changed = [row for row in found.values() if row is not None]
+        changes = {uid: _bring_up(rows[uid], by_uid[uid], as_of=as_of, now=now, gone=gone) for uid in rows}
+        changed = [row for row in changes.values() if row is not None]
         PodRecord.objects.bulk_create(
             changed, update_conflicts=True, unique_fields=["uid"], update_fields=WRITTEN
         )
     for uid, row in rows.items():
         if row.workload_id == by_uid[uid].workload.pk:
             row.workload = by_uid[uid].workload
-    return [rows[uid] for uid in rows if found[uid] is not None or uid in unknown]
+    return [rows[uid] for uid in rows if changes[uid] is not None or uid in unknown]
 
 
 def _locked(uids: Collection[str]) -> dict[str, PodRecord]:
@@ -186,13 +186,13 @@ def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone:
         if gone:
             row.gone_at = row.gone_at or now
         elif versions.is_later(as_of, than=row.resource_version):
-            # It is there after it was missed: whoever missed it had looked too early, or was told wrongly.
+            # It is there after it was missed: the process that missed it looked too early, or got a wrong answer.
             row.gone_at = None
         resource = seen.workload.flavor.resource if seen.workload.flavor else ""
         for field, value in _replacing(row, pod_facts(seen.manifest, resource=resource)).items():
             setattr(row, field, value)
     elif gone:
-        # That it was deleted is true whenever one hears of it: its UID does not come again.
+        # A deletion holds however late it is reported: its UID does not come again.
         row.gone_at = row.gone_at or now
     for field, value in pod_times(seen.manifest).items():
         if getattr(row, field) is None:
@@ -225,13 +225,13 @@ def news(
 ) -> list[Mapping[str, Any]]:
     """The other objects of the page: their rows know another version, or take them for gone, or are not there."""
     same = unchanged(rows, page)
-    return [each for each in page if each["metadata"]["uid"] not in same]
+    return [item for item in page if item["metadata"]["uid"] not in same]
 
 
 def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
     """Mark gone those of the rows that are as they were read; `as_of` is the version of the list that lacked them.
 
-    Call only with pods that a read of their own did not find: a row that somebody has written since tells of a pod
+    Call only with pods that a read by name did not find: a row that was written since then belongs to a pod
     that was there.
     """
     read = {row.pk: row.resource_version for row in missing}
@@ -273,9 +273,9 @@ def record_objects(
         )
         for manifest, workload in seen
     ]
-    told = [*OBJECT_FACTS, "gone_at"] if gone else OBJECT_FACTS
+    fields = [*OBJECT_FACTS, "gone_at"] if gone else OBJECT_FACTS
     return ObjectRecord.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["uid"], update_fields=told
+        rows, update_conflicts=True, unique_fields=["uid"], update_fields=fields
     )
 
 

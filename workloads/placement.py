@@ -25,7 +25,7 @@ UNREACHABLE_SECONDS = 60
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 SPOT_TAINTS = ("kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot")
-"""Taints of nodes that the cloud may take back: AKS sets the first by itself, the other is GKE's recommendation."""
+"""Taints of nodes that the cloud may take back: AKS sets the first by itself, GKE recommends the other."""
 
 PASSING_TAINTS = (
     "node.kubernetes.io/",
@@ -35,7 +35,7 @@ PASSING_TAINTS = (
     "ToBeDeletedByClusterAutoscaler",
     "DeletionCandidateOfClusterAutoscaler",
 )
-"""How the keys of taints begin that say in which state a node is, and not for whom it is meant."""
+"""Prefixes of the keys of taints that describe the state of a node, and not for which pods it is meant."""
 
 
 class Sharing(StrEnum):
@@ -73,7 +73,7 @@ class FlavorFacts:
         return [*self.tolerations, *marks]
 
     def declared_block(self, capacity_type: str) -> int:
-        """Units that one node may bring that does not exist yet; 0 where no node comes from zero."""
+        """Units of one node that does not exist yet; 0 if no node comes from zero."""
         return int(self._declared(capacity_type).get("block", 0))
 
     def declared_units(self, capacity_type: str) -> int:
@@ -81,13 +81,13 @@ class FlavorFacts:
         return int(self._declared(capacity_type).get("units", 0))
 
     def declared_others(self, capacity_type: str) -> Others:
-        """What else a node has that does not exist yet, as far as that is declared."""
+        """What a node that does not exist yet has besides GPUs, as far as that is declared."""
         declared = self._declared(capacity_type)
         return others_offered({name.replace("_", "-"): value for name, value in declared.items()})
 
     def _declared(self, capacity_type: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.capacity.get(capacity_type, {}).get("provisionable", {})
-        return found
+        declared: Mapping[str, Any] = self.capacity.get(capacity_type, {}).get("provisionable", {})
+        return declared
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def _label_terms(flavor: FlavorFacts, capacity_type: str) -> list[dict[str, Any]]:
-    """What a node's labels alone can tell."""
+    """Expressions for what a node's labels alone can tell."""
     selector = flavor.selector(capacity_type)
     terms = [_term(key, "In", sorted(values)) for key, values in sorted(selector.items())]
     strategy = strategy_label(flavor.resource)
@@ -237,7 +237,7 @@ def _label_terms(flavor: FlavorFacts, capacity_type: str) -> list[dict[str, Any]
     ):
         return [*terms, _term(strategy, "In", [flavor.sharing.value])]
     others = {Sharing.MPS, Sharing.TIME_SLICING} - {flavor.sharing}
-    terms.append(_term(strategy, "NotIn", sorted(each.value for each in others)))
+    terms.append(_term(strategy, "NotIn", sorted(sharing.value for sharing in others)))
     if flavor.resource == WHOLE_GPU and flavor.sharing is Sharing.NONE:
         terms.append(_term(SLICES_LABEL, "DoesNotExist"))
     return terms

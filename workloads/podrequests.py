@@ -17,12 +17,12 @@ OTHERS = (CPU, MEMORY, STORAGE, PODS)
 _BINARY = ("", "Ki", "Mi", "Gi")
 
 Others = tuple[int | None, ...]
-"""So much of each of OTHERS; None for what is not known. Empty where nothing is."""
+"""An amount of each of OTHERS; None for an unknown one. Empty if all are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """So many pods that are alike, and what each asks for of the first three of OTHERS.
+    """A number of equal pods, and what each asks for of the first three of OTHERS.
 
     `within` is how the names of its fields begin in the request: `roles.0.`, or nothing for the request itself.
     """
@@ -41,8 +41,8 @@ def units_of(name: str, quantity: str) -> int:
 
 def others_offered(quantities_of_node: Mapping[str, Any]) -> Others:
     """What a node offers of OTHERS, by its allocatable quantities."""
-    found = ((name, quantities_of_node.get(name)) for name in OTHERS)
-    return tuple(None if text is None else units_of(name, str(text)) for name, text in found)
+    texts = ((name, quantities_of_node.get(name)) for name in OTHERS)
+    return tuple(None if text is None else units_of(name, str(text)) for name, text in texts)
 
 
 def beside_of(cpu: str, memory: str, storage: str) -> tuple[int, int, int]:
@@ -76,14 +76,16 @@ def _tenths(units: int, size: int) -> str:
 
 
 def others_left(offered: Others, taken: Sequence[int] | None) -> Others:
-    """What is left when that is taken; less than nothing where more was taken than there is."""
+    """What is left when that is taken; negative if more was taken than there is."""
     if not taken:
         return offered
-    return tuple(None if each is None else each - less for each, less in zip(offered, taken, strict=False))
+    return tuple(
+        None if amount is None else amount - less for amount, less in zip(offered, taken, strict=False)
+    )
 
 
 def has_beside(left: Others, beside: Others) -> bool:
-    """Whether so much is left for one pod more, and a place for it; of what is not known there is enough."""
+    """Whether enough is left for one more pod, and a place for it; unknown amounts count as enough."""
     wanted = (*beside, *(0,) * (len(OTHERS) - 1 - len(beside)), 1)
     return all(have is None or have >= (want or 0) for have, want in zip(left, wanted, strict=False))
 
@@ -101,8 +103,8 @@ def gpus_of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
 
 def others_of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
     """Millicores of CPU, bytes of memory and of ephemeral storage for which the scheduler sets room aside."""
-    found = requests_of_pod(spec)
-    return {name: found[name] for name in (CPU, MEMORY, STORAGE) if name in found}
+    requests = requests_of_pod(spec)
+    return {name: requests[name] for name in (CPU, MEMORY, STORAGE) if name in requests}
 
 
 def requests_of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -120,8 +122,8 @@ def requests_of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
     peaks.append(_sum([*together, *sidecars]))
     names = {name for peak in peaks for name in peak}
     most = {name: max(peak.get(name, 0) for peak in peaks) for name in sorted(names)}
-    found = _sum([most | _requests(spec), _counted(spec.get("overhead"))])
-    return {name: units for name, units in found.items() if units > 0}
+    requests = _sum([most | _requests(spec), _counted(spec.get("overhead"))])
+    return {name: units for name, units in requests.items() if units > 0}
 
 
 def _requests(asker: Mapping[str, Any]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from workloads.states import Reason
 
 @dataclass(frozen=True, slots=True)
 class ReasonText:
-    """`meaning` is for who looks the token up, `next_step` for whose workload shows it: what comes, or what to do."""
+    """`meaning` is for readers who look the token up, `next_step` for owners of a workload with it: what comes, or what to do."""
 
     meaning: str
     next_step: str = ""
@@ -159,7 +159,7 @@ REASON_TEXTS: Mapping[Reason, ReasonText] = MappingProxyType({
 
 
 def next_step(reason: str) -> str:
-    """What comes next for a workload with this reason, or what to do; empty where nothing has to be said."""
+    """What comes next for a workload with this reason, or what to do; empty if nothing comes and nothing is to be done."""
     text = REASON_TEXTS.get(Reason(reason)) if reason in set(Reason) else None
     return text.next_step if text else ""
 

@@ -19,7 +19,7 @@ def report_checkpoint(*, attempt: Attempt, step: int, path: str, now: datetime) 
 
 
 def has_saved(attempt: Attempt) -> bool:
-    """Whether it has a checkpoint that is past all those of the attempts before it."""
+    """Whether it has a checkpoint beyond all those of earlier attempts."""
     steps = Checkpoint.objects.filter(workload=attempt.workload_id).aggregate(
         own=Max("step", filter=Q(attempt=attempt.number)),
         before=Max("step", filter=Q(attempt__lt=attempt.number)),

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_SECONDS_MAX = 300
 NOTIFY_CHANNEL = "portal_events"
-# Of many who call a sleeping workload at once, one write does.
+# Many may call a sleeping workload at once: one write is enough.
 CALL_NOTED_EVERY = timedelta(seconds=3)
 
 
@@ -60,7 +60,7 @@ def create_workload(
     In the caller's transaction: the row of the run or endpoint lands with it or not at all; NameTaken rolls that back.
     """
     try:
-        # Without a savepoint: who asked for a name that is taken has nothing else to keep in this transaction.
+        # Without a savepoint: a caller whose name is taken has nothing else to keep in this transaction.
         with transaction.atomic(savepoint=False):
             workload = Workload.objects.create(
                 kind=kind,
@@ -106,7 +106,7 @@ def transition(
     started_at: datetime | None = None,
     finished_at: datetime | None = None,
 ) -> bool:
-    """Move the phase, or refresh its reason and message; True when anything people see has changed.
+    """Move the phase, or refresh its reason and message; True if anything visible to users has changed.
 
     `now` is the time of the event; `started_at` and `finished_at` are when the cluster says that it ran and ended.
     Updates only if the row still has the phase that `workload` was read with, else raises StaleWorkload.
@@ -126,7 +126,7 @@ def transition(
         changes["stopping_to"] = (stopping_to or Phase(workload.stopping_to)).value
     elif workload.stopping_to:
         changes["stopping_to"] = ""
-    # What woke it before it ended says nothing any more: its objects are kept for a while after that.
+    # A wake-up from before its end no longer counts: its objects are kept for a while after that.
     asleep = {"next_reconcile_at": F("lock_expires_at")} if to in FINAL else {}
     if Workload.objects.filter(pk=workload.pk, phase=old.value).update(**changes, **asleep) != 1:
         raise StaleWorkload(f"Workload {workload.public_id} is no longer {old}.")
@@ -148,7 +148,7 @@ def _milestones(
     if to is Phase.RUNNING and workload.started_at is None:
         return {"started_at": started_at or now}
     if to in FINAL:
-        # One that ran and ended while nobody looked has never been seen to run.
+        # One that ran and ended between two looks was never seen running.
         began = {"started_at": started_at} if workload.started_at is None and started_at else {}
         return {"finished_at": finished_at or now, **began}
     if to is Phase.QUEUED:
@@ -165,7 +165,7 @@ def note(workload: Workload, *, reason: str, message: str, actor: str, source: s
 
 
 _RECORD_AND_NOTIFY = """
-WITH told AS (
+WITH event AS (
     INSERT INTO workloads_workloadevent
         (workload_id, at, from_phase, to_phase, reason, message, actor, source, attempt)
     VALUES (%(workload)s, %(at)s, %(from)s, %(to)s, %(reason)s, %(message)s, %(actor)s, %(source)s, %(attempt)s)
@@ -175,21 +175,21 @@ SELECT pg_notify(%(channel)s, %(note)s)
 
 
 def _record_event(workload: Workload, *, from_phase: str, actor: str, source: str, now: datetime) -> None:
-    told = {"phase": workload.phase, "reason": workload.reason, "message": workload.message}
-    _write_event(workload, told, from_phase=from_phase, actor=actor, source=source, now=now)
+    values = {"phase": workload.phase, "reason": workload.reason, "message": workload.message}
+    _write_event(workload, values, from_phase=from_phase, actor=actor, source=source, now=now)
     logger.info("workload.moved", extra={"workload_id": str(workload.public_id), "phase": workload.phase})
 
 
 def _write_event(
-    workload: Workload, told: Mapping[str, str], *, from_phase: str, actor: str, source: str, now: datetime
+    workload: Workload, move: Mapping[str, str], *, from_phase: str, actor: str, source: str, now: datetime
 ) -> None:
     values: dict[str, Any] = {
         "workload": workload.pk,
         "at": now,
         "from": from_phase,
-        "to": told["phase"],
-        "reason": told["reason"],
-        "message": told["message"],
+        "to": move["phase"],
+        "reason": move["reason"],
+        "message": move["message"],
         "actor": actor,
         "source": source,
         "attempt": workload.attempt_number,
@@ -207,7 +207,7 @@ def notify(workload: Workload) -> None:
 
 
 def note_of(workload: Workload) -> str:
-    """What live listeners are told of it."""
+    """The message about it to live listeners."""
     payload = {
         "workload": str(workload.public_id),
         "kind": workload.kind,
@@ -219,7 +219,7 @@ def note_of(workload: Workload) -> str:
 
 
 def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:
-    """What people want from now on; the reconciler does the rest. A final workload takes no more wishes."""
+    """What people want from now on; the reconciler does the rest. A final workload can no longer be changed."""
     changed = Workload.objects.filter(pk=workload.pk).exclude(phase__in=Workload.FINAL_PHASES)
     changed = changed.exclude(desired=Desired.CANCEL.value)
     if not changed.update(desired=desired.value, generation=F("generation") + 1, next_reconcile_at=now):
@@ -233,7 +233,7 @@ def change_generation(workload: Workload, *, now: datetime) -> None:
 
 
 def note_call(*, public_id: UUID, now: datetime) -> Workload | None:
-    """Note that somebody waits for an answer of it; None if that was noted a moment ago, or it has ended."""
+    """Note that a caller waits for its answer; None if that was noted a moment ago, or it has ended."""
     unnoted = Q(called_at__isnull=True) | Q(called_at__lte=now - CALL_NOTED_EVERY)
     rows = Workload.objects.filter(unnoted, public_id=public_id).exclude(phase__in=Workload.FINAL_PHASES)
     return Workload.objects.get(public_id=public_id) if rows.update(called_at=now) else None
@@ -255,9 +255,9 @@ def wake(*, workload_ids: list[int], now: datetime) -> None:
         due.update(next_reconcile_at=now)
         return
     with transaction.atomic(savepoint=False):
-        # In the order of their keys, as passes take them: two who took them in turns would wait for each other.
-        found = due.order_by("pk").select_for_update(no_key=True).values("pk")
-        Workload.objects.filter(pk__in=found).update(next_reconcile_at=now)
+        # In the order of their keys, as passes take them: two transactions in different orders would deadlock.
+        keys = due.order_by("pk").select_for_update(no_key=True).values("pk")
+        Workload.objects.filter(pk__in=keys).update(next_reconcile_at=now)
 
 
 def backoff_seconds(failures: int) -> int:

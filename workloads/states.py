@@ -114,7 +114,7 @@ HOLDS_CLAIM: frozenset[Phase] = frozenset({Phase.ADMITTED, Phase.STARTING, Phase
 IN_CLUSTER: frozenset[Phase] = HOLDS_CLAIM
 """Phases in which objects of the workload may exist in the cluster."""
 OUT_OF_REACH: tuple[Reason, ...] = (Reason.EXCEEDS_MAX_QUOTA, Reason.NO_MATCHING_FLAVOR)
-"""Why something queued cannot start however long it waits; it keeps nobody behind it waiting."""
+"""Why a queued workload cannot start however long it waits; it does not hold up those behind it."""
 
 REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
-"""Objects that bear the portal's mark and are of no workload: found, kept in sight, forgotten when they are gone.
+"""Objects that bear the portal's mark but belong to no workload: recorded, kept in sight, forgotten when they are gone.
 
-They are left by a restore from a backup that is older than the cluster. Nobody is charged for what they hold, as it
-is nobody's: they stand here until a platform admin has them deleted.
+They remain after a restore from a backup that is older than the cluster. No team is charged for what they hold, as
+they belong to none: their rows stay until a platform admin has them deleted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def record_stray(manifest: Mapping[str, Any], *, cluster: str, now: datetime, go
 
 
 def forget_strays(*, cluster: str, api_version: str, kind: str, present: Collection[str]) -> None:
-    """After a whole list of a kind: drop the rows of what is gone, and of what has found its workload again."""
+    """After a whole list of a kind: drop the rows of objects that are gone, or whose workload is known again."""
     rows = StrayObject.objects.of(cluster).filter(api_version=api_version, kind=kind)
     known = set(rows.values_list("uid", flat=True))
     if not known:
@@ -83,18 +83,18 @@ def _units(manifest: Mapping[str, Any]) -> int:
 
 def strays(*, cluster: str = DEFAULT_CLUSTER) -> Strays:
     """What there is now, in one query."""
-    found = StrayObject.objects.of(cluster).aggregate(count=_COUNT, units=_UNITS)
-    return Strays(count=found["count"], units=found["units"])
+    totals = StrayObject.objects.of(cluster).aggregate(count=_COUNT, units=_UNITS)
+    return Strays(count=totals["count"], units=totals["units"])
 
 
 def nodes_and_strays(*, cluster: str = DEFAULT_CLUSTER) -> tuple[list[NodeFacts], Strays]:
     """All nodes, and the same as `strays`, in one query: both are what was seen of the cluster."""
     rows = StrayObject.objects.of(cluster).order_by().values(whole=Value(1))
     counts = rows.annotate(counts=JSONObject(count=_COUNT, units=_UNITS)).values("counts")
-    there, found = nodes_beside(Subquery(counts), cluster=cluster)
-    return there, Strays(**(found or {"count": 0, "units": 0}))
+    there, totals = nodes_beside(Subquery(counts), cluster=cluster)
+    return there, Strays(**(totals or {"count": 0, "units": 0}))
 
 
 def stray_objects(*, cluster: str = DEFAULT_CLUSTER) -> list[StrayObject]:
-    """Those that nothing else takes along, the oldest first."""
+    """Those that do not go with another object, the oldest first."""
     return list(StrayObject.objects.of(cluster).filter(owned=False).order_by("created_at", "pk")[:SHOWN_MAX])

@@ -1,4 +1,4 @@
-"""What of the cluster is followed, as the rows of the watcher say. Nothing here writes."""
+"""What the watcher follows of the cluster, by its rows. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def followed_kinds(*, cluster: str = DEFAULT_CLUSTER) -> frozenset[str]:
 
 
 Followed = Callable[[], frozenset[str]]
-"""Answers as `followed_kinds` does: a page that has read the watches for another part answers from those."""
+"""Answers like `followed_kinds`: a page that has read the watches for another part answers from those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Watches:
 def watches(*, cluster: str = DEFAULT_CLUSTER) -> Watches:
     """All of them, and the settings, in one query."""
     both = JSONObject(kinds=JSONBAgg("kind", default=[]), settings=PlatformSettings.as_json())
-    found = WatchCursor.objects.of(cluster).aggregate(both=both, seen_at=Min("seen_at"))
+    row = WatchCursor.objects.of(cluster).aggregate(both=both, seen_at=Min("seen_at"))
     return Watches(
-        kinds=frozenset(found["both"]["kinds"]),
-        settings=PlatformSettings.of_json(found["both"]["settings"]),
-        seen_at=found["seen_at"],
+        kinds=frozenset(row["both"]["kinds"]),
+        settings=PlatformSettings.of_json(row["both"]["settings"]),
+        seen_at=row["seen_at"],
     )

@@ -16,7 +16,7 @@ _GRANT = "kubectl apply -f deploy/rbac.yaml"
 
 @register(id="reachable", title="The API server answers")
 def reachable(facts: ClusterFacts) -> Check:
-    """That there is a cluster, and one that is not too old."""
+    """Whether there is a cluster, and its version is not too old."""
     version = str(facts.version.get("gitVersion", "unknown version"))
     digits = "".join(filter(str.isdigit, str(facts.version.get("minor", ""))))
     title = "The API server answers"
@@ -49,7 +49,7 @@ def own_rights(facts: ClusterFacts) -> Check:
 
 @register(id="priority-classes", title="Priority classes")
 def priority_classes(facts: ClusterFacts) -> Check:
-    """Classes besides the system's: without any, the scheduler preempts nothing for anybody."""
+    """Classes besides the system's: without any, the scheduler preempts no pod."""
     title = "Priority classes"
     names = [
         item["metadata"]["name"]
@@ -83,8 +83,8 @@ def pod_security(facts: ClusterFacts) -> Check:
     ]
     if not strict:
         return Check("pod-security", title, "warn", "no team's namespace yet to try it in", "run again later")
-    said = " ".join(facts.client.warnings_of(_privileged_job(strict[0])))
-    if "PodSecurity" in said:
+    warnings = " ".join(facts.client.warnings_of(_privileged_job(strict[0])))
+    if "PodSecurity" in warnings:
         return Check("pod-security", title, "ok", f"a privileged pod is noticed in {strict[0]}")
     fix = "switch on the PodSecurity admission plugin: teams' pods are not held to any profile"
     return Check("pod-security", title, "warn", f"a privileged pod passes unnoticed in {strict[0]}", fix)
@@ -101,7 +101,7 @@ def resource_quota(facts: ClusterFacts) -> Check:
 
 @register(id="network-policy", title="NetworkPolicy")
 def network_policy(facts: ClusterFacts) -> Check:
-    """Served says nothing about enforced: that is the network plugin's doing, and cannot be seen from
+    """That they are served does not mean that they are enforced: the network plugin does that, unseen from
     here.
     """
     title = "NetworkPolicy"

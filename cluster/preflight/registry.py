@@ -82,12 +82,12 @@ def register(*, id: str, title: str) -> Callable[[CheckFunction], CheckFunction]
 def run(client: ClusterClient) -> list[Check]:
     """All findings in order of registration; only the first if the cluster cannot be reached."""
     facts = ClusterFacts(client)
-    found: list[Check] = []
+    checks: list[Check] = []
     for name, title, function in _registered:
-        found.append(_outcome(name, title, function, facts))
-        if len(found) == 1 and found[0].status == "fail":
+        checks.append(_outcome(name, title, function, facts))
+        if len(checks) == 1 and checks[0].status == "fail":
             break
-    return found
+    return checks
 
 
 def _outcome(name: str, title: str, function: CheckFunction, facts: ClusterFacts) -> Check:

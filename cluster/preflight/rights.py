@@ -18,12 +18,12 @@ class Right(NamedTuple):
 
 
 def _rights(table: dict[tuple[str, str], tuple[str, ...]]) -> tuple[Right, ...]:
-    def each() -> Iterator[Right]:
+    def rights() -> Iterator[Right]:
         for (group, resource), verbs in table.items():
             for verb in verbs:
                 yield Right(group, resource, verb)
 
-    return tuple(each())
+    return tuple(rights())
 
 
 REQUIRED: Final = _rights({
@@ -62,7 +62,7 @@ OPTIONAL: Final = _rights({
     ("karpenter.sh", "nodepools"): _READ,
 })  # fmt: skip
 
-# What the portal must not be able to do; preflight warns of an account that is mightier than it needs to be.
+# What the portal must not be able to do; preflight warns of an account with more rights than it needs.
 UNWANTED: Final = (
     Right("", "secrets", "get"),
     Right("", "secrets", "list"),

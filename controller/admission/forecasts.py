@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 KEPT_SECONDS: Final = 90
 """Age from which on a kept answer is not shown any more; three turns of the task."""
 FURTHEST_SECONDS: Final = 10 * 366 * 86_400
-"""No start that was found lies further away."""
+"""No computed start lies further away."""
 
 
 def estimate_starts(*, now: datetime) -> int:
-    """Write down the start of everybody in line who has none written down; how many that were.
+    """Write down the start of every queued workload that has none; returns how many.
 
     What is known of long queues is kept for their cards, each time.
     """
@@ -63,7 +63,7 @@ def estimate_starts(*, now: datetime) -> int:
 
 
 def start_of(workload: Workload, snapshot: PoolSnapshot, *, cycle_plan: CyclePlan) -> Estimate:
-    """When this one starts, which waits; of a long queue what was last found for all of it, if that is fresh.
+    """When this waiting workload starts; in a long queue the last forecast for the whole queue, if that is fresh.
 
     `cycle_plan` is the plan of the snapshot, which shows the workload.
     """
@@ -81,7 +81,7 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     guesses = estimate_all(snapshot, cycle_plan=cycle_plan)
     if len(snapshot.waiters) > EXACT_MOST:
         _keep(_key(flavor.pk, capacity_type), snapshot, cycle_plan, guesses, now)
-    # Who is free to start was not estimated: a second later that would count as a promise that was broken.
+    # What is free to start was not estimated: a second later that would count as a broken promise.
     keys = [waiter.sequence for waiter in snapshot.waiters if guesses[waiter.id].basis != FREE_NOW]
     rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
     new = [
@@ -95,14 +95,14 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
 
 
 def _written() -> QuerySet[StartEstimate]:
-    """What is written of this stay in the queue."""
+    """The estimates of this stay in the queue."""
     return StartEstimate.objects.filter(
         workload=OuterRef("pk"), queued_at=OuterRef("queued_at"), started_at__isnull=True
     )
 
 
 def _score_those_who_left(now: datetime) -> None:
-    """Who waits no longer and never started, or waits anew: missed if its p90 had passed, else of no account."""
+    """Those that left the queue without a start, or queue again: missed if the p90 had passed, else not counted."""
     stays = Workload.objects.filter(pk=OuterRef("workload"), queued_at=OuterRef("queued_at"))
     waits = stays.filter(phase=Phase.QUEUED.value)
     left = StartEstimate.objects.filter(~Exists(waits), started_at__isnull=True, hit__isnull=True)
@@ -151,7 +151,7 @@ def _keep(
 
 
 def _kept(workload: Workload, snapshot: PoolSnapshot, cycle_plan: CyclePlan) -> Estimate | None:
-    """None where anything has changed that it rests on but the passing of time, or the cache is away."""
+    """None if anything it depends on except the time has changed, or if the cache is away."""
     if workload.flavor_id is None:
         return None
     try:
@@ -160,22 +160,22 @@ def _kept(workload: Workload, snapshot: PoolSnapshot, cycle_plan: CyclePlan) -> 
         log.warning("forecast.not_read", exc_info=True)
         return None
     name = str(workload.public_id)
-    found = _found(kept, name, snapshot)
-    if found is None:
+    forecast = _read_forecast(kept, name, snapshot)
+    if forecast is None:
         return None
-    stay, at, start = found
-    waiter = next(each for each in snapshot.waiters if each.id == name)
+    stay, at, start = forecast
+    waiter = next(candidate for candidate in snapshot.waiters if candidate.id == name)
     if stay != [*_stay(waiter, position(snapshot, name, cycle_plan=cycle_plan))]:
         return None
-    # It has not started yet: what was found to be past by now is now at the soonest.
+    # It has not started yet: an estimate that has passed by now means now at the soonest.
     p50, p90 = (max(seconds, snapshot.now) for seconds in start)
     return Estimate(p50, p90, f"{RUN_FORWARD}, at {datetime.fromtimestamp(at, tz=UTC):%H:%M:%S} UTC")
 
 
-def _found(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[Any], int, list[int]] | None:
+def _read_forecast(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[Any], int, list[int]] | None:
     """The stay, the moment and the start of `name` in what the cache holds; None unless it has our own shape.
 
-    Whoever reaches the cache may write there: what is read is data to look at, and never more.
+    Anyone who reaches the cache may write there: what is read is checked as data, and never executed.
     """
     match kept:
         case {"facts": str(facts), "at": int(at), "starts": {**starts}}:
@@ -192,7 +192,7 @@ def _found(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[Any], int
 
 
 def _facts(snapshot: PoolSnapshot) -> str:
-    """Changes with what there is, who holds how much of it, and what anybody may have; not with time alone."""
+    """Changes with what there is, who holds how much of it, and what each may have; not with time alone."""
     teams = [
         (team.slug, team.weight, team.stopped, team.user_limit, team.max_time_limit_seconds, team.lendable)
         for team in snapshot.teams

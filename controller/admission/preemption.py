@@ -1,6 +1,6 @@
-"""Asking runs to leave: the row that says by whose need, and what is told to those who have to go.
+"""Asking runs to leave: the row that says for whose need, and the message to those that have to go.
 
-A victim's own row is left alone here: its reconcile finds the request, takes it down with its grace period, and queues
+A victim's own row is not changed here: its reconcile sees the request, takes it down with its grace period, and queues
 it again at its old place.
 """
 
@@ -34,15 +34,15 @@ def ask_to_leave(*, victims: Iterable[Victim], preemptor: Workload | None, now: 
     asked = evictions.ask_to_leave(
         victims=victims,
         preemptor=preemptor,
-        told=lambda row, victim: told(row, preemptor, victim.cause),
+        told=lambda row, victim: request_message(row, preemptor, victim.cause),
         now=now,
     )
-    for each in asked:
-        transaction.on_commit(partial(wakeups.wake_now, each, now=now))
+    for workload in asked:
+        transaction.on_commit(partial(wakeups.wake_now, workload, now=now))
 
 
-def told(victim: Workload, preemptor: Workload | None, cause: PreemptionCause) -> str:
-    """By whose need it leaves; another team has a name only if its policy shows it."""
+def request_message(victim: Workload, preemptor: Workload | None, cause: PreemptionCause) -> str:
+    """For whose need it leaves; another team has a name only if its policy shows it."""
     return f"{NEEDS[cause].format(who=_called(victim, preemptor))} ({cause.value})."
 
 
@@ -63,7 +63,7 @@ def open_request(workload: Workload) -> Preemption | None:
 
 
 def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
-    """Its last pod is gone: the request is met, and says what the run really lost. None where nobody asked."""
+    """Its last pod is gone: the request is met, and says what the run really lost. None if there is no request."""
     asked = workload.preemptions.filter(ended_at__isnull=True)
     request: Preemption | None = asked.first()
     if request is None:
@@ -77,7 +77,7 @@ def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
 
 
 def unmet() -> list[Workload]:
-    """Workloads that were asked to leave and do not yet: their wake-up may be lost."""
+    """Workloads that were asked to leave and have not begun to: their wake-up may be lost."""
     asked = Workload.objects.filter(pk__in=evictions.open_requests().values("workload"))
     return list(asked.filter(phase__in=HOLDS_CLAIM - {Phase.STOPPING}))
 

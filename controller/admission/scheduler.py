@@ -44,21 +44,21 @@ CARD_MUTEX = MUTEX + 1
 """First key of the advisory locks of cards; the second is the hash of the card's name."""
 LEASE = timedelta(seconds=30)
 AGAIN = timedelta(seconds=60)
-"""A pool in which somebody waits is passed over this often at least: shares change with every second."""
+"""A pool with waiting workloads gets a pass at least this often: shares change with every second."""
 TELL_AFTER = timedelta(seconds=50)
-"""How old the numbers may be that the rows of those who wait show; whom a new reason concerns is told at once."""
+"""How old the numbers in the rows of waiting workloads may be; a new reason is written at once."""
 _NUMBER = re.compile(r"[0-9]+")
 ROUNDS_MAX = 50
 
 NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no-gpu")
-"""Whatever room nodes have: its pods are made, so that what brings nodes sees them."""
+"""Admitted whatever room nodes have: its pods are made, so that node autoscalers see them."""
 
 
 def admit(workload: Workload, *, now: datetime) -> Verdict | None:
     """Pass over the pool of this queued workload; its verdict, or None if another pass has judged it meanwhile.
 
     Others that the pass admits leave the queue too, and are woken. QuotaExceeded if limits changed under the pass:
-    nothing of it is kept then, and it is to be tried again.
+    nothing of it is kept then, and the caller tries again.
     """
     with transaction.atomic(savepoint=False):
         if workload.flavor is None or not workload.units:
@@ -66,7 +66,7 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
             return _admit_without_gpu(workload, now)
         pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
         _take_mutex(pool)
-        # Whoever had the mutex before may have admitted it, or judged it with all the others.
+        # The previous holder of the mutex may have admitted it, or judged it with all the others.
         before = workload.reason
         reread(workload, hold=True)
         if not workload.waits or workload.reason != before:
@@ -79,9 +79,9 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
 
 
 def look_again(workload: Workload, *, now: datetime) -> None:
-    """What somebody who waits with a verdict does at its own turn: see that its pool is passed over.
+    """What a workload that waits with a verdict does at its own turn: make sure that its pool gets a pass.
 
-    However many wait, a pass looks at all of them; a look of its own for each would be a pass for each.
+    A pass looks at all that wait, however many; a separate look for each would be a pass for each.
     """
     if workload.flavor is None:
         return
@@ -91,12 +91,12 @@ def look_again(workload: Workload, *, now: datetime) -> None:
 
 def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
     moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
-    decisions.record(receipts=[decisions.Receipt(each, NO_GPU) for each in moved], snapshot=None, now=now)
+    decisions.record(receipts=[decisions.Receipt(row, NO_GPU) for row in moved], snapshot=None, now=now)
     return NO_GPU
 
 
 def _next_at(plan: CyclePlan, now: datetime) -> datetime | None:
-    """When the next pass is to come though nothing has happened; None where nobody waits."""
+    """When the next pass comes if nothing happens before; None if no workload waits."""
     if len(plan.order) == len(plan.admitted):
         return None
     again = now + AGAIN
@@ -123,7 +123,7 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
         return_due(now=now, pool=(pool.flavor_id, pool.capacity_type))
         admitted, next_at = _rounds(pool, now, telling=telling)
     except (QuotaExceeded, OperationalError):
-        # The limits were changed under the pass, or it met somebody in a deadlock: nothing of it is kept.
+        # The limits were changed under the pass, or it met another transaction in a deadlock: nothing of it is kept.
         Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now)
         raise
     passed(pool_id=pool.pk, leased=leased, next_at=next_at, told_at=now if telling else told_at)
@@ -131,7 +131,7 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
 
 
 def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime | None]:
-    """How many were admitted, and when to look again at those who wait on."""
+    """How many were admitted, and when to look again at those that still wait."""
     admitted, turn = 0, 0
     moments: list[datetime] = []
     for _ in range(ROUNDS_MAX):
@@ -160,7 +160,7 @@ def _anybody_behind(snapshot: PoolSnapshot) -> bool:
 
 def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
     """Whether a team that waits further behind than the snapshot shows may still take a unit, and a node has one."""
-    known = {each.id: each for each in snapshot.waiters}
+    known = {waiter.id: waiter for waiter in snapshot.waiters}
     account_of = {team.slug: team.account for team in snapshot.teams}
     tree = Tree(snapshot.accounts)
     free = sum(max(0, block.free) for block in snapshot.blocks) + snapshot.provisionable.units
@@ -169,7 +169,7 @@ def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
         free -= waiter.units_each * waiter.pods
         if not plan.verdicts[identity].lent:
             tree.take(account_of[waiter.team], waiter.units)
-    behind = {each.team for each in snapshot.beyond}
+    behind = {waiter.team for waiter in snapshot.beyond}
     lendable = any(team.lendable and team.slug in behind for team in snapshot.teams)
     return free > 0 and (lendable or any(tree.available(account_of[slug]) > 0 for slug in behind))
 
@@ -177,7 +177,7 @@ def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
 def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
     """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are.
 
-    Nothing is claimed for a pod that no node could take: whoever can use the units is not kept from them.
+    Nothing is claimed for a pod that no node could take: the units stay free for workloads that can use them.
     """
     if units == 0 or workload.flavor is None:
         return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
@@ -212,7 +212,7 @@ def _no_surge(why: str) -> Verdict:
 
 
 def release_surge(workload: Workload, *, now: datetime) -> bool:
-    """The rollout is over; True if it held something on top."""
+    """The rollout is over; True if it held units on top."""
     released = services.release(workload=workload, purpose=ClaimPurpose.SURGE, now=now)
     if released:
         _hint(workload)
@@ -220,7 +220,7 @@ def release_surge(workload: Workload, *, now: datetime) -> bool:
 
 
 def release(workload: Workload, *, now: datetime) -> bool:
-    """Give the claim back and let its pool be passed over; True if there was one."""
+    """Give the claim back and let its pool get a pass; True if there was a claim."""
     released = services.release(workload=workload, now=now)
     if released:
         _hint(workload)
@@ -228,7 +228,7 @@ def release(workload: Workload, *, now: datetime) -> bool:
 
 
 def left_line(workload: Workload, *, now: datetime) -> None:
-    """It waits no longer, without having been admitted: who stood behind it may start."""
+    """It waits no longer, without having been admitted: those behind it may start."""
     if workload.flavor is None or not workload.units:
         return
     mark_due(flavor_id=workload.flavor.pk, capacity_type=workload.capacity_type, now=now)
@@ -241,12 +241,12 @@ def _hint(workload: Workload) -> None:
 
 
 def hint_of(flavor: ResourceFlavor, capacity_type: str) -> None:
-    """Have the pool passed over soon after this transaction; it was made due in it."""
+    """Let the pool get a pass soon after this transaction, which has made it due."""
     transaction.on_commit(partial(wakeups.send_pool, flavor_id=flavor.pk, capacity_type=capacity_type))
 
 
 def _take_mutex(pool: Pool) -> None:
-    """Of the pool, and of the card that it is cut from: slices and whole GPUs of one card are promised in turn."""
+    """Take the mutex of the pool, and that of its card: slices and whole GPUs of one card are claimed in turn."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [MUTEX, pool.pk])
         cursor.execute(
@@ -279,23 +279,25 @@ class _Pass:
         snapshot = self.snapshot.pool
         plan = judge.plan(snapshot, told=self._may_be_news)
         self.waiters: dict[int, Waiter] = {waiter.sequence: waiter for waiter in snapshot.waiters}
-        verdicts = {key: plan.verdicts[each.id] for key, each in self.waiters.items()}
-        told = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
+        verdicts = {key: plan.verdicts[waiter.id] for key, waiter in self.waiters.items()}
+        news = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
         needy = {key for key, verdict in verdicts.items() if verdict.victims}
-        # All rows before the pool's, which whoever leaves the line takes last.
-        held = self._hold(told.keys() | needy)
-        workloads = [each for each in held if each.pk in told]
-        self._claim(workloads, told)
-        self._keep(_move(workloads, told, focus=self.focus, now=self.now), told)
-        for each in held:
-            if each.pk in needy:
-                preemption.ask_to_leave(victims=verdicts[each.pk].victims, preemptor=each, now=self.now)
+        # All rows before that of the pool: a workload that leaves the line also takes the pool's row last.
+        held = self._hold(news.keys() | needy)
+        workloads = [workload for workload in held if workload.pk in news]
+        self._claim(workloads, news)
+        self._keep(_move(workloads, news, focus=self.focus, now=self.now), news)
+        for workload in held:
+            if workload.pk in needy:
+                preemption.ask_to_leave(
+                    victims=verdicts[workload.pk].victims, preemptor=workload, now=self.now
+                )
         return plan
 
     def _hold(self, keys: AbstractSet[int]) -> list[Workload]:
-        """Those who still wait, locked; the caller's own object, whose row it holds, shows what becomes of it."""
+        """Those that still wait, locked; the caller's own object, whose row it holds, receives the changes."""
         own = [self.focus] if self.focus is not None else []
-        others = keys - {each.pk for each in own}
+        others = keys - {workload.pk for workload in own}
         return own + (lock_queued(workload_ids=others) if others else [])
 
     def _may_be_news(self, waiter: Waiter, finding: Finding) -> bool:
@@ -308,12 +310,12 @@ class _Pass:
 
     def _is_new(self, waiter: Waiter, verdict: Verdict) -> bool:
         """Whether to write its verdict down."""
-        said = (verdict.reason.value, verdict.message)
-        return bool(verdict.message) and not (self.telling and self.snapshot.said[waiter.id] == said)
+        shown = (verdict.reason.value, verdict.message)
+        return bool(verdict.message) and not (self.telling and self.snapshot.said[waiter.id] == shown)
 
     def _is_decided_anew(self, moved: Workload) -> bool:
-        """Not where only the numbers in its sentence are others: with many who wait that would be a receipt for each
-        of them whenever anybody starts or ends.
+        """False if only the numbers in its message differ: with many waiting workloads that would be a receipt for each
+        of them whenever one starts or ends.
         """
         if not self.telling or moved.phase == Phase.ADMITTED.value:
             return True
@@ -339,21 +341,23 @@ class _Pass:
 
     def _keep(self, moved: list[Workload], verdicts: Mapping[int, Verdict]) -> None:
         receipts = [
-            decisions.Receipt(each, verdicts[each.pk]) for each in moved if self._is_decided_anew(each)
+            decisions.Receipt(workload, verdicts[workload.pk])
+            for workload in moved
+            if self._is_decided_anew(workload)
         ]
         decisions.record(receipts=receipts, snapshot=self.snapshot.pool, now=self.now)
-        admitted = [each for each in moved if each.phase == Phase.ADMITTED.value]
+        admitted = [workload for workload in moved if workload.phase == Phase.ADMITTED.value]
         if admitted:
             decisions.started(pool_id=self.pool.pk, workloads=admitted, now=self.now)
-        for each in admitted:
-            if self.focus is None or each.pk != self.focus.pk:
-                transaction.on_commit(partial(wakeups.send, each.public_id))
+        for workload in admitted:
+            if self.focus is None or workload.pk != self.focus.pk:
+                transaction.on_commit(partial(wakeups.send, workload.public_id))
 
 
 def _move(
     workloads: Iterable[Workload], verdicts: Mapping[int, Verdict], *, focus: Workload | None, now: datetime
 ) -> list[Workload]:
-    """Write the verdicts into the rows; those of which anything changed that people see."""
+    """Write the verdicts into the rows; returns those with a change that users see."""
     changed, moves = [], []
     for workload in workloads:
         verdict = verdicts[workload.pk]

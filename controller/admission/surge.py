@@ -1,4 +1,4 @@
-"""Whether one pod more than a workload holds would be granted and find a place: what a rollout by surge needs."""
+"""Whether quota and nodes have room for one more pod than a workload holds: what a rollout by surge needs."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class SurgeRoom:
 
     @property
     def refusals(self) -> list[str]:
-        """Why not, in numbers; empty where it may go on."""
-        found = []
+        """Why not, in numbers; empty if it may go on."""
+        sentences = []
         if self.limit is None:
-            found.append(f"There is no quota for {self.what}.")
+            sentences.append(f"There is no quota for {self.what}.")
         elif not self.granted:
-            said = f"A pod more needs {self.what}; {self.used} of {self.limit} are in use"
+            usage = f"A pod more needs {self.what}; {self.used} of {self.limit} are in use"
             left = max(0, self.available or 0)
-            found.append(f"{said} and {left} can be had now, borrowing included.")
+            sentences.append(f"{usage} and {left} can be had now, borrowing included.")
         if not self.placeable:
             where = f"{self.nodes} nodes that may take it" if self.nodes != 1 else "one node that may take it"
             free = max(0, self.largest_free)
-            found.append(f"No node has room for {self.what}: of {where} the freest has {free} left.")
-        return found
+            sentences.append(f"No node has room for {self.what}: of {where} the freest has {free} left.")
+        return sentences
 
 
 def surge_room(
@@ -70,7 +70,7 @@ def surge_room(
         None,
     )
     rooms = rooms_of(flavor, capacity_type)
-    # Where memory is short beside them, units are of no use to a pod more.
+    # If memory is short beside them, units are of no use to another pod.
     taking = [room for room in rooms.rooms if has_beside(room.left, beside)]
     return SurgeRoom(
         units=units,

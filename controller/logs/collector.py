@@ -44,7 +44,7 @@ RESYNC_SECONDS: Final = 30.0
 REFOLLOW_SECONDS: Final = 1.0
 BACKOFF_SECONDS_MAX: Final = 30.0
 STOP_SECONDS: Final = 10.0
-# What went unnoticed longer ago than this is not looked for any more.
+# A pod that went unnoticed longer ago than this is no longer looked for.
 MISSED: Final = timedelta(days=1)
 
 
@@ -55,7 +55,7 @@ class _Pod:
     record: PodRecord
     due_at: float = 0.0
     fetching: bool = False
-    # It changed while it was being fetched: what that gives is of before.
+    # It changed while it was being fetched: the result is from before the change.
     again: bool = False
     failures: int = 0
     followed_at: float = 0.0
@@ -142,7 +142,7 @@ class LogCollector:
             connection.close()
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """A database or store that is away costs time, not lines: buffers stay, and streams wait when full."""
+        """A database or store that is away costs time, but no lines: buffers stay, and streams wait when full."""
         try:
             step()
         except (Error, OSError) as error:
@@ -163,7 +163,7 @@ class LogCollector:
             try:
                 self._tend(pod)
             except IntegrityError:
-                # Its workload was deleted: nobody can read its log any more.
+                # Its workload was deleted: no one can read its log any more.
                 logger.warning("logs.pod_dropped", exc_info=True, extra={"pod": pod.record.name})
                 self._drop(pod)
 
@@ -181,7 +181,7 @@ class LogCollector:
                 self._fetched(message)
 
     def _resync(self) -> None:
-        """What no event told of: pods from before this start, and those whose end was missed."""
+        """Pods without an event: those from before this start, and those whose end was missed."""
         for record in _unfinished(self._client().cluster, clock.now()):
             self._learn(record)
 
@@ -217,7 +217,7 @@ class LogCollector:
             stream.drop(len(lines))
 
     def _let_go(self, pod: _Pod) -> None:
-        """End its streams; what they have not got, the next fetch reads."""
+        """End its streams; the next fetch reads what they have not read."""
         for stream in pod.streams:
             stream.close()
         while pod.streams:
@@ -248,7 +248,7 @@ class LogCollector:
             return
         pending = pod.record.phase == "Pending"
         pod.due_at = time.monotonic() + (PENDING_POLL_SECONDS if pending else self._poll_seconds)
-        opened = sum(len(each.streams) for each in self._pods.values())
+        opened = sum(len(followed.streams) for followed in self._pods.values())
         if done.logs and not pod.ending and opened + len(done.logs) <= self._streams_max:
             self._follow(pod, done.logs)
 

@@ -27,7 +27,7 @@ class LogUnavailable(ClusterUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a look at a pod gave: whether no more will come, and which containers are writing now."""
+    """The result of a look at a pod: whether no more will come, and which containers are writing now."""
 
     ended: bool
     gone: bool = False
@@ -50,18 +50,18 @@ def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime, keep: tim
     only the pod's node does not answer); what was stored until then stays.
     """
     try:
-        found = client.get(ObjectRef(POD.api_version, POD.kind, pod.namespace, pod.name))
+        manifest = client.get(ObjectRef(POD.api_version, POD.kind, pod.namespace, pod.name))
     except ObjectNotFound:
         return Fetched(ended=True, gone=True)
-    if found["metadata"]["uid"] != pod.uid:
+    if manifest["metadata"]["uid"] != pod.uid:
         return Fetched(ended=True, gone=True)
-    ended = found.get("status", {}).get("phase") in ENDED
-    containers = list(_containers(found))
+    ended = manifest.get("status", {}).get("phase") in ENDED
+    containers = list(_containers(manifest))
     stored = 0
     for container in containers:
         if container.started:
             stored += _fetch_container(client, pod, container, now=now, keep=keep)
-    running = () if ended else tuple(each.name for each in containers if each.running)
+    running = () if ended else tuple(container.name for container in containers if container.running)
     return Fetched(ended=ended, running=running, stored=stored)
 
 

@@ -72,7 +72,7 @@ def batches(lines: Iterable[bytes], *, bytes_max: int) -> Iterator[list[bytes]]:
 
 
 class LineSplitter:
-    """Bytes of a log in, stored lines out. How the bytes were cut on their way makes no difference."""
+    """Bytes of a log in, stored lines out. It makes no difference how the bytes were split on their way."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -101,7 +101,7 @@ class LineSplitter:
         if prefix is None:
             written, _, text = text.partition(b" ")
             stamp = utc_stamp(written)
-            # The kubelet's own messages have no time; they are not of the container.
+            # The kubelet's own messages have no time; they are not the container's.
             prefix = stamp + _FIRST if stamp else _NOTHING
         while prefix and len(text) > LINE_BYTES_MAX:
             end = _boundary(text)

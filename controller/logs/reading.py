@@ -26,7 +26,7 @@ TAIL_BYTES_MAX: Final = 8 * 2**20
 ROWS_MAX: Final = 64
 TAIL_ROWS_MAX: Final = 512
 NO_ATTEMPT: Final = 0
-"""Where a reader stands while nothing has begun."""
+"""The place of a reader before the first attempt."""
 _END: Final = b"~"
 
 
@@ -57,11 +57,11 @@ class LogPage:
     expires_at: datetime | None
     pods: int
     pod_names: tuple[str, ...] = ()
-    """Of all pods of the attempt, whichever was asked for; the oldest first."""
+    """All pods of the attempt, also if one was asked for; the oldest first."""
 
 
 class _Part(NamedTuple):
-    """What was found; `whole` are the uids of pods whose log is stored to its end."""
+    """The stored lines; `whole` are the uids of pods whose log is stored to its end."""
 
     items: Sequence[_Item] = ()
     more: bool = False
@@ -91,16 +91,16 @@ def read_lines(
     limit: int = LINES_DEFAULT,
     attempts: Sequence[Attempt] | None = None,
 ) -> LogPage:
-    """Stored lines of one attempt (the newest unless told), of all its pods or of the one named, by time.
+    """Stored lines of one attempt (by default the newest), of all its pods or of the one named, by time.
 
-    With `cursor` those after it: neither a line twice nor one left out, in whatever order pods are stored. Who began
-    before there was an attempt reads the first one from its beginning. With `tail` the last ones. A page ends after
-    `limit` lines (at most 10,000) or 2 MiB. `attempts` are all of the workload's, of who has just read both. Raises
+    With `cursor` those after it: no line twice and none left out, in whatever order pods are stored. A reader that
+    began before there was an attempt reads the first one from its beginning. With `tail` the last ones. A page ends after
+    `limit` lines (at most 10,000) or 2 MiB. `attempts` are all of the workload, for a caller that has just read them. Raises
     NotFound for an attempt or pod that there is not, Malformed for a cursor of something else.
     """
     place = _place(workload, attempt=attempt, since=since, cursor=cursor)
     begun = _attempt(workload, place.attempt, attempts)
-    # Before the lines: what is complete now is all in what is read next.
+    # Before the lines: what is complete now is fully contained in what is read next.
     pods = _pods(workload, place.attempt)
     read = pods if pod is None else {uid: name for uid, name in pods.items() if name == pod}
     if pod is not None and not read:
@@ -141,18 +141,18 @@ def _place(
 
 
 def _first_attempt(workload: Workload) -> int:
-    """Asked anew: a follower holds the row as it was when it began."""
+    """Read again: a follower holds the row as it was when it began."""
     begun = Attempt.objects.filter(workload=workload).order_by("number").values_list("number", flat=True)
     return begun.first() or NO_ATTEMPT
 
 
 def _attempt(workload: Workload, number: int, known: Sequence[Attempt] | None) -> Attempt | None:
-    """None only for the newest, where there has not been any; NotFound for another that there is not."""
+    """None only for the newest, if there has been none; NotFound for another one that does not exist."""
     of_it = Attempt.objects.filter(workload=workload, number=number) if known is None else known
-    found = next((each for each in of_it if each.number == number), None)
-    if found is None and number != workload.attempt_number:
+    attempt = next((candidate for candidate in of_it if candidate.number == number), None)
+    if attempt is None and number != workload.attempt_number:
         raise NotFound(f"There is no attempt {number} of {workload.name}.")
-    return found
+    return attempt
 
 
 def _has_ended(workload: Workload, *, fresh: bool) -> bool:
@@ -188,7 +188,7 @@ def _shown(item: _Item) -> LogLine:
 
 
 def _next(stored: QuerySet[LogChunk], place: LogCursor, *, limit: int, ended: bool) -> _Part:
-    """The next lines after `place`, which is moved behind them; whose log is whole only of an attempt that has ended."""
+    """The next lines after `place`, which is moved behind them; `whole` is read only for an attempt that has ended."""
     marks = stored.filter(container=NO_CONTAINER) if ended else stored.none()
     whole = frozenset(marks.values_list("pod_uid", flat=True))
     chunks = stored.exclude(container=NO_CONTAINER)
@@ -207,7 +207,7 @@ def _onwards(chunks: QuerySet[LogChunk], place: LogCursor, *, limit: int) -> tup
     oldest = log_lines.stamp_of(place.since) if place.since else b""
     items: list[_Item] = []
     size = 0
-    for item in merge(*(_walk(key, found, place) for key, found in streams.items())):
+    for item in merge(*(_walk(key, chunks_of_stream, place) for key, chunks_of_stream in streams.items())):
         full = len(items) >= limit or (items and size + len(item.line) > PAGE_BYTES_MAX)
         if full or (items and item.stamp > horizon):
             return items, True
@@ -291,20 +291,20 @@ def _tail(chunks: Sequence[LogChunk], place: LogCursor, *, count: int) -> list[_
     ends = place.positions
     rows = [row for row in chunks if place.since is None or row.last_at >= place.since]
     newest = sorted(rows, key=lambda row: (row.last_at, row.sequence), reverse=True)[:TAIL_ROWS_MAX]
-    found: list[_Item] = []
+    items: list[_Item] = []
     size = 0
     for index, row in enumerate(newest):
         key = stream_key(row.pod_uid, row.container)
         sequence, stop = ends.get(key, (-1, 0))
         if row.sequence <= sequence:
-            found += _items(key, row, start=0, stop=stop if row.sequence == sequence else row.size_bytes)
+            items += _items(key, row, start=0, stop=stop if row.sequence == sequence else row.size_bytes)
             size += row.size_bytes
         # A line of an older chunk is not younger than that chunk's end.
         border = log_lines.stamp_of(newest[index + 1].last_at) if index + 1 < len(newest) else b""
-        if size > TAIL_BYTES_MAX or _count_after(found, border, enough=count) >= count:
+        if size > TAIL_BYTES_MAX or _count_after(items, border, enough=count) >= count:
             break
     oldest = log_lines.stamp_of(place.since) if place.since else b""
-    return sorted(item for item in found if item.stamp >= oldest)[-count:]
+    return sorted(item for item in items if item.stamp >= oldest)[-count:]
 
 
 def _count_after(items: list[_Item], border: bytes, *, enough: int) -> int:

@@ -1,7 +1,7 @@
 """Appending lines to the log store exactly once: first the file, then the index row, then a notification.
 
-Any number of writers may append to the same container's log: each next piece is claimed by the index row, and who comes
-late reads what was stored meanwhile and drops it from its own lines.
+Any number of writers may append to the same container's log: the index row claims each next piece, and a late
+writer reads what was stored meanwhile and drops it from its own lines.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 
 NOTIFY_CHANNEL: Final = "portal_logs"
 CHUNK_BYTES_MAX: Final = 256 * 1024
-# A chunk below this size is written anew with the next lines, so that a slow log makes few rows and files.
+# A chunk below this size is rewritten with the next lines, so that a slow log makes few rows and files.
 MERGE_BYTES_MAX: Final = 64 * 1024
 MERGE_SPAN: Final = timedelta(hours=1)
-# How often a chunk is opened that others write anew meanwhile; every time one of them has stored some lines.
+# How often a chunk is opened that others rewrite meanwhile; every time one of them has stored some lines.
 VERSIONS_MAX: Final = 100
 SEAM_CHUNKS_MAX: Final = 64
 EXPIRE_BATCH: Final = 500
@@ -85,7 +85,7 @@ def read_chunk(chunk: LogChunk) -> bytes:
                 data: bytes = file.read()
                 return data
         except FileNotFoundError:
-            # Written anew with more lines, or expired.
+            # Rewritten with more lines, or expired.
             newer = LogChunk.objects.filter(pk=chunk.pk).values_list("storage_key", flat=True).first()
             if newer is None or newer == key:
                 break
@@ -124,7 +124,7 @@ class ContainerLog:
         self._ahead: Counter[bytes] = Counter()
 
     def load(self) -> None:
-        """Take up where the last stored line ended, whoever stored it."""
+        """Go on where the last stored line ended, also if another writer stored it."""
         newest = list(self._chunks().order_by("-sequence")[:SEAM_CHUNKS_MAX])
         self.since, self._tail, self._next_sequence = None, None, 0
         self._ahead.clear()
@@ -142,7 +142,7 @@ class ContainerLog:
     def append(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
         """Store those of the lines that are not stored yet, for as long as `keep`; returns how many.
 
-        If it raises, the same lines (and more) are to be given again.
+        If it raises, the caller passes the same lines (and more) again.
         """
         fresh = self._unseen(lines)
         stored = 0
@@ -179,7 +179,7 @@ class ContainerLog:
         return fresh
 
     def _catch_up(self) -> None:
-        """Others were faster: their lines are stored, and will be seen by this reader too."""
+        """Other writers were faster: their lines are stored, and this reader will see them, too."""
         known, self._tail = self._tail, None
         rows = self._chunks().order_by("sequence")
         for row in rows.filter(sequence__gte=known.sequence) if known else rows:
@@ -280,7 +280,7 @@ def notify(source: LogSource, *, sequence: int) -> None:
 
 
 def mark_stored(pod: PodRecord, *, now: datetime) -> None:
-    """Say that no more of this pod will come. May be said again."""
+    """Record that no more of this pod will come. May be repeated."""
     with transaction.atomic():
         LogChunk.objects.bulk_create(
             [
@@ -366,5 +366,5 @@ def _delete_file(key: str) -> None:
     try:
         store().delete(key)
     except OSError:
-        # It is found again when its day is swept.
+        # It is deleted when its day is swept.
         logger.warning("logs.file_kept", exc_info=True, extra={"storage_key": key})

@@ -18,7 +18,7 @@ from controller.logs.store import CHUNK_BYTES_MAX, ContainerLog
 
 logger = logging.getLogger(__name__)
 
-# A connection that is dead without saying so is noticed after this long; a quiet one is opened anew.
+# A connection that died silently is noticed after this time; a quiet one is opened again.
 SILENCE_SECONDS: Final = 60.0
 
 

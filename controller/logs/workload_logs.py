@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 # The collector of a pod that has just gone may still hold its last lines.
 SETTLE = timedelta(seconds=10)
-# A node that has not handed out a log for so long after the attempt's end is not waited for any more.
+# Collection stops waiting for a node that has not handed out a log this long after the attempt's end.
 GIVE_UP = timedelta(minutes=10)
 
 

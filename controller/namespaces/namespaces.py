@@ -47,10 +47,10 @@ def gpu_limits_of(teams: Iterable[Team]) -> dict[int, dict[str, int]]:
         ResourceFlavor.objects.annotate(theirs=theirs).order_by().values("resource", team=F("theirs__team"))
     )
     # Per quota, not per name: what one flavor holds after its cut must not be taken from another's ceiling.
-    found = list(rows.annotate(limit=Sum(Greatest("theirs__ceiling", "theirs__used"))))
-    names = sorted({row["resource"] for row in found})
+    sums = list(rows.annotate(limit=Sum(Greatest("theirs__ceiling", "theirs__used"))))
+    names = sorted({row["resource"] for row in sums})
     limits = {key: dict.fromkeys(names, 0) for key in keys}
-    for row in found:
+    for row in sums:
         if row["team"] is not None:
             limits[row["team"]][row["resource"]] = row["limit"]
     return limits
@@ -88,7 +88,7 @@ def ensure_namespace(client: ClusterClient, team: Team) -> None:
     if known == print_of and time.monotonic() - at < TRUSTED_SECONDS:
         return
     for manifest in build_priority_classes():
-        # A PriorityClass cannot be changed, so whoever was first has made it.
+        # A PriorityClass cannot be changed: the first one to create it has made it.
         with suppress(AlreadyExists):
             client.create(manifest)
     for manifest in manifests:

@@ -29,7 +29,7 @@ Units = dict[str, int]
 def keep_in_step(client: ClusterClient, *, now: datetime) -> int:
     """Compare every team's ResourceQuota with its quotas, set right what differs, and note both in `Fence` rows.
 
-    Returns how many were touched by somebody else. Teams without a namespace are left alone: that is made with
+    Returns how many someone else changed. Teams without a namespace are left alone: that is made with
     their first workload. Raises ClusterError if the cluster cannot be read; a fence that cannot be written is noted.
     """
     namespaces = _namespaces(client)
@@ -43,7 +43,7 @@ def keep_in_step(client: ClusterClient, *, now: datetime) -> int:
         if team.namespace_name in namespaces:
             observed = standing.get(team.namespace_name, {})
             if observed != wanted:
-                # What stands is what the quotas said at the last look: they changed, nobody touched the fence.
+                # What stands is what the quotas said at the last look: they changed, and no one touched the fence.
                 expected = team.pk not in known or known[team.pk].derived == observed
                 drifted += not expected
                 observed = _set_right(client, team, wanted, observed, expected=expected)

@@ -39,23 +39,23 @@ def write_secret(
 ) -> SecretName:
     """Make the Secret with exactly these values, or give the portal's own of that name these instead.
 
-    Conflict where somebody else made one of that name; Invalid with the cluster's words if it refuses it.
+    Conflict if someone else made one of that name; Invalid with the cluster's words if it refuses it.
     """
     check_can_submit(actor.user, team)
     _check_name(name)
     manifest = build_secret(namespace=team.namespace_name, team_slug=team.slug, name=name, values=values)
     try:
         ensure_namespace(client, team)
-        found = _metadata(client, team, name)
-        if found is not None and not _is_own(found, team):
+        standing = _metadata(client, team, name)
+        if standing is not None and not _is_own(standing, team):
             raise Conflict.of_field(
                 "name",
                 f"There is a Secret {name} that the portal did not make, and does not overwrite. A lead may register "
                 "it by its keys; else choose another name.",
                 code="name_taken",
             )
-        # What nobody has made yet is nobody's to force; of the portal's own, every field is.
-        client.apply(manifest, force=found is not None)
+        # A Secret that does not exist yet is applied without force; of the portal's own, every field is forced.
+        client.apply(manifest, force=standing is not None)
     except ObjectNotFound as error:
         forget_namespace(client, team)
         raise Unavailable("The namespace of the team is being made again; try once more.") from error
@@ -71,7 +71,7 @@ def write_secret(
 def register_secret(
     client: ClusterClient, *, team: Team, name: str, keys: Iterable[str], actor: Actor, now: datetime
 ) -> SecretName:
-    """Let runs and endpoints name a Secret that somebody made outside the portal. For leads: who may name a Secret
+    """Let runs and endpoints name a Secret that was made outside the portal. For leads: a user who may name a Secret
     may read it.
 
     Invalid where there is no such Secret, or where it is the token of an attempt.
@@ -79,20 +79,20 @@ def register_secret(
     check_can_manage(actor.user, team)
     _check_name(name)
     try:
-        found = _metadata(client, team, name)
+        standing = _metadata(client, team, name)
     except ClusterRejected as error:
         raise Invalid(f"The cluster refused it: {error}", code="refused") from error
     except (ClusterUnavailable, ClusterConflict) as error:
         raise Unavailable(f"The cluster cannot be asked now: {error}") from error
-    if found is None:
+    if standing is None:
         message = (
             f"There is no Secret {name} in {team.namespace_name}. Make it first, or give its values here."
         )
         raise Invalid.of_field("name", message, code="unknown_secret")
-    if _is_own(found, team):
+    if _is_own(standing, team):
         message = f"The portal made {name} and knows its keys; give values to change them."
         raise Conflict.of_field("name", message, code="name_taken")
-    if (found["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER:
+    if (standing["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER:
         message = f"{name} belongs to one attempt of a run and goes with it."
         raise Invalid.of_field("name", message, code="reserved_name")
     return record_secret(team=team, name=name, keys=keys, written_here=False, actor=actor, now=now)
@@ -126,10 +126,10 @@ def _check_name(name: str) -> None:
 
 
 def _delete(client: ClusterClient, team: Team, name: str) -> None:
-    found = _metadata(client, team, name)
-    # Somebody may have deleted it and made another one of that name: that is not the portal's to delete.
-    if found is not None and _is_own(found, team):
-        client.delete(_ref(team, name), uid=found["metadata"]["uid"])
+    standing = _metadata(client, team, name)
+    # A user may have deleted it and made another one of that name: the portal must not delete that one.
+    if standing is not None and _is_own(standing, team):
+        client.delete(_ref(team, name), uid=standing["metadata"]["uid"])
 
 
 def build_secret(*, namespace: str, team_slug: str, name: str, values: Mapping[str, str]) -> Manifest:
@@ -153,8 +153,8 @@ def _metadata(client: ClusterClient, team: Team, name: str) -> dict[str, Any] | 
         return None
 
 
-def _is_own(found: Mapping[str, Any], team: Team) -> bool:
+def _is_own(secret: Mapping[str, Any], team: Team) -> bool:
     """Whether the portal wrote it for the team: the token of an attempt bears the workload's labels besides."""
-    labels = found["metadata"].get("labels") or {}
+    labels = secret["metadata"].get("labels") or {}
     ours = labels.get(MANAGED_BY) == MANAGER and labels.get(TEAM) == team.slug
     return ours and WORKLOAD_ID not in labels

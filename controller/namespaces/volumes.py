@@ -86,7 +86,7 @@ def create_volume(
 
 
 def _create(client: ClusterClient, team: Team, manifest: Manifest) -> dict[str, Any]:
-    """Make the claim, and the namespace again if somebody has deleted that meanwhile."""
+    """Make the claim, and the namespace again if it was deleted meanwhile."""
     ensure_namespace(client, team)
     try:
         return client.create(manifest)

@@ -70,13 +70,13 @@ def execute(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
         if Action.CREATE in plan.actions and not _served(hand):
             return _no_longer_served(hand)
         if look is not None and look.observation.incomplete:
-            # Perhaps whoever serves its kind has gone: what is observed says what that means.
+            # Perhaps the server of its kind is gone: the observation says what that means.
             return replace(plan, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
         return _unchanged(hand.workload, next_in_seconds=1)
     except (ClusterRejected, ForeignObject) as error:
         return _refused(plan, look, hand, error)
     except ClusterConflict:
-        # Somebody else wrote at the same moment: look again, and decide anew.
+        # Another client wrote at the same moment: look again, and decide again.
         return _unchanged(hand.workload, next_in_seconds=1)
 
 
@@ -101,10 +101,10 @@ def _at_once(stopped: Plan) -> Plan:
 def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
     """The object, unless there is none or it is a stranger's."""
     try:
-        found = client.get(ref)
+        item = client.get(ref)
     except ObjectNotFound:
         return None
-    return found if objects.belongs_to(found, workload) else None
+    return item if objects.belongs_to(item, workload) else None
 
 
 def _act(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
@@ -144,10 +144,10 @@ def _delete(look: Look, hand: ActionContext) -> None:
 
 
 def _delete_left_behind(look: Look, hand: ActionContext) -> None:
-    """Its pods and what makes them, where their object is gone and nobody else deletes them
+    """Its pods and what makes them, where their object is gone and no other controller deletes them
     (`kubectl delete --cascade=orphan`).
     """
-    makers = [each for each in look.makers if not orphans.goes(each)]
+    makers = [maker for maker in look.makers if not orphans.goes(maker)]
     pods = [pod for pod in look.pods if not orphans.goes(pod)]
     if hand.adapter.makers:
         # Who has another controller goes with that one, or is made anew by it.
@@ -218,8 +218,8 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: ActionContext) -> Plan 
 
 def _unchanged(workload: Workload, *, next_in_seconds: float, message: str | None = None) -> Plan:
     """Leave everything as it is and look again."""
-    said = workload.message if message is None else message
-    return Plan(Phase(workload.phase), Reason(workload.reason), said, next_in_seconds=next_in_seconds)
+    text = workload.message if message is None else message
+    return Plan(Phase(workload.phase), Reason(workload.reason), text, next_in_seconds=next_in_seconds)
 
 
 def _refused(plan: Plan, look: Look | None, hand: ActionContext, error: ClusterError) -> Plan:

@@ -36,7 +36,7 @@ STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
 }
 
 TRIED_IN_VAIN = frozenset({Reason.IMAGE_PULL_FAILED, Reason.START_ERROR})
-"""What the kubelet tries again for ever; after a while nobody waits for it any more."""
+"""What the kubelet tries again for ever; after a while the portal stops waiting for it."""
 COMING = frozenset({Stage.CREATING, Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.LOADING})
 
 
@@ -73,7 +73,7 @@ class AttemptFacts:
 
 @dataclass(frozen=True)
 class Leave:
-    """Somebody needs what it holds."""
+    """Another workload needs what it holds."""
 
     reason: Reason
     message: str
@@ -101,7 +101,7 @@ class WorkloadSnapshot:
     limits: ReconcileLimits
     leave: Leave | None = None
     called_at: datetime | None = None
-    """When somebody last waited for an answer of it while it slept."""
+    """When a caller last waited for its answer while it slept."""
     returns: bool = False
     """Whether an older version takes over where the newest cannot start."""
     rests_until: datetime | None = None
@@ -196,7 +196,7 @@ def _stopping(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) 
     if target is Phase.ADMITTED and snapshot.desired is Desired.RUN:
         return _again(snapshot.reason, snapshot.message, counted=True)
     if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED, Phase.SUSPENDED}:
-        # Perhaps somebody has changed their mind while it was being taken down.
+        # Perhaps a user changed their mind while it was being taken down.
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         return _finished(target, Reason.USER_REQUESTED, snapshot.message)
     actions = (Action.END_ATTEMPT, Action.RELEASE)
@@ -206,7 +206,7 @@ def _stopping(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) 
         reason = Reason.PREEMPTED if snapshot.reason is Reason.PREEMPTING else snapshot.reason
         until = now + timedelta(seconds=wait) if rests else None
         return Plan(target, reason, snapshot.message, actions, next_in_seconds=wait, rests_until=until)
-    # Suspended while it is wanted again already: nobody but this look would resume it.
+    # Suspended while it is wanted again already: only this look would resume it.
     resumed = target is Phase.SUSPENDED
     return Plan(target, snapshot.reason, snapshot.message, actions, next_in_seconds=0 if resumed else None)
 
@@ -337,8 +337,8 @@ def _overdue(
     ):
         return stop(observed.reason, observed.message, to=Phase.FAILED)
     # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
-    nobody = snapshot.ends or observed.ready_replicas == 0
-    waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and nobody
+    serves_nothing = snapshot.ends or observed.ready_replicas == 0
+    waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and serves_nothing
     if waiting and snapshot.phase is Phase.ADMITTED:
         age = now - max(attempt.created_at, snapshot.since)
         if age >= timedelta(seconds=snapshot.limits.schedule_deadline):

@@ -50,8 +50,8 @@ def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:
     leases.check()
     try:
         workload_logs.fetch_last(client, record.workload, attempt=record.attempt, now=now)
-        found = client.get(ref)
-        if found["metadata"]["uid"] != record.uid:
+        item = client.get(ref)
+        if item["metadata"]["uid"] != record.uid:
             _mark_gone(record, now)
             return False
         client.delete(ref, uid=record.uid, propagation="Background")
@@ -63,7 +63,7 @@ def _delete(client: ClusterClient, record: ObjectRecord, now: datetime) -> bool:
         return False
     with transaction.atomic():
         leases.check()
-        record_object(found, workload=record.workload, cluster=client.cluster, now=now)
+        record_object(item, workload=record.workload, cluster=client.cluster, now=now)
     return True
 
 

@@ -47,9 +47,9 @@ def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) 
     return ObjectRef(kind.api_version, kind.kind, workload.team.namespace_name, attempt.object_name)
 
 
-def belongs_to(found: Mapping[str, Any], workload: Workload) -> bool:
+def belongs_to(item: Mapping[str, Any], workload: Workload) -> bool:
     """Whether the object carries the portal's label of this workload; a stranger's of the same name does not."""
-    labels = found["metadata"].get("labels") or {}
+    labels = item["metadata"].get("labels") or {}
     return labels.get(MANAGED_BY) == MANAGER and labels.get(WORKLOAD_ID) == str(workload.public_id)
 
 
@@ -153,8 +153,8 @@ def _make(
         crash_point("primary-let-go")
     with transaction.atomic():
         locks.hold(workload)
-        for found in made:
-            record_object(found, workload=workload, cluster=client.cluster, now=now)
+        for item in made:
+            record_object(item, workload=workload, cluster=client.cluster, now=now)
         attempt.object_uid = primary["metadata"]["uid"]
         attempt.resumed_from = placement.resume_from or ""
         attempt.save(update_fields=["object_uid", "resumed_from"])
@@ -194,32 +194,32 @@ def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placeme
         _as_applied(client, client.create_or_adopt(manifest, workload_id=placement.workload_id))
         return client.apply(manifest)
     made = {**manifest, "spec": {**manifest["spec"], "replicas": manifests.replicas_at_first}}
-    found = _as_applied(client, client.create_or_adopt(made, workload_id=placement.workload_id))
-    if _applied_replicas(found):
-        client.apply(_replicas_alone(found), manager=FORMER_MANAGER)
+    item = _as_applied(client, client.create_or_adopt(made, workload_id=placement.workload_id))
+    if _applied_replicas(item):
+        client.apply(_replicas_alone(item), manager=FORMER_MANAGER)
     return client.apply(manifest)
 
 
-def _as_applied(client: ClusterClient, found: dict[str, Any]) -> dict[str, Any]:
+def _as_applied(client: ClusterClient, item: dict[str, Any]) -> dict[str, Any]:
     """The object, with what its creation wrote counted as applied.
 
     A creation holds its fields beside every later apply, and none that an apply leaves out would ever go. Its
     controller writes the status at the same moment, so it is looked at anew after a conflict.
     """
     for _ in range(HAND_OVERS_MAX):
-        entries = found["metadata"].get("managedFields") or []
+        entries = item["metadata"].get("managedFields") or []
         own = [entry for entry in entries if entry.get("manager") == MANAGER and not entry.get("subresource")]
-        created = [each for each in own if each.get("operation") == "Update"]
+        created = [entry for entry in own if entry.get("operation") == "Update"]
         if not created:
             break
         kept = [entry for entry in entries if entry not in created]
         if len(own) == len(created):
             kept.append({**created[0], "operation": "Apply"})
-        patch = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": kept}
+        patch = {"resourceVersion": item["metadata"]["resourceVersion"], "managedFields": kept}
         with suppress(ClusterConflict):
-            return client.patch_merge(kinds.ref_of(found), {"metadata": patch})
-        found = client.get(kinds.ref_of(found))
-    return found
+            return client.patch_merge(kinds.ref_of(item), {"metadata": patch})
+        item = client.get(kinds.ref_of(item))
+    return item
 
 
 HAND_OVERS_MAX = 10
@@ -227,42 +227,42 @@ FORMER_MANAGER = f"{MANAGER}-former"
 """Holds the number of replicas that the portal had applied, until a scaler writes it."""
 
 
-def _applied_replicas(found: Mapping[str, Any]) -> bool:
+def _applied_replicas(item: Mapping[str, Any]) -> bool:
     """Whether the portal's own apply holds the field."""
     return any(
         entry.get("manager") == MANAGER
         and entry.get("operation") == "Apply"
         and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-        for entry in found["metadata"].get("managedFields") or ()
+        for entry in item["metadata"].get("managedFields") or ()
     )
 
 
-def _replicas_alone(found: Mapping[str, Any]) -> Manifest:
-    """As they are; the version makes the apply fail if somebody has changed them since."""
-    metadata = {key: found["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
+def _replicas_alone(item: Mapping[str, Any]) -> Manifest:
+    """As they are; the version makes the apply fail if they were changed since."""
+    metadata = {key: item["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
     return {
-        "apiVersion": found["apiVersion"],
-        "kind": found["kind"],
+        "apiVersion": item["apiVersion"],
+        "kind": item["kind"],
         "metadata": metadata,
-        "spec": {"replicas": found["spec"]["replicas"]},
+        "spec": {"replicas": item["spec"]["replicas"]},
     }
 
 
 def _retire(client: ClusterClient, manifests: ManifestSet, workload: Workload) -> None:
     for ref in manifests.retired:
         try:
-            found = client.get(ref)
+            item = client.get(ref)
         except ObjectNotFound:
             continue
-        if belongs_to(found, workload):
-            client.delete(ref, uid=found["metadata"]["uid"])
+        if belongs_to(item, workload):
+            client.delete(ref, uid=item["metadata"]["uid"])
 
 
 def adjust(client: ClusterClient, changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
     """Merge each patch into its object; what has gone meanwhile is left alone."""
-    for found, patch in changes:
+    for item, patch in changes:
         with suppress(ObjectNotFound):
-            client.patch_merge(kinds.ref_of(found), patch)
+            client.patch_merge(kinds.ref_of(item), patch)
 
 
 def build_token_secret(placement: Placement, token: str) -> Manifest:

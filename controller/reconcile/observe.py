@@ -79,8 +79,8 @@ def _companions(
     if attempt is None:
         return []
     refs = adapter.companion_refs(workload, object_name=attempt.object_name)
-    found = [get_own(client, ref, workload) for ref in refs]
-    return [each for each in found if each is not None]
+    companions = [get_own(client, ref, workload) for ref in refs]
+    return [companion for companion in companions if companion is not None]
 
 
 def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) -> Observation:
@@ -105,7 +105,7 @@ def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) 
 
 
 def _taken_away(workload: Workload, attempt: int, observation: Observation, cluster: str) -> Observation:
-    """The same, with why a pod went that was gone before anybody looked.
+    """The same, with the reason of a pod that was gone before the first look.
 
     The watcher has kept the word for it. Where the collector of orphaned pods was quicker than that, a node tells that
     is no longer there or ready.

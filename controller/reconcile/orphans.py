@@ -1,6 +1,6 @@
 """What makes a workload's pods and has lost the primary object (`kubectl delete --cascade=orphan`).
 
-Where the primary is deleted with what it owns, the garbage collector takes these down, and nobody needs to.
+Where the primary is deleted with what it owns, the garbage collector takes these down, and the portal need not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def strays(
     pods: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Those of the workload's pods that run without a controller and that none takes over: neither what `primary` has,
-    nor, where that has gone, what would be made now. Nobody counts them and nobody else deletes them.
+    nor, where that has gone, what would be made now. No controller counts them, and no other client deletes them.
     """
     bare = [pod for pod in pods if _alive(pod) and not goes(pod) and controller_of(pod) is None]
     if not bare or not adapter.makers:
@@ -57,27 +57,27 @@ def _hashes(primary: Mapping[str, Any], makers: Sequence[Mapping[str, Any]]) -> 
     """Of the pods that the primary's makers take over; none while it goes, or has yet to make that of its template."""
     uid, revision = primary["metadata"]["uid"], _revision(primary)
     own = [maker for maker in makers if controller_of(maker) == uid and not goes(maker)]
-    made = not goes(primary) and any(_revision(each) == revision for each in own)
-    return {_hash(each) for each in own} if made else set()
+    made = not goes(primary) and any(_revision(maker) == revision for maker in own)
+    return {_hash(maker) for maker in own} if made else set()
 
 
 def _revision(maker: Mapping[str, Any]) -> int:
     return revision_of(maker["spec"]["template"]["metadata"])
 
 
-def _hash(found: Mapping[str, Any]) -> str:
-    return str((found["metadata"].get("labels") or {}).get(TEMPLATE_HASH) or "")
+def _hash(item: Mapping[str, Any]) -> str:
+    return str((item["metadata"].get("labels") or {}).get(TEMPLATE_HASH) or "")
 
 
-def controller_of(found: Mapping[str, Any]) -> str | None:
+def controller_of(item: Mapping[str, Any]) -> str | None:
     """The UID of the object that manages this one."""
-    owners = found["metadata"].get("ownerReferences") or ()
+    owners = item["metadata"].get("ownerReferences") or ()
     return next((owner["uid"] for owner in owners if owner.get("controller")), None)
 
 
-def goes(found: Mapping[str, Any]) -> bool:
-    """Whether somebody has deleted the object, and it is on its way out."""
-    return bool(found["metadata"].get("deletionTimestamp"))
+def goes(item: Mapping[str, Any]) -> bool:
+    """Whether the object was deleted, and is on its way out."""
+    return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def all_adoptable(makers: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> bool:
@@ -100,7 +100,7 @@ def _stays(pod: Mapping[str, Any], makers: Collection[str]) -> bool:
 def size(makers: Sequence[Mapping[str, Any]]) -> int | None:
     """How many replicas the primary of these wanted; None where none of them has any, or says a number."""
     active = [maker["metadata"].get("annotations") or {} for maker in makers if maker["spec"].get("replicas")]
-    said = [str(each.get(DESIRED_REPLICAS, "")) for each in active]
-    # Anybody with the right to write them may have: what is longer is no number of replicas.
-    numbers = (int(each) for each in said if each.isascii() and each.isdigit() and len(each) <= DIGITS_MAX)
+    texts = [str(annotations.get(DESIRED_REPLICAS, "")) for annotations in active]
+    # Any user with the right to write them may have: a longer text is no number of replicas.
+    numbers = (int(text) for text in texts if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX)
     return max(numbers, default=None)

@@ -24,7 +24,7 @@ def placement_of(
 ) -> Placement:
     """Where the pods of this attempt may land, and under which names."""
     facts = workload.flavor.facts if workload.flavor and workload.units else None
-    given = PlatformSettings.current()
+    options = PlatformSettings.current()
     observed, resume_from = _nodes_and_resume_point(workload, before=attempt, with_nodes=facts is not None)
     public_id = str(workload.public_id)
     return Placement(
@@ -47,24 +47,24 @@ def placement_of(
         resume_from=resume_from,
         capacity_type=workload.capacity_type,
         sharing=facts.sharing if facts else Sharing.NONE,
-        gang_scheduler=_gang_scheduler(given, followed),
-        pod_monitors=_pod_monitors(given, followed),
-        grace_seconds=given.grace_seconds,
-        git_image=given.git_image,
-        storage_image=given.storage_image,
+        gang_scheduler=_gang_scheduler(options, followed),
+        pod_monitors=_pod_monitors(options, followed),
+        grace_seconds=options.grace_seconds,
+        git_image=options.git_image,
+        storage_image=options.storage_image,
         mlflow_uri=workload.team.mlflow_tracking_uri,
     )
 
 
-def _gang_scheduler(given: PlatformSettings, followed: Followed) -> str:
+def _gang_scheduler(options: PlatformSettings, followed: Followed) -> str:
     """The one that the settings name, where the cluster serves its groups."""
-    named = given.gang_scheduler
+    named = options.gang_scheduler
     return named if named and kinds.POD_GROUPS[named].address in followed() else ""
 
 
-def _pod_monitors(given: PlatformSettings, followed: Followed) -> bool:
+def _pod_monitors(options: PlatformSettings, followed: Followed) -> bool:
     """Whether the settings name them and the cluster serves them."""
-    return POD_MONITOR in given.optional_kinds and kinds.POD_MONITOR.address in followed()
+    return POD_MONITOR in options.optional_kinds and kinds.POD_MONITOR.address in followed()
 
 
 def _nodes_and_resume_point(

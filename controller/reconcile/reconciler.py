@@ -80,8 +80,8 @@ def _passes(workload: Workload, client: ClusterClient, now: datetime) -> float |
 
 
 class _Held:
-    """The cluster's client, with the row's lock renewed before every call: however slow the calls are, nobody takes
-    the row over between them. Past the look's budget it makes no call any more.
+    """The cluster's client, with the row's lock renewed before every call: however slow the calls are, no other worker
+    takes the row over between them. Past the look's budget it makes no call any more.
     """
 
     def __init__(self, client: ClusterClient, workload: Workload) -> None:
@@ -126,7 +126,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
 
 
 def _admit(workload: Workload, client: ClusterClient, now: datetime) -> tuple[float | None, Attempt | None]:
-    """Admission, but only while the cluster answers: a claim on a cluster that is away helps nobody.
+    """Admission, but only while the cluster answers: a claim on a cluster that is away helps no one.
 
     Seconds until the next look, and the attempt that an admission opened.
     """
@@ -157,7 +157,7 @@ def _judge(workload: Workload, now: datetime) -> tuple[float | None, Attempt | N
                 attempt = objects.open_attempt_of_held(workload, adapter_for(workload.kind), now=now)
                 crash_point("attempt-opened")
     except (QuotaExceeded, OperationalError):
-        # The limits were changed under the pass, which is nobody's fault and nobody's news.
+        # The limits were changed under the pass, which is no fault and no news for users.
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
         return ADMISSION_RETRY_SECONDS, None
     crash_point("admitted")

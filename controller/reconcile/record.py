@@ -73,7 +73,7 @@ def record(
             finished_at=ended_at,
         )
         wanted = adapter.record(workload, observation, plan, now)
-    waits = [each for each in (plan.next_in_seconds, wanted) if each is not None]
+    waits = [seconds for seconds in (plan.next_in_seconds, wanted) if seconds is not None]
     return min(waits, default=None)
 
 
@@ -155,9 +155,9 @@ def record_unavailable(
 
     One that was judged keeps its verdict: without it, it would need a pass of its own when the cluster is back.
     """
-    asked, said = None, "The cluster refuses the portal for now"
+    asked, sentence = None, "The cluster refuses the portal for now"
     if isinstance(error, ClusterUnavailable):
-        asked, said = error.retry_after, "The cluster does not answer"
+        asked, sentence = error.retry_after, "The cluster does not answer"
     wait = max(services.backoff_seconds(workload.failures), asked or 0)
     phase = Phase(workload.phase)
     unmade = phase is Phase.ADMITTED and workload.attempts.filter(ended_at=None, object_uid="").exists()
@@ -168,7 +168,7 @@ def record_unavailable(
                 workload,
                 to=phase,
                 reason=Reason(workload.reason) if unmade else Reason.CLUSTER_UNAVAILABLE,
-                message=f"{said}: {error}",
+                message=f"{sentence}: {error}",
                 actor=RECONCILER,
                 now=now,
             )

@@ -37,7 +37,7 @@ def absent_pods(client: ClusterClient, lacking: Iterable[PodRecord]) -> list[Pod
 
 
 def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
-    """Mark the absent ones gone, unless somebody has seen them since; `as_of` is the version of the list that lacked
+    """Mark the absent ones gone, unless they were seen since; `as_of` is the version of the list that lacked
     them. The rows that are gone now.
     """
     if not absent:
@@ -53,10 +53,10 @@ def still_there(
 ) -> bool:
     """Whether the object exists, in none of the `lacking` phases."""
     try:
-        found = client.get(ref)
+        item = client.get(ref)
     except ObjectNotFound:
         return False
-    return found["metadata"]["uid"] == uid and (found.get("status") or {}).get("phase") not in lacking
+    return item["metadata"]["uid"] == uid and (item.get("status") or {}).get("phase") not in lacking
 
 
 def _ref(row: PodRecord) -> ObjectRef:

@@ -54,7 +54,7 @@ def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt |
 
 
 def _leave(workload: Workload, attempt: Attempt | None) -> Leave | None:
-    """Whether somebody has asked for what it holds."""
+    """Whether it was asked to give up what it holds."""
     made = attempt is not None and bool(attempt.object_uid)
     if not workload.preemptible or not made or Phase(workload.phase) not in LIVE:
         return None

@@ -1,6 +1,6 @@
 """What the watcher keeps of nodes, of what may bring some, and of the pods of others that hold a part of them.
 
-A row and what it tells admission are one step: a list passes over what rows know, so that nobody would tell it later.
+A row and what it tells admission are one step: a list passes over what rows know, so that no later step would report it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from workloads.pods.pod_facts import ENDED
 
 @dataclass(frozen=True)
 class ForeignPodSink(OneByOne):
-    """Pods that the portal did not make: what they hold of nodes is not there for anybody else."""
+    """Pods that the portal did not make: what they hold of nodes is not available to others."""
 
     @override
     @transaction.atomic

@@ -63,26 +63,26 @@ class ObjectSink:
 @dataclass(frozen=True)
 class CompanionSink(ObjectSink):
     """What stands beside a primary and says how it fares. A scaler writes its measurements all the time; only what
-    changes for people wakes anybody.
+    changes for users sends a wake-up.
     """
 
-    told: dict[str, str] = field(default_factory=dict)
+    last_news: dict[str, str] = field(default_factory=dict)
 
     @override
     def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         uid, news = manifest["metadata"]["uid"], _news_of(manifest)
-        if not gone and self.told.get(uid) == news:
+        if not gone and self.last_news.get(uid) == news:
             return
         super().seen(manifest, cluster=cluster, now=now, gone=gone)
         if gone:
-            self.told.pop(uid, None)
+            self.last_news.pop(uid, None)
         else:
-            self.told[uid] = news
+            self.last_news[uid] = news
 
     @override
     def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
         super().listed(page, cluster=cluster, as_of=as_of, now=now)
-        self.told.update({item["metadata"]["uid"]: _news_of(item) for item in page})
+        self.last_news.update({item["metadata"]["uid"]: _news_of(item) for item in page})
 
 
 def _news_of(manifest: Mapping[str, Any]) -> str:

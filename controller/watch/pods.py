@@ -37,7 +37,7 @@ class PodSink:
         own = []
         for manifest, workload in zip(manifests, workloads_of(manifests), strict=True):
             if workload is None:
-                # It bears the portal's mark and is nobody's: what it holds is held all the same.
+                # It bears the portal's mark but belongs to no workload: what it holds is held all the same.
                 pod = {"apiVersion": "v1", "kind": "Pod", **manifest}
                 record_stray(pod, cluster=cluster, now=now, gone=gone)
                 nodes = record_foreign_pod(pod, cluster=cluster, now=now, gone=gone)
@@ -63,5 +63,5 @@ class PodSink:
             absent = absent_pods(client, [row])
             with transaction.atomic():
                 gone = miss_pods(absent, as_of=as_of, now=now)
-                wakeups.wake_workloads((each.workload for each in gone), now=now)
+                wakeups.wake_workloads((record.workload for record in gone), now=now)
             self._tell(gone)

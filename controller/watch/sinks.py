@@ -14,7 +14,7 @@ from cluster.client import ClusterClient
 
 
 class Sink(Protocol):
-    """Whatever is told twice, late or in another order changes nothing that is newer. `cluster` is where it was seen."""
+    """An object reported twice, late or out of order changes nothing that is newer. `cluster` is where it was seen."""
 
     def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         """Record one object."""

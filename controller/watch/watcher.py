@@ -109,7 +109,7 @@ class KindWatcher(threading.Thread):
                 logger.info("watch.expired", extra={"kind": self.cursor})
                 self.resource_version = ""
             except ObjectNotFound as error:
-                # The kind itself: whoever serves it has gone away, and may come back with other objects.
+                # The kind itself: its server has gone away, and may come back with other objects.
                 self.resource_version = ""
                 self._rest(error)
             except (ClusterError, Error) as error:
@@ -154,7 +154,7 @@ class KindWatcher(threading.Thread):
         if not self.scope.optional or (self.kind.api_version, self.kind.kind) in client.served_kinds():
             return True
         self.sink.forget_absent(client, set(), now=clock.now())
-        # A cursor that nobody moves would pass for a watch that has come to a halt.
+        # A cursor that no longer moves would look like a stalled watch.
         WatchCursor.objects.of(client.cluster).filter(kind=self.cursor).delete()
         return False
 

@@ -68,13 +68,13 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SECURE_SSL_REDIRECT = _HTTPS
 # The proxy that ends TLS must set this header itself, whatever the client sent (docs: deployment).
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _HTTPS else None
-# Whose X-Forwarded-For is believed (foundation.http.context).
+# Proxies whose X-Forwarded-For is trusted (foundation.http.context).
 TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 # Pods report over PORTAL_INTERNAL_URL, which stays inside the cluster.
 SECURE_REDIRECT_EXEMPT = [r"^api/v1/training-runs/[^/]+/(checkpoints|progress)/$"]
 SECURE_HSTS_SECONDS = 31_536_000 if _HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _HTTPS
-# Preloading is a promise of the whole domain, which is not the portal's to give.
+# Preloading is a promise for the whole domain, which the portal cannot make.
 SILENCED_SYSTEM_CHECKS = ["security.W021"]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -236,7 +236,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 # --- Celery: messages are wake-ups, the rows carry the work
 
 CELERY_BROKER_URL = stores.broker_url(REDIS_URL)
-# A wake-up that the broker does not take at once is left to the sweep: whoever sends it must not wait.
+# The sweep does what a wake-up would if the broker does not take it at once: its sender must not wait.
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,
     "max_retries": 1,
@@ -251,7 +251,7 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
-# Nobody who reaches the broker ends a worker or changes what it does: there are no commands but the wake-ups.
+# No one who reaches the broker can end a worker or change what it does: there are no commands but the wake-ups.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -270,7 +270,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"expires": 30},
     },
-    # What a lost wake-up missed is found this often; it is also how precisely a later look is kept.
+    # How often work of lost wake-ups is found; it is also how precisely the time of a later look is kept.
     "sweep-due-workloads": {
         "task": "controller.sweep_due_workloads",
         "schedule": 2.0,

@@ -1,6 +1,6 @@
 """The only reader of the process environment.
 
-Every variable of the portal begins with `PORTAL_`; a name that nobody reads is an error, so that a typing
+Every variable of the portal begins with `PORTAL_`; a name that no code reads is an error, so that a typing
 mistake is never silently ignored. Secrets may come from a file named by `<NAME>_FILE`.
 """
 
@@ -48,7 +48,7 @@ class Bind:
 
     @property
     def loopback(self) -> bool:
-        """True where nobody from another machine can connect. An inherited socket is checked by its opener."""
+        """True if no one can connect from another machine. An inherited socket is checked by its opener."""
         if self.fd is not None or self.host == "localhost":
             return True
         try:
@@ -77,14 +77,14 @@ class DatabaseAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The configuration of one process. None means: not given, so embedded or derived (see the settings)."""
+    """The configuration of one process. None means: not set, so embedded or derived (see the settings)."""
 
     data_dir: Path
     bind: Bind
     live_bind: Bind
     bind_given: bool
     live_bind_given: bool
-    # None: a process started by hand tells no metrics; `up` gives each of its processes an address.
+    # None: a process started by hand serves no metrics; `up` gives each of its processes an address.
     metrics_bind: Bind | None = None
     secret_key: str | None = None
     database: DatabaseAddress | None = None
@@ -96,7 +96,7 @@ class Environment:
     internal_url: str | None = None
     log_storage: Path | None = None
     prometheus_url: str | None = None
-    # Whose word about the client's address (X-Forwarded-For) is taken.
+    # Proxies whose word about the client's address (X-Forwarded-For) is trusted.
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     # Where a test wants the process to kill itself (foundation.crashpoints); nothing else reads it.
     test_crash_point: str = ""
@@ -104,7 +104,7 @@ class Environment:
     def exposed_binds(self) -> dict[str, Bind]:
         """By variable, the addresses that other machines can reach although the embedded cluster is in use.
 
-        devcluster runs the commands of pods as processes of this user: whoever reaches the portal may run
+        devcluster runs the commands of pods as processes of this user: anyone who reaches the portal can run
         commands here, so nothing may start while this is not empty.
         """
         binds = {"PORTAL_BIND": self.bind, "PORTAL_LIVE_BIND": self.live_bind}
@@ -119,13 +119,13 @@ def load(variables: Mapping[str, str] | None = None) -> Environment:
     """
     source = os.environ if variables is None else variables  # noqa: TID251
     _refuse_unknown(source)
-    given = {name: text for name in KNOWN if (text := _text(source, name)) is not None}
+    values = {name: text for name in KNOWN if (text := _text(source, name)) is not None}
 
     def read(name: str, parse: Callable[[str], T]) -> T | None:
-        if name not in given:
+        if name not in values:
             return None
         try:
-            return parse(given[name])
+            return parse(values[name])
         except ValueError as problem:
             raise ImproperlyConfigured(f"{name} {problem}") from None
 
@@ -133,8 +133,8 @@ def load(variables: Mapping[str, str] | None = None) -> Environment:
         data_dir=read("PORTAL_DATA_DIR", _folder) or DEFAULT_DATA_DIR,
         bind=read("PORTAL_BIND", parse_bind) or Bind(host="127.0.0.1", port=8000),
         live_bind=read("PORTAL_LIVE_BIND", parse_bind) or Bind(host="127.0.0.1", port=8001),
-        bind_given="PORTAL_BIND" in given,
-        live_bind_given="PORTAL_LIVE_BIND" in given,
+        bind_given="PORTAL_BIND" in values,
+        live_bind_given="PORTAL_LIVE_BIND" in values,
         metrics_bind=read("PORTAL_METRICS_BIND", parse_bind),
         secret_key=read("PORTAL_SECRET_KEY", _secret_key),
         database=read("PORTAL_DATABASE_URL", parse_database_url),
@@ -234,8 +234,8 @@ def _refuse_unknown(source: Mapping[str, str]) -> None:
 
 
 def _is_of_a_service(name: str, source: Mapping[str, str]) -> bool:
-    """Whether Kubernetes wrote it, which is known by its host beside it: a port alone is a mistake."""
-    services = (each.removesuffix(_SERVICE_HOST) for each in source if each.endswith(_SERVICE_HOST))
+    """Whether Kubernetes wrote it: then its host is set, too. A port alone is a mistake."""
+    services = (key.removesuffix(_SERVICE_HOST) for key in source if key.endswith(_SERVICE_HOST))
     return any(
         name.startswith(service)
         and f"{service}_SERVICE_PORT" in source
@@ -285,7 +285,7 @@ def _kubeconfig(text: str) -> str:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    hosts = tuple(each.strip() for each in text.split(",") if each.strip())
+    hosts = tuple(item.strip() for item in text.split(",") if item.strip())
     for host in hosts:
         if host == "*" or "/" in host:
             raise ValueError(f"must be host names separated by commas, not {host!r}")
@@ -294,15 +294,15 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     networks = []
-    for each in filter(None, map(str.strip, text.split(","))):
+    for item in filter(None, map(str.strip, text.split(","))):
         try:
-            network = ip_network(each)
+            network = ip_network(item)
         except ValueError:
             raise ValueError(
-                f"must be addresses or networks such as 10.0.0.0/8, by commas, not {each!r}"
+                f"must be addresses or networks such as 10.0.0.0/8, by commas, not {item!r}"
             ) from None
         if network.prefixlen == 0:
-            raise ValueError(f"must not be {each}: every client could then say that it is another")
+            raise ValueError(f"must not be {item}: every client could then say that it is another")
         networks.append(network)
     return tuple(networks)
 

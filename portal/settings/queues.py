@@ -16,7 +16,7 @@ RECONCILES: Final = "portal-reconciles"
 THREADS: Final[dict[str, int]] = {
     # What finds lost work, and what shows that the worker is alive: neither asks the cluster anything.
     SWEEPS: 1,
-    # Two of these jobs ask the cluster; there is a thread left for those that do not.
+    # Two of these jobs ask the cluster; one thread is left for the jobs that do not.
     PERIODIC: 3,
     PASSES: 2,
     RECONCILES: 8,

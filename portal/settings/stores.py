@@ -17,13 +17,13 @@ CONNECT_TIMEOUT_SECONDS = 5
 
 
 def database(address: DatabaseAddress | None, folders: Folders) -> dict[str, Any]:
-    """Django's `DATABASES` entry: the given server, or the embedded one over its Unix socket."""
-    given = dict(address.options) if address else {}
+    """Django's `DATABASES` entry: the configured server, or the embedded one over its Unix socket."""
+    own_options = dict(address.options) if address else {}
     server_options = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS}"
     options = {
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-        **given,
-        "options": f"{server_options} {given.get('options', '')}".strip(),
+        **own_options,
+        "options": f"{server_options} {own_options.get('options', '')}".strip(),
     }
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -50,7 +50,7 @@ def cache(redis_url: str) -> dict[str, Any]:
         "LOCATION": redis_url,
         "KEY_PREFIX": "portal",
         "TIMEOUT": 300,
-        # Django's own unpickles what it reads, which runs whatever code somebody has written there.
+        # Django's own serializer unpickles what it reads, which runs any code that was written there.
         "OPTIONS": {"serializer": "foundation.json_cache.JSONSerializer"},
     }
 

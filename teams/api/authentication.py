@@ -1,4 +1,4 @@
-"""Bearer tokens. A run's own token (`mlr_…`) is none of ours: the views it opens authenticate it themselves."""
+"""Bearer tokens. A run's own token (`mlr_…`) is not handled here: the views it opens authenticate it themselves."""
 
 from __future__ import annotations
 

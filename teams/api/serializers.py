@@ -159,7 +159,7 @@ class CallerSerializer(serializers.Serializer[Any]):
 
 
 class OptionalKindsField(serializers.ListField):
-    """Some of what the installed apps may offer, which is known only when they are all ready: DRF makes the field anew
+    """A choice of what the installed apps offer, which is known only when all of them are ready: DRF makes the field again
     for every serializer.
     """
 

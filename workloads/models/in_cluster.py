@@ -1,4 +1,4 @@
-"""Rows of what is in a cluster, of which there may be several: whoever asks says which one."""
+"""Rows of what is in a cluster, of which there may be several: every caller says which one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = TypeVar("Row", bound=models.Model)
 class InCluster(models.QuerySet[Row]):
     """`objects` of the models that have a column `cluster`.
 
-    A query begins with `of`, or names a row by what is nobody else's: its UID, its key, or the workload it is of. A
+    A query begins with `of`, or names a row by what is unique to it: its UID, its key, or its workload. A
     test goes through the code and lists the exceptions (tests/architecture/test_clusters.py).
     """
 

@@ -154,7 +154,7 @@ class Workload(models.Model):
     lock_token = models.UUIDField(null=True)
     lock_expires_at = models.DateTimeField(null=True)
     lock_renewed_at: float = 0
-    """When this process took the lock or renewed it, by `time.monotonic`: no column, and nobody else's."""
+    """When this process took the lock or renewed it, by `time.monotonic`: no column, and known to this process alone."""
     simulated = models.BooleanField(default=False)
 
     FINAL_PHASES: ClassVar[list[str]] = sorted(FINAL)

@@ -166,7 +166,7 @@ class NodeRecord(models.Model):
 
 
 class ForeignPod(models.Model):
-    """A pod on a node that the portal did not make: what it takes is not there for others."""
+    """A pod on a node, not made by the portal: what it takes is not available to others."""
 
     cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)
@@ -190,8 +190,8 @@ class ForeignPod(models.Model):
 
 
 class StrayObject(models.Model):
-    """An object that bears the portal's mark and is of no workload that there is: after a restore from a backup that
-    is older than the cluster. It is there, may hold GPUs, and nobody pays for it.
+    """An object that bears the portal's mark but belongs to no existing workload: after a restore from a backup that
+    is older than the cluster. It exists, may hold GPUs, and no team pays for it.
     """
 
     cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
@@ -243,7 +243,7 @@ class NodePoolRecord(models.Model):
 
 
 class ClaimRecord(models.Model):
-    """A PersistentVolumeClaim that exists, of whoever made it."""
+    """A PersistentVolumeClaim that exists, whether the portal or someone else made it."""
 
     cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
     uid = models.CharField(max_length=64, unique=True)

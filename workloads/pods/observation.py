@@ -27,7 +27,7 @@ class Stage(StrEnum):
     RUNNING = "running"
     READY = "ready"
     DEGRADED = "degraded"
-    """Fewer replicas serve than wanted; or a run's only pod has been told to go."""
+    """Fewer replicas serve than wanted; or a run's only pod was asked to stop."""
     UPDATING = "updating"
     ASLEEP = "asleep"
     """Its scaler has taken the last replica away."""
@@ -66,7 +66,7 @@ class PodFacts:
     ready_at: datetime | None = None
     """Since when it has been ready; None while it is not."""
     unready_at: datetime | None = None
-    """Since when it has not been ready, whether it was before or never; None while it is, or where nobody has said."""
+    """Since when it has not been ready, whether it was before or never; None while it is, or where no status says it."""
 
     @property
     def alive(self) -> bool:
@@ -76,7 +76,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerFacts:
-    """What a scaler says of itself. What it does not say is None or empty."""
+    """What a scaler's status says. What it does not say is None or empty."""
 
     minimum: int | None = None
     maximum: int | None = None
@@ -102,18 +102,18 @@ class ScalerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutFacts:
-    """How far the pods have come that an endpoint's object asks for now."""
+    """How far the pods are that an endpoint's object asks for now."""
 
     revision: int
     """That its template names; 0 where it names none."""
     updated: int
-    """Pods of that template that are not going."""
+    """Pods of that template that are not being deleted."""
     ready: int
     """Those of them that are ready."""
     total: int
     """Replicas that are wanted."""
     old: int
-    """Pods of other templates that are not going."""
+    """Pods of other templates that are not being deleted."""
     complete: bool
     """Whether all wanted replicas are of that template and ready, and no others are left."""
     completed_at: datetime | None = None
@@ -127,7 +127,7 @@ class RolloutFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One look at the cluster. It holds no memory: what was seen before is the caller's to compare."""
+    """One look at the cluster. It has no memory: the caller compares it with what was seen before."""
 
     stage: Stage
     reason: Reason
@@ -138,7 +138,7 @@ class Observation:
     deleting: bool = False
     """Whether the primary object has a deletion time."""
     left_behind: bool = False
-    """Whether what makes its pods is there without the primary, and nobody else's."""
+    """Whether what makes its pods exists without the primary, and belongs to no other object."""
     adoptable: bool = False
     """Whether a primary that is made again takes over all pods that are there: they are of what makes pods and stays,
     or of no controller and of the revision that it is made with."""
@@ -151,7 +151,7 @@ class Observation:
     """Whether another attempt may help; always true of an interruption."""
     blocked: bool = False
     """The container cannot start until something changes outside it (image, ConfigMap, volume, quota);
-    the caller's deadlines decide how long that is borne."""
+    the caller's deadlines decide how long that may last."""
     waiting_since: datetime | None = None
     """Since when the present wait has lasted, in a stage before `running`."""
     exit_code: int | None = None

@@ -1,6 +1,6 @@
 """Why a pod, or one of its containers, came to its end, and whether another attempt would help. Pure.
 
-An interruption is what no retry is charged for: preemption, drain, a lost or refusing node. The rules follow
+An interruption is an end that uses up no retry: preemption, drain, a lost or refusing node. The rules follow
 the DisruptionTarget reasons and pod status reasons of Kubernetes 1.36, and the exit codes of POSIX shells.
 """
 
@@ -70,9 +70,9 @@ def end_of_pod(pod: Json) -> End | None:
     """Why the pod has ended or is being ended; None while nothing ends it. A success is not asked here."""
     status = pod.get("status") or {}
     ended = status.get("phase") == "Failed"
-    for found in status.get("conditions") or ():
-        if found.get("type") == "DisruptionTarget" and found.get("status") == "True":
-            return _disrupted(pod, found.get("reason") or "", found.get("message") or "")
+    for item in status.get("conditions") or ():
+        if item.get("type") == "DisruptionTarget" and item.get("status") == "True":
+            return _disrupted(pod, item.get("reason") or "", item.get("message") or "")
     word, text = status.get("reason") or "", status.get("message") or ""
     if word:
         by_reason = _by_status_reason(pod, word, text)
@@ -87,7 +87,7 @@ def end_of_container(pod: Json, status: Json, ended: Json) -> End:
     """Why one container ended; `ended` is its `terminated` state."""
     name, word = status.get("name") or "", ended.get("reason") or ""
     code = ended.get("exitCode")
-    said = (ended.get("message") or "").strip()
+    last_words = (ended.get("message") or "").strip()
     if word == OOM_KILLED:
         limit = _memory_limit(pod, name)
         message = (
@@ -95,12 +95,12 @@ def end_of_container(pod: Json, status: Json, ended: Json) -> End:
         )
         return End(reason=Reason.OOM_KILLED, message=message, exit_code=code)
     if word == "ContainerStatusUnknown":
-        message = f"The node lost track of container {name}. {said}"
+        message = f"The node lost track of container {name}. {last_words}"
         return _lost(pod, message, exit_code=code)
     if word in NEVER_STARTED:
-        message = f"Container {name} did not start: {said or word}"
+        message = f"Container {name} did not start: {last_words or word}"
         return End(reason=Reason.START_ERROR, message=message, exit_code=code)
-    return _by_exit_code(pod, name, code, said)
+    return _by_exit_code(pod, name, code, last_words)
 
 
 def reason_of_disruption(word: str, *, spot: bool) -> tuple[Reason, str]:
@@ -114,26 +114,26 @@ def reason_of_loss(*, spot: bool) -> Reason:
     return Reason.SPOT_RECLAIMED if spot else Reason.NODE_LOST
 
 
-def _by_exit_code(pod: Json, name: str, code: int | None, said: str) -> End:
+def _by_exit_code(pod: Json, name: str, code: int | None, last_words: str) -> End:
     if code in _STOPPED_FROM_OUTSIDE and pod["metadata"].get("deletionTimestamp"):
         message = f"The pod was deleted while container {name} was running (exit code {code})."
         return End(reason=Reason.DELETED_EXTERNALLY, message=message, interruption=True, exit_code=code)
-    tail = f" Its last words: {said}" if said else ""
-    if _GPU_MEMORY.search(said):
+    tail = f" Its last words: {last_words}" if last_words else ""
+    if _GPU_MEMORY.search(last_words):
         message = f"Container {name} ran out of GPU memory (exit code {code}).{tail}"
         return End(reason=Reason.APPLICATION_ERROR, message=message, exit_code=code)
-    if _GPU_DRIVER.search(said):
+    if _GPU_DRIVER.search(last_words):
         message = (
             f"The image of container {name} does not fit the node's GPU driver (exit code {code}).{tail}"
         )
         return End(reason=Reason.APPLICATION_ERROR, message=message, exit_code=code)
     if name.startswith(CONTAINER_PREFIX):
-        # Git ends with 128 whatever went wrong, also where only the network did.
+        # Git ends with 128 on every failure, also if only the network failed.
         message = f"Container {name} could not bring the code of source.git (exit code {code}).{tail}"
         return End(reason=Reason.APPLICATION_ERROR, message=message, retryable=True, exit_code=code)
-    told = _of_the_model(name, code, said, tail)
-    if told is not None:
-        return told
+    end = _of_the_model(name, code, last_words, tail)
+    if end is not None:
+        return end
     sentence = _SENTENCES.get(code or 0, "It ended with an error" if code else "It ended")
     return End(
         reason=Reason.APPLICATION_ERROR,
@@ -143,8 +143,8 @@ def _by_exit_code(pod: Json, name: str, code: int | None, said: str) -> End:
     )
 
 
-def _of_the_model(name: str, code: int | None, said: str, tail: str) -> End | None:
-    """What ended for want of a model; None where that was not it."""
+def _of_the_model(name: str, code: int | None, last_words: str, tail: str) -> End | None:
+    """The end of a container that lacked its model; None if that was not the reason."""
     if name == model_source.FETCH:
         message = f"Container {name} could not fetch the model of model.uri (exit code {code}).{tail}"
     elif name == model_source.CHECK:
@@ -152,7 +152,7 @@ def _of_the_model(name: str, code: int | None, said: str, tail: str) -> End | No
             f"A model that the request names is not where model.path says, or cannot be read (exit code {code}): look "
             f"what the claim or the address holds.{tail}"
         )
-    elif _MODEL_ABSENT.search(said):
+    elif _MODEL_ABSENT.search(last_words):
         message = (
             f"Container {name} found no model that it can load (exit code {code}): look what model.path and "
             f"runtime_options.models name, and that it has the layout which the server wants.{tail}"
@@ -165,9 +165,9 @@ def _of_the_model(name: str, code: int | None, said: str, tail: str) -> End | No
 def _disrupted(pod: Json, word: str, text: str) -> End:
     status = pod.get("status") or {}
     if word == "TerminationByKubelet":
-        said = status.get("message") or text
-        by_reason = _by_status_reason(pod, status.get("reason") or "", said)
-        return by_reason or _evicted(pod, said)
+        status_text = status.get("message") or text
+        by_reason = _by_status_reason(pod, status.get("reason") or "", status_text)
+        return by_reason or _evicted(pod, status_text)
     reason, what = reason_of_disruption(word, spot=_is_on_spot(pod))
     message = f"The pod was removed because {what} ({word}: {text})."
     if reason is Reason.PREEMPTED:
@@ -202,7 +202,7 @@ def _by_refusal(pod: Json, word: str, text: str) -> End | None:
 
 
 def _evicted(pod: Json, text: str) -> End:
-    """A pod that broke its own limit is to blame; one that a full node threw out is not."""
+    """A pod that exceeded its own limit is to blame; one that a full node evicted is not."""
     if _OWN_LIMIT.search(text):
         return End(reason=Reason.APPLICATION_ERROR, message=f"Evicted: {text}")
     return _interrupted(pod, Reason.NODE_LOST, f"Evicted by its node: {text or 'it ran short of a resource'}")

@@ -25,7 +25,7 @@ def created_at(metadata: Mapping[str, Any]) -> datetime:
 
 
 def attempt_of(metadata: Mapping[str, Any]) -> int:
-    """The attempt that the label names; 0 where somebody has spoilt it."""
+    """The attempt that the label names; 0 if it is missing or no number."""
     text = str((metadata.get("labels") or {}).get(label_names.ATTEMPT, ""))
     return whole_number(text) or 0
 
@@ -62,11 +62,11 @@ def pod_facts(manifest: Mapping[str, Any], *, resource: str) -> dict[str, Any]:
 
 def others_held(spec: Mapping[str, Any]) -> dict[str, int]:
     """What the pod takes of its node besides GPUs, by the columns that keep it."""
-    found = others_of_pod(spec)
+    requests = others_of_pod(spec)
     return {
-        "cpu_millicores": found.get(CPU, 0),
-        "memory_bytes": found.get(MEMORY, 0),
-        "storage_bytes": found.get(STORAGE, 0),
+        "cpu_millicores": requests.get(CPU, 0),
+        "memory_bytes": requests.get(MEMORY, 0),
+        "storage_bytes": requests.get(STORAGE, 0),
     }
 
 
@@ -76,7 +76,7 @@ def _disruption(condition: Mapping[str, Any]) -> str:
 
 
 def _image_id(spec: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) -> str:
-    """Of the pod's first container; what others an admission webhook may add run is nobody's code."""
+    """The image of the pod's first container; further ones may come from an admission webhook, and run no user's code."""
     first = next((container["name"] for container in spec.get("containers") or []), None)
     return next(
         (str(status.get("imageID") or "")[:1024] for status in statuses if status.get("name") == first), ""
@@ -84,7 +84,7 @@ def _image_id(spec: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) ->
 
 
 def pod_times(manifest: Mapping[str, Any]) -> dict[str, datetime | None]:
-    """The API's own times, each of which is told once."""
+    """The API's own times, each of which is recorded once."""
     metadata, status = manifest["metadata"], manifest.get("status", {})
     containers = status.get("containerStatuses") or []
     scheduled = [

@@ -92,8 +92,8 @@ def facts(pod: Json, verdict: PodVerdict) -> PodFacts:
 
 def revision_of(metadata: Json) -> int:
     """The revision that the labels name; 0 for none."""
-    found = str((metadata.get("labels") or {}).get(REVISION) or "")
-    return int(found) if found.isascii() and found.isdigit() else 0
+    text = str((metadata.get("labels") or {}).get(REVISION) or "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -109,7 +109,7 @@ def parse_time(text: str | None) -> datetime | None:
 def condition(item: Json, kind: str) -> Json:
     """The status condition of that type; an empty mapping where there is none."""
     conditions: Sequence[Json] = (item.get("status") or {}).get("conditions") or ()
-    return next((found for found in conditions if found.get("type") == kind), {})
+    return next((candidate for candidate in conditions if candidate.get("type") == kind), {})
 
 
 def condition_is_true(item: Json, kind: str) -> bool:
@@ -118,12 +118,12 @@ def condition_is_true(item: Json, kind: str) -> bool:
 
 def latest_event(events: Sequence[Json], *, uid: str, reasons: frozenset[str]) -> str:
     """The message of the newest event about the object with this uid; "" where there is none."""
-    found = [
+    matching = [
         event
         for event in events
         if event.get("reason") in reasons and (event.get("involvedObject") or {}).get("uid") == uid
     ]
-    newest = max(found, key=_event_time, default={})
+    newest = max(matching, key=_event_time, default={})
     return shorten(newest.get("message") or "")
 
 
@@ -216,14 +216,14 @@ def _waiting_container(pod: Json, status: Json, waiting: Json, events: Sequence[
     uid = pod["metadata"]["uid"]
     if word in PULL_ERRORS:
         pulled = latest_event(events, uid=uid, reasons=frozenset({"Failed"}))
-        said = pulled if pulled.startswith("Failed to pull image") else text
-        message = f"{word}: {said or status.get('image') or ''}"
+        detail = pulled if pulled.startswith("Failed to pull image") else text
+        message = f"{word}: {detail or status.get('image') or ''}"
         return _waiting(pod, Stage.PULLING, Reason.IMAGE_PULL_FAILED, message, blocked=True)
     if word == CRASH_LOOP:
         return _restarting(pod, status, _state(status, "terminated", key="lastState") or {})
     if word in START_ERRORS:
         message = f"Container {status.get('name')} has not started ({word}): {text}"
-        # What its configuration lacks may yet come; that the image has no such program is tried again in vain.
+        # What its configuration lacks may still come; if the image has no such program, every retry fails.
         reason = Reason.START_ERROR if word in NEVER_RUNS else Reason.INITIALIZING
         return _waiting(pod, Stage.INITIALIZING, reason, message, blocked=True)
     setup = latest_event(events, uid=uid, reasons=SETUP_EVENTS)
@@ -269,8 +269,8 @@ def _containers(pod: Json) -> list[Json]:
 
 
 def _state(status: Json, kind: str, *, key: str = "state") -> Json | None:
-    found = (status.get(key) or {}).get(kind)
-    return found if isinstance(found, Mapping) else None
+    state = (status.get(key) or {}).get(kind)
+    return state if isinstance(state, Mapping) else None
 
 
 def _is_scheduled(pod: Json) -> bool:
@@ -278,8 +278,8 @@ def _is_scheduled(pod: Json) -> bool:
 
 
 def _transition_time(pod: Json, kind: str, *, to: str = "True") -> datetime | None:
-    found = condition(pod, kind)
-    return parse_time(found.get("lastTransitionTime")) if found.get("status") == to else None
+    item = condition(pod, kind)
+    return parse_time(item.get("lastTransitionTime")) if item.get("status") == to else None
 
 
 def _started_at(containers: Sequence[Json]) -> datetime | None:
@@ -309,7 +309,7 @@ def _finished_at(pod: Json, containers: Sequence[Json]) -> datetime | None:
     if known:
         return max(known)
     changes = (
-        parse_time(found.get("lastTransitionTime"))
-        for found in (pod.get("status") or {}).get("conditions") or ()
+        parse_time(item.get("lastTransitionTime"))
+        for item in (pod.get("status") or {}).get("conditions") or ()
     )
     return max((time for time in changes if time is not None), default=None)

@@ -133,14 +133,17 @@ class AmountField(QuantityField):
         unknown = [str(key)[:40] for key in data if key not in {"request", "limit"}]
         if unknown:
             raise serializers.ValidationError(f"There is no field {unknown[0]!r} here.", code="unknown_field")
-        given = {
+        amounts = {
             key: super(AmountField, self).to_internal_value(data[key])
             for key in data
             if data[key] is not None
         }
-        if not given:
+        if not amounts:
             raise serializers.ValidationError("Give a request, a limit, or both.", code="required")
-        request, limit = given.get("request", given.get("limit")), given.get("limit", given.get("request"))
+        request, limit = (
+            amounts.get("request", amounts.get("limit")),
+            amounts.get("limit", amounts.get("request")),
+        )
         if quantities.parse(str(request)) > quantities.parse(str(limit)):
             raise serializers.ValidationError(
                 f"The request {request} is above the limit {limit}.", code="request_above_limit"
@@ -174,7 +177,7 @@ def _plain(value: Decimal) -> str:
 
 
 class _MapField(serializers.DictField):
-    """An object with one rule for all values; errors are told for the field as a whole and name the key."""
+    """An object with one rule for all values; errors are reported for the field as a whole and name the key."""
 
     what: ClassVar[str]
     """What a value is called in a sentence."""
@@ -198,7 +201,7 @@ class _MapField(serializers.DictField):
         return dict(data)
 
     def check_key(self, key: Any) -> None:
-        """Whatever is wrong with a key that `check` does not look at."""
+        """What is wrong with a key, as far as `check` does not look at it."""
 
 
 class TextMapField(_MapField):

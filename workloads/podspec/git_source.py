@@ -19,7 +19,7 @@ CONTAINER_PREFIX = "git-"
 """Of the names of all containers that bring code, and of none that the user's command runs in."""
 USERNAME_KEY = "username"
 DEFAULT_USERNAME = "git"
-"""What hosts that go by the password alone take for a name."""
+"""The user name for hosts that check the password alone."""
 ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/tmp",  # noqa: S108 - of a container
     "GIT_TERMINAL_PROMPT": "0",
@@ -57,7 +57,7 @@ def fetch_containers(git: GitSource, *, image: str, mount: Manifest, common: Man
 
 
 def _environment(git: GitSource) -> list[Manifest]:
-    # The folder of a volume belongs to root, which git would take for somebody else's.
+    # The folder of a volume belongs to root, and git would distrust it as another user's.
     config = {"safe.directory": "*"}
     env: list[Manifest] = [{"name": name, "value": value} for name, value in ENVIRONMENT.items()]
     if git.secret is not None:

@@ -239,7 +239,7 @@ def secret_values(values: Mapping[str, str]) -> Fault | None:
         return Fault("required", "Give at least one key with its value.")
     if len(values) > FILES_MAX:
         return Fault("too_many", f"At most {FILES_MAX} keys may be given.")
-    fault = next((found for found in map(secret_key, values) if found is not None), None)
+    fault = next((candidate for candidate in map(secret_key, values) if candidate is not None), None)
     if fault is not None:
         return fault
     size = sum(len(text.encode()) for text in values.values())
@@ -326,7 +326,7 @@ def served_model(text: str) -> Fault | None:
 
 
 def model_word(text: str) -> Fault | None:
-    """A name or version that a server is told."""
+    """A name or version that is passed to a server."""
     if len(text) <= 128 and _MODEL_WORD.fullmatch(text):
         return None
     return Fault(
@@ -361,11 +361,11 @@ class Mount(NamedTuple):
 
 def mount_conflicts(mounts: Iterable[Mount]) -> list[tuple[str, Fault]]:
     """(field, fault) for each mount that takes the place of an earlier one, or lies in a sealed one."""
-    found: list[tuple[str, Fault]] = []
+    conflicts: list[tuple[str, Fault]] = []
     listed = list(mounts)
     for index, mount in enumerate(listed):
         if any(mount.path == earlier.path for earlier in listed[:index]):
-            found.append((mount.field, Fault("duplicate", f"{mount.path} is mounted twice.")))
+            conflicts.append((mount.field, Fault("duplicate", f"{mount.path} is mounted twice.")))
             continue
         outer = next(
             (
@@ -377,5 +377,5 @@ def mount_conflicts(mounts: Iterable[Mount]) -> list[tuple[str, Fault]]:
         )
         if outer is not None:
             message = f"{mount.path} lies inside {outer.path}, which is read-only."
-            found.append((mount.field, Fault("inside_read_only", message)))
-    return found
+            conflicts.append((mount.field, Fault("inside_read_only", message)))
+    return conflicts

@@ -53,7 +53,7 @@ def fetch_container(
 ) -> Manifest:
     """The container that brings what lies at the address into the mounted folder.
 
-    The image's own program takes where from and where to, as KServe's and Seldon's storage initializers do. `common`
+    The image's own program takes the source and the target, like KServe's and Seldon's storage initializers. `common`
     are the fields that every helper of the pod has.
     """
     return {
@@ -70,7 +70,7 @@ def fetch_container(
 def check_container(paths: Sequence[str], *, image: str, common: Manifest) -> Manifest:
     """The container that ends with an error naming each of the paths that is not there.
 
-    It has the server's image, so that nothing more is to be pulled, and sees what the server sees.
+    It has the server's image, so that no other image is pulled, and sees what the server sees.
     """
     return {"name": CHECK, "image": image, **copy.deepcopy(common), "command": ["ls", "-d", "--", *paths]}
 

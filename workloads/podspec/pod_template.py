@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 TOKEN_KEY = "token"  # noqa: S105 - a key's name
 """The key of the run token in the Secret that `Placement.run_token_secret` names."""
 CAPACITY_ANNOTATION = "mlportal.dev/capacity-type"
-"""On every pod, so that whoever sees it go knows whether spot capacity was taken back."""
+"""On every pod, so that its end shows whether spot capacity was taken back."""
 DO_NOT_DISRUPT: Mapping[str, str] = {"karpenter.sh/do-not-disrupt": "true"}
 UNBUFFERED: Mapping[str, str] = {"name": "PYTHONUNBUFFERED", "value": "1"}
 """Otherwise what a program printed comes after the traceback that ended it, or never where it is killed."""
@@ -45,7 +45,7 @@ class ManifestSet:
     replicas_at_first: int | None = None
     """`spec.replicas` of a primary that is made anew; from then on the field is its scaler's. None: not left to one."""
     replicas_most: int | None = None
-    """To which its scaler may bring that field; `replicas_at_first` is the least."""
+    """The most to which its scaler may set that field; `replicas_at_first` is the least."""
     retired: tuple[ObjectRef, ...] = ()
     """Objects that an earlier version may have had and this one must not."""
 
@@ -69,7 +69,7 @@ class PodParts:
     container_name: str
     claims: Sequence[ClaimMount]
     files_config_map: str | None
-    """Name of the ConfigMap with the source files; given exactly when the spec has files."""
+    """Name of the ConfigMap with the source files; set exactly when the spec has files."""
     portal_env: Sequence[Manifest] = ()
     """EnvVars of the portal; they come first, so that the user's may refer to them as $(NAME)."""
     default_env: Sequence[Manifest] = ()
@@ -119,8 +119,8 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
         "securityContext": _pod_security(parts.spec.run_as_user),
         "containers": [_container(parts, placement, mounts)],
     }
-    given = (_with_mounts(container, mounts) for container in parts.init_containers)
-    if init := [*_git_containers(parts.spec, placement), *given]:
+    init_containers = (_with_mounts(container, mounts) for container in parts.init_containers)
+    if init := [*_git_containers(parts.spec, placement), *init_containers]:
         pod["initContainers"] = init
     if placement.tolerations:
         pod["tolerations"] = [dict(toleration) for toleration in placement.tolerations]
@@ -156,7 +156,7 @@ def _with_mounts(container: Manifest, mounts: Sequence[Manifest]) -> Manifest:
 
 
 def helper_fields(spec: ContainerSpec) -> Manifest:
-    """Of a container that is done before the user's starts: it may use what the pod has anyway, but for its GPUs."""
+    """Fields of a container that ends before the user's starts: it may use what the pod has anyway, except GPUs."""
     return {
         "resources": _resources(replace(spec, gpus_per_replica=0, extra_resources={}), None),
         "securityContext": _container_security(spec.run_as_user),
@@ -171,7 +171,7 @@ def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) ->
         "image": spec.image,
         "resources": _resources(spec, placement.resource_name),
         "securityContext": _container_security(spec.run_as_user),
-        # A failed container's last lines stay in its status, also when nobody read the log in time.
+        # A failed container's last lines stay in its status, even if no one read the log in time.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if spec.command:
@@ -180,8 +180,8 @@ def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) ->
         container["args"] = list(spec.args)
     if spec.effective_working_dir:
         container["workingDir"] = spec.effective_working_dir
-    given = {item.name for item in spec.env}
-    defaults = [dict(item) for item in parts.default_env if item["name"] not in given]
+    own_names = {item.name for item in spec.env}
+    defaults = [dict(item) for item in parts.default_env if item["name"] not in own_names]
     env = [*map(dict, parts.portal_env), *defaults, *map(_env_var, spec.env)]
     if env:
         container["env"] = env
@@ -239,7 +239,7 @@ def _node_affinity(terms: Sequence[Mapping[str, Any]]) -> Manifest:
 
 
 def _pod_affinity(near: str | None, placement: Placement) -> Manifest:
-    """A wish: who has been admitted is not to wait for a better place."""
+    """Preferred, not required: an admitted workload must not wait for a better place."""
     if near is None:
         return {}
     own = {"matchLabels": workload_selector(placement)}

@@ -128,7 +128,7 @@ class GitSource:
 
     @classmethod
     def from_json(cls, value: Json | None) -> GitSource | None:
-        """None where no address is given."""
+        """None without an address."""
         if not value or not value.get("url"):
             return None
         return cls(
@@ -151,7 +151,7 @@ class RateLimit:
 
     @classmethod
     def from_json(cls, value: Json | None) -> RateLimit | None:
-        """None where no rate is given. A burst that is left out is what a second allows, and at least 1."""
+        """None without a rate. A burst that is left out is what a second allows, and at least 1."""
         rate = (value or {}).get("requests_per_second")
         if rate is None:
             return None
@@ -221,8 +221,8 @@ class ContainerSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     source: Source | None = None
     left_out: frozenset[str] = field(default=frozenset(), compare=False)
-    """Which of cpu and memory the request left to the portal. What they came to for its GPUs is stored beside it, and
-    copied by nobody: see `typed`."""
+    """Which of cpu and memory the request left to the portal. The amounts filled in for its GPUs are stored beside it, and
+    never copied: see `typed`."""
 
     @property
     def first_capacity(self) -> str:
@@ -306,7 +306,7 @@ class ContainerSpec:
 def container_fields(body: Json) -> dict[str, Any]:
     """Keyword arguments of `ContainerSpec` for a checked body."""
     flavor = body.get("flavor") or None
-    storage, told = body.get("ephemeral_storage"), body.get("left_out") or ()
+    storage, left_out = body.get("ephemeral_storage"), body.get("left_out") or ()
     return {
         "name": body["name"],
         "image": body["image"],
@@ -331,12 +331,12 @@ def container_fields(body: Json) -> dict[str, Any]:
         "priority": value_of(body, "priority", "normal"),
         "labels": dict(body.get("labels") or {}),
         "source": Source.from_json(body.get("source")),
-        "left_out": frozenset(name for name in LEFT_OUT if name in told or body.get(name) is None),
+        "left_out": frozenset(name for name in LEFT_OUT if name in left_out or body.get(name) is None),
     }
 
 
 def typed(stored: Json) -> dict[str, Any]:
-    """A stored spec as somebody asked for it: without what the portal filled in, which was for its GPUs alone."""
+    """A stored spec as the user asked for it: without what the portal filled in, which was for its GPUs alone."""
     filled_in = stored.get("left_out") or ()
     return {
         name: None if name in filled_in else value for name, value in stored.items() if name != "left_out"
