@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +21,8 @@ class ResourceKind:
     kind: str
     plural: str
     namespaced: bool = True
+    controllers: tuple[str, ...] = field(default=(), compare=False)
+    """What its controller is called where it is usually installed; empty for what the API server brings along."""
 
     @property
     def group(self) -> str:
@@ -83,16 +85,29 @@ NETWORK_POLICY = ResourceKind("networking.k8s.io/v1", "NetworkPolicy", "networkp
 PRIORITY_CLASS = ResourceKind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
 
 # Optional kinds: used only where the API serves them and the settings name them.
-PYTORCH_JOB = ResourceKind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
-TF_JOB = ResourceKind("kubeflow.org/v1", "TFJob", "tfjobs")
-MPI_JOB = ResourceKind("kubeflow.org/v1", "MPIJob", "mpijobs")
+PYTORCH_JOB = ResourceKind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", controllers=("training-operator",))
+TF_JOB = ResourceKind("kubeflow.org/v1", "TFJob", "tfjobs", controllers=("training-operator",))
+MPI_JOB = ResourceKind("kubeflow.org/v1", "MPIJob", "mpijobs", controllers=("training-operator",))
 # The MPI operator's own; its CRD has the same name, so that a cluster serves one of the two.
-MPI_JOB_V2 = ResourceKind("kubeflow.org/v2beta1", "MPIJob", "mpijobs")
-TRAIN_JOB = ResourceKind("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
-SCALED_OBJECT = ResourceKind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
-VOLCANO_GROUP = ResourceKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups")
-COSCHEDULING_GROUP = ResourceKind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
-POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+MPI_JOB_V2 = ResourceKind("kubeflow.org/v2beta1", "MPIJob", "mpijobs", controllers=("mpi-operator",))
+TRAIN_JOB = ResourceKind(
+    "trainer.kubeflow.org/v1alpha1",
+    "TrainJob",
+    "trainjobs",
+    controllers=("kubeflow-trainer", "trainer-controller"),
+)
+SCALED_OBJECT = ResourceKind(
+    "keda.sh/v1alpha1", "ScaledObject", "scaledobjects", controllers=("keda-operator",)
+)
+VOLCANO_GROUP = ResourceKind(
+    "scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", controllers=("volcano-controllers",)
+)
+COSCHEDULING_GROUP = ResourceKind(
+    "scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", controllers=("scheduler-plugins-controller",)
+)
+POD_MONITOR = ResourceKind(
+    "monitoring.coreos.com/v1", "PodMonitor", "podmonitors", controllers=("prometheus-operator",)
+)
 
 POD_GROUPS: Mapping[str, ResourceKind] = {"volcano": VOLCANO_GROUP, "coscheduling": COSCHEDULING_GROUP}
 """The kind of the groups whose pods a gang scheduler places together, by the scheduler's name in the settings."""

@@ -22,7 +22,7 @@ from yarl import URL
 
 from cluster import proxy_rules as rules
 from cluster.client import ClusterClient
-from cluster.config import IN_CLUSTER, Connection
+from cluster.connection import IN_CLUSTER, Connection
 from cluster.errors import ClusterUnavailable, ProxyFailed
 from cluster.proxy_rules import Headers, Target
 from cluster.proxy_sessions import Session

@@ -8,7 +8,7 @@ from typing import Final
 
 import aiohttp
 
-from cluster.config import Connection
+from cluster.connection import Connection
 
 # A connection stays with the pod it was made to, also when that pod is asked to stop and nothing new is sent there. It
 # then serves for a few more seconds (inference.manifests.DRAIN_SECONDS); nothing is sent on a connection that is older.

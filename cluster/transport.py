@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import urllib3
 
 from cluster.breaker import Breaker
-from cluster.config import Connection, open_connection
+from cluster.connection import Connection, open_connection
 from cluster.errors import ClusterError, ClusterUnavailable, error_of
 from cluster.labels import MANAGER
 

@@ -11,7 +11,7 @@ class InferenceConfig(AppConfig):
     @override
     def ready(self) -> None:
         from controller.reconcile.adapters import register
-        from controller.reconcile.placements import POD_MONITOR
+        from controller.reconcile.gather_placement import POD_MONITOR
         from controller.routes import register_route_source
         from foundation.optional_kinds import register_optional_kinds
         from inference.adapter import EndpointAdapter

@@ -142,20 +142,6 @@ def node_pools(facts: ClusterFacts) -> Check:
     return Check("node-pools", title, "ok", f"served: {_shortened(names) or 'none exists yet'}")
 
 
-# What each optional kind's controller is called where it is usually installed.
-_CONTROLLERS: dict[kinds.ResourceKind, tuple[str, ...]] = {
-    kinds.PYTORCH_JOB: ("training-operator",),
-    kinds.TF_JOB: ("training-operator",),
-    kinds.MPI_JOB: ("training-operator",),
-    kinds.MPI_JOB_V2: ("mpi-operator",),
-    kinds.TRAIN_JOB: ("kubeflow-trainer", "trainer-controller"),
-    kinds.SCALED_OBJECT: ("keda-operator",),
-    kinds.VOLCANO_GROUP: ("volcano-controllers",),
-    kinds.COSCHEDULING_GROUP: ("scheduler-plugins-controller",),
-    kinds.POD_MONITOR: ("prometheus-operator",),
-}
-
-
 @register(id="optional-kinds", title="Optional kinds")
 def optional_kinds(facts: ClusterFacts) -> Check:
     """A served kind without a controller accepts objects and never runs them."""
@@ -173,7 +159,7 @@ def optional_kinds(facts: ClusterFacts) -> Check:
     idle = [
         kind
         for kind in served
-        if not built_in and not any(word in name for word in _CONTROLLERS[kind] for name in running)
+        if not built_in and not any(word in name for word in kind.controllers for name in running)
     ]
     detail = "; ".join(
         f"{kind.kind} ({kind.group}) served{', no controller seen' if kind in idle else ''}"

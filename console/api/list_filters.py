@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from foundation.http.filters import Filter, choice, reference, text, uuid
 from teams.models import Team, User
-from workloads.finding import (
+from workloads.models import ResourceFlavor
+from workloads.search import (
     LABEL_LENGTH_MAX,
     LABEL_WORDS,
     SEARCH_LENGTH_MAX,
@@ -17,7 +18,6 @@ from workloads.finding import (
     parse_label,
     parse_search,
 )
-from workloads.models import ResourceFlavor
 from workloads.states import Phase, Priority
 
 LIST_FILTERS = {

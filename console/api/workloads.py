@@ -41,7 +41,7 @@ from console.api.response_serializers import (
 from controller import services
 from controller.hints import Hint
 from controller.reconcile.adapters import adapter_for
-from controller.reconcile.placements import placement_of
+from controller.reconcile.gather_placement import placement_of
 from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import NotFound

@@ -17,7 +17,7 @@ from cluster.errors import ClusterConflict, ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
 from controller.reconcile.adapters import WorkloadAdapter
-from controller.reconcile.placements import placement_of
+from controller.reconcile.gather_placement import placement_of
 from controller.reconcile.prerequisites import refuse_missing_config_maps
 from controller.reconcile.run_tokens import digest, run_token
 from foundation.crashpoints import crash_point

@@ -20,8 +20,9 @@ from typing_extensions import override
 from foundation import clock, outages
 from foundation.vitals import Vitals, vitals
 from portal import settings
-from portal.runtime import broker, metrics, rows
-from portal.runtime.metrics import ProcessReport
+from portal.runtime import broker, rows
+from portal.runtime import metrics_server as metrics
+from portal.runtime.metrics_server import ProcessReport
 
 HEARTBEAT = "beat"
 HEARTBEAT_SECONDS = 30.0

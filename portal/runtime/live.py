@@ -10,7 +10,7 @@ import uvicorn
 from typing_extensions import override
 
 from gateway import asgi
-from portal.runtime import metrics
+from portal.runtime import metrics_server as metrics
 from portal.settings.env import Bind
 
 GRACEFUL_SECONDS = 10

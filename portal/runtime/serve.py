@@ -14,7 +14,7 @@ from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from typing_extensions import override
 
 from portal import settings
-from portal.runtime import metrics
+from portal.runtime import metrics_server as metrics
 from portal.runtime.guard import end_with_parent
 from portal.runtime.refusals import refusals
 

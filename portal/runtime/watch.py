@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from foundation.vitals import vitals
-from portal.runtime import metrics
+from portal.runtime import metrics_server as metrics
 from portal.settings.env import Bind
 
 HEARTBEAT = "watcher"

@@ -14,9 +14,10 @@ from prometheus_client import Counter
 from foundation import clock, heartbeats
 from foundation.vitals import Vitals, vitals
 from portal.celery import app
-from portal.runtime import broker, metrics
+from portal.runtime import broker
+from portal.runtime import metrics_server as metrics
 from portal.runtime.lanes import MAIN, Lanes, ReadOthers
-from portal.runtime.metrics import ProcessReport
+from portal.runtime.metrics_server import ProcessReport
 from portal.settings import queues
 from portal.settings.env import Bind
 

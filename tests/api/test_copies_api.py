@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from controller.reconcile.placements import placement_of
+from controller.reconcile.gather_placement import placement_of
 from jobs.models import TrainingRun
 from teams.models import AuditEvent
 from tests.api.bench import RUNS, Unchanged, problem, row

@@ -15,7 +15,7 @@ from tests.api.test_lists_by_index import ROWS_MAX, grow, names, past, standing_
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read
-from workloads import finding
+from workloads import search as finding
 from workloads.models import Workload
 
 SEEDS = range(2)

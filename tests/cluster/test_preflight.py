@@ -12,7 +12,7 @@ import yaml
 from cluster_faults import status
 from django.core.management import call_command
 
-from cluster import preflight
+from cluster import kinds, preflight
 from cluster.client import connect, get_client
 from cluster.errors import ClusterRejected
 from cluster.preflight import Check, gpus, registry
@@ -199,3 +199,7 @@ def test_the_configured_prometheus_is_asked(answer, status, settings):
         thread.join()
         server.server_close()
     assert prometheus_answers(None).status == "fail", "nobody listens there any more"
+
+
+def test_every_optional_kind_says_what_its_controller_is_called():
+    assert [kind.address for kind in kinds.OPTIONAL if not kind.controllers] == []

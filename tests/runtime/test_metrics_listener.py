@@ -10,8 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.vitals import Vitals
-from portal.runtime import beat, metrics, work
-from portal.runtime.metrics import ProcessReport
+from portal.runtime import beat, work
+from portal.runtime import metrics_server as metrics
+from portal.runtime.metrics_server import ProcessReport
 from portal.settings.env import Bind, load
 
 
