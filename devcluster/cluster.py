@@ -63,6 +63,9 @@ class Cluster:
             raise not_found(kind, name)
         return obj
 
+    def pods_on(self, node: str) -> list[Obj]:
+        return [pod for pod in self.store.list(POD) if pod["spec"].get("nodeName") == node]
+
     # Creating
 
     def create(self, kind: Kind, namespace: str, body: Any, options: Options = INTERNAL) -> Obj:

@@ -62,7 +62,7 @@ def _watched(obj: Obj) -> tuple[Any, ...]:
 class ScaledObjects(Polling):
     """Key: (namespace, ScaledObject)."""
 
-    kind = SCALED_OBJECT
+    kind, owned = SCALED_OBJECT, (AUTOSCALER,)
 
     def __init__(self, cluster: Cluster, observer: Observer) -> None:
         super().__init__(cluster)
@@ -72,14 +72,9 @@ class ScaledObjects(Polling):
 
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind not in {SCALED_OBJECT, AUTOSCALER}:
-            return
-        if change.type == "MODIFIED" and change.old and _watched(change.old) == _watched(change.obj):
-            return
-        yield from super().keys(change)
-        for owner in change.obj["metadata"].get("ownerReferences") or ():
-            if owner["kind"] == SCALED_OBJECT.name:
-                yield namespace_of(change.obj), owner["name"]
+        old = change.old if change.type == "MODIFIED" else None
+        if old is None or _watched(old) != _watched(change.obj):
+            yield from super().keys(change)
 
     @override
     def reconcile(self, key: Any) -> float | None:
