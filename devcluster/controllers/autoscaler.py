@@ -193,7 +193,6 @@ class Autoscalers(Polling):
         return f"failed to get {name} external metric value: {inner}"
 
     async def _one(self, turn: _Round, metric: Obj, scale: Target) -> Proposal:
-        behavior = turn.spec.get("behavior")
         if metric["type"] == "External":
             source, where = metric["external"], namespace_of(turn.hpa)
             name, selector = source["metric"]["name"], source["metric"].get("selector")
@@ -203,7 +202,7 @@ class Autoscalers(Polling):
                 shown = f"{where}/{name}/{selector_text(selector)}"
                 text = "unable to fetch metrics from external metrics API"
                 raise MetricError(f"unable to get external metric {shown}: {text}: {error}") from error
-            return external(source, amount, scale, behavior)
+            return external(source, amount, scale)
         source = metric["resource"]
         word = "utilization" if "averageUtilization" in source["target"] else "usage"
         prefix, use = f"failed to get {source['name']} {word}", self._use
@@ -212,7 +211,7 @@ class Autoscalers(Polling):
         if source["name"] != "cpu":
             raise MetricError(f"{prefix}: devcluster measures no {source['name']}, only cpu")
         try:
-            return resource(source, scale, behavior, use)
+            return resource(source, scale, use)
         except MetricError as error:
             raise MetricError(f"{prefix}: {error}") from error
 

@@ -87,13 +87,10 @@ class Observer:
             scalers = self.scalers(obj)
         except TriggerError as error:
             raise MetricError(f"{_UNKNOWN} error getting scalers {error}") from error
-        for trigger, scaler in zip(obj["spec"]["triggers"], scalers, strict=True):
+        for scaler in scalers:
             if scaler.spec.get("external", {}).get("metric", {}).get("name") != name:
                 continue
-            known = self._known[uid_of(obj)]
-            record = known.records.get(name) if trigger.get("useCachedMetrics") else None
-            record = record or await self._observe(obj, scaler)
-            known.records[name] = record
+            record = self._known[uid_of(obj)].records[name] = await self._observe(obj, scaler)
             if record.amount is None:
                 raise MetricError(f"{_UNKNOWN} metric:{name} encountered error")
             return record.amount
@@ -120,8 +117,7 @@ class Observer:
     def _seen_by_autoscaler(self, obj: Obj) -> bool:
         """Whether KEDA leaves the asking to the autoscaler: where it never scales to zero by itself."""
         spec = obj["spec"]
-        cached = any(trigger.get("useCachedMetrics") for trigger in spec["triggers"])
-        if not spec.get("minReplicaCount") or "idleReplicaCount" in spec or cached:
+        if not spec.get("minReplicaCount") or "idleReplicaCount" in spec:
             return False
         hpa = self._cluster.store.get(AUTOSCALER, namespace_of(obj), obj["status"].get("hpaName", ""))
         return hpa is not None and is_true(hpa, "ScalingActive")

@@ -240,8 +240,7 @@ class ScaledObjects(Polling):
             "app.kubernetes.io/managed-by": "keda-operator",
         }  # fmt: skip
         annotations = annotations_of(obj)
-        left_out = annotations.get("scaledobject.keda.sh/hpa-excluded-labels", "").split(",")
-        labels |= {k: v for k, v in labels_of(obj).items() if k not in left_out}
+        labels |= labels_of(obj)
         wanted: Obj = {
             "metadata": {
                 "name": name, "labels": labels,
