@@ -14,8 +14,8 @@ from typing_extensions import override
 from devcluster import objects
 from devcluster.cluster import Cluster, Options
 from devcluster.errors import ApiError
-from devcluster.kinds import AUTOSCALER, BY_NAME, POD, Kind
-from devcluster.objects import Obj, key_of, labels_of, made_condition, matches, namespace_of, uid_of
+from devcluster.kinds import AUTOSCALER, BY_NAME, Kind
+from devcluster.objects import Obj, key_of, made_condition, namespace_of, uid_of
 from devcluster.store import Change
 
 from .loop import Polling
@@ -156,8 +156,7 @@ class Autoscalers(Polling):
 
     async def _asked(self, turn: _Round, target: Obj) -> tuple[Proposal, list[Obj]]:
         """The metric that asks for the most; one that fails only forbids to scale down."""
-        selector, where = target["spec"].get("selector"), namespace_of(target)
-        pods = [pod for pod in self.store.list(POD, where) if matches(selector, labels_of(pod))]
+        pods = self.cluster.pods_of(namespace_of(target), target["spec"].get("selector"))
         scale = Target(target["spec"]["replicas"], target.get("status", {}).get("replicas", 0), pods)
         best, failures, statuses = Proposal(0, "", {}), [], []
         for metric in turn.spec["metrics"]:

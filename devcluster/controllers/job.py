@@ -35,7 +35,6 @@ class _Round:
     active: list[Obj] = field(default_factory=list)
     settled: list[Obj] = field(default_factory=list)
     policy_failure: str = ""
-    new_failure: bool = False
 
     @property
     def spec(self) -> Obj:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from devcluster import objects
 from devcluster.cluster import Cluster
-from devcluster.kinds import AUTOSCALER, POD, SCALED_OBJECT
-from devcluster.objects import Obj, condition, is_true, labels_of, made_condition, namespace_of, uid_of
+from devcluster.kinds import AUTOSCALER, SCALED_OBJECT
+from devcluster.objects import Obj, condition, is_true, made_condition, namespace_of, phase_of, uid_of
 from devcluster.validation.scaling import OWNER_LABEL, target_of
 
 from .proposals import MetricError, milli
@@ -176,13 +175,8 @@ class Observer:
         target = scaler.spec["external"]["target"]
         if "averageValue" in target:
             return int(milli(target["averageValue"]) * replicas)
-        selector = workload["spec"].get("selector")
-        ready = sum(
-            objects.phase_of(pod) == "Running"
-            and is_true(pod, "Ready")
-            and objects.matches(selector, labels_of(pod))
-            for pod in self._cluster.store.list(POD, namespace_of(obj))
-        )
+        pods = self._cluster.pods_of(namespace_of(obj), workload["spec"].get("selector"))
+        ready = sum(phase_of(pod) == "Running" and is_true(pod, "Ready") for pod in pods)
         return int(milli(target["value"]) * replicas / ready) if ready else None
 
 

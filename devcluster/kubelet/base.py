@@ -76,8 +76,8 @@ class Kubelet:
         raise NotImplementedError
 
     def usage(self, pod: Obj, container: str = "") -> Usage | None:
-        """What the pod, or one container of it, uses of the CPU; None where nothing is known of it."""
-        raise NotImplementedError
+        """What the pod, or one container of it, uses; None where nothing is known of it."""
+        return None
 
     def report(self, pod: Obj, **fields: Any) -> None:
         """Write status fields; `conditions` are merged by type."""

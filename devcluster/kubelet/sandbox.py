@@ -14,7 +14,7 @@ from pathlib import Path
 
 from devcluster.cluster import Cluster
 from devcluster.kinds import CLAIM, CONFIG_MAP, POD, PYTORCH_JOB, SECRET, SERVICE, Kind
-from devcluster.objects import Obj, controller_of, dig, finished, labels_of, matches, namespace_of, uid_of
+from devcluster.objects import Obj, controller_of, dig, finished, namespace_of, uid_of
 
 _HOST = re.compile(r"(?<![\w./-])[a-z]([-a-z0-9]*[a-z0-9])?\.[a-z]([-a-z0-9]*[a-z0-9])?(?![\w./-])")
 _ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
@@ -135,9 +135,9 @@ class Sandbox:
         service = self._cluster.store.get(SERVICE, namespace_of(self.pod), name)
         if service is not None:
             wanted = {"matchLabels": service["spec"].get("selector")}
-            for pod in self._cluster.store.list(POD, namespace_of(self.pod)):
+            for pod in self._cluster.pods_of(namespace_of(self.pod), wanted):
                 address = pod.get("status", {}).get("podIP")
-                if address and not finished(pod) and matches(wanted, labels_of(pod)):
+                if address and not finished(pod):
                     return str(address)
         raise Unresolved(f"the name {name} does not resolve yet")
 
