@@ -14,9 +14,12 @@ from typing import Any
 from .errors import ApiError
 from .kinds import Kind
 from .objects import Obj, timestamp
+from .patch import strategic
 from .schema import MERGE_KEYS, field_type, inner_type
 
 Path = tuple[str, ...]
+_ATOMIC = "LabelSelector"
+"""Owned and replaced as a whole."""
 _UNOWNED = {("f:apiVersion",), ("f:kind",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace")}
 _SERVER_SET = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "deletionTimestamp",
                "deletionGracePeriodSeconds", "selfLink", "generateName"}  # fmt: skip
@@ -29,7 +32,7 @@ def leaves(type_: str, value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]
             step = (*path, _item_step(type_, item))
             yield (*step, "."), None
             yield from leaves(inner_type(type_), item, step)
-    elif isinstance(value, dict) and value and type_ != "LabelSelector":
+    elif isinstance(value, dict) and value and type_ != _ATOMIC:
         for key, item in value.items():
             step, server_set = (*path, f"f:{key}"), path == ("f:metadata",) and key in _SERVER_SET
             if step not in _UNOWNED and not server_set and key != "status":
@@ -111,7 +114,7 @@ def server_side_apply(kind: Kind, live: Obj | None, wanted: Obj, manager: str, *
     ]  # fmt: skip
     if conflicts and not force:
         raise _conflict(conflicts)
-    merged: Obj = _merge(kind.name, live or {}, wanted)
+    merged: Obj = strategic(kind.name, live or {}, wanted, atomic=_ATOMIC)
     previous = {p for e in entries if _same(e, manager, "Apply") for p in _owned(e)}
     held = {p for e in others for p in _owned(e)}
     for path in sorted(previous - set(config) - held, key=lambda p: (p[-1] != ".", -len(p))):
@@ -124,21 +127,6 @@ def server_side_apply(kind: Kind, live: Obj | None, wanted: Obj, manager: str, *
         mine = _entry(kind, manager, "Apply", set(config))
     merged.setdefault("metadata", {})["managedFields"] = [mine, *kept]
     return merged
-
-
-def _merge(type_: str, live: Any, wanted: Any) -> Any:
-    if type_ in MERGE_KEYS and isinstance(wanted, list):
-        items = {_item_step(type_, item): item for item in live or []}
-        for item in wanted:
-            step = _item_step(type_, item)
-            items[step] = _merge(inner_type(type_), items.get(step), item)
-        return list(items.values())
-    if not isinstance(wanted, dict) or type_ == "LabelSelector":
-        return copy.deepcopy(wanted)
-    result = dict(live) if isinstance(live, dict) else {}
-    for key, value in wanted.items():
-        result[key] = _merge(field_type(type_, key), result.get(key), value)
-    return result
 
 
 def _drop(type_: str, node: Any, path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import admission, apply, defaults, events, patch, preconditions, quota, schema, validation
+from . import admission, apply, defaults, events, objects, patch, preconditions, quota, schema, validation
 from .errors import (
     ApiError,
     already_exists,
@@ -62,6 +62,17 @@ class Cluster:
         if obj is None:
             raise not_found(kind, name)
         return obj
+
+    def pods_on(self, node: str) -> list[Obj]:
+        return [pod for pod in self.store.list(POD) if pod["spec"].get("nodeName") == node]
+
+    def pods_of(self, namespace: str, selector: Obj | None) -> list[Obj]:
+        """Those that a LabelSelector finds."""
+        return [
+            pod
+            for pod in self.store.list(POD, namespace)
+            if objects.matches(selector, objects.labels_of(pod))
+        ]
 
     # Creating
 

@@ -62,7 +62,7 @@ def forbidden_field(field: str, detail: str) -> Fault:
     return Fault(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def _details(kind: Kind, name: str, label: str | None = None, **more: Any) -> dict[str, Any]:
+def details_of(kind: Kind, name: str, label: str | None = None, **more: Any) -> dict[str, Any]:
     details: dict[str, Any] = {"name": name, "kind": label or kind.plural}
     if kind.group:
         details["group"] = kind.group
@@ -73,15 +73,15 @@ def invalid(kind: Kind, name: str, faults: list[Fault]) -> ApiError:
     text = str(faults[0]) if len(faults) == 1 else "[" + ", ".join(map(str, faults)) + "]"
     causes = [{"reason": f.reason, "message": f.text, "field": f.field} for f in faults]
     message = f'{kind.qualified} "{name}" is invalid: {text}'
-    return ApiError(422, "Invalid", message, _details(kind, name, kind.name, causes=causes))
+    return ApiError(422, "Invalid", message, details_of(kind, name, kind.name, causes=causes))
 
 
 def not_found(kind: Kind, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', _details(kind, name))
+    return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', details_of(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
-    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', _details(kind, name))
+    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details_of(kind, name))
 
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
@@ -89,11 +89,11 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 def conflict(kind: Kind, name: str, why: str = STALE) -> ApiError:
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _details(kind, name))
+    return ApiError(409, "Conflict", message, details_of(kind, name))
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
-    return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', _details(kind, name))
+    return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details_of(kind, name))
 
 
 def webhook_denial(webhook: str, why: str) -> ApiError:

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from . import kinds, proxy, selectors
 from .cluster import Cluster, Options
-from .errors import ApiError, bad_request, expired, not_implemented
+from .errors import ApiError, bad_request, details_of, expired, not_implemented
 from .evict import evict
 from .kinds import BY_PATH, POD, Kind
 from .kubelet.base import Kubelet
@@ -168,9 +168,7 @@ class Api:
         last = self.cluster.delete(kind, target.namespace, target.name, options)
         if deleting(last) or kind in _ANSWER_OBJECT:
             return last
-        details = {"name": target.name, "kind": kind.plural, "uid": uid_of(last)}
-        if kind.group:
-            details["group"] = kind.group
+        details = details_of(kind, target.name, uid=uid_of(last))
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
     def _scale(self, method: str, target: Target, body: Any, options: Options, media: str) -> Obj:

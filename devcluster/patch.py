@@ -23,11 +23,11 @@ def merge(target: Any, patch: Any) -> Any:
     return result
 
 
-def strategic(type_: str, target: Any, patch: Any) -> Any:
-    """Merge with lists joined by their merge key; understands `$patch: delete|replace`."""
+def strategic(type_: str, target: Any, patch: Any, *, atomic: str = "") -> Any:
+    """Merge with lists joined by their merge key; understands `$patch: delete|replace`. An `atomic` type is one value."""
     if type_ in MERGE_KEYS and isinstance(patch, list):
-        return _strategic_list(type_, target or [], patch)
-    if not isinstance(patch, dict):
+        return _strategic_list(type_, target or [], patch, atomic)
+    if not isinstance(patch, dict) or (atomic and type_ == atomic):
         return patch
     if patch.get("$patch") == "replace":
         return {k: v for k, v in patch.items() if k != "$patch"}
@@ -38,11 +38,11 @@ def strategic(type_: str, target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = strategic(field_type(type_, key), result.get(key), value)
+            result[key] = strategic(field_type(type_, key), result.get(key), value, atomic=atomic)
     return result
 
 
-def _strategic_list(type_: str, target: list[Any], patch: list[Any]) -> list[Any]:
+def _strategic_list(type_: str, target: list[Any], patch: list[Any], atomic: str) -> list[Any]:
     inner = inner_type(type_)
     if {"$patch": "replace"} in patch:
         return [item for item in patch if item != {"$patch": "replace"}]
@@ -52,7 +52,7 @@ def _strategic_list(type_: str, target: list[Any], patch: list[Any]) -> list[Any
         if item.get("$patch") == "delete":
             items.pop(key, None)
         else:
-            items[key] = strategic(inner, items.get(key), item)
+            items[key] = strategic(inner, items.get(key), item, atomic=atomic)
     return list(items.values())
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from yarl import URL
 
 from .cluster import Cluster
-from .errors import bad_request, unavailable
+from .errors import unavailable
 from .kinds import POD, Kind
 from .objects import Obj, deleting, is_true, labels_of, name_of, uid_of
 
@@ -49,7 +49,7 @@ class Proxy:
             headers.append(("Content-Length", request.headers["Content-Length"]))
         try:
             answer = await self._session.request(
-                request.method, _raw(url), headers=headers, data=body, allow_redirects=False,
+                request.method, URL(url, encoded=True), headers=headers, data=body, allow_redirects=False,
             )  # fmt: skip
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             # Clients read from these words that nothing was sent.
@@ -60,9 +60,7 @@ class Proxy:
         return await _relay(request, answer)
 
     def _endpoint(self, kind: Kind, namespace: str, text: str) -> tuple[str, int]:
-        scheme, name, port = _split(text)
-        if scheme not in {"", "http"}:
-            raise bad_request(f"devcluster proxies http only, not {scheme}")
+        name, _, port = text.partition(":")
         obj = self._cluster.get(kind, namespace, name)
         if kind is POD:
             return self._pod_endpoint(obj, port)
@@ -91,14 +89,6 @@ class Proxy:
         return address, int(port) if port else (declared or [80])[0]
 
 
-def _split(text: str) -> tuple[str, str, str]:
-    """`name`, `name:port` or `scheme:name:port`."""
-    parts = text.split(":")
-    if len(parts) == 3:
-        return parts[0], parts[1], parts[2]
-    return "", parts[0], parts[1] if len(parts) == 2 else ""
-
-
 def _service_port(service: Obj, wanted: str) -> Obj | None:
     ports: list[Obj] = service["spec"].get("ports") or []
     if not wanted:
@@ -119,10 +109,6 @@ def _pod_port(pod: Obj, target: int | str) -> int:
 def _words(error: Exception) -> str:
     refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
     return "connection refused" if refused else str(error)
-
-
-def _raw(url: str) -> URL:
-    return URL(url, encoded=True)
 
 
 async def _relay(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:

@@ -15,6 +15,7 @@ _SET = re.compile(r"\s*(\S+)\s+(in|notin)\s+\(([^)]*)\)\s*")
 _KEY = re.compile(r"[-A-Za-z0-9_./]+")
 _VALUE = re.compile(r"[-A-Za-z0-9_.]*")
 _TERM = re.compile(r"[^,(]*(?:\([^)]*\))?[^,]*")
+_OPERATORS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
 _EVERYWHERE = ("metadata.name", "metadata.namespace")
 _FIELDS: dict[Kind, tuple[str, ...]] = {
     POD: ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase", "status.podIP"),
@@ -52,33 +53,17 @@ def selection(kind: Kind, namespace: str, name: str, labels: str, fields: str) -
 
 
 def _label_test(term: str) -> Test:
-    match = _SET.fullmatch(term)
-    if match:
-        key, operator, text = match.groups()
-        values = {v.strip() for v in text.split(",")}
-        if operator == "in":
-            return lambda obj: labels_of(obj).get(key) in values
-        return lambda obj: labels_of(obj).get(key) not in values
-    key, operator, value = _split(term)
-    bare = key.removeprefix("!").strip()
-    if not _KEY.fullmatch(bare) or not _VALUE.fullmatch(value):
+    several = _SET.fullmatch(term)
+    key, sign, text = several.groups() if several else _split(term)
+    bare = key if sign else key.removeprefix("!").strip()
+    values = [value.strip() for value in text.split(",")] if several else [text]
+    if not _KEY.fullmatch(bare) or not all(map(_VALUE.fullmatch, values)):
         raise bad_request(
             f"unable to parse requirement: found '{term}', expected: in, notin, =, ==, !=, gt, lt"
         )
-    if operator:
-        return _comparison(key, operator, value)
-    if key.startswith("!"):
-        return lambda obj: bare not in labels_of(obj)
-    return lambda obj: key in labels_of(obj)
-
-
-def _comparison(key: str, operator: str, value: str) -> Test:
-    if operator in {">", "<"}:
-        expression = {"key": key, "operator": "Gt" if operator == ">" else "Lt", "values": [value]}
-        return lambda obj: matches_expression(expression, labels_of(obj))
-    if operator == "!=":
-        return lambda obj: labels_of(obj).get(key) != value
-    return lambda obj: labels_of(obj).get(key) == value
+    operator = _OPERATORS[sign] if sign else "Exists" if bare == key else "DoesNotExist"
+    expression = {"key": bare, "operator": operator, "values": values}
+    return lambda obj: matches_expression(expression, labels_of(obj))
 
 
 def _split(term: str) -> tuple[str, str, str]:

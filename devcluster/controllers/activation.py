@@ -29,8 +29,8 @@ from .triggers import TriggerError
 log = logging.getLogger("devcluster")
 POLLING_DEFAULT, COOLDOWN_DEFAULT = 30, 300
 _PREFIX = "autoscaling.keda.sh/"
-_READY = "ScaledObject is defined correctly and is ready for scaling"
-_OPERATOR = Options(manager="keda")
+READY = "ScaledObject is defined correctly and is ready for scaling"
+OPERATOR = Options(manager="keda")
 
 
 def annotated(obj: Obj, name: str) -> bool:
@@ -80,7 +80,7 @@ class _Look:
 
     def decide(self) -> None:
         active = {r.metric for r in self._records if (r.active or r.fallen_back) and not r.error}
-        self._say("Ready", "True", "ScaledObjectReady", _READY)
+        self._say("Ready", "True", "ScaledObjectReady", READY)
         if self._replicas is None:
             kind = target_kind(self._spec)
             what = (
@@ -167,7 +167,7 @@ class _Look:
         what = f"{self._status['scaleTargetKind']} {where} from {self._replicas} to {replicas}"
         try:
             if kind is not None and target is not None:
-                scale_to(self._cluster, kind, target, replicas, _OPERATOR)
+                scale_to(self._cluster, kind, target, replicas, OPERATOR)
         except ApiError as error:
             self._say("Ready", "False", "ErrorScalingTarget", f"error {doing}: {error.message}")
             return what, error.message

@@ -14,8 +14,8 @@ from typing_extensions import override
 from devcluster import objects
 from devcluster.cluster import Cluster, Options
 from devcluster.errors import ApiError
-from devcluster.kinds import AUTOSCALER, BY_NAME, POD, Kind
-from devcluster.objects import Obj, key_of, labels_of, made_condition, matches, namespace_of, uid_of
+from devcluster.kinds import AUTOSCALER, BY_NAME, Kind
+from devcluster.objects import Obj, key_of, made_condition, namespace_of, uid_of
 from devcluster.store import Change
 
 from .loop import Polling
@@ -156,8 +156,7 @@ class Autoscalers(Polling):
 
     async def _asked(self, turn: _Round, target: Obj) -> tuple[Proposal, list[Obj]]:
         """The metric that asks for the most; one that fails only forbids to scale down."""
-        selector, where = target["spec"].get("selector"), namespace_of(target)
-        pods = [pod for pod in self.store.list(POD, where) if matches(selector, labels_of(pod))]
+        pods = self.cluster.pods_of(namespace_of(target), target["spec"].get("selector"))
         scale = Target(target["spec"]["replicas"], target.get("status", {}).get("replicas", 0), pods)
         best, failures, statuses = Proposal(0, "", {}), [], []
         for metric in turn.spec["metrics"]:
@@ -193,7 +192,6 @@ class Autoscalers(Polling):
         return f"failed to get {name} external metric value: {inner}"
 
     async def _one(self, turn: _Round, metric: Obj, scale: Target) -> Proposal:
-        behavior = turn.spec.get("behavior")
         if metric["type"] == "External":
             source, where = metric["external"], namespace_of(turn.hpa)
             name, selector = source["metric"]["name"], source["metric"].get("selector")
@@ -203,7 +201,7 @@ class Autoscalers(Polling):
                 shown = f"{where}/{name}/{selector_text(selector)}"
                 text = "unable to fetch metrics from external metrics API"
                 raise MetricError(f"unable to get external metric {shown}: {text}: {error}") from error
-            return external(source, amount, scale, behavior)
+            return external(source, amount, scale)
         source = metric["resource"]
         word = "utilization" if "averageUtilization" in source["target"] else "usage"
         prefix, use = f"failed to get {source['name']} {word}", self._use
@@ -212,7 +210,7 @@ class Autoscalers(Polling):
         if source["name"] != "cpu":
             raise MetricError(f"{prefix}: devcluster measures no {source['name']}, only cpu")
         try:
-            return resource(source, scale, behavior, use)
+            return resource(source, scale, use)
         except MetricError as error:
             raise MetricError(f"{prefix}: {error}") from error
 

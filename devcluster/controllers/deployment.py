@@ -37,35 +37,26 @@ class ReplicaSets(Controller):
         yield from concerned(self.store, REPLICA_SET, change) if change.kind is POD else super().keys(change)
 
     @override
-    def reconcile(self, key: Any) -> float | None:
-        replica_set = self.store.get(REPLICA_SET, *key)
-        if replica_set is None:
-            return None
-        active = [
-            p
-            for p in claimed(self.cluster, POD, REPLICA_SET, replica_set)
-            if not finished(p) and not deleting(p)
-        ]
-        error = "" if deleting(replica_set) else self._scale(replica_set, active)
-        return self._status(replica_set, error)
+    def bring(self, obj: Obj) -> float | None:
+        pods = claimed(self.cluster, POD, REPLICA_SET, obj)
+        error = ""
+        if not deleting(obj):
+            try:
+                self._scale(obj, [p for p in pods if not finished(p) and not deleting(p)])
+            except ApiError as refusal:
+                error = refusal.message
+        return self._status(obj, error)
 
-    def _scale(self, owner: Obj, active: list[Obj]) -> str:
+    def _scale(self, owner: Obj, active: list[Obj]) -> None:
         missing = owner["spec"]["replicas"] - len(active)
         for _ in range(missing):
-            try:
-                made = self.cluster.create(POD, namespace_of(owner), pod_of(REPLICA_SET, owner))
-            except ApiError as error:
-                self.event(owner, "FailedCreate", f"Error creating: {error.message}", warning=True)
-                return error.message
-            self.event(owner, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+            self.make(POD, owner, pod_of(REPLICA_SET, owner))
         if missing < 0:
             # The least useful first: not running, then not ready, then the youngest.
             active.sort(key=lambda p: p["metadata"]["creationTimestamp"], reverse=True)
             active.sort(key=lambda p: (bool(p["spec"].get("nodeName")), is_true(p, "Ready")))
             for pod in active[:-missing]:
-                self.cluster.remove(POD, pod)
-                self.event(owner, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
-        return ""
+                self.drop(POD, owner, pod)
 
     def _status(self, owner: Obj, error: str) -> float | None:
         owned = (pod for kind, pod in self.cluster.dependants(owner) if kind is POD)
@@ -101,22 +92,19 @@ class Deployments(Controller):
             yield from map(objects.key_of, self.store.list(DEPLOYMENT, namespace_of(change.obj)))
 
     @override
-    def reconcile(self, key: Any) -> float | None:
-        deployment = self.store.get(DEPLOYMENT, *key)
-        if deployment is None or deleting(deployment):
+    def bring(self, obj: Obj) -> float | None:
+        if deleting(obj):
             return None
-        sets = [s for s in claimed(self.cluster, REPLICA_SET, DEPLOYMENT, deployment) if not deleting(s)]
-        digest = template_hash(deployment["spec"]["template"])
+        sets = [s for s in claimed(self.cluster, REPLICA_SET, DEPLOYMENT, obj) if not deleting(s)]
+        digest = template_hash(obj["spec"]["template"])
         same = [s for s in sets if template_hash(s["spec"]["template"]) == digest]
         newest = min(same, key=lambda s: s["metadata"]["creationTimestamp"], default=None)
         old = [s for s in sets if s is not newest]
-        if not deployment["spec"].get("paused"):
-            recreate = deployment["spec"]["strategy"]["type"] == "Recreate"
-            newest = (
-                self._recreate(deployment, newest, old) if recreate else self._roll(deployment, newest, old)
-            )
-            self._forget(deployment, old)
-        return self._status(deployment, newest, old)
+        if not obj["spec"].get("paused"):
+            recreate = obj["spec"]["strategy"]["type"] == "Recreate"
+            newest = (self._recreate if recreate else self._roll)(obj, newest, old)
+            self._forget(obj, old)
+        return self._status(obj, newest, old)
 
     # Rolling
 
@@ -315,8 +303,6 @@ def template_hash(template: Obj, collisions: int = 0) -> str:
     """Stable for equal templates; the real server uses another hash of the same look."""
     labels = {k: v for k, v in ((template.get("metadata") or {}).get("labels") or {}).items() if k != HASH}
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v} | {"labels": labels}
-    text = json.dumps(template | {"metadata": metadata}, sort_keys=True) + (
-        str(collisions) if collisions else ""
-    )
+    text = json.dumps([template | {"metadata": metadata}, collisions], sort_keys=True)
     digest = hashlib.sha256(text.encode()).digest()
     return "".join(objects.RANDOM_ALPHABET[b % len(objects.RANDOM_ALPHABET)] for b in digest[:10])

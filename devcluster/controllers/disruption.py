@@ -41,11 +41,7 @@ class Budgets(Controller):
 
     def _update(self, budget: Obj) -> None:
         spec, where = budget.get("spec") or {}, namespace_of(budget)
-        pods = [
-            p
-            for p in self.store.list(POD, where)
-            if objects.matches(spec.get("selector"), objects.labels_of(p)) and not finished(p)
-        ]
+        pods = [pod for pod in self.cluster.pods_of(where, spec.get("selector")) if not finished(pod)]
         healthy = sum(is_true(p, "Ready") and not deleting(p) for p in pods)
         expected = self._expected(pods)
         if "maxUnavailable" in spec:

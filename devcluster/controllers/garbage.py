@@ -133,9 +133,7 @@ class PodGarbage(Controller):
             return self._forget_events()
         if self.store.get(NODE, "", key) is not None:
             return None
-        for pod in self.store.list(POD):
-            if pod["spec"].get("nodeName") != key:
-                continue
+        for pod in self.cluster.pods_on(key):
             if not finished(pod):
                 mark_disrupted(self.cluster, pod, "DeletionByPodGC", "PodGC: node no longer exists")
                 live = self.store.newest(POD, pod) or pod

@@ -35,7 +35,6 @@ class _Round:
     active: list[Obj] = field(default_factory=list)
     settled: list[Obj] = field(default_factory=list)
     policy_failure: str = ""
-    new_failure: bool = False
 
     @property
     def spec(self) -> Obj:
@@ -69,7 +68,7 @@ class _Round:
 class Jobs(Controller):
     """Key: (namespace, job)."""
 
-    kind, source = JOB, "job-controller"
+    kind, owned, source = JOB, (POD,), "job-controller"
 
     def __init__(self, cluster: Any) -> None:
         super().__init__(cluster)
@@ -81,12 +80,8 @@ class Jobs(Controller):
         yield from super().keys(change)
         if change.kind is JOB and change.type == "DELETED":
             self._backoff.pop(uid_of(change.obj), None)
-        elif change.kind is POD:
-            owner = objects.controller_of(change.obj)
-            if owner is not None and owner["kind"] == JOB.name:
-                yield namespace_of(change.obj), owner["name"]
-            else:
-                self._untrack([change.obj])
+        elif change.kind is POD and (objects.controller_of(change.obj) or {}).get("kind") != JOB.name:
+            self._untrack([change.obj])
 
     @override
     def reconcile(self, key: Any) -> float | None:
@@ -100,7 +95,9 @@ class Jobs(Controller):
         turn = _Round(job, dict(job["status"]), pods)
         if turn.has("Complete") or turn.has("Failed"):
             self._untrack(pods)
-            return self._expire(turn)
+            ended = (condition(job, "Complete") or condition(job, "Failed") or {})["lastTransitionTime"]
+            after = turn.spec.get("ttlSecondsAfterFinished")
+            return self.expire(job, ended, after, propagationPolicy="Foreground")
         self._settle(turn)
         wait = self._decide(turn)
         self._count(turn)
@@ -220,7 +217,7 @@ class Jobs(Controller):
     def _stop(self, turn: _Round) -> None:
         """Delete what runs; the pods stay `active` until they have ended."""
         for pod in turn.active:
-            self._delete(turn.job, pod)
+            self.drop(POD, turn.job, pod)
         turn.active = []
 
     def _remaining(self, turn: _Round) -> list[Obj]:
@@ -228,14 +225,10 @@ class Jobs(Controller):
         live = (self.store.newest(POD, pod) for pod in turn.pods)
         return [pod for pod in live if pod is not None and not finished(pod)]
 
-    def _delete(self, job: Obj, pod: Obj) -> None:
-        self.cluster.remove(POD, pod)
-        self.event(job, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
-
     def _dismiss(self, job: Obj, pod: Obj) -> None:
         """Delete a pod that is too many: without the finalizer its end is no failure."""
         self._untrack([pod])
-        self._delete(job, pod)
+        self.drop(POD, job, pod)
 
     def _suspend(self, turn: _Round) -> None:
         for pod in turn.active:
@@ -271,9 +264,8 @@ class Jobs(Controller):
             return pause
         for index in self._indexes_to_start(turn, missing):
             try:
-                turn.active.append(self._create(turn.job, index))
-            except ApiError as error:
-                self.event(turn.job, "FailedCreate", f"Error creating: {error.message}", warning=True)
+                turn.active.append(self.make(POD, turn.job, _pod(turn.job, index)))
+            except ApiError:
                 return 1.0
         return None
 
@@ -286,19 +278,6 @@ class Jobs(Controller):
         taken = turn.succeeded_indexes() | going
         return [index for index in range(turn.spec["completions"]) if index not in taken][: max(0, missing)]
 
-    def _create(self, job: Obj, index: int | None) -> Obj:
-        if index is None:
-            body = pod_of(JOB, job, finalizers=[TRACKING])
-        else:
-            name = f"{name_of(job)}-{index}"
-            body = pod_of(JOB, job, name, finalizers=[TRACKING])
-            body["spec"] = numbered(body["spec"], name)
-            for part in ("labels", "annotations"):
-                body["metadata"][part] = {**body["metadata"].get(part, {}), INDEX: str(index)}
-        pod = self.cluster.create(POD, namespace_of(job), body)
-        self.event(job, "SuccessfulCreate", f"Created pod: {name_of(pod)}")
-        return pod
-
     def _count(self, turn: _Round) -> None:
         live = [self.store.newest(POD, pod) or pod for pod in [*turn.pods, *turn.active]]
         unique = {uid_of(pod): pod for pod in live if not finished(pod)}.values()
@@ -309,17 +288,17 @@ class Jobs(Controller):
             del turn.status["active"]
         turn.status.setdefault("uncountedTerminatedPods", {})
 
-    def _expire(self, turn: _Round) -> float | None:
-        """ttlSecondsAfterFinished."""
-        limit = turn.spec.get("ttlSecondsAfterFinished")
-        if limit is None:
-            return None
-        final = condition(turn.job, "Complete") or condition(turn.job, "Failed") or {}
-        left = objects.seconds(final["lastTransitionTime"]) + limit - time.time()
-        if left > 0:
-            return float(left)
-        self.cluster.remove(JOB, turn.job, propagationPolicy="Foreground")
-        return None
+
+def _pod(job: Obj, index: int | None) -> Obj:
+    """One of its pods, with the number where they have one."""
+    if index is None:
+        return pod_of(JOB, job, finalizers=[TRACKING])
+    name = f"{name_of(job)}-{index}"
+    body = pod_of(JOB, job, name, finalizers=[TRACKING])
+    body["spec"] = numbered(body["spec"], name)
+    for part in ("labels", "annotations"):
+        body["metadata"][part] = {**body["metadata"].get(part, {}), INDEX: str(index)}
+    return body
 
 
 def _failed(pod: Obj, spec: Obj) -> bool:

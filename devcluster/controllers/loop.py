@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Hashable, Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
 from devcluster.kinds import Kind
-from devcluster.objects import Obj, key_of
+from devcluster.objects import Obj, controller_of, key_of, name_of, namespace_of, seconds
 from devcluster.store import Change
 
 log = logging.getLogger("devcluster")
@@ -23,6 +25,8 @@ class Controller:
 
     kind: ClassVar[Kind]
     """Whose namespaces and names are the keys, unless `keys` says otherwise."""
+    owned: ClassVar[tuple[Kind, ...]] = ()
+    """The kinds of what such an object controls: their changes concern it."""
     source: ClassVar[str]
     """The component that its Events name as their source."""
 
@@ -35,14 +39,46 @@ class Controller:
     def keys(self, change: Change) -> Iterable[Hashable]:
         if change.kind is self.kind:
             yield key_of(change.obj)
+        elif change.kind in self.owned:
+            owner = controller_of(change.obj)
+            if owner is not None and owner["kind"] == self.kind.name:
+                yield namespace_of(change.obj), owner["name"]
 
-    def reconcile(self, key: Hashable) -> float | None:
+    def reconcile(self, key: Any) -> float | None:
         """Bring one key forward; the result asks for another look after so many seconds."""
+        obj = self.store.get(self.kind, *key)
+        return None if obj is None else self.bring(obj)
+
+    def bring(self, obj: Obj) -> float | None:
+        """The same for the object of a key, while there is one."""
         raise NotImplementedError
 
     def event(self, obj: Obj, reason: str, message: str, *, warning: bool = False) -> None:
         """About an object of its kind."""
         self.cluster.event(self.kind, obj, reason, message, source=self.source, warning=warning)
+
+    def make(self, kind: Kind, owner: Obj, body: Obj, suffix: str = "") -> Obj:
+        """Create what `owner` wants; an Event tells of it, or of the ApiError. Reasons may have a suffix."""
+        try:
+            made = self.cluster.create(kind, namespace_of(owner), body)
+        except ApiError as error:
+            self.event(owner, f"FailedCreate{suffix}", f"Error creating: {error.message}", warning=True)
+            raise
+        self.event(owner, f"SuccessfulCreate{suffix}", f"Created {kind.name.lower()}: {name_of(made)}")
+        return made
+
+    def drop(self, kind: Kind, owner: Obj, obj: Obj, suffix: str = "") -> None:
+        """Delete what `owner` no longer wants, and tell of it."""
+        self.cluster.remove(kind, obj)
+        self.event(owner, f"SuccessfulDelete{suffix}", f"Deleted {kind.name.lower()}: {name_of(obj)}")
+
+    def expire(self, obj: Obj, ended: str, after: int | None, **options: Any) -> float | None:
+        """`ttlSecondsAfterFinished`: delete it so long after its end."""
+        left = None if after is None else seconds(ended) + after - time.time()
+        if left is None or left > 0:
+            return left
+        self.cluster.remove(self.kind, obj, **options)
+        return None
 
     def start(self) -> None:
         """Look at everything that is stored, then at every change."""

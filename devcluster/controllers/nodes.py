@@ -28,38 +28,30 @@ _CORDONED = "node.kubernetes.io/unschedulable"
 
 
 class Nodes(Controller):
-    """Key: a node. Sets its conditions, and the taints that follow from them."""
+    """Key: ("", node). Sets its conditions, and the taints that follow from them."""
 
     kind, source = NODE, "node-controller"
 
     @override
-    def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind is NODE and change.type != "DELETED":
-            yield name_of(change.obj)
-
-    @override
-    def reconcile(self, key: Any) -> float | None:
-        node = self.store.get(NODE, "", key)
-        if node is None:
-            return None
-        lost, was_ready = node_lost(node), is_true(node, "Ready")
-        conditions = list(node["status"].get("conditions", []))
+    def bring(self, obj: Obj) -> float | None:
+        name, lost, was_ready = name_of(obj), node_lost(obj), is_true(obj, "Ready")
+        conditions = list(obj["status"].get("conditions", []))
         stamps = {c["type"]: c.get("lastHeartbeatTime") for c in conditions if c.get("status") != "Unknown"}
         for new in _health(lost=lost):
             new["lastHeartbeatTime"] = stamps.get(new["type"]) or timestamp()
             conditions = with_condition(conditions, new)
-        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": key}]
-        status = {"addresses": addresses} | node["status"] | {"conditions": conditions}
-        self.cluster.set_status(NODE, node, status)
-        self.cluster.modify(NODE, node, lambda new: _set_taints(new, lost=lost))
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]
+        status = {"addresses": addresses} | obj["status"] | {"conditions": conditions}
+        self.cluster.set_status(NODE, obj, status)
+        self.cluster.modify(NODE, obj, lambda new: _set_taints(new, lost=lost))
         if lost and was_ready:
-            self.event(node, "NodeNotReady", f"Node {key} status is now: NodeNotReady")
-            self._unready_pods(key)
+            self.event(obj, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self._unready_pods(name)
         return None
 
     def _unready_pods(self, node: str) -> None:
-        for pod in self.store.list(POD):
-            if pod["spec"].get("nodeName") == node and is_true(pod, "Ready"):
+        for pod in self.cluster.pods_on(node):
+            if is_true(pod, "Ready"):
                 conditions = with_condition(pod["status"]["conditions"], made_condition("Ready", "False"))
                 self.cluster.set_status(POD, pod, pod["status"] | {"conditions": conditions})
                 text = "Node is not ready"
@@ -110,10 +102,8 @@ class TaintEviction(Controller):
         if not taints:
             return None
         waits = []
-        for pod in self.store.list(POD):
-            if pod["spec"].get("nodeName") != key or deleting(pod) or objects.finished(pod):
-                continue
-            left = _patience(pod, taints)
+        for pod in self.cluster.pods_on(key):
+            left = None if deleting(pod) or objects.finished(pod) else _patience(pod, taints)
             if left is not None and left <= 0:
                 self._evict(pod)
             elif left is not None:

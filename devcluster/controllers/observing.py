@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from devcluster import objects
 from devcluster.cluster import Cluster
-from devcluster.kinds import AUTOSCALER, POD, SCALED_OBJECT
-from devcluster.objects import Obj, condition, is_true, labels_of, made_condition, namespace_of, uid_of
+from devcluster.kinds import AUTOSCALER, SCALED_OBJECT
+from devcluster.objects import Obj, condition, is_true, made_condition, namespace_of, phase_of, uid_of
 from devcluster.validation.scaling import OWNER_LABEL, target_of
 
 from .proposals import MetricError, milli
@@ -87,13 +86,10 @@ class Observer:
             scalers = self.scalers(obj)
         except TriggerError as error:
             raise MetricError(f"{_UNKNOWN} error getting scalers {error}") from error
-        for trigger, scaler in zip(obj["spec"]["triggers"], scalers, strict=True):
+        for scaler in scalers:
             if scaler.spec.get("external", {}).get("metric", {}).get("name") != name:
                 continue
-            known = self._known[uid_of(obj)]
-            record = known.records.get(name) if trigger.get("useCachedMetrics") else None
-            record = record or await self._observe(obj, scaler)
-            known.records[name] = record
+            record = self._known[uid_of(obj)].records[name] = await self._observe(obj, scaler)
             if record.amount is None:
                 raise MetricError(f"{_UNKNOWN} metric:{name} encountered error")
             return record.amount
@@ -120,8 +116,7 @@ class Observer:
     def _seen_by_autoscaler(self, obj: Obj) -> bool:
         """Whether KEDA leaves the asking to the autoscaler: where it never scales to zero by itself."""
         spec = obj["spec"]
-        cached = any(trigger.get("useCachedMetrics") for trigger in spec["triggers"])
-        if not spec.get("minReplicaCount") or "idleReplicaCount" in spec or cached:
+        if not spec.get("minReplicaCount") or "idleReplicaCount" in spec:
             return False
         hpa = self._cluster.store.get(AUTOSCALER, namespace_of(obj), obj["status"].get("hpaName", ""))
         return hpa is not None and is_true(hpa, "ScalingActive")
@@ -180,13 +175,8 @@ class Observer:
         target = scaler.spec["external"]["target"]
         if "averageValue" in target:
             return int(milli(target["averageValue"]) * replicas)
-        selector = workload["spec"].get("selector")
-        ready = sum(
-            objects.phase_of(pod) == "Running"
-            and is_true(pod, "Ready")
-            and objects.matches(selector, labels_of(pod))
-            for pod in self._cluster.store.list(POD, namespace_of(obj))
-        )
+        pods = self._cluster.pods_of(namespace_of(obj), workload["spec"].get("selector"))
+        ready = sum(phase_of(pod) == "Running" and is_true(pod, "Ready") for pod in pods)
         return int(milli(target["value"]) * replicas / ready) if ready else None
 
 

@@ -56,30 +56,26 @@ def shown(amount: int) -> str:
     return show_quantity(Fraction(amount, 1000))
 
 
-def _within(ratio: float, behavior: Obj | None) -> bool:
+def _within(ratio: float) -> bool:
     """Whether the change would be too small to make."""
-    up, down = (
-        float(quantity(((behavior or {}).get(way) or {}).get("tolerance", TOLERANCE)))
-        for way in ("scaleUp", "scaleDown")
-    )
-    return 1.0 - down <= ratio <= 1.0 + up
+    return 1.0 - TOLERANCE <= ratio <= 1.0 + TOLERANCE
 
 
-def external(source: Obj, amount: int, target: Target, behavior: Obj | None) -> Proposal:
+def external(source: Obj, amount: int, target: Target) -> Proposal:
     """The proposal by a value that comes from outside of the cluster."""
     goal, identity = source["target"], source["metric"]
     name = f"external metric {identity['name']}({selector_text(identity.get('selector'))})"
     if "averageValue" in goal:
         wanted, per_replica = target.existing, milli(goal["averageValue"])
         ratio = amount / (per_replica * wanted) if wanted else math.inf
-        if not _within(ratio, behavior):
+        if not _within(ratio):
             wanted = min(_MOST, math.ceil(amount / per_replica))
         share = math.ceil(amount / target.existing) if target.existing else _LARGEST
         return _external(wanted, name, identity, {"averageValue": shown(share)})
     ratio, wanted = amount / milli(goal["value"]), target.wanted
     if not wanted:
         wanted = math.ceil(ratio)
-    elif not _within(ratio, behavior):
+    elif not _within(ratio):
         wanted = min(_MOST, math.ceil(ratio * target.ready()))
     return _external(wanted, name, identity, {"value": shown(amount)})
 
@@ -98,7 +94,7 @@ def selector_text(selector: Obj | None) -> str:
     return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},}}"
 
 
-def resource(source: Obj, target: Target, behavior: Obj | None, use: Use) -> Proposal:
+def resource(source: Obj, target: Target, use: Use) -> Proposal:
     """The proposal by the CPU use of the pods."""
     goal = source["target"]
     used, unready, missing = _grouped(target.pods, use)
@@ -118,7 +114,7 @@ def resource(source: Obj, target: Target, behavior: Obj | None, use: Use) -> Pro
     def ratio(of: dict[str, int]) -> float:
         return _ratio(of, weights, per_pod)
 
-    wanted = _count(used, ratio, target, behavior, (unready, filler))
+    wanted = _count(used, ratio, target, unready, filler)
     return Proposal(
         wanted, name, {"type": "Resource", "resource": {"name": source["name"], "current": current}}
     )
@@ -161,15 +157,14 @@ def _ratio(used: dict[str, int], weights: dict[str, int] | None, per_pod: int) -
 
 
 def _count(
-    used: dict[str, int], ratio_of: Callable[[dict[str, int]], float], target: Target, behavior: Obj | None,
-    silent: tuple[list[Obj], dict[str, int]]
+    used: dict[str, int], ratio_of: Callable[[dict[str, int]], float], target: Target, unready: list[Obj],
+    filler: dict[str, int]
 ) -> int:  # fmt: skip
     """Pods that say nothing count against the change that the others ask for."""
-    unready, filler = silent
     ratio = ratio_of(used)
     waits = bool(unready) and ratio > 1.0
     if not waits and not filler:
-        return target.wanted if _within(ratio, behavior) else math.ceil(ratio * len(used))
+        return target.wanted if _within(ratio) else math.ceil(ratio * len(used))
     guessed = dict(used)
     if ratio < 1.0:
         guessed |= filler
@@ -178,7 +173,7 @@ def _count(
     if waits:
         guessed |= {name_of(pod): 0 for pod in unready}
     second = ratio_of(guessed)
-    if _within(second, behavior) or (ratio < 1.0 < second) or (second < 1.0 < ratio):
+    if _within(second) or (ratio < 1.0 < second) or (second < 1.0 < ratio):
         return target.wanted
     wanted = math.ceil(second * len(guessed))
     turned = (second < 1.0 and wanted > target.wanted) or (second > 1.0 and wanted < target.wanted)

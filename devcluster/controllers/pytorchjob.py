@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from typing_extensions import override
 
@@ -14,7 +12,6 @@ from devcluster import objects
 from devcluster.errors import ApiError
 from devcluster.kinds import POD, PYTORCH_JOB, SERVICE, Kind
 from devcluster.objects import Obj, condition, deleting, finished, name_of, namespace_of, phase_of, timestamp
-from devcluster.store import Change
 from devcluster.validation.training import OPERATOR
 
 from . import replicas
@@ -76,28 +73,19 @@ class _Round:
 class PyTorchJobs(Controller):
     """Key: (namespace, job)."""
 
-    kind, source = PYTORCH_JOB, replicas.SOURCE
+    kind, owned, source = PYTORCH_JOB, (POD, SERVICE), replicas.SOURCE
 
     @override
-    def keys(self, change: Change) -> Iterable[Any]:
-        yield from super().keys(change)
-        if change.kind in {POD, SERVICE}:
-            owner = objects.controller_of(change.obj)
-            if owner is not None and owner["kind"] == PYTORCH_JOB.name:
-                yield namespace_of(change.obj), owner["name"]
-
-    @override
-    def reconcile(self, key: Any) -> float | None:
-        job = self.store.get(PYTORCH_JOB, *key)
-        if job is None or deleting(job) or not (job.get("spec") or {}).get("pytorchReplicaSpecs"):
+    def bring(self, obj: Obj) -> float | None:
+        if deleting(obj) or not (obj.get("spec") or {}).get("pytorchReplicaSpecs"):
             return None
-        spec = replicas.with_defaults(job["spec"])
+        spec = replicas.with_defaults(obj["spec"])
         if spec["runPolicy"].get("managedBy", OPERATOR) != OPERATOR:
             return None
-        status = copy.deepcopy(job.get("status") or {})
-        owned = self.cluster.dependants(job)
-        pods, services = ([obj for kind, obj in owned if kind is wanted] for wanted in (POD, SERVICE))
-        turn = _Round(job, spec, status, pods, services)
+        status = copy.deepcopy(obj.get("status") or {})
+        mine = self.cluster.dependants(obj)
+        pods, services = ([one for kind, one in mine if kind is wanted] for wanted in (POD, SERVICE))
+        turn = _Round(obj, spec, status, pods, services)
         turn.say("Created", f"PyTorchJob {turn.name} is created.")
         if turn.over:
             return self._finish(turn)
@@ -122,18 +110,9 @@ class PyTorchJobs(Controller):
                 if "active" in status:
                     status["succeeded"] = status.get("succeeded", 0) + status.pop("active")
         self._store(turn)
-        return self._expire(turn)
-
-    def _expire(self, turn: _Round) -> float | None:
-        """ttlSecondsAfterFinished; without a completion time, after a permanent exit code, it never comes."""
-        limit, ended = turn.policy.get("ttlSecondsAfterFinished"), turn.status.get("completionTime")
-        if limit is None or ended is None:
-            return None
-        left = objects.seconds(ended) + limit - time.time()
-        if left > 0:
-            return float(left)
-        self.cluster.remove(PYTORCH_JOB, turn.job)
-        return None
+        # Without a completion time, after a permanent exit code, it never expires.
+        ended = turn.status.get("completionTime")
+        return self.expire(turn.job, ended, turn.policy.get("ttlSecondsAfterFinished")) if ended else None
 
     def _clean(self, turn: _Round) -> None:
         """Delete pods with their Services; once the job is over its cleanPodPolicy says which."""
@@ -147,10 +126,7 @@ class PyTorchJobs(Controller):
 
     def _delete(self, turn: _Round, kind: Kind, obj: Obj) -> None:
         if not deleting(obj):
-            self.cluster.remove(kind, obj)
-            self.event(
-                turn.job, f"SuccessfulDelete{kind.name}", f"Deleted {kind.name.lower()}: {name_of(obj)}"
-            )
+            self.drop(kind, turn.job, obj, kind.name)
 
     def _suspend(self, turn: _Round) -> None:
         self._clean(turn)
@@ -245,15 +221,7 @@ class PyTorchJobs(Controller):
         if turn.spec["pytorchReplicaSpecs"][role]["template"]["spec"].get("restartPolicy"):
             text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
             self.event(turn.job, "SetPodTemplateRestartPolicy", text, warning=True)
-        self._create(turn, POD, replicas.pod(turn.job, turn.spec, role, index))
-
-    def _create(self, turn: _Round, kind: Kind, body: Obj) -> None:
-        try:
-            made = self.cluster.create(kind, namespace_of(turn.job), body)
-        except ApiError as error:
-            self.event(turn.job, f"FailedCreate{kind.name}", f"Error creating: {error.message}", warning=True)
-            raise
-        self.event(turn.job, f"SuccessfulCreate{kind.name}", f"Created {kind.name.lower()}: {name_of(made)}")
+        self.make(POD, turn.job, replicas.pod(turn.job, turn.spec, role, index), POD.name)
 
     def _ended(self, turn: _Round, role: str, one: Obj) -> None:
         """Tell of an exit, and let a failed pod go where its replica is to be retried."""
@@ -279,7 +247,8 @@ class PyTorchJobs(Controller):
         numbered = by_index(turn.services, role)
         for index in range(wanted):
             if index not in numbered:
-                self._create(turn, SERVICE, replicas.service(turn.job, turn.spec, role, index))
+                body = replicas.service(turn.job, turn.spec, role, index)
+                self.make(SERVICE, turn.job, body, SERVICE.name)
         for index in sorted(set(numbered) - set(range(wanted))):
             self._delete(turn, SERVICE, numbered[index][0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable
 
 from devcluster.kinds import PYTORCH_JOB
@@ -99,7 +100,7 @@ def _environment(job: Obj, spec: Obj, role: str, index: int) -> list[dict[str, s
     replicas = spec["pytorchReplicaSpecs"]
     nodes = sum(replica["replicas"] for replica in replicas.values())
     per_node = spec.get("nprocPerNode")
-    processes = int(per_node) if per_node is not None and _is_number(per_node) else 1
+    processes = int(per_node) if per_node and re.fullmatch("[+-]?[0-9]+", per_node) else 1
     env = {"PYTHONUNBUFFERED": "1"}
     if "Master" in replicas:
         port = _port(replicas["Master"])
@@ -133,12 +134,6 @@ def _rendezvous(job: Obj, spec: Obj) -> dict[str, str]:
 def _port(replica: Obj) -> str:
     """Where the replicas listen."""
     return next(str(p["containerPort"]) for p in _main(replica)["ports"] if p.get("name") == PORT_NAME)
-
-
-def _is_number(text: str) -> bool:
-    """What Go's Atoi takes."""
-    digits = text[1:] if text[:1] in {"+", "-"} else text
-    return digits.isascii() and digits.isdigit()
 
 
 def _main(replica: Obj) -> Obj:

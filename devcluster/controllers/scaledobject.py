@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from devcluster import objects
-from devcluster.cluster import Cluster, Options
+from devcluster.cluster import Cluster
 from devcluster.defaults import fill
 from devcluster.errors import ApiError
 from devcluster.kinds import AUTOSCALER, SCALED_OBJECT, Kind
@@ -30,7 +30,7 @@ from devcluster.validation.scaling import (
     target_of,
 )
 
-from .activation import annotated, follow
+from .activation import OPERATOR, READY, annotated, follow
 from .autoscaler import scale_to
 from .loop import Polling
 from .observing import Observer, with_word
@@ -40,11 +40,9 @@ log = logging.getLogger("devcluster")
 FINALIZER = "finalizer.keda.sh"
 VERSION = "2.21.0"
 PAUSED, PAUSED_AT = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
-_READY = "ScaledObject is defined correctly and is ready for scaling"
 _TARGET_WRONG = "ScaledObject doesn't have correct scaleTargetRef specification"
 _HPA_FAILED = "failed to ensure HPA is correctly created for ScaledObject"
 _PAUSED_TEXT = "ScaledObject is paused"
-_OPERATOR = Options(manager="keda")
 _RETRY_FIRST, _RETRY_MOST = 0.5, 30.0
 
 
@@ -62,7 +60,7 @@ def _watched(obj: Obj) -> tuple[Any, ...]:
 class ScaledObjects(Polling):
     """Key: (namespace, ScaledObject)."""
 
-    kind = SCALED_OBJECT
+    kind, owned = SCALED_OBJECT, (AUTOSCALER,)
 
     def __init__(self, cluster: Cluster, observer: Observer) -> None:
         super().__init__(cluster)
@@ -72,14 +70,9 @@ class ScaledObjects(Polling):
 
     @override
     def keys(self, change: Change) -> Iterable[Any]:
-        if change.kind not in {SCALED_OBJECT, AUTOSCALER}:
-            return
-        if change.type == "MODIFIED" and change.old and _watched(change.old) == _watched(change.obj):
-            return
-        yield from super().keys(change)
-        for owner in change.obj["metadata"].get("ownerReferences") or ():
-            if owner["kind"] == SCALED_OBJECT.name:
-                yield namespace_of(change.obj), owner["name"]
+        old = change.old if change.type == "MODIFIED" else None
+        if old is None or _watched(old) != _watched(change.obj):
+            yield from super().keys(change)
 
     @override
     def reconcile(self, key: Any) -> float | None:
@@ -177,7 +170,7 @@ class ScaledObjects(Polling):
         made = self._keep_autoscaler(obj, kind)
         if made or self._generations.get(key) != (objects.uid_of(obj), obj["metadata"]["generation"]):
             self._poll(key, self._live(obj))
-        return _READY
+        return READY
 
     def _target(self, obj: Obj) -> tuple[Kind, Obj]:
         ref, kind = obj["spec"]["scaleTargetRef"], target_kind(obj["spec"])
@@ -217,7 +210,7 @@ class ScaledObjects(Polling):
         live = self.store.get(AUTOSCALER, namespace_of(obj), name_of(wanted))
         try:
             if live is None:
-                self.cluster.create(AUTOSCALER, namespace_of(obj), wanted, _OPERATOR)
+                self.cluster.create(AUTOSCALER, namespace_of(obj), wanted, OPERATOR)
             elif _differs(live, wanted):
                 self.cluster.modify(AUTOSCALER, live, lambda new: _adopt(new, wanted))
         except ApiError as error:
@@ -245,8 +238,7 @@ class ScaledObjects(Polling):
             "app.kubernetes.io/managed-by": "keda-operator",
         }  # fmt: skip
         annotations = annotations_of(obj)
-        left_out = annotations.get("scaledobject.keda.sh/hpa-excluded-labels", "").split(",")
-        labels |= {k: v for k, v in labels_of(obj).items() if k not in left_out}
+        labels |= labels_of(obj)
         wanted: Obj = {
             "metadata": {
                 "name": name, "labels": labels,
@@ -294,7 +286,7 @@ class ScaledObjects(Polling):
         kind, target = self._target(obj)
         if target["spec"]["replicas"] != int(replicas):
             try:
-                scale_to(self.cluster, kind, target, int(replicas), _OPERATOR)
+                scale_to(self.cluster, kind, target, int(replicas), OPERATOR)
             except ApiError as error:
                 text = "failed to scale target to paused replica count"
                 raise _CheckError(f"{text}: {text}: {error.message}") from error
@@ -316,7 +308,7 @@ class ScaledObjects(Polling):
             and target
             and original is not None
         ):
-            scale_to(self.cluster, kind, target, original, _OPERATOR)
+            scale_to(self.cluster, kind, target, original, OPERATOR)
         self._observer.event(obj, "ScaledObjectDeleted", "ScaledObject was deleted", warning=True)
         self.cluster.drop_finalizer(SCALED_OBJECT, obj, FINALIZER)
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from devcluster import quota
 from devcluster.kinds import CLAIM, POD, QUOTA
-from devcluster.objects import finished, namespace_of
+from devcluster.objects import Obj, finished, namespace_of
 from devcluster.store import Change
 
 from .loop import Controller
@@ -21,11 +21,10 @@ class Claims(Controller):
     kind = CLAIM
 
     @override
-    def reconcile(self, key: Any) -> float | None:
-        claim = self.store.get(CLAIM, *key)
-        if claim is not None and claim["status"].get("phase") == "Pending":
-            spec = claim["spec"]
-            self.cluster.set_status(CLAIM, claim, {
+    def bring(self, obj: Obj) -> float | None:
+        if obj["status"].get("phase") == "Pending":
+            spec = obj["spec"]
+            self.cluster.set_status(CLAIM, obj, {
                 "phase": "Bound", "accessModes": spec["accessModes"],
                 "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             })  # fmt: skip

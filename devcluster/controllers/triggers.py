@@ -20,6 +20,7 @@ from .cron import parse
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?\d+")
+_TIMEOUT = aiohttp.ClientTimeout(total=3.0)
 _BOOLEAN = re.compile("1|t|T|TRUE|true|True|0|f|F|FALSE|false|False")
 
 
@@ -80,11 +81,6 @@ class _Metadata:
     def boolean(self, name: str, *, default: bool) -> bool:
         return self._read(name, str(default).lower(), _BOOLEAN, "bool")[0] in "1tT"
 
-    def pairs(self, name: str) -> dict[str, str]:
-        """The pairs in a text like `a=1,b=2`."""
-        parts = (part.partition("=") for part in self.text(name, "").split(",") if part)
-        return {key.strip(): text.strip() for key, _, text in parts}
-
     def _read(self, name: str, default: str | None, form: re.Pattern[str], type_: str) -> str:
         text = self.text(name, default)
         if form.fullmatch(text) is None:
@@ -104,22 +100,15 @@ class _Prometheus:
         self.spec = _external(index, "prometheus", _target(trigger, metadata.number("threshold")))
         self._activation = metadata.number("activationThreshold", "0")
         self._empty_is_zero = metadata.boolean("ignoreNullValues", default=True)
-        self._headers, self._parameters = metadata.pairs("customHeaders"), metadata.pairs("queryParameters")
-        if metadata.text("namespace", ""):
-            self._parameters = {"namespace": metadata.text("namespace")} | self._parameters
-        self._timeout = _duration(metadata.text("timeout", "3s"))
 
     async def value(self, http: aiohttp.ClientSession) -> tuple[float, bool]:
         number = self._read(await self._answer(http))
         return number, number > self._activation
 
     async def _answer(self, http: aiohttp.ClientSession) -> list[Obj]:
-        now = timestamp()
-        more = "".join(f"&{quote(key)}={quote(text)}" for key, text in self._parameters.items())
-        url = f"{self._address}/api/v1/query?query={quote(self._query, safe='')}&time={now}{more}"
-        limit = aiohttp.ClientTimeout(total=self._timeout)
+        url = f"{self._address}/api/v1/query?query={quote(self._query, safe='')}&time={timestamp()}"
         try:
-            async with http.get(url, headers=self._headers, timeout=limit) as answer:
+            async with http.get(url, timeout=_TIMEOUT) as answer:
                 if not 200 <= answer.status <= 299:
                     raise TriggerError(f"prometheus query api returned error. status: {answer.status}")
                 result = json.loads(await answer.read())["data"]["result"]
@@ -145,18 +134,6 @@ class _Prometheus:
         if self._empty_is_zero:
             return 0.0
         raise TriggerError(f"prometheus query returns {number:f}")
-
-
-def _duration(text: str) -> float:
-    """Go's `1m30s`, or milliseconds."""
-    if text.isdigit():
-        return int(text) / 1000
-    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", text)
-    if "".join(number + unit for number, unit in parts) != text:
-        what = "must be either a duration string (e.g. '30s', '5m') or a number of milliseconds"
-        raise TriggerError(f'unable to parse duration value "{text}": {what}')
-    return sum(float(number) * units[unit] for number, unit in parts)
 
 
 class _Cron:

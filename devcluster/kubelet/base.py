@@ -44,9 +44,8 @@ class Kubelet:
             self._pod_changed(change.obj)
         elif change.kind is NODE and change.old and node_lost(change.old) and not node_lost(change.obj):
             # The kubelet is back: it reports what it could not report meanwhile.
-            for pod in self.cluster.store.list(POD):
-                if pod["spec"].get("nodeName") == name_of(change.obj):
-                    self._pod_changed(pod)
+            for pod in self.cluster.pods_on(name_of(change.obj)):
+                self._pod_changed(pod)
 
     def _pod_changed(self, pod: Obj) -> None:
         if self.reachable(pod):
@@ -77,8 +76,8 @@ class Kubelet:
         raise NotImplementedError
 
     def usage(self, pod: Obj, container: str = "") -> Usage | None:
-        """What the pod, or one container of it, uses of the CPU; None where nothing is known of it."""
-        raise NotImplementedError
+        """What the pod, or one container of it, uses; None where nothing is known of it."""
+        return None
 
     def report(self, pod: Obj, **fields: Any) -> None:
         """Write status fields; `conditions` are merged by type."""

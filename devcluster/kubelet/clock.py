@@ -19,7 +19,6 @@ from devcluster.objects import Obj, annotations_of, deleting, finished, started,
 from .base import Kubelet
 from .logs import LogFile, serve_log
 from .statuses import container_status, ended_conditions, ready_conditions, terminated, waiting, without_image
-from .usage import Usage
 
 _ANNOTATIONS = {
     "BED_START_SECONDS": "realcluster/start-seconds", "BED_RUN_SECONDS": "realcluster/run-seconds",
@@ -68,10 +67,6 @@ class ClockKubelet(Kubelet):
             timer = self._timers.pop((uid_of(pod), step), None)
             if timer is not None:
                 timer.cancel()
-
-    @override
-    def usage(self, pod: Obj, container: str = "") -> Usage | None:
-        return None
 
     @override
     async def stop(self) -> None:

@@ -167,24 +167,9 @@ class Container:
         hook = (self.spec.get("lifecycle") or {}).get("preStop") or {}
         if self.process is None or not hook:
             return
-        with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(grace):
-                if "sleep" in hook:
-                    await asyncio.sleep(hook["sleep"]["seconds"])
-                elif "exec" in hook:
-                    await self.execute(hook["exec"]["command"])
+        await asyncio.sleep(min(grace, hook["sleep"]["seconds"]))
 
     # Probing
-
-    async def execute(self, command: list[str]) -> bool:
-        """Run a command beside the container's own, in its environment."""
-        argv = command_line({"command": command}, self._env, self._sandbox.rewriter(self.spec))
-        process = await self._spawn(argv)
-        try:
-            await process.communicate()
-        finally:
-            kill_session(process.pid)
-        return process.returncode == 0
 
     async def probe(self, probe: Obj, session: aiohttp.ClientSession) -> str:
         """Empty when it succeeds, else why not."""
@@ -197,8 +182,6 @@ class Container:
             return str(error)
 
     async def _probe(self, probe: Obj, session: aiohttp.ClientSession) -> str:
-        if "exec" in probe:
-            return "" if await self.execute(probe["exec"]["command"]) else "command failed"
         handler = probe.get("httpGet") or probe["tcpSocket"]
         host, port = handler.get("host") or self._sandbox.address, self._port(handler["port"])
         if "tcpSocket" in probe:

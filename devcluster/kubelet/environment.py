@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
-from devcluster.kinds import CONFIG_MAP, SECRET, Kind
-from devcluster.objects import Obj
+from devcluster.kinds import SECRET
+from devcluster.objects import Obj, namespace_of
 
 from .sandbox import NotReady, Rewriter, Sandbox, decode_data
 
@@ -28,13 +28,6 @@ def expand(text: str, known: dict[str, str]) -> str:
 def environment(sandbox: Sandbox, container: Obj, rewrite: Rewriter) -> dict[str, str]:
     """Nothing is inherited: a search path, a home, and what the container names."""
     env: dict[str, str] = {}
-    for source in container.get("envFrom") or ():
-        prefix = source.get("prefix", "")
-        for key, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
-            if key in source:
-                obj = sandbox.find(kind, source[key]["name"], optional=bool(source[key].get("optional")))
-                values = decode_data(obj) if obj else {}
-                env |= {prefix + k: v.decode() for k, v in values.items()}
     for variable in container.get("env") or ():
         if "valueFrom" in variable:
             value = _from(sandbox, variable["valueFrom"])
@@ -48,23 +41,16 @@ def environment(sandbox: Sandbox, container: Obj, rewrite: Rewriter) -> dict[str
 def _from(sandbox: Sandbox, source: Obj) -> str | None:
     if "fieldRef" in source:
         return sandbox.field(source["fieldRef"]["fieldPath"])
-    if "secretKeyRef" in source:
-        return _key(sandbox, SECRET, source["secretKeyRef"])
-    return _key(sandbox, CONFIG_MAP, source["configMapKeyRef"])
-
-
-def _key(sandbox: Sandbox, kind: Kind, reference: Obj) -> str | None:
+    reference = source["secretKeyRef"]
     optional = bool(reference.get("optional"))
-    obj = sandbox.find(kind, reference["name"], optional=optional)
-    if obj is None:
+    secret = sandbox.find(SECRET, reference["name"], optional=optional)
+    values = decode_data(secret) if secret else {}
+    if reference["key"] in values:
+        return values[reference["key"]].decode()
+    if optional:
         return None
-    values = decode_data(obj)
-    if reference["key"] not in values:
-        if optional:
-            return None
-        where = f"{obj['metadata']['namespace']}/{reference['name']}"
-        raise NotReady(f"couldn't find key {reference['key']} in {kind.name} {where}")
-    return values[reference["key"]].decode()
+    where = f"{namespace_of(sandbox.pod)}/{reference['name']}"
+    raise NotReady(f"couldn't find key {reference['key']} in Secret {where}")
 
 
 def command_line(container: Obj, env: dict[str, str], rewrite: Rewriter) -> list[str]:

@@ -163,9 +163,7 @@ class ProcessKubelet(Kubelet):
         known = [usage for usage in usages if usage is not None]
         if not known or len(known) < len(usages):
             return None
-        first = known[0]
-        cores, total = sum(u.cores for u in known), sum(u.total for u in known)
-        return Usage(cores, first.window, first.at, total, sum(u.resident for u in known))
+        return Usage(sum(u.cores for u in known), sum(u.resident for u in known))
 
     # Memory
 

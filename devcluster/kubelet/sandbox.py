@@ -14,7 +14,7 @@ from pathlib import Path
 
 from devcluster.cluster import Cluster
 from devcluster.kinds import CLAIM, CONFIG_MAP, POD, PYTORCH_JOB, SECRET, SERVICE, Kind
-from devcluster.objects import Obj, controller_of, dig, finished, labels_of, matches, namespace_of, uid_of
+from devcluster.objects import Obj, controller_of, dig, finished, namespace_of, uid_of
 
 _HOST = re.compile(r"(?<![\w./-])[a-z]([-a-z0-9]*[a-z0-9])?\.[a-z]([-a-z0-9]*[a-z0-9])?(?![\w./-])")
 _ANY_ADDRESS = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
@@ -69,22 +69,18 @@ class Sandbox:
     def _volume(self, volume: Obj) -> None:
         folder = self.volume_folder(volume)
         folder.mkdir(parents=True, exist_ok=True)
-        for source in (volume.get("projected") or {}).get("sources") or [volume]:
-            for path, content in self._files(source):
-                target = folder / path
-                if not target.resolve().is_relative_to(folder.resolve()):
-                    raise NotReady(f"the path {path} leaves its volume")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
+        for path, content in self._files(volume):
+            target = folder / path
+            if not target.resolve().is_relative_to(folder.resolve()):
+                raise NotReady(f"the path {path} leaves its volume")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
 
-    def _files(self, source: Obj) -> Iterator[tuple[str, bytes]]:
-        if "configMap" in source:
-            yield from self._items(CONFIG_MAP, source["configMap"], source["configMap"].get("name", ""))
-        if "secret" in source:
-            name = source["secret"].get("secretName") or source["secret"].get("name", "")
-            yield from self._items(SECRET, source["secret"], name)
-        for item in (source.get("downwardAPI") or {}).get("items") or ():
-            yield item["path"], self.field(item["fieldRef"]["fieldPath"]).encode()
+    def _files(self, volume: Obj) -> Iterator[tuple[str, bytes]]:
+        if "configMap" in volume:
+            yield from self._items(CONFIG_MAP, volume["configMap"], volume["configMap"].get("name", ""))
+        if "secret" in volume:
+            yield from self._items(SECRET, volume["secret"], volume["secret"].get("secretName", ""))
 
     def _items(self, kind: Kind, source: Obj, name: str) -> Iterator[tuple[str, bytes]]:
         obj = self.find(kind, name, optional=bool(source.get("optional")))
@@ -116,14 +112,10 @@ class Sandbox:
 
     def rewriter(self, container: Obj) -> Rewriter:
         volumes = {v["name"]: v for v in self.pod["spec"].get("volumes") or ()}
-        folders = {}
-        for mount in container.get("volumeMounts") or ():
-            folder = self.volume_folder(volumes[mount["name"]])
-            if mount.get("subPath"):
-                folder = folder / mount["subPath"]
-                if not folder.suffix:
-                    folder.mkdir(parents=True, exist_ok=True)
-            folders[mount["mountPath"].rstrip("/")] = folder
+        folders = {
+            mount["mountPath"].rstrip("/"): self.volume_folder(volumes[mount["name"]])
+            for mount in container.get("volumeMounts") or ()
+        }
         self._link(container, folders)
         return Rewriter(folders, self.address, self._names())
 
@@ -143,9 +135,9 @@ class Sandbox:
         service = self._cluster.store.get(SERVICE, namespace_of(self.pod), name)
         if service is not None:
             wanted = {"matchLabels": service["spec"].get("selector")}
-            for pod in self._cluster.store.list(POD, namespace_of(self.pod)):
+            for pod in self._cluster.pods_of(namespace_of(self.pod), wanted):
                 address = pod.get("status", {}).get("podIP")
-                if address and not finished(pod) and matches(wanted, labels_of(pod)):
+                if address and not finished(pod):
                     return str(address)
         raise Unresolved(f"the name {name} does not resolve yet")
 

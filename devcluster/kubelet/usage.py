@@ -17,14 +17,10 @@ WINDOW_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Cores in use, over the `window` seconds before `at` (Unix seconds), and the CPU seconds of all time."""
+    """Cores in use over the last WINDOW_SECONDS, and bytes held just now; what processes share counts for each."""
 
     cores: float
-    window: float
-    at: float
-    total: float
     resident: int = 0
-    """Bytes that the processes hold just now; what they share counts for each."""
 
 
 @dataclass(slots=True)
@@ -63,7 +59,7 @@ class CpuMeter:
         if known is None or len(known.sums) < 2:
             return None
         (began, before), (at, total) = known.sums[0], known.sums[-1]
-        return Usage(max(0.0, total - before) / (at - began), at - began, at, total, known.resident)
+        return Usage(max(0.0, total - before) / (at - began), known.resident)
 
 
 def _by_session(wanted: set[int]) -> tuple[dict[int, dict[int, float]], dict[int, int]]:

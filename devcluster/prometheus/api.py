@@ -33,8 +33,6 @@ class PrometheusApi:
         app.router.add_post("/api/v1/query", self._query)
         app.router.add_get("/api/v1/status/buildinfo", _buildinfo)
         app.router.add_route("*", "/api/v1/{path:.*}", _not_served)
-        for path in ("/-/healthy", "/-/ready"):
-            app.router.add_get(path, _healthy)
         return app
 
     async def _query(self, request: web.Request) -> web.Response:
@@ -57,10 +55,6 @@ class PrometheusApi:
 
 async def _buildinfo(_request: web.Request) -> web.Response:
     return _success(BUILD)
-
-
-async def _healthy(_request: web.Request) -> web.Response:
-    return web.Response(text="devcluster is healthy.\n")
 
 
 async def _not_served(request: web.Request) -> web.Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,6 @@ import promql_parser as promql
 from .functions import (
     AGGREGATIONS,
     OVER_RANGE,
-    OVER_VALUES,
     LabelSet,
     Vector,
     histogram_quantile,
@@ -25,6 +23,10 @@ from .storage import NAME, Matcher, Storage
 LOOKBACK_MS = 300_000
 CHARACTERS_MAX, DEPTH_MAX = 4096, 100
 _MATCH_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
+_GROUPING = {
+    "VectorMatchCardinality.ManyToOne": "group_left",
+    "VectorMatchCardinality.OneToMany": "group_right",
+}
 
 Value = float | Vector
 
@@ -118,12 +120,6 @@ class _Selector:
                 vector.append((nameless(series.labels), value))
         return unique(vector)
 
-    def missing(self) -> Vector:
-        """What `absent` gives: one element with the labels that are asked for by equality."""
-        names = [matcher.label for matcher in self.matchers]
-        equal = (m for m in self.matchers if m.operator == "=" and names.count(m.label) == 1)
-        return [(nameless({m.label: m.value for m in equal}), 1.0)]
-
 
 def _number_literal(node: promql.NumberLiteral, _depth: int) -> Expression:
     number = float(node.val)
@@ -151,46 +147,17 @@ def _call(node: promql.Call, depth: int) -> Expression:
             raise _refused("subqueries")
         selector = _Selector(matrix.vector_selector, int(matrix.range.total_seconds() * 1000))
         return lambda moment: selector.over_range(name, moment)
-    if name not in OVER_VALUES and name not in _SPECIAL:
+    if name not in _OF_VALUES:
         raise _refused(f"the function {name}")
-    arguments = [_expression(argument, depth) for argument in node.args]
-    return _over_values(name, arguments) if name in OVER_VALUES else _SPECIAL[name](*arguments)
-
-
-def _over_values(name: str, arguments: list[Expression]) -> Expression:
-    def evaluated(moment: Moment) -> Vector:
-        vector, *numbers = (argument(moment) for argument in arguments)
-        if name == "clamp" and _number(numbers[0]) > _number(numbers[1]):
-            return []
-        return unique([
-            (nameless(labels), OVER_VALUES[name](value, *numbers)) for labels, value in _vector(vector)
-        ])  # fmt: skip
-
-    return evaluated
-
-
-def _absent(inner: Expression) -> Expression:
-    missing = inner.missing() if isinstance(inner, _Selector) else [({}, 1.0)]
-    return lambda moment: [] if inner(moment) else missing
-
-
-def _scalar(inner: Expression) -> Expression:
-    def only(moment: Moment) -> float:
-        vector = _vector(inner(moment))
-        return vector[0][1] if len(vector) == 1 else math.nan
-
-    return only
+    return _OF_VALUES[name](*(_expression(argument, depth) for argument in node.args))
 
 
 def _quantile(share: Expression, buckets: Expression) -> Expression:
     return lambda moment: histogram_quantile(_number(share(moment)), _vector(buckets(moment)))
 
 
-_SPECIAL: dict[str, Callable[..., Expression]] = {
-    "absent": _absent,
+_OF_VALUES: dict[str, Callable[..., Expression]] = {
     "histogram_quantile": _quantile,
-    "scalar": _scalar,
-    "time": lambda: lambda moment: moment.at / 1000,
     "vector": lambda inner: lambda moment: [({}, _number(inner(moment)))],
 }
 
@@ -245,12 +212,12 @@ def _operation(node: promql.BinaryExpr) -> Operation:
         return Operation(name)
     if modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None:
         raise _refused("fill modifiers")
-    many = {"VectorMatchCardinality.ManyToOne": "left", "VectorMatchCardinality.OneToMany": "right"}
+    if str(modifier.card) in _GROUPING:
+        raise _refused(_GROUPING[str(modifier.card)])
     matching = modifier.matching
     return Operation(
         name, as_bool=modifier.return_bool, labels=frozenset(matching.labels if matching else ()),
         on=matching is not None and matching.type == promql.LabelModifierType.Include,
-        many=many.get(str(modifier.card), ""), include=tuple(modifier.group_labels or ()),
     )  # fmt: skip
 
 

@@ -25,21 +25,20 @@ def label_set(labels: dict[str, str]) -> LabelSet:
 # Over a range: the points, the beginning and the end of the range in milliseconds; None gives no element.
 
 
-def _extrapolated(points: Sequence[Point], start: int, end: int, *, counter: bool) -> float | None:
-    """The change over the whole range, of which the samples show a part."""
+def _increase(points: Sequence[Point], start: int, end: int) -> float | None:
+    """What a counter grew by over the whole range, of which the samples show a part."""
     if len(points) < 2:
         return None
     (first_at, first), (last_at, last) = points[0], points[-1]
     change, before = last - first, first
-    if counter:
-        for _, value in points[1:]:
-            change += before if value < before else 0.0
-            before = value
+    for _, value in points[1:]:
+        change += before if value < before else 0.0
+        before = value
     to_start, to_end = (first_at - start) / 1000, (end - last_at) / 1000
     sampled = (last_at - first_at) / 1000
     average = sampled / (len(points) - 1)
-    if counter and change > 0 and first >= 0:
-        # A counter was not below zero before its first sample.
+    if change > 0 and first >= 0:
+        # It was not below zero before its first sample.
         to_start = min(to_start, sampled * (first / change))
     whole = sampled
     for missing in (to_start, to_end):
@@ -48,7 +47,7 @@ def _extrapolated(points: Sequence[Point], start: int, end: int, *, counter: boo
 
 
 def _rate(points: Sequence[Point], start: int, end: int) -> float | None:
-    change = _extrapolated(points, start, end, counter=True)
+    change = _increase(points, start, end)
     return None if change is None else change / ((end - start) / 1000)
 
 
@@ -89,35 +88,9 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
 OVER_RANGE: dict[str, Callable[[Sequence[Point], int, int], float | None]] = {
     "rate": _rate,
     "irate": _irate,
-    "increase": lambda points, start, end: _extrapolated(points, start, end, counter=True),
-    "delta": lambda points, start, end: _extrapolated(points, start, end, counter=False),
+    "increase": _increase,
     **{f"{name}_over_time": _of_values(function) for name, function in AGGREGATIONS.items()},
 }
-
-
-# Over values
-
-
-def _clamp(value: float, least: float, most: float) -> float:
-    return value if math.isnan(value) else max(least, min(most, value))
-
-
-def _round(value: float, nearest: float = 1.0) -> float:
-    """The value rounded to a multiple of `nearest`, halves upwards."""
-    inverse = 1.0 / nearest
-    return math.floor(value * inverse + 0.5) / inverse if math.isfinite(value) else value
-
-
-OVER_VALUES: dict[str, Callable[..., float]] = {
-    "abs": abs,
-    "ceil": lambda value: float(math.ceil(value)) if math.isfinite(value) else value,
-    "floor": lambda value: float(math.floor(value)) if math.isfinite(value) else value,
-    "round": _round,
-    "clamp": _clamp,
-    "clamp_min": lambda value, least: _clamp(value, least, math.inf),
-    "clamp_max": lambda value, most: _clamp(value, -math.inf, most),
-}
-"""Functions of each element's value, and of the numbers that follow the vector."""
 
 
 # Histograms

@@ -15,13 +15,6 @@ class ExecutionError(Exception):
     """The expression is right, its data are not."""
 
 
-def _modulo(left: float, right: float) -> float:
-    try:
-        return math.fmod(left, right)
-    except ValueError:
-        return math.nan
-
-
 def _divide(left: float, right: float) -> float:
     if right:
         return left / right
@@ -30,18 +23,8 @@ def _divide(left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def _power(left: float, right: float) -> float:
-    try:
-        return math.pow(left, right)
-    except ValueError:
-        # Of zero to a negative power, and of a negative number to a broken one.
-        return math.nan if left else math.inf
-    except OverflowError:
-        return math.inf if left > 0 or right % 2 == 0 else -math.inf
-
-
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide, "%": _modulo, "^": _power,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide,
 }  # fmt: skip
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -57,9 +40,6 @@ class Operation:
     as_bool: bool = False
     labels: frozenset[str] = frozenset()
     on: bool = False
-    # "left" or "right" where that side may have many.
-    many: str = ""
-    include: tuple[str, ...] = ()
 
     @property
     def filters(self) -> bool:
@@ -105,52 +85,33 @@ def of_sets(operation: Operation, left: Vector, right: Vector) -> Vector:
 
 
 def matched(operation: Operation, left: Vector, right: Vector) -> Vector:
-    """Elements of both sides with the same signature; one side may have many where the query says so."""
-    swapped = operation.many == "right"
-    many, one = (right, left) if swapped else (left, right)
-    ones = _one_side(operation, one, "left" if swapped else "right")
-    elements: dict[LabelSet, Element] = {}
-    for labels, value in many:
+    """Elements of both sides with the same signature, which each side may have once."""
+    rights: dict[LabelSet, Element] = {}
+    for labels, value in right:
         signature = operation.signature(labels)
-        if signature not in ones:
-            continue
-        other, other_value = ones[signature]
-        made = operation.of_values(*((other_value, value) if swapped else (value, other_value)))
-        if made is None:
-            continue
-        kept = _kept(operation, labels, other)
-        key = label_set(kept) if operation.many else signature
-        if key in elements:
-            why = "many-to-one matching must be explicit (group_left/group_right)"
-            why = "grouping labels must ensure unique matches" if operation.many else why
-            raise ExecutionError(f"multiple matches for labels: {why}")
-        elements[key] = (kept, made)
-    return list(elements.values())
-
-
-def _one_side(operation: Operation, vector: Vector, side: str) -> dict[LabelSet, Element]:
-    ones: dict[LabelSet, Element] = {}
-    for labels, value in vector:
-        signature = operation.signature(labels)
-        if signature in ones:
+        if signature in rights:
             group = _shown({label: text for label, text in signature if text})
             raise ExecutionError(
-                f"found duplicate series for the match group {group} on the {side} hand-side of the operation: "
-                f"[{_shown(labels)}, {_shown(ones[signature][0])}];many-to-many matching not allowed: matching labels "
+                f"found duplicate series for the match group {group} on the right hand-side of the operation: "
+                f"[{_shown(labels)}, {_shown(rights[signature][0])}];many-to-many matching not allowed: matching labels "
                 "must be unique on one side"
             )
-        ones[signature] = (labels, value)
-    return ones
+        rights[signature] = (labels, value)
+    elements: dict[LabelSet, Element] = {}
+    for labels, value in left:
+        signature = operation.signature(labels)
+        made = operation.of_values(value, rights[signature][1]) if signature in rights else None
+        if made is None:
+            continue
+        if signature in elements:
+            why = "many-to-one matching must be explicit (group_left/group_right)"
+            raise ExecutionError(f"multiple matches for labels: {why}")
+        kept = labels if operation.filters else nameless(labels)
+        asked = {label: text for label, text in kept.items() if (label in operation.labels) == operation.on}
+        elements[signature] = (asked, made)
+    return list(elements.values())
 
 
 def _shown(labels: dict[str, str]) -> str:
     inner = ", ".join(f'{label}="{text}"' for label, text in label_set(nameless(labels)))
     return f"{labels.get(NAME, '')}{{{inner}}}"
-
-
-def _kept(operation: Operation, many: dict[str, str], one: dict[str, str]) -> dict[str, str]:
-    kept = dict(many) if operation.filters else nameless(many)
-    if operation.many:
-        taken = {label: one[label] for label in operation.include if label in one}
-        return {k: v for k, v in kept.items() if k not in operation.include} | taken
-    return {label: text for label, text in kept.items() if (label in operation.labels) == operation.on}

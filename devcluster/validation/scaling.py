@@ -9,20 +9,26 @@ from collections.abc import Iterator
 
 from devcluster.errors import Fault, not_implemented, webhook_denial
 from devcluster.kinds import AUTOSCALER, BY_NAME, DEPLOYMENT, SCALED_OBJECT, Kind
-from devcluster.objects import Obj, annotations_of, dig, name_of, namespace_of
+from devcluster.objects import Obj, dig, name_of, namespace_of
 from devcluster.store import Store
 
 OWNER_LABEL = "scaledobject.keda.sh/name"
 LABEL_MAX = 63
 MAX_DEFAULT = 100
 _MEASURED = {"cpu", "memory"}
+_METADATA = {
+    "cpu": {"value"}, "cron": {"timezone", "start", "end", "desiredReplicas"},
+    "prometheus": {"serverAddress", "query", "threshold", "activationThreshold", "ignoreNullValues"},
+}  # fmt: skip
+"""What the triggers are played by."""
 
 
 def rule(obj: Obj) -> Iterator[Fault]:
     """The one that the definition has beside its fields'; 501 for what no field of its own says."""
     spec = obj["spec"]
-    if any(t["type"] == "cpu" and "containerName" in t["metadata"] for t in spec["triggers"]):
-        raise not_implemented("containerName of a cpu trigger")
+    for trigger in spec["triggers"]:
+        for name in sorted(trigger["metadata"].keys() - _METADATA.get(trigger["type"], trigger["metadata"])):
+            raise not_implemented(f"{name} of a {trigger['type']} trigger")
     if spec.get("minReplicaCount", 0) > spec.get("maxReplicaCount", MAX_DEFAULT):
         text = "minReplicaCount must be less than or equal to maxReplicaCount"
         yield Fault("spec", "FieldValueInvalid", f"Invalid value: {text}")
@@ -66,8 +72,6 @@ def repeated_trigger(triggers: list[Obj]) -> str:
     """What is wrong with the list of triggers; empty when nothing is."""
     names = [trigger["name"] for trigger in triggers if trigger.get("name")]
     for trigger in triggers:
-        if trigger.get("useCachedMetrics") and trigger["type"] in {*_MEASURED, "cron"}:
-            return f'property "useCachedMetrics" is not supported for "{trigger["type"]}" scaler'
         if names.count(trigger.get("name")) > 1:
             return (
                 f'triggerName "{trigger["name"]}" is defined multiple times in the ScaledObject/ScaledJob, '
@@ -127,22 +131,9 @@ def _other_autoscalers(store: Store, obj: Obj, kind: Kind) -> Iterator[str]:
     for hpa in store.list(AUTOSCALER, namespace_of(obj)):
         ref, owners = hpa["spec"]["scaleTargetRef"], hpa["metadata"].get("ownerReferences") or ()
         ours = any(o["kind"] == SCALED_OBJECT.name and o["name"] == name_of(obj) for o in owners)
-        unchecked = annotations_of(hpa).get("validations.keda.sh/hpa-ownership") == "false"
-        if (
-            ours
-            or unchecked
-            or ref["name"] != wanted
-            or BY_NAME.get((ref["apiVersion"], ref["kind"])) is not kind
-        ):
-            continue
-        if annotations_of(obj).get("scaledobject.keda.sh/transfer-hpa-ownership") != "true":
+        same = ref["name"] == wanted and BY_NAME.get((ref["apiVersion"], ref["kind"])) is kind
+        if same and not ours:
             yield f"{_managed(obj, kind)} is already managed by the hpa '{name_of(hpa)}'"
-        elif hpa_name(obj) != name_of(hpa):
-            what = _managed(obj, kind).removeprefix("the ")
-            yield (
-                f"the existing hpa '{name_of(hpa)}' for {what} must be specified by name in advanced settings to enable "
-                "ownership transfer"
-            )
 
 
 def _requests(store: Store, obj: Obj, kind: Kind) -> Iterator[str]:

@@ -13,7 +13,7 @@ FILE_LINES_MAX = 500
 FOLDER_MODULES_MAX = 25
 PACKAGE_LINES_MAX = 8000
 # It is on its way there, and may not grow meanwhile.
-LARGER = {"devcluster": 9900}
+LARGER = {"devcluster": 9600}
 FUNCTION_LINES_MAX = 60
 POSITIONAL_MAX = 6
 COMPLEXITY_MAX = 10

@@ -60,7 +60,7 @@ TWICE = [{"name": "v"}, {"name": "v"}]
         (f"{MAIN}/volumeMounts", [{"name": "x", "mountPath": "/a"}], 'spec.containers[0].volumeMounts[0].name: Not found: "x"'),
         (f"{MAIN}/livenessProbe", {}, "spec.containers[0].livenessProbe: Required value: must specify a handler type"),
         (
-            f"{MAIN}/startupProbe", {"exec": {"command": ["a"]}, "periodSeconds": -1},
+            f"{MAIN}/startupProbe", {"tcpSocket": {"port": 1}, "periodSeconds": -1},
             "spec.containers[0].startupProbe.periodSeconds: Invalid value: -1: must be greater than or equal to 0",
         ),
         ("spec/tolerations", [{"key": "a", "operator": "Is"}], 'spec.tolerations[0].operator: Unsupported value: "Is": '),
@@ -86,7 +86,11 @@ def test_what_is_wrong_with_a_pod_is_said_once(path, value, said):
         (f"{MAIN}/restartPolicy", "Always", "sidecars (spec.containers[0].restartPolicy)"),
         (f"{MAIN}/lifecycle", {"postStart": {"exec": {}}}, "postStart hooks"),
         (f"{MAIN}/lifecycle", {"preStop": {"httpGet": {"port": 1}}}, "HTTP hooks"),
+        (f"{MAIN}/lifecycle", {"preStop": {"exec": {"command": ["a"]}}}, "hooks with a command"),
         (f"{MAIN}/readinessProbe", {"grpc": {"port": 1}}, "gRPC probes"),
+        (f"{MAIN}/livenessProbe", {"exec": {"command": ["a"]}}, "probes with a command"),
+        (f"{MAIN}/envFrom", [{"configMapRef": {"name": "a"}}], "envFrom of a container"),
+        (f"{MAIN}/volumeMounts", [{"name": "v", "mountPath": "/a", "subPath": "b"}], "subPath of a mount"),
         (f"{MAIN}/ports", [{"containerPort": 80, "hostPort": 80}], "host ports"),
         (
             f"{MAIN}/env",
