@@ -291,7 +291,7 @@ def _card(
     others = ALTERNATIVES_MAX if with_levers else 0
     outlook = _outlook(asked, asked.flavor, focus, now, others=others)
     snapshot = outlook.own.pool
-    plan = judge.plan(snapshot, told=lambda waiting, _: waiting.id == waiter.id)
+    plan = judge.plan(snapshot, is_read=lambda waiting, _: waiting.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
     waits = verdict.outcome is Outcome.WAIT
     before = judge.ahead(snapshot, waiter.id, cycle_plan=plan) if waits else ()
@@ -357,7 +357,7 @@ def _plain_card(
         at_time_limit=at_limit,
         account=None,
         team=None,
-        offers=tuple(LeverOffer(lever, _change(asked, lever), 0, at_limit) for lever in answer.found),
+        offers=tuple(LeverOffer(lever, _change(asked, lever), 0, at_limit) for lever in answer.levers),
         offers_complete=answer.complete,
         decision=past.decision,
         preempted=past.preempted,
@@ -421,7 +421,7 @@ def _offers(
         base=start,
     )
     flavors = {pool.snapshot.flavor.name: pool.snapshot.flavor for pool in others}
-    offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in answer.found)
+    offers = tuple(_offer(asked, lever, flavors, price_book, now) for lever in answer.levers)
     return offers, answer.complete
 
 

@@ -26,14 +26,14 @@ REPLAYED = frozenset({"admission/2", POLICY})
 """Policies whose stored inputs this one judges alike. Inputs of admission/2 know only the units of nodes and pods, and
 what is not known refuses nothing."""
 
-Told = Callable[[Waiter, Finding], bool]
+IsRead = Callable[[Waiter, Finding], bool]
 """Whether anyone gets to read the verdict of this waiter."""
 
 
-def plan(snapshot: PoolSnapshot, *, told: Told | None = None) -> CyclePlan:
+def plan(snapshot: PoolSnapshot, *, is_read: IsRead | None = None) -> CyclePlan:
     """A verdict for every waiter, in the order in which they have their turn; the same for the same snapshot.
 
-    With `told`, only the verdicts for which it is true have a message and evidence.
+    With `is_read`, only the verdicts for which it is true have a message and evidence.
     """
     pool = PoolInTime(snapshot)
     words = Messages(pool)
@@ -41,7 +41,7 @@ def plan(snapshot: PoolSnapshot, *, told: Told | None = None) -> CyclePlan:
     verdicts: dict[str, Verdict] = {}
 
     def note(line: TeamQueue, waiter: Waiter, finding: Finding) -> None:
-        if told is None or told(waiter, finding):
+        if is_read is None or is_read(waiter, finding):
             verdicts[waiter.id] = words.verdict(line, waiter, finding, walk.waiting)
         else:
             verdicts[waiter.id] = words.bare(finding)

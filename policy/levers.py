@@ -65,7 +65,7 @@ class Lever:
 class Levers:
     """`complete`: whether every change was judged to the end; else there may be more that would help."""
 
-    found: tuple[Lever, ...]
+    levers: tuple[Lever, ...]
     complete: bool
 
 

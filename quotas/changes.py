@@ -301,7 +301,7 @@ def _victims(changes: Iterable[LimitChange], supplies: Mapping[PoolKey, PoolSnap
 
 def _ask_to_leave(victims: Sequence[Victim], now: datetime) -> None:
     asked = ask_to_leave(
-        victims=victims, preemptor=None, told=lambda _row, _victim: QUOTA_CUT_MESSAGE, now=now
+        victims=victims, preemptor=None, message_of=lambda _row, _victim: QUOTA_CUT_MESSAGE, now=now
     )
     transaction.on_commit(lambda: wake(workload_ids=[workload.pk for workload in asked], now=now))
 

@@ -38,7 +38,7 @@ class PlainAnswer:
     """The verdict, and changes that would let it start now."""
 
     verdict: Verdict
-    found: tuple[Lever, ...] = ()
+    levers: tuple[Lever, ...] = ()
     complete: bool = True
 
 
@@ -100,7 +100,7 @@ def _short(group: PodGroup, snapshot: PoolSnapshot, verdict: Verdict, *, with_le
     if not with_levers:
         return PlainAnswer(answered)
     offered = levers(snapshot, NEW, base=UNKNOWN_START)
-    return PlainAnswer(answered, tuple(filter(_is_meant, offered.found)), offered.complete)
+    return PlainAnswer(answered, tuple(filter(_is_meant, offered.levers)), offered.complete)
 
 
 def _is_meant(lever: Lever) -> bool:

@@ -18,7 +18,7 @@ def ask_to_leave(
     *,
     victims: Iterable[Victim],
     preemptor: Workload | None,
-    told: Callable[[Workload, Victim], str],
+    message_of: Callable[[Workload, Victim], str],
     now: datetime,
 ) -> list[Workload]:
     """Open a request for each victim that holds something and has none open; the workloads that must be woken.
@@ -40,7 +40,7 @@ def ask_to_leave(
                 claim=claim,
                 preemptor=preemptor,
                 cause=victim.cause.value,
-                message=told(claim.workload, victim),
+                message=message_of(claim.workload, victim),
                 lost_seconds=victim.lost_seconds,
                 at=now,
             )

@@ -79,7 +79,7 @@ class KeyedSnapshot:
     pool: PoolSnapshot
     quota_ids: Mapping[str, int]
     """Ids of the quotas, by team."""
-    said: Mapping[str, tuple[str, str]]
+    shown: Mapping[str, tuple[str, str]]
     """Reason and message that the row of each waiter shows, by its id; the messages only where they were asked for."""
     names: Mapping[str, tuple[str, str]]
     """Name and kind of each waiter and holder, by its id."""
@@ -205,7 +205,7 @@ class _Assembly:
             messages[str(self.far.public_id)] = (self.far.reason, self.far.message)
             names[str(self.far.public_id)] = (self.far.name, self.far.kind)
         quota_ids = {quota.team: quota.id for quota in self.rows.quotas}
-        return KeyedSnapshot(self._supply(), quota_ids, messages, names)
+        return KeyedSnapshot(self._pool_snapshot(), quota_ids, messages, names)
 
     @cached_property
     def half_life(self) -> int:
@@ -262,7 +262,7 @@ class _Assembly:
             return waiter
         return replace(waiter, expected_seconds=max(1, waiter.seconds * permille // PERMILLE))
 
-    def _supply(self) -> PoolSnapshot:
+    def _pool_snapshot(self) -> PoolSnapshot:
         rooms = rooms_of(self.flavor, self.rows.capacity_type, known=self.observed)
         holders, held = self._holders({room.node for room in rooms.rooms})
         accounts, teams = self._accounts(held)

@@ -34,7 +34,7 @@ def ask_to_leave(*, victims: Iterable[Victim], preemptor: Workload | None, now: 
     asked = evictions.ask_to_leave(
         victims=victims,
         preemptor=preemptor,
-        told=lambda row, victim: request_message(row, preemptor, victim.cause),
+        message_of=lambda row, victim: request_message(row, preemptor, victim.cause),
         now=now,
     )
     for workload in asked:

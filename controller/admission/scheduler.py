@@ -277,7 +277,7 @@ class _Pass:
             telling=self.telling,
         )
         snapshot = self.snapshot.pool
-        plan = judge.plan(snapshot, told=self._may_be_news)
+        plan = judge.plan(snapshot, is_read=self._may_be_news)
         self.waiters: dict[int, Waiter] = {waiter.sequence: waiter for waiter in snapshot.waiters}
         verdicts = {key: plan.verdicts[waiter.id] for key, waiter in self.waiters.items()}
         news = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
@@ -306,12 +306,12 @@ class _Pass:
             return True
         if self.focus is not None and waiter.sequence == self.focus.pk:
             return True
-        return self.snapshot.said[waiter.id][0] != finding.reason.value
+        return self.snapshot.shown[waiter.id][0] != finding.reason.value
 
     def _is_new(self, waiter: Waiter, verdict: Verdict) -> bool:
         """Whether to write its verdict down."""
         shown = (verdict.reason.value, verdict.message)
-        return bool(verdict.message) and not (self.telling and self.snapshot.said[waiter.id] == shown)
+        return bool(verdict.message) and not (self.telling and self.snapshot.shown[waiter.id] == shown)
 
     def _is_decided_anew(self, moved: Workload) -> bool:
         """False if only the numbers in its message differ: with many waiting workloads that would be a receipt for each
@@ -319,7 +319,7 @@ class _Pass:
         """
         if not self.telling or moved.phase == Phase.ADMITTED.value:
             return True
-        reason, message = self.snapshot.said[str(moved.public_id)]
+        reason, message = self.snapshot.shown[str(moved.public_id)]
         return moved.reason != reason or _NUMBER.sub("", moved.message) != _NUMBER.sub("", message)
 
     def _claim(self, workloads: Iterable[Workload], verdicts: Mapping[int, Verdict]) -> None:

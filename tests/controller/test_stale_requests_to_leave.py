@@ -59,7 +59,7 @@ def ask_while(row, happens):
             thread.submit(_elsewhere, happens, row.pk).result()
         return "Somebody needs it."
 
-    return evictions.ask_to_leave(victims=[asked(row)], preemptor=None, told=told, now=clock.now())
+    return evictions.ask_to_leave(victims=[asked(row)], preemptor=None, message_of=told, now=clock.now())
 
 
 def _elsewhere(happens, key):

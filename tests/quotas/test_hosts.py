@@ -143,11 +143,11 @@ def test_pods_that_no_node_has_taken_yet_keep_their_memory():
 def test_less_memory_is_advised_as_much_as_a_node_has():
     low = (3920, 8 * GIB + 5, 10**10, 99)
     facts = t4s(waiters=[waiter(units=1, beside=LARGE)], **{"t4-0": low, "t4-1": low})
-    found = {tuple(each.change.items()): each for each in levers(facts, "w").found}
+    found = {tuple(each.change.items()): each for each in levers(facts, "w").levers}
     lever = found[("memory", "8Gi"),]
     assert lever.verdict.admitted
     never = t4s(waiters=[waiter(units=1, beside=(8000, 32 * GIB, 0))])
-    (lever,) = levers(never, "w").found
+    (lever,) = levers(never, "w").levers
     assert (dict(lever.change), lever.verdict.admitted) == ({"cpu": "3900m", "memory": "14Gi"}, True)
 
 
@@ -158,9 +158,9 @@ def test_fewer_gpus_come_with_their_own_share():
         snapshot(nodes={"n": 8}, waiters=[waiter(units=8, beside=(8000, 64 * GIB, 0))]), node, n=low
     )
     assert ("gpus_per_replica", 4) not in {
-        key for each in levers(facts, "w").found for key in each.change.items()
+        key for each in levers(facts, "w").levers for key in each.change.items()
     }
-    found = levers(facts, "w", share=lambda units: (1000 * units, 8 * GIB * units, 0)).found
+    found = levers(facts, "w", share=lambda units: (1000 * units, 8 * GIB * units, 0)).levers
     assert ("gpus_per_replica", 4) in {key for each in found for key in each.change.items()}
 
 

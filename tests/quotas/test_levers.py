@@ -29,7 +29,7 @@ from workloads.podrequests import OTHERS, units_of
 
 
 def offered(facts, *alternatives, name="w", **changes):
-    return {tuple(each.change.items()): each for each in levers(facts, name, alternatives, **changes).found}
+    return {tuple(each.change.items()): each for each in levers(facts, name, alternatives, **changes).levers}
 
 
 FULL = [holder(f"h{n}", units=8, ends_in=(n + 1) * HOUR, expected_in=(n + 1) * HOUR) for n in range(4)]
@@ -159,8 +159,8 @@ def test_who_is_admitted_needs_no_lever():
 def test_a_stopped_queue_has_no_lever_but_another_pool():
     stopped = TeamFacts("vision", "vision", stopped="maintenance")
     facts = snapshot(teams=[stopped], waiters=[waiter()])
-    assert levers(facts, "w").found == ()
-    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, snapshot())]).found) == 1
+    assert levers(facts, "w").levers == ()
+    assert len(levers(facts, "w", [Alternative({"flavor": "t4"}, snapshot())]).levers) == 1
 
 
 def taken(facts, alternatives, name, change, *, whole, owner, share=None):
@@ -242,7 +242,7 @@ def keeps_its_promises(facts, other, seed, used_up, maker, *, share=None):
     asked = {"time_limit_seconds": whole, "owner": maker, "share": share}
     given_all = levers(facts, name, alternatives, **asked, cycle_plan=plan(facts), base=base)
     assert levers(facts, name, alternatives, **asked) == given_all
-    found = given_all.found
+    found = given_all.levers
     assert len(found) <= MOST
     assert len({tuple(each.change) for each in found}) == len(found)
     for lever in found:

@@ -93,7 +93,7 @@ def test_one_judgement_is_that_of_the_whole_plan(seed):
 @settings(derandomize=True, max_examples=80)
 def test_who_is_not_told_has_the_same_verdict_without_words(seed):
     facts = random_supply(seed)
-    whole, quiet = plan(facts), plan(facts, told=lambda each, _: each.sequence % 2 == 0)
+    whole, quiet = plan(facts), plan(facts, is_read=lambda each, _: each.sequence % 2 == 0)
     assert quiet.order == whole.order
     for each in facts.waiters:
         said = whole.verdicts[each.id]
