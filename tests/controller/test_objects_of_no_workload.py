@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import Event
 from uuid import uuid4
 
@@ -38,8 +39,25 @@ STRAYS = "/api/v1/cluster/strays/"
 def client(devcluster, settings):
     settings.CLUSTER_KUBECONFIG = devcluster
     client = connect(devcluster)
+    forget_other_tests(client)
     yield client
     client.close()
+
+
+def forget_other_tests(client) -> None:
+    """Workloads of other tests are in no database any more; what they left in the cluster would be strays here."""
+
+    def left():
+        return [
+            item
+            for kind in (kinds.JOB, kinds.POD)
+            for item in client.list(kind, label_selector=OWN.label_selector).items
+        ]
+
+    for item in left():
+        with suppress(ObjectNotFound):
+            client.delete(kinds.ref_of(item), uid=item["metadata"]["uid"])
+    until(lambda: not left())
 
 
 @pytest.fixture
