@@ -15,7 +15,8 @@ FOUND = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "data", "
 
 @pytest.fixture
 def hasty(faulty):
-    found = connect(str(faulty.kubeconfig), timeout=(1.0, 0.05))
+    # Every silence costs a test this long; an answer must come within it on a machine that does much else.
+    found = connect(str(faulty.kubeconfig), timeout=(5.0, 0.5))
     yield found
     found.close()
 
@@ -68,7 +69,7 @@ def test_one_caller_asks_for_all_and_its_answer_lets_everybody_ask(faulty, hasty
 
 
 def test_an_answer_in_between_begins_the_count_anew(faulty, hasty):
-    for _ in range(3):
+    for _ in range(2):
         faulty.script = hangs
         ask(hasty, breaker.OPENS_AFTER - 1)
         faulty.script = lambda exchange: exchange.reply(404, status(404, "NotFound", "no"))
@@ -88,7 +89,7 @@ def test_what_fails_at_once_is_asked_every_time(faulty, hasty):
 
 def test_the_silence_of_a_node_or_a_service_is_not_the_servers(faulty, hasty):
     faulty.script = hangs
-    for _ in range(4):
+    for _ in range(2):
         with pytest.raises(ClusterUnavailable, match="did not answer"):
             hasty.read_log("team-a", "pod")
         with (
