@@ -187,7 +187,7 @@ def teams_to_submit(request: HttpRequest, noun: str) -> list[Team]:
     """Those in which the user may submit; NotAllowed where there is none."""
     teams = submit_teams(request)
     if not teams:
-        raise NotAllowed(f"You may not submit a {noun} in any team. A team lead can make you a member.")
+        raise NotAllowed(f"You may not submit {noun}s in any team. A team lead can make you a member.")
     return teams
 
 

@@ -265,3 +265,10 @@ def test_trying_an_endpoint_that_is_not_up_says_so_and_keeps_what_was_typed(ana,
 @pytest.mark.parametrize("sent", [{"method": "TRACE", "path": "/"}, {"method": "GET", "path": "x"}])
 def test_a_try_that_makes_no_sense_is_refused(ana, made, sent):
     assert ana.post(f"/endpoints/{made['digits'].public_id}/try/", sent).status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["runs", "endpoints"])
+def test_who_may_submit_nowhere_is_told_so(viewer, kind):
+    page = viewer.get(f"/{kind}/new/")
+    assert page.status_code == 403
+    assert f"You may not submit {kind} in any team." in page.text
