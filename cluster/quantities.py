@@ -46,8 +46,3 @@ def validate(text: str | int) -> str | None:
     except ValueError as error:
         return str(error)
     return "a quantity must not be negative" if value < 0 else None
-
-
-def to_bytes(text: str | int) -> int:
-    """The quantity as whole bytes, rounded up as Kubernetes does. Raises ValueError like `parse`."""
-    return int(parse(text).to_integral_value(rounding="ROUND_CEILING"))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from typing import TypedDict
-
-from foundation.errors import Invalid
 
 MICRO = 1_000_000
 DECIMALS = 6
-AMOUNT_MICRO_USD_MAX = 2**63 - 1
 
 
 class AmountJSON(TypedDict):
@@ -35,30 +31,6 @@ def format_usd(micro: int, places: int = 2) -> str:
     return f"{sign}${whole:,}{shown}"
 
 
-def parse_usd(text: str) -> int:
-    """Micro-USD of a decimal number such as "5000" or "0.001234".
-
-    Raises Invalid for anything else: more than six decimals, exponents, infinities, more than a bigint holds.
-    """
-    cleaned = text.strip().removeprefix("$").replace(",", "")
-    plain = cleaned.removeprefix("-")
-    if not plain or not plain.isascii() or not plain.replace(".", "", 1).isdigit():
-        raise _refuse("not_a_number", f"{text!r} is not an amount in dollars.")
-    try:
-        micro = Decimal(cleaned).scaleb(DECIMALS)
-    except InvalidOperation as error:
-        raise _refuse("not_a_number", f"{text!r} is not an amount in dollars.") from error
-    if micro != micro.to_integral_value():
-        raise _refuse("too_precise", "An amount has at most six decimals.")
-    if abs(micro) > AMOUNT_MICRO_USD_MAX:
-        raise _refuse("too_large", "The amount is too large.")
-    return int(micro)
-
-
 def _split(micro: int) -> tuple[str, int, int]:
     whole, fraction = divmod(abs(micro), MICRO)
     return ("-" if micro < 0 else ""), whole, fraction
-
-
-def _refuse(code: str, message: str) -> Invalid:
-    return Invalid.of_field("amount_usd", message, code=code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policy.pool_snapshot import Beside, Block, CardFacts, Provisionable
+from policy.pool_snapshot import Beside, Block, Provisionable
 from workloads.placement import FlavorFacts, NodeFacts, matches
 
 Place = tuple[str, int] | tuple[str, int, Beside]
@@ -200,11 +200,6 @@ class Fits(dict[Shape, bool]):
     def __missing__(self, shape: Shape) -> bool:
         fit = self[shape] = self.blocks.fits(*shape)
         return fit
-
-
-def cards_fit(card: CardFacts | None, units: int) -> bool:
-    """Whether the cards of this flavor have room for `units`, beside every other flavor cut from them."""
-    return card is None or units * card.per_unit <= card.free
 
 
 def what_exists(flavor: FlavorFacts, nodes: Sequence[NodeFacts]) -> str:

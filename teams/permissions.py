@@ -127,11 +127,6 @@ def team_for(user: Any, slug: str, *, field: str = "") -> Team:
     return team
 
 
-def check_can_view(user: Any, team: Team) -> None:
-    """Raises NotFound for a stranger."""
-    _role_or_not_found(user, team)
-
-
 def check_can_submit(user: Any, team: Team) -> None:
     """May this user create and steer workloads of the team? Raises NotFound for a stranger, NotAllowed for a viewer."""
     if _role_or_not_found(user, team) == Membership.Role.VIEWER:

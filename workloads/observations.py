@@ -122,20 +122,6 @@ class PodSeen:
         return str(self.manifest["metadata"]["uid"])
 
 
-def record_pod(
-    manifest: Mapping[str, Any],
-    *,
-    workload: Workload,
-    cluster: str,
-    now: datetime,
-    gone: bool = False,
-    as_of: str = "",
-) -> PodRecord:
-    """The row of this pod, brought up to date; `gone` says that the API server no longer has it."""
-    record_pods([PodSeen(manifest, workload)], cluster=cluster, now=now, gone=gone, as_of=as_of)
-    return PodRecord.objects.select_related("workload__flavor").get(uid=manifest["metadata"]["uid"])
-
-
 def record_pods(
     seen: Sequence[PodSeen], *, cluster: str, now: datetime, gone: bool = False, as_of: str = ""
 ) -> list[PodRecord]:

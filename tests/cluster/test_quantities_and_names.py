@@ -60,10 +60,6 @@ def test_a_negative_quantity_may_not_be_requested():
     assert quantities.validate("-1") == "a quantity must not be negative"
 
 
-def test_bytes_are_rounded_up():
-    assert quantities.to_bytes("1.0001Ki") == 1025
-
-
 @given(st.text(max_size=80), st.from_regex(r"\A[0-9a-f]{8}\Z"), st.integers(0, 9999))
 def test_every_object_name_is_valid_deterministic_and_its_own(name, short_id, attempt):
     made = names.object_name(workload_name=name, short_id=short_id, attempt=attempt)

@@ -17,7 +17,7 @@ from foundation import clock
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
 from tests.waiting import until
 from workloads.models import LogChunk, PodRecord
-from workloads.observations import record_pod
+from workloads.observations import PodSeen, record_pods
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -290,7 +290,9 @@ def test_what_a_real_process_prints_is_kept_after_its_pod_is_gone(process_cluste
         ref = ObjectRef(POD.api_version, POD.kind, namespace["name"], "train-0")
 
         def seen() -> PodRecord:
-            record = record_pod(client.get(ref), workload=run, cluster=client.cluster, now=clock.now())
+            pod = client.get(ref)
+            record_pods([PodSeen(pod, run)], cluster=client.cluster, now=clock.now())
+            record = PodRecord.objects.select_related("workload__flavor").get(uid=pod["metadata"]["uid"])
             collector.pod_changed(record)
             return record
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation import clock, ids, money
-from foundation.errors import Invalid
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -92,30 +92,8 @@ def test_amounts_for_people_round_half_away_from_zero(micro, places, shown):
     assert money.format_usd(micro, places) == shown
 
 
-@given(st.integers(min_value=-money.AMOUNT_MICRO_USD_MAX, max_value=money.AMOUNT_MICRO_USD_MAX))
-def test_parsing_what_json_shows_gives_the_same_amount(micro):
+@given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
+def test_what_json_shows_is_exact(micro):
     shown = money.as_json(micro)
     assert shown is not None
-    assert money.parse_usd(shown["usd"]) == micro
-
-
-@pytest.mark.parametrize(
-    ("text", "micro"),
-    [("5000", 5_000_000_000), ("$1,234.50", 1_234_500_000), (" 0.000001 ", 1), ("-.5", -500_000)],
-)
-def test_amounts_are_read_as_people_write_them(text, micro):
-    assert money.parse_usd(text) == micro
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("", "not_a_number"), ("1e3", "not_a_number"), ("NaN", "not_a_number"), ("inf", "not_a_number"),
-        ("1.2.3", "not_a_number"), (".", "not_a_number"), ("--1", "not_a_number"), ("٣", "not_a_number"),
-        ("0.0000001", "too_precise"), ("9" * 40, "too_large"), ("9223372036854.775808", "too_large"),
-    ],
-)  # fmt: skip
-def test_what_is_no_amount_is_refused(text, code):
-    with pytest.raises(Invalid) as caught:
-        money.parse_usd(text)
-    assert caught.value.code == code
+    assert Decimal(shown["usd"]).scaleb(money.DECIMALS) == micro == shown["amount_micro_usd"]

@@ -5,8 +5,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.packing import Blocks, cards_fit
-from policy.pool_snapshot import Block, CardFacts, Provisionable
+from policy.packing import Blocks
+from policy.pool_snapshot import Block, Provisionable
 
 
 def blocks(*free, block=0, units=0):
@@ -62,13 +62,6 @@ def test_what_lies_on_a_node_that_takes_no_pods_is_not_counted():
     room = blocks(1)
     room.release([("cordoned", 8)])
     assert room.free_total == 1
-
-
-def test_cards_are_counted_in_whole_parts():
-    card = CardFacts("a100", parts=7, per_unit=3, total=14, free=8)
-    assert cards_fit(card, 2)
-    assert not cards_fit(card, 3)
-    assert cards_fit(None, 10**9)
 
 
 def brute_force(free, units_each, pods):

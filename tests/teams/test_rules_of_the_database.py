@@ -153,7 +153,6 @@ def test_who_may_do_what(who, view, submit, manage):
         make_member(role, team=team, user=user)
     user.is_active = who != "inactive"
     user.bound_team_id = {"other-team-token": make_team().pk, "admin-with-team-token": team.pk}.get(who)
-    assert outcome(permissions.check_can_view, user, team) is view
     assert outcome(permissions.check_can_submit, user, team) is submit
     assert outcome(permissions.check_can_manage, user, team) is manage
     slugs = [team.slug, make_team().slug, "nothing"]

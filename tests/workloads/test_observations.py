@@ -23,10 +23,9 @@ from workloads.podrequests import gpus_of_pod, others_of_pod
 
 pytestmark = pytest.mark.django_db
 
-record_pod, record_pods, record_object, record_node, record_node_pool, record_foreign_pod = (
+record_pods, record_object, record_node, record_node_pool, record_foreign_pod = (
     partial(record, cluster=DEFAULT_CLUSTER)
     for record in (
-        observations.record_pod,
         observations.record_pods,
         observations.record_object,
         observations.record_node,
@@ -34,6 +33,12 @@ record_pod, record_pods, record_object, record_node, record_node_pool, record_fo
         observations.record_foreign_pod,
     )
 )
+
+
+def record_pod(manifest, *, workload, **seen):
+    record_pods([PodSeen(manifest, workload)], **seen)
+    return PodRecord.objects.select_related("workload__flavor").get(uid=manifest["metadata"]["uid"])
+
 
 T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
