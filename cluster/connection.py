@@ -86,7 +86,7 @@ class Connection:
 
 
 def _library() -> ModuleType:
-    """Loaded when a cluster is first talked to: see there."""
+    """Import `cluster.library`, on first contact with a cluster: its docstring says why."""
     return import_module("cluster.library")
 
 
@@ -120,7 +120,7 @@ def open_connection(source: str) -> Connection:
 
 
 def _settle(configuration: Any) -> None:
-    """What every connection has, whatever the kubeconfig says."""
+    """Apply the settings of every connection, whatever the kubeconfig says."""
     configuration.connection_pool_maxsize = _POOL_SIZE
     configuration.keep_alive = True
     # The client decides what is repeated, as it knows what may be repeated; redirects are never followed.
@@ -128,7 +128,7 @@ def _settle(configuration: Any) -> None:
     if _is_loopback(configuration.host):
         configuration.proxy = None
     if not configuration.api_key and not configuration.cert_file:
-        # Also where a credential plugin fails: the library says why in its own line, and goes on without.
+        # Also if a credential plugin fails: the library logs why, and continues without credentials.
         logger.warning(
             "the kubeconfig gives no credentials: requests to %s are anonymous", configuration.host
         )

@@ -38,7 +38,7 @@ class Element:
 
 
 def query(url: str, text: str) -> list[Element]:
-    """What an instant query gives now, as the scaler reads it: a vector.
+    """The current result of an instant query, as the scaler reads it: a vector.
 
     Raises ClusterRejected with the server's own words and its status for a query that is wrong or gives something else, and
     ClusterUnavailable where the server does not answer.

@@ -1,8 +1,8 @@
-"""DCGM's metrics of a GPU's use: their names, and how Prometheus labels the pod that uses it. Pure.
+"""DCGM's GPU utilization metrics: their names, and how Prometheus labels the pod that uses the GPU. Pure.
 
 dcgm-exporter names the pod of a GPU in `pod` and `namespace`. Prometheus sets these two labels itself, to those of the
 exporter's own pod, and keeps the exporter's as `exported_pod` and `exported_namespace`, unless the scrape has
-`honorLabels: true`. A GPU that no pod uses has no such label of the exporter, so `pod` alone tells nothing.
+`honorLabels: true`. The exporter sets no such label for a GPU that no pod uses, so `pod` alone is ambiguous.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SERIES_OF_SLICES: Final = f"count({MIG_SLICE})"
 
 
 def labels_seen(series: Collection[Mapping[str, str]], pods: Collection[tuple[str, str]]) -> str | None:
-    """`exported` or `plain`, by the labels of SERIES_BY_POD; None while no GPU is in use by a pod that is known.
+    """`exported` or `plain`, by the labels of SERIES_BY_POD; None while no known pod uses a GPU.
 
-    `pods` are namespace and name of pods that exist. A series of theirs under `pod` is no exporter's.
+    `pods` are namespace and name of existing pods. A `pod` label that names one is not the exporter's own pod.
     """
     if any(labels.get(f"{EXPORTED_PREFIX}pod") for labels in series):
         return "exported"

@@ -1,4 +1,4 @@
-"""What is allowed but seldom meant: shown before a submission, and never refused."""
+"""Hints about requests that are allowed but rarely intended: shown before submission, never a refusal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Hint:
 
 
 def hints_of(spec: ContainerSpec, team: Team, *, sized: ContainerSpec) -> list[Hint]:
-    """`spec` is the request as it came, before anything was filled in; `sized` is what it came to."""
+    """The hints for a request. `spec` is the request as sent, before defaults; `sized` has them filled in."""
     return [
         *_image(spec),
         *_devices(spec),
@@ -95,7 +95,7 @@ def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
 
 
 def _basis(spec: ContainerSpec, sized: ContainerSpec) -> str:
-    """The source of the amounts. A share may equal the plain default: then the nodes decide."""
+    """Where the filled-in amounts come from. A share may equal the plain default: then the nodes decide."""
     if is_shared(sized) or share_of(spec):
         return "the share of its GPUs in a node"
     if not knows_nodes(spec):

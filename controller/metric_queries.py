@@ -1,6 +1,6 @@
-"""Whether a scaler could work with a query: Prometheus is asked before a scaler relies on it.
+"""Validates a scaler's Prometheus query by trying it before a scaler relies on it.
 
-Prometheus has the series of all teams, and a query may find any of them: messages about an answer name labels, and never
+Prometheus has the series of all teams, and a query may select any of them: messages name labels, and never
 their values.
 """
 
@@ -19,7 +19,7 @@ _SERIES = re.compile(r"\{(.*\}\]?|.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class QueryAnswer:
-    """The result of a try. `fault` and `doubt` are sentences: the query is wrong, or it could not be tried."""
+    """The result of trying a query. `fault` says what is wrong with it, `doubt` why it could not be tried."""
 
     value: float | None = None
     code: str = ""
@@ -28,7 +28,7 @@ class QueryAnswer:
 
 
 def try_query(url: str, query: str) -> QueryAnswer:
-    """The query's value now. Not to be called inside a transaction."""
+    """The query's current value. Must not be called inside a transaction."""
     if not url:
         return QueryAnswer(
             doubt="The portal knows no Prometheus (PORTAL_PROMETHEUS_URL), so nobody has tried this query."
@@ -36,7 +36,7 @@ def try_query(url: str, query: str) -> QueryAnswer:
     try:
         series = prometheus.query(url, query)
     except ClusterRejected as error:
-        # A parser's error quotes the query; an error of the evaluation quotes the series that were selected.
+        # A parse error quotes the query; an evaluation error quotes the selected series.
         message = error.message if error.status == prometheus.BAD_DATA else _SERIES.sub("{…}", error.message)
         return QueryAnswer(code="bad_query", fault=f"Prometheus refuses this query: {message}")
     except ClusterUnavailable as error:
@@ -69,7 +69,7 @@ def _judged(series: list[prometheus.Element]) -> QueryAnswer:
 
 
 def _differing(series: list[prometheus.Element]) -> str:
-    """The names of the labels in which the series are not all the same, in words."""
+    """The names of the labels whose values differ between the series, in words."""
     names = {name for element in series for name in element.labels}
     differing = sorted(name for name in names if len({element.labels.get(name) for element in series}) > 1)
     shown = ", ".join(differing[:LABELS_SHOWN_MAX]) + (", …" if len(differing) > LABELS_SHOWN_MAX else "")

@@ -1,4 +1,4 @@
-"""What preflight asks on behalf of the portal's own rows: its catalogue, its settings, and the Prometheus it is given."""
+"""Preflight checks of the portal's own configuration: its flavors, its settings, and its Prometheus server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workloads.placement import Sharing
 
 @register(id="flavor-nodes", title="Every flavor has nodes")
 def flavor_nodes(facts: ClusterFacts) -> Check:
-    """Flavors that no observed node offers and that neither a declared block nor a NodePool could bring."""
+    """Check for flavors that no observed node offers and neither a declared block nor a NodePool could provide."""
     known = observe(cluster=facts.client.cluster)
     lacking = [
         f"{flavor.name} ({capacity_type})"
@@ -42,7 +42,7 @@ def flavor_nodes(facts: ClusterFacts) -> Check:
 
 @register(id="flavor-prices", title="Every flavor has a price")
 def flavor_prices(_facts: ClusterFacts) -> Check:
-    """Flavors whose use cannot be billed."""
+    """Check for flavors whose use cannot be billed."""
     priced = set(PricedCard.objects.filter(prices__isnull=False).values_list("card", "capacity_type"))
     lacking = sorted(
         f"{flavor.card} ({capacity_type})"
@@ -63,7 +63,7 @@ def flavor_prices(_facts: ClusterFacts) -> Check:
 
 @register(id="internal-url", title="Pods reach the portal")
 def pods_reach_the_portal(_facts: ClusterFacts) -> Check:
-    """Whether PORTAL_INTERNAL_URL can be an address for pods at all; that the network lets them through is not asked."""
+    """Check whether PORTAL_INTERNAL_URL can be an address for pods; network reachability is not tested."""
     title, url = "Pods reach the portal", settings.INTERNAL_URL
     why = None if settings.EMBEDDED_CLUSTER else unreachable_for_pods(urlsplit(url).hostname or "")
     if why is None:
@@ -73,7 +73,7 @@ def pods_reach_the_portal(_facts: ClusterFacts) -> Check:
 
 
 def unreachable_for_pods(host: str) -> str | None:
-    """Why no pod can reach such a host, None where it may."""
+    """The reason why no pod can reach such a host; None if one might."""
     try:
         loopback = ip_address(host).is_loopback
     except ValueError:
@@ -85,7 +85,7 @@ def unreachable_for_pods(host: str) -> str | None:
 
 @register(id="prometheus", title="Prometheus answers")
 def prometheus_answers(_facts: ClusterFacts) -> Check:
-    """Whether the server that PORTAL_PROMETHEUS_URL names can be asked."""
+    """Check whether the server at PORTAL_PROMETHEUS_URL answers."""
     title = "Prometheus answers"
     if settings.PROMETHEUS_URL is None:
         fix = "Set PORTAL_PROMETHEUS_URL where there is one."
@@ -103,9 +103,9 @@ def prometheus_answers(_facts: ClusterFacts) -> Check:
 
 @register(id="gpu-metrics", title="GPU metrics")
 def gpu_metrics_labelled(facts: ClusterFacts) -> Check:
-    """Whether DCGM's metrics are scraped, and name a GPU's pod as the setting `dcgm_labels` says.
+    """Check whether DCGM's metrics are scraped, with pod labels as the setting `dcgm_labels` says.
 
-    Where they do not, a scaler by `gpu-utilization` finds no pod of its endpoint: it sees 0 % and removes replicas.
+    Otherwise a scaler by `gpu-utilization` finds no pod of its endpoint: it reads 0 % and removes replicas.
     """
     name, title = "gpu-metrics", "GPU metrics"
     asked = _asked(gpu_metrics.SERIES_BY_POD, gpu_metrics.SERIES_OF_SLICES)
@@ -142,9 +142,9 @@ def _labels_as_set(name: str, title: str, series: list[dict[str, str]], pods: Qu
 
 @register(id="gateway-metrics", title="Gateway metrics")
 def gateway_metrics(_facts: ClusterFacts) -> Check:
-    """Whether the gateway's metrics are scraped, and often enough for a rate.
+    """Check whether the gateway's metrics are scraped, and often enough for a rate.
 
-    A rate needs two samples. Where there are fewer, a scaler by `requests-per-second` reads 0 and removes replicas.
+    A rate needs two samples. With fewer, a scaler by `requests-per-second` reads 0 and removes replicas.
     """
     name, title = "gateway-metrics", "Gateway metrics"
     asked = _asked(served_metrics.GATEWAYS, served_metrics.FEWEST_SAMPLES)
@@ -169,7 +169,7 @@ def gateway_metrics(_facts: ClusterFacts) -> Check:
 
 
 def _asked(*queries: str) -> list[list[prometheus.Element]] | str:
-    """What Prometheus answers to each, or why it was not asked."""
+    """The answer of Prometheus to each query, or why it could not be asked."""
     if settings.PROMETHEUS_URL is None:
         return "Not known without a Prometheus."
     try:

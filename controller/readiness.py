@@ -1,4 +1,4 @@
-"""What /readyz says of the cluster and of Prometheus: when they answered last. Neither makes the portal unready."""
+"""The cluster and Prometheus in /readyz: when they last answered. Neither makes the portal unready."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED_EVERY_SECONDS = 10.0
 
 
 def check_cluster() -> str:
-    """The age of what the watcher heard last; a request of /readyz never makes the portal ask the cluster."""
+    """The age of the last watch event; a request to /readyz never causes a request to the cluster."""
     seen = WatchCursor.objects.of(DEFAULT_CLUSTER).aggregate(last=Max("seen_at"))["last"]
     if seen is None:
         raise Unavailable("It has answered the watcher nothing yet.")
@@ -33,7 +33,7 @@ def check_cluster() -> str:
 
 
 class PrometheusCheck:
-    """Asks a few times a minute at most, however many ask for it."""
+    """Queries Prometheus a few times a minute at most, however often /readyz is requested."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class PrometheusCheck:
 
 
 def register() -> None:
-    """Name both in /readyz, Prometheus only where it is set."""
+    """Register both checks with /readyz, Prometheus only if it is configured."""
     register_readiness("cluster", check_cluster, required=False)
     if settings.PROMETHEUS_URL:
         register_readiness("prometheus", PrometheusCheck(), required=False)

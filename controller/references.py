@@ -1,6 +1,6 @@
-"""What a request names by name in the team's namespace: whether it is there, as far as the portal can know.
+"""Checks that the objects which a request names in the team's namespace exist, as far as the portal can know.
 
-Asked of rows alone, so that preview and submission say the same and make no call.
+Reads rows only, so that preview and submission agree and make no cluster call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_MANY = "ReadOnlyMany"
 
 
 def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
-    """Raises Invalid naming every field that names what is not there, or cannot be had by that many pods."""
+    """Raise Invalid naming every field that refers to a missing object, or to one that so many pods cannot share."""
     problems = [
         *_secret_problems(spec, team),
         *_claim_problems(spec, team, now),
@@ -33,7 +33,7 @@ def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
 
 
 def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
-    """Only Secrets that the portal wrote, or that a lead vouched for, may be named: any other could belong to anyone."""
+    """Problems of Secrets: only those that the portal wrote or a lead registered may be used."""
     named = spec.secret_uses()
     if not named:
         return
@@ -54,7 +54,7 @@ def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
 
 
 def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
-    """What no node has on which the pods may land; nothing is said where nodes come from zero, or none is known."""
+    """Problems of extended resources that no eligible node offers; none if nodes may be provisioned or none is seen."""
     if not spec.extra_resources:
         return
     flavors = {flavor.resource: flavor.name for flavor in ResourceFlavor.objects.all()}
@@ -78,7 +78,7 @@ def _extra_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
 
 
 def _shm_problems(spec: ContainerSpec) -> Iterator[FieldProblem]:
-    """Of what came to be where the request left memory to the portal; else the serializer has said it."""
+    """The problem of shared memory above a filled-in memory limit; explicit limits are checked by the serializer."""
     if spec.shm is not None and quantities.parse(spec.shm) > quantities.parse(spec.memory.limit):
         message = (
             f"Shared memory counts as memory: {spec.shm} is above the {spec.memory.limit} that a pod gets here. Give "
@@ -127,7 +127,7 @@ def _mode_problems(use: ClaimUse, record: ClaimRecord, pods: int) -> Iterator[Fi
 
 
 def claims_of_one_node(spec: ContainerSpec, team: Team, *, now: datetime) -> list[ClaimRecord]:
-    """The claims of the spec that pods on two nodes cannot have at once, as far as claims are watched."""
+    """The spec's PersistentVolumeClaims that pods on two nodes cannot mount at once, as far as claims are watched."""
     uses = spec.claim_uses()
     known = (claims_in(team.namespace_name, now=now) or {}) if uses else {}
     claims = {}

@@ -1,7 +1,7 @@
-"""Rows of what has long gone from the cluster: forgotten in batches, once nothing needs them.
+"""Deletes rows of objects that have long gone from the cluster, in batches, once nothing needs them.
 
-Usage and ledger stay for ever and hold what a bill is made of: pod, node, times, units, price. A pod's row stays as long
-as its bill is not settled or its log is kept.
+Usage and ledger rows are kept forever with all inputs of a bill: pod, node, times, units, price. A pod's row is kept
+until its bill is settled and its log has expired.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCHES_MAX: Final = 20
 
 
 def forget(*, now: datetime) -> dict[str, int]:
-    """Delete what is older than the platform's settings keep; how many rows of each kind went."""
+    """Delete rows that are past the retention of the platform settings; returns how many of each kind."""
     settings = PlatformSettings.current()
     gone = now - timedelta(days=settings.record_retention_days)
     guessed = now - timedelta(days=settings.estimate_retention_days)
@@ -48,13 +48,13 @@ def _pods(before: datetime) -> QuerySet[PodRecord]:
 
 
 def _forget_marks(keys: list[int]) -> None:
-    """That the log of a pod is whole needs saying only while the pod is known."""
+    """Delete the complete-log marks of these pod rows, which are being deleted."""
     uids = PodRecord.objects.filter(pk__in=keys).values_list("uid", flat=True)
     LogChunk.objects.filter(pod_uid__in=list(uids), container=NO_CONTAINER).delete()
 
 
 def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], None] | None = None) -> int:
-    """In transactions of their own, none of which holds many rows."""
+    """Delete the rows in separate small transactions; returns how many."""
     deleted = 0
     for _ in range(BATCHES_MAX):
         keys = list(rows.values_list("pk", flat=True)[:BATCH])
@@ -64,7 +64,7 @@ def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], None] | None = N
             leases.check()
             if also is not None:
                 also(keys)
-            # As they are now: a pod that was seen again is there.
+            # Filtered again: a pod that was seen again is kept.
             still = rows.filter(pk__in=keys).order_by().values("pk")
             deleted += rows.model.objects.filter(pk__in=still).delete()[0]
         if len(keys) < BATCH:

@@ -1,4 +1,4 @@
-"""Where requests to a served workload go. An app whose workloads answer requests says how each is reached."""
+"""Routes to served workloads. An app whose workloads answer requests registers how each is reached."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from workloads.models import Workload
 from workloads.podspec.specs import RateLimit
 from workloads.states import Phase, Reason
 
-# Running with no replica, on purpose; and on its way back because of a request.
+# Scaled to zero on purpose; and scaling up because of a request.
 ASLEEP: Final = frozenset({Reason.SCALED_TO_ZERO.value, Reason.WAKING.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The Service of a workload, and whether it can be expected to answer.
+    """The Service of a workload, and its state.
 
     `port` is the Service's port number (or its name, outside the cluster), `timeout_seconds` what one request may
     take in all. `phase` and `reason` are the workload's own. `wakes` says that a request brings it back from zero
@@ -44,7 +44,7 @@ class Route:
 
     @property
     def is_waking(self) -> bool:
-        """Whether it has no replica now and a request brings one back."""
+        """Whether the workload has no replica now and a request brings one back."""
         return self.wakes and self.phase == Phase.RUNNING and self.reason in ASLEEP
 
 
@@ -54,10 +54,10 @@ _sources: dict[str, RouteSource] = {}
 
 
 def register_route_source(kind: str, source: RouteSource) -> None:
-    """Called from the `ready` of the app that owns the kind.
+    """Register the route source of a kind; called from the `ready` of the app that owns the kind.
 
     `source` reads rows only, never the cluster, and as many queries for many workloads as for one. It answers by the
-    workloads' keys, without those of which nothing can have an address, such as before the first attempt: callers are
+    workloads' keys, without those that can have no address, such as before the first attempt: callers are
     then told the workload's phase and reason.
     """
     if _sources.get(kind, source) is not source:
@@ -71,12 +71,12 @@ def is_served(kind: str) -> bool:
 
 
 def gateway_url(workload: Workload) -> str:
-    """Where the gateway answers for a workload whose team is loaded; it ends with a slash."""
+    """The gateway's URL of a workload whose team is loaded, with a trailing slash."""
     return f"{settings.LIVE_URL}/{workload.team.slug}/{workload.name}/"
 
 
 def routes_for(names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Route | None]:
-    """By (team's slug, name) the route to the workload that is not over; None where there is no such workload."""
+    """Routes by (team's slug, name) to live workloads; None if there is no such workload."""
     rows = (
         Workload.objects.select_related("team")
         .filter(kind__in=_sources, team__slug__in={team for team, _ in names}, name__in={n for _, n in names})
@@ -98,7 +98,7 @@ def routes_for(names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Rout
 
 
 def route_of(workload: Workload) -> Route | None:
-    """The route to a workload whose team is loaded; None for one whose kind answers no requests, or that is over."""
+    """The route to a workload whose team is loaded; None if its kind answers no requests, or it has ended."""
     source = _sources.get(workload.kind)
     if source is None or workload.is_final:
         return None
@@ -112,7 +112,7 @@ def _without_address(workload: Workload) -> Route:
         service="",
         port=0,
         timeout_seconds=0.0,
-        # Whatever the row says, what has no address yet is not live.
+        # A workload without an address is not live, whatever its row says.
         phase=Phase.STARTING if workload.phase == Phase.RUNNING else workload.phase,
         reason=workload.reason,
     )

@@ -1,4 +1,4 @@
-"""What the gateway counts of the requests to a served workload: names and labels, for who writes and who asks.
+"""Names and labels of the gateway's request metrics of served workloads, shared by writers and readers.
 
 `live` shows them at `/-/metrics`; a scaler's query and the analytics read them from Prometheus. Pure.
 """

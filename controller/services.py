@@ -36,7 +36,7 @@ from workloads.states import Desired, Phase, Priority
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What a kind's spec says to the controller."""
+    """A request to submit a workload, as a kind's app passes it to the controller."""
 
     kind: str
     name: str
@@ -44,11 +44,11 @@ class Submission:
     flavor: str | None
     capacity_type: str
     fallback_capacity: str
-    """What it takes where that does not come in time, or can never; empty where it is to wait."""
+    """The capacity type to fall back to when the first is not available in time or ever; empty for no fallback."""
     units_each: int
     replicas: int
     pods: int
-    """Pods that need a place for it to start: of an endpoint its minimum."""
+    """Pods that must be placed for it to start: for an endpoint, its minimum."""
     preemptible: bool
     keeps_headroom: bool = False
     """Whether what it claims for pods that do not run yet is never lent."""
@@ -61,13 +61,13 @@ class Submission:
     replaces: str | None = None
     """Public id of a waiting one of the same kind and team, which is cancelled when this is submitted."""
     audited: Mapping[str, str] = field(default_factory=dict)
-    """What the audit trail is to hold of it besides its name."""
+    """Details for the audit trail besides its name."""
 
 
 def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
-    """What would happen to it now, by the code that admits; makes nothing.
+    """The card of the submission as admission would judge it now; creates nothing.
 
-    NotFound or NotAllowed as for a real submission.
+    Raises NotFound or NotAllowed like a real submission.
     """
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
@@ -81,9 +81,9 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
 
 
 def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:
-    """The queued workload, in the caller's transaction; woken when that commits.
+    """Create the queued workload in the caller's transaction; it is woken when that commits.
 
-    Invalid, naming the field, for what can never start: no quota row, a flavor that does not exist, more in one
+    Raises Invalid, naming the field, if it can never start: no quota row, a flavor that does not exist, more in one
     pod than any node holds, a secret that the team does not have. More than the quota's maximum is accepted and waits. Conflict where what it replaces
     waits no longer.
     """
@@ -139,12 +139,12 @@ def _cancel_waiting(workload: Workload, actor: Actor, now: datetime) -> None:
 
 
 def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask for its end."""
+    """Request the end of the workload."""
     _steer(workload, Desired.CANCEL, "cancelled", actor, now)
 
 
 def delete(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask for its end; of one that has ended already, the objects that are left are deleted at once."""
+    """Request the end of the workload; if it has ended already, delete its remaining objects at once."""
     if not workload.is_final:
         cancel(workload=workload, actor=actor, now=now)
         return
@@ -156,12 +156,12 @@ def delete(*, workload: Workload, actor: Actor, now: datetime) -> None:
 
 
 def suspend(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask to free its GPUs and keep it; `resume` queues it again."""
+    """Request to release the workload's GPUs and keep it; `resume` queues it again."""
     _steer(workload, Desired.SUSPEND, "suspended", actor, now)
 
 
 def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Ask to run again; of what is to run anyway nothing changes."""
+    """Request to run again; no effect on a workload that is wanted to run."""
     check_can_submit(actor.user, workload.team)
     if workload.desired == Desired.RUN.value and not workload.is_final:
         return
@@ -169,9 +169,9 @@ def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
 
 
 def call_for(*, public_id: UUID, now: datetime) -> None:
-    """A caller waits for the answer of a workload that sleeps: note it and look at the row at once.
+    """Record that a caller waits for a workload scaled to zero, and wake its row at once.
 
-    May be called for every request; what was noted within three seconds is not written again.
+    May be called for every request; a call within three seconds of the last is not written again.
     """
     with transaction.atomic():
         workload = note_call(public_id=public_id, now=now)
@@ -190,7 +190,7 @@ def change(
 ) -> None:
     """Change the queue place or the time limit of a live workload, in the caller's transaction.
 
-    PreconditionFailed unless its generation is among `expected_versions`.
+    Raises PreconditionFailed unless its generation is among `expected_versions`.
     """
     fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)
     check_version(expected=expected_versions, current=fresh.generation)
@@ -223,13 +223,13 @@ def change(
     )
     change_generation(workload, now=now)
     if fresh.flavor_id is not None:
-        # Who waits does so for the end of this one, or behind it.
+        # Other workloads wait for the end of this one, or behind it in the queue.
         mark_due(flavor_id=fresh.flavor_id, capacity_type=fresh.capacity_type, now=now)
     wakeups.wake_workload(workload, now=now)
 
 
 def longest_time_limit(workload: Workload) -> int | None:
-    """Seconds that the quota allows; None where it sets no limit, or the workload needs none."""
+    """The quota's longest time limit in seconds; None if it has none, or the workload needs no quota."""
     if workload.flavor_id is None:
         return None
     quota = Quota.objects.filter(
@@ -239,7 +239,7 @@ def longest_time_limit(workload: Workload) -> int | None:
 
 
 def _check_time_limit(workload: Workload, seconds: int) -> None:
-    """Invalid above the quota's longest limit: what waits may ask for it in vain, what runs may not take it."""
+    """Raise Invalid if a workload that has left the queue asks for more than the quota's longest limit."""
     if workload.phase == Phase.QUEUED.value:
         return
     longest = longest_time_limit(workload)
@@ -286,7 +286,7 @@ def _flavor(submission: Submission) -> ResourceFlavor | None:
 
 
 def _check_parts_of_cards(flavor: ResourceFlavor, submission: Submission) -> None:
-    """Invalid for more parts of cards than a program could use together (docs/reference/flavors.md)."""
+    """Raise Invalid for more shares of cards than one program can use together (docs/reference/flavors.md)."""
     sharing = Sharing(flavor.sharing)
     sliced = sharing is Sharing.MIG or flavor.resource.startswith(MIG_PREFIX)
     if submission.units_each > 1 and (sliced or sharing is not Sharing.NONE):
@@ -322,7 +322,7 @@ def _replaced(submission: Submission, team: Team) -> Workload | None:
 def _judged(
     submission: Submission, team: Team, user: User, now: datetime
 ) -> tuple[Submission, CardRequest, Verdict]:
-    """What is asked for, and what admission says to it; of its other capacity type where the first can never come."""
+    """The submission with its verdict; for the fallback capacity type if the first can never be admitted."""
     asked = _asked(submission, team, user, now)
     verdict = judge_new(asked, now=now)
     if verdict.outcome is Outcome.NEVER and submission.fallback_capacity:
@@ -364,14 +364,14 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Car
 
 
 def check_headroom(submission: Submission, team: Team) -> None:
-    """NotAllowed, naming the field, where the team's policy has all headroom lent."""
+    """Raise NotAllowed, naming the field, if the team's policy requires all headroom to be lent."""
     if submission.keeps_headroom and not policy_of(team).may_reserve_headroom:
         message = f"In team {team.slug} headroom is always lent to preemptible runs; a quota manager may change that."
         raise NotAllowed.of_field("headroom", message, code="must_lend")
 
 
 def check_priority(priority: Priority, team: Team, user: User) -> None:
-    """NotAllowed, naming the field, for a priority that the team's policy does not give this user."""
+    """Raise NotAllowed, naming the field, for a priority that the team's policy denies this user."""
     if priority is not Priority.HIGH or has_global_role(user):
         return
     right = policy_of(team).high_priority

@@ -1,4 +1,4 @@
-"""How much CPU and memory a pod gets that asks for GPUs and leaves the rest to the portal: their share of the node."""
+"""Default CPU and memory of a pod that asks only for GPUs: the GPUs' share of the node."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SMALL_STEP = GIB // 4
 def with_host_share(
     spec: Spec, *, before: ContainerSpec | None = None, known: Observed | None = None
 ) -> Spec:
-    """The spec with what it left out of cpu and memory: nine tenths of a node, shared out by cards, of the node that
-    has least for a card. The plain defaults where it asks for no GPU or no node of the flavor is known.
+    """The spec with omitted cpu and memory filled in: nine tenths of a node, divided by its cards, of the node with the
+    least per card. The plain defaults if it asks for no GPU or no node of the flavor is known.
 
     What was filled in `before` stays as long as the GPUs are the same, whatever nodes have come since. `known` spares
     the queries.
@@ -53,7 +53,7 @@ def with_host_share(
 def beside_with(
     spec: ContainerSpec, *, flavor: str, capacity: str, units: int, known: Observed
 ) -> tuple[int, int, int]:
-    """What each of its pods would ask for besides GPUs, if it asked for so many of those."""
+    """What each pod would request besides GPUs if it requested `units` of this flavor."""
     changed = replace(spec, flavor=flavor, capacity=capacity, gpus_per_replica=units)
     return with_host_share(changed, known=known).beside
 
@@ -63,12 +63,12 @@ def _gpus(spec: ContainerSpec) -> tuple[str | None, str, int]:
 
 
 def is_shared(sized: ContainerSpec) -> bool:
-    """Whether what was filled in is surely a share: some of it is not what there is without one."""
+    """Whether the filled-in amounts are certainly a share: one of them differs from the plain default."""
     return any(getattr(sized, name) != _DEFAULTS[name] for name in sized.left_out)
 
 
 def knows_nodes(spec: ContainerSpec) -> bool:
-    """Whether any node of its flavor is known, whatever it holds and says."""
+    """Whether any node of the spec's flavor is known, whatever its size."""
     facts = _facts_of(spec, None)
     if facts is None:
         return False
@@ -77,7 +77,7 @@ def knows_nodes(spec: ContainerSpec) -> bool:
 
 
 def share_of(spec: ContainerSpec, *, known: Observed | None = None) -> dict[str, str]:
-    """Cpu and memory as quantities, by field; empty where no known node holds its GPUs and says what else it has."""
+    """Cpu and memory as quantities, by field; empty if no known node has enough GPUs and known CPU and memory."""
     facts = _facts_of(spec, known)
     if facts is None:
         return {}
@@ -93,8 +93,8 @@ def share_of(spec: ContainerSpec, *, known: Observed | None = None) -> dict[str,
 def least_share(
     hosts: Iterable[tuple[NodeFacts, Others]], flavor: FlavorFacts, units: int
 ) -> tuple[int, int] | None:
-    """(millicores, bytes) that a pod of so many units of the flavor gets, of the node that has least for a card; None
-    where none of these holds it and says what else it has.
+    """(millicores, bytes) for a pod of `units` of the flavor, each by the node that has the least of it per card; None
+    if no node has enough units and known CPU and memory.
     """
     by_node = (_of(node, others, flavor, units) for node, others in hosts)
     shares = [share for share in by_node if share is not None]
@@ -111,12 +111,12 @@ def _facts_of(spec: ContainerSpec, known: Observed | None) -> FlavorFacts | None
 
 
 def _may_be_on(spec: ContainerSpec) -> tuple[str, ...]:
-    """The capacity types on whose nodes its pods may come to be: all of them are to have room for these."""
+    """The capacity types on whose nodes its pods may land: the share must fit nodes of all of them."""
     return CAPACITY_TYPES if spec.capacity == SPOT_FIRST else (spec.capacity,)
 
 
 def _of(node: NodeFacts, others: Others, facts: FlavorFacts, units: int) -> tuple[int, int] | None:
-    """(millicores, bytes) for that many units on the node; None where it cannot hold them or says too little."""
+    """(millicores, bytes) for `units` on the node; None if it has too few units or unknown CPU or memory."""
     cpu, memory = others[:2] or (None, None)
     if cpu is None or memory is None or node.allocatable[facts.resource] < units:
         return None

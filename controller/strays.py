@@ -1,4 +1,4 @@
-"""Deleting objects of no workload: what a restore from a backup that is older than the cluster has left."""
+"""Deletes objects without a workload, which remain after a restore from a backup older than the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StrayOutcome:
-    """`deleted` are on their way out; of `kept` the cluster did not let go, or did not answer."""
+    """`deleted` are being deleted; for `kept` the cluster refused the deletion, or did not answer."""
 
     deleted: int
     kept: int
@@ -34,9 +34,9 @@ class StrayOutcome:
 def delete_strays(
     client: ClusterClient, *, uids: Collection[str], reason: str, actor: Actor, now: datetime
 ) -> StrayOutcome:
-    """Delete these objects, and what they own with them. The caller has asked for the role of a platform admin.
+    """Delete these objects and their dependents. The caller has checked for the role of a platform admin.
 
-    Raises NotFound where one is not known in the client's cluster, and Conflict where one has found its workload again.
+    Raises NotFound if one is unknown in the client's cluster, and Conflict if one belongs to a workload again.
     """
     rows = list(StrayObject.objects.of(client.cluster).filter(uid__in=uids, owned=False).order_by("pk"))
     if len(rows) != len(set(uids)):
@@ -49,7 +49,7 @@ def delete_strays(
 
 
 def _labelled(row: StrayObject) -> dict[str, Any]:
-    """The object as far as it says whose it is."""
+    """A manifest with the recorded object's labels and namespace, from which its workload is found."""
     labels = {MANAGED_BY: MANAGER, WORKLOAD_ID: row.said_workload}
     return {"metadata": {"labels": labels, "namespace": row.namespace}}
 

@@ -1,4 +1,4 @@
-"""What the worker does. Every task may be lost, repeated or late: the rows say what there is to do."""
+"""The worker's tasks. Every task may be lost, repeated or late: the rows say what is to be done."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SWEEP_GRACE = timedelta(seconds=1)
 
 @task(name=RECONCILE_TASK)
 def reconcile_workload(*, workload_id: str, **_future: Any) -> None:
-    """Bring one workload on, again while wake-ups come in meanwhile."""
+    """Reconcile one workload, repeatedly while wake-ups arrive."""
     client = get_client()
     for _ in range(LOOKS_MAX):
         if not reconcile(public_id=UUID(workload_id), client=client, now=clock.now()):
@@ -50,14 +50,14 @@ def reconcile_workload(*, workload_id: str, **_future: Any) -> None:
 
 @task(name="controller.sweep_due_workloads")
 def sweep_due_workloads(**_future: Any) -> None:
-    """Send a wake-up for every row that is due: what was lost with the broker is found here."""
+    """Send a wake-up for every row that is due: recovers messages that the broker lost."""
     with leases.periodic("sweep", seconds=1) as ours:
         if ours:
             _sweep(clock.now())
 
 
 def _sweep(now: datetime) -> None:
-    # First what is written, as long as the lease is young: hints may be sent twice.
+    # Writes come first, while the lease is fresh: hints may be sent twice.
     evictions.end_stale(now=now)
     if unmet := preemption.unmet():
         with transaction.atomic():
@@ -69,14 +69,14 @@ def _sweep(now: datetime) -> None:
         ]:
             send(public_id, swept=True)
     if hints_waiting(PASS_TASK) <= SWEEP_BACKLOG_MAX:
-        # What makes a pool due sends a message too, but not the time that a pass has named for the next one.
+        # Making a pool due sends a message too; the time that a pass sets for the next one does not.
         for pool in Pool.objects.filter(due_at__lte=now):
             send_pool(flavor_id=pool.flavor_id, capacity_type=pool.capacity_type, swept=True)
 
 
 @task(name=PASS_TASK)
 def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> None:
-    """Admit whom a pool has room for, if it is due. While the cluster is away it stays due."""
+    """Admit workloads that fit the pool, if it is due. While the cluster is unavailable it stays due."""
     pool = Pool.objects.select_related("flavor").filter(flavor=flavor_id, capacity_type=capacity_type).first()
     if pool is None:
         return
@@ -93,7 +93,7 @@ def pass_over_pool(*, flavor_id: int, capacity_type: str, **_future: Any) -> Non
 
 @task(name="controller.estimate_starts")
 def estimate_starts(**_future: Any) -> None:
-    """Write down when those who wait will start, to see later how good that was."""
+    """Store start estimates for queued workloads, to measure their accuracy later."""
     with leases.periodic("estimates", seconds=LEASE_SECONDS) as ours:
         if ours:
             forecasts.estimate_starts(now=clock.now())
@@ -101,7 +101,7 @@ def estimate_starts(**_future: Any) -> None:
 
 @task(name="controller.keep_fences")
 def keep_fences(**_future: Any) -> None:
-    """Keep every team's ResourceQuota at what its quotas derive. While the cluster is away they stay as they were seen."""
+    """Keep every team's ResourceQuota at the limits of its quotas; skipped while the cluster is unavailable."""
     with leases.periodic("fences", seconds=LEASE_SECONDS) as ours:
         if ours:
             try:
@@ -112,7 +112,7 @@ def keep_fences(**_future: Any) -> None:
 
 @task(name="controller.settle_usage")
 def settle_usage(**_future: Any) -> None:
-    """Post usage that has come up to the ledger."""
+    """Post accrued usage to the ledger."""
     with leases.periodic("settle", seconds=LEASE_SECONDS) as ours:
         if ours:
             settle_due(now=clock.now())
@@ -127,5 +127,5 @@ def collect_garbage(**_future: Any) -> None:
             workload_logs.expire(now=now)
             retention.forget(now=now)
             decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))
-            # Last: a slow cluster may take the whole of the lease.
+            # Last: a slow cluster may use up the whole lease.
             garbage.delete_ended(get_client(), now=now)

@@ -1,6 +1,6 @@
-"""The card: why something waits, when it starts, what it costs, and what would make it start sooner.
+"""The waiting card: why a workload waits, when it starts, what it costs, and what would make it start sooner.
 
-Preview and waiting card are the same reading of the same snapshot by the same policy that admits.
+Preview and waiting card are computed from the same snapshot by the same policy that admits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RESTS = "the end of its pause"
 
 @dataclass(frozen=True)
 class Ahead:
-    """A workload before it in the queue; another team's have no id, and a name only where that team shows it."""
+    """A workload ahead in the queue; another team's has no id, and a team name only if that team shows it."""
 
     id: str | None
     team: str
@@ -52,7 +52,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class LeverOffer:
-    """What could be changed, and what starts when and costs how much then. Money in micro-USD.
+    """A possible change of the request, with the start and cost that it would give. Money in micro-USD.
 
     `change` has the fields of the request by the names that its kind gives them.
     """
@@ -65,7 +65,7 @@ class LeverOffer:
 
 @dataclass(frozen=True)
 class ObservedEvidence:
-    """A number behind the verdict, and when it was true."""
+    """A number behind the verdict, and when it was observed."""
 
     fact: str
     value: int
@@ -75,7 +75,7 @@ class ObservedEvidence:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A run that has to leave for it; another team's has no id."""
+    """A run to be preempted for it; another team's has no id."""
 
     id: str | None
     lost_seconds: int
@@ -95,7 +95,7 @@ _OF_NODES = frozenset(
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that the preview and the waiting card say. Money in micro-USD, None without a price."""
+    """The contents of the preview and the waiting card. Money in micro-USD, None without a price."""
 
     verdict: Verdict
     kind: str
@@ -129,7 +129,7 @@ class Card:
 
     @property
     def evidence(self) -> tuple[ObservedEvidence, ...]:
-        """Every number with its age: what nodes have is as old as the watch of nodes, all else is of this moment."""
+        """Every number with its age: node capacity is as old as the watch of nodes, all else is current."""
         nodes_at = (self.seen.nodes_at if self.seen else None) or self.now
         return tuple(
             ObservedEvidence(
@@ -140,7 +140,7 @@ class Card:
 
     @property
     def victims(self) -> tuple[Leaving, ...]:
-        """Who has to leave for it; those of other teams are not told apart."""
+        """The runs to be preempted for it; those of other teams have no ids."""
         own = self.team.slug if self.team else None
         return tuple(
             Leaving(victim.id if victim.team == own else None, victim.lost_seconds)
@@ -149,12 +149,12 @@ class Card:
 
     @property
     def quota_before(self) -> dict[str, int]:
-        """The team's quota as it is; empty where no quota is needed."""
+        """The team's current quota figures; empty if no quota is needed."""
         return _quota(self.account, 0) if self.account else {}
 
     @property
     def quota_after(self) -> dict[str, int]:
-        """The same with this admitted."""
+        """The quota figures after the workload's admission."""
         return _quota(self.account, 0 if self.verdict.lent else self.units) if self.account else {}
 
 
@@ -171,7 +171,7 @@ def _quota(account: Account, more: int) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class CardRequest:
-    """What is asked for, whether it waits already or is only considered."""
+    """A request, whether it is queued already or only previewed."""
 
     kind: str
     team: Team
@@ -198,7 +198,7 @@ def card_of(
     price_book: PriceBook | None = None,
     container: ContainerSpec | None = None,
 ) -> Card:
-    """The card of what is queued, or whose pods no node has taken yet. `named` are slugs of teams that the reader may see;
+    """The card of a workload that is queued or whose pods have no node. `named` are slugs of teams the reader may see;
     `reader_id` has the limits that count, None for the owner; `price_book` and `container` spare queries where given.
     """
     sized = with_levers and workload.units
@@ -219,7 +219,7 @@ def card_of(
 
 
 def _groups(workload: Workload) -> tuple[PodGroup, ...]:
-    """Its pods that have no node; which of them have one already is not known where not all are alike."""
+    """The workload's pods without a node; one of each group if pods differ, since it is unknown which are placed."""
     groups = adapter_for(workload.kind).asked(workload).pod_groups(workload.pod_count)
     placed = (
         workload.pods.filter(gone_at__isnull=True, finished_at__isnull=True).exclude(node_name="").count()
@@ -230,7 +230,7 @@ def _groups(workload: Workload) -> tuple[PodGroup, ...]:
 
 
 def lacks_a_node(workload: Workload) -> bool:
-    """Whether it asks for no GPU and is told in the cluster that no node has room: it has a card without a queue."""
+    """Whether it asks for no GPU and the scheduler found no node for it: it has a card without being queued."""
     unplaced = workload.phase == Phase.ADMITTED.value and workload.reason == Reason.UNSCHEDULABLE.value
     return unplaced and not workload.units
 
@@ -242,7 +242,7 @@ def card_for(asked: CardRequest, *, named: frozenset[str], now: datetime, with_l
 
 
 def judge_new(asked: CardRequest, *, now: datetime) -> Verdict:
-    """What admission would answer to it now."""
+    """The verdict that admission would give the request now."""
     if asked.flavor is None:
         return _without_gpu(asked, now).verdict
     return judge.judge(_outlook(asked, asked.flavor, None, now, others=0).own.pool, asked.waiter.id)
@@ -267,7 +267,7 @@ def _outlook(
         extra=asked.waiter if focus is None else None,
         focus=focus,
         without=asked.replaces,
-        # What is only thought of may well start now, and then needs no other pool.
+        # A previewed request may well start now, and then needs no other pool.
         later=focus is None,
     )
 
@@ -336,7 +336,7 @@ def _card(
 def _plain_card(
     asked: CardRequest, focus: Workload | None, past: Past, now: datetime, *, with_levers: bool
 ) -> Card:
-    """Of what has neither quota nor place in a queue, and costs nothing."""
+    """The card of a request without GPUs: no quota, no queue position, no cost."""
     answer = _without_gpu(asked, now, with_levers=with_levers)
     moment = int(now.timestamp())
     start = Estimate(moment, moment, "free now") if answer.verdict.admitted else cpu_admission.UNKNOWN_START
@@ -375,7 +375,7 @@ def _start(snapshot: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan:
 def _rested(
     workload: Workload | None, verdict: Verdict, start: Estimate, now: datetime
 ) -> tuple[Verdict, Estimate]:
-    """What is said of one that no node took: however much room there is, no pass admits it before its pause ends."""
+    """The verdict and estimate with the workload's back-off applied: no pass admits it before that ends."""
     ends = None if workload is None else workload.rests_until
     if workload is None or ends is None or ends <= now or verdict.outcome is Outcome.NEVER:
         return verdict, start
@@ -408,7 +408,7 @@ def _offers(
     price_book: PriceBook,
     now: datetime,
 ) -> tuple[tuple[LeverOffer, ...], bool]:
-    """What could be changed in the snapshot or to another pool of the outlook, and whether there is nothing else."""
+    """Offers of changes within the pool or to another pool of the outlook, and whether the list is complete."""
     others = [_alternative(asked, flavor, pool, outlook.observed) for pool in outlook.others]
     answer = levers(
         snapshot,
@@ -456,7 +456,7 @@ def _units(waiter: Waiter, change: Mapping[str, int | str]) -> int:
 def _alternative(
     asked: CardRequest, flavor: ResourceFlavor, other: PoolSnapshot, observed: Observed
 ) -> Alternative:
-    """The other pool, and the fields of the request that lead there."""
+    """The other pool as an alternative, with the request fields that select it."""
     name, capacity_type = other.flavor.name, other.capacity_type
     change = {} if name == flavor.name else {"flavor": name}
     if capacity_type != asked.capacity_type:
@@ -465,7 +465,7 @@ def _alternative(
 
 
 def _beside(asked: CardRequest, flavor: str, capacity: str | None, units: int, observed: Observed) -> Beside:
-    """What a pod of it would ask for besides so many units of that flavor; `capacity` None for what it asks for."""
+    """What a pod would request besides `units` of that flavor; `capacity` None for the requested capacity type."""
     spec = asked.container
     if spec is None or not spec.left_out:
         return asked.waiter.beside

@@ -1,4 +1,4 @@
-"""The one place that sends wake-ups. A lost one costs latency, never work: the sweep finds the row."""
+"""The only module that sends wake-ups. A lost wake-up costs latency, never work: the sweep finds the row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wake_workload(workload: Workload, *, now: datetime) -> None:
 
 
 def wake_workloads(workloads: Iterable[Workload], *, now: datetime) -> None:
-    """The same of many, in one statement."""
+    """Like `wake_workload` for many workloads, in one statement."""
     by_key = {workload.pk: workload for workload in workloads}
     if by_key:
         wake(workload_ids=list(by_key), now=now)
@@ -38,12 +38,12 @@ def wake_workloads(workloads: Iterable[Workload], *, now: datetime) -> None:
 
 
 def send(public_id: UUID, *, swept: bool = False) -> None:
-    """Hint a worker at a row. The broker may be away: then only the sweep is left, and that is enough."""
+    """Send a worker a hint about a row. If the broker is unavailable, the sweep finds the row."""
     _send(RECONCILE_TASK, {"workload_id": str(public_id)}, swept=swept)
 
 
 def send_pool(*, flavor_id: int, capacity_type: str, swept: bool = False) -> None:
-    """Hint a worker at a pool that is due."""
+    """Send a worker a hint about a pool that is due."""
     _send(PASS_TASK, {"flavor_id": flavor_id, "capacity_type": capacity_type}, swept=swept)
 
 
@@ -54,7 +54,7 @@ def wake_now(workload: Workload, *, now: datetime) -> None:
 
 
 def hints_waiting(task: str) -> int:
-    """How many messages of the task's queue no worker has taken yet; 0 where the broker does not say."""
+    """The number of pending messages in the task's queue; 0 if the broker does not say."""
     queue = current_app.amqp.router.route({}, task)["queue"]
     try:
         with current_app.connection_or_acquire() as connection:

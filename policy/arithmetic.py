@@ -1,7 +1,7 @@
-"""Kueue's arithmetic of quotas that are lent and borrowed, in whole units.
+"""Kueue's arithmetic of lending and borrowing quota, in whole units.
 
-Of its guaranteed quota an account lends what is not local. What it uses above local is used of its parent too, and
-so up to the root. No account may be used above its ceiling.
+An account lends its guaranteed quota except the local part. Its use above local also counts in its parent, and
+so on up to the root. No account may be used above its ceiling.
 """
 
 from __future__ import annotations

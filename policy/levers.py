@@ -131,7 +131,7 @@ def levers(
 
 
 def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -> Waiter:
-    """The waiter as it would be submitted anew: with the whole time limit, a part of which it may have used."""
+    """The waiter as a new submission: with the whole time limit, of which it may have used a part."""
     made = replace(waiter, owner=owner or waiter.owner)
     if not waiter.seconds or time_limit_seconds is None or time_limit_seconds <= waiter.seconds:
         return made
@@ -171,7 +171,7 @@ def with_quota(snapshot: PoolSnapshot, waiter: Waiter, more: int, *, lend: bool)
 def _raised(
     account: Account, names: Mapping[str, Account], grown: set[str], more: int, known: dict[str, int]
 ) -> int:
-    """The ceiling of an account when those on the way up have more; of others too, where only lending limits it."""
+    """The account's ceiling after the `grown` ancestors get `more`; also for others whose ceiling is their parent's."""
     if account.name not in known:
         above = 0
         if account.parent is not None:
@@ -183,7 +183,7 @@ def _raised(
 
 
 def _kept(accounts: tuple[Account, ...], account: Account, more: int) -> tuple[Account, ...]:
-    """The accounts with more local quota, so that less of what the team uses is used of its cohort."""
+    """The accounts with more local quota for one of them, so that less of its use counts in its cohort."""
     tree = Tree(accounts)
     if account.parent is not None:
         before = max(0, account.used - account.local)
@@ -247,7 +247,7 @@ def _there(alternative: Alternative, waiter_id: str, waiter: Waiter) -> PoolSnap
 
 
 def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
-    """As much CPU, memory and storage as a node has left beside its free units, or could ever have."""
+    """Changes to less CPU, memory and storage: as much as a node has left beside its free units, or could ever have."""
     if verdict.rule != "blocks" and verdict.rule not in TOO_LARGE:
         return
     asked = waiter.beside
@@ -273,7 +273,7 @@ def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> It
 
 
 def _had_beside(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[Beside]:
-    """What a pod can have where there are units for it: on each node for one pod and for more, and on each kind of node
+    """What a pod can have besides its units: on each node for one pod and for more, and on each kind of node
     while it is empty.
     """
     unknown = waiter.beside
@@ -296,13 +296,13 @@ def _round(number: int, amount: int) -> int:
 
 
 def _cut(asked: Beside, less: Beside) -> tuple[Fraction, Beside]:
-    """The largest part of any resource that is cut, then the amounts; the smallest key is the mildest change."""
+    """Sort key: the largest relative cut of any resource, then the amounts; the smallest key is the mildest change."""
     parts = (Fraction(want - have, want) for want, have in zip(asked, less, strict=True) if want)
     return max(parts, default=Fraction(0)), less
 
 
 def _fewer(snapshot: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Iterator[LeverChange]:
-    """Half the GPUs of each replica, and half of that; half the replicas, where all of them start at once."""
+    """Changes that halve the GPUs of each replica repeatedly, or the replicas if all of them start at once."""
     units_each = waiter.units_each
     replicas = waiter.units // units_each if units_each else 0
     if replicas * units_each != waiter.units:
@@ -322,7 +322,7 @@ def _fewer(snapshot: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Ite
 
 
 def _quota(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
-    """So much more nominal quota that it would start now, whether the cohort may borrow it or not."""
+    """The change to as much more nominal quota as it needs to start now, whether or not the cohort may borrow it."""
     names = {team.slug: team.account for team in snapshot.teams}
     tree = Tree(snapshot.accounts)
     if waiter.team not in names or names[waiter.team] not in tree:
@@ -343,7 +343,7 @@ def _quota(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[LeverChange]:
 
 
 def _instead(snapshot: PoolSnapshot, waiter_id: str, changed: Waiter) -> PoolSnapshot:
-    """A new request in place of the waiting one, last in the line of this pool."""
+    """The snapshot with a new request in place of the waiting one, last in the queue of this pool."""
     others = tuple(waiter for waiter in snapshot.waiters if waiter.id != waiter_id)
     last = max((other.sequence for other in others), default=0) + 1
     new = replace(changed, id=NEW, queued_at=snapshot.now, sequence=last)

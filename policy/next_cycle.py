@@ -1,4 +1,4 @@
-"""When time alone will change what a pass decides: then the next one is due, though nothing else has happened."""
+"""The time at which the passing of time alone changes what a pass decides, so that the next pass is due."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ALL = range(len(OTHERS))
 
 
 def wants(beside: Beside) -> Beside:
-    """What a pod takes of each of OTHERS: what it asks for, and one place."""
+    """What a pod takes of each of OTHERS: its requests, and one place."""
     return (*(beside or (0,) * _PODS), 1)
 
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: own guaranteed quota before borrowing, then priority, fair share, and queue time.
+"""The order of turns: own guaranteed quota before borrowing, then priority, fair share, and queue time.
 
 A waiter that would borrow comes after those that fit their team's guaranteed quota, because the owner would reclaim it at
 once. Inside a team the order is priority, then queue time; a waiter that would borrow lets those behind it that would not
@@ -57,12 +57,12 @@ class TeamQueue:
         self._least: tuple[int, int] | None = None
 
     def begin(self, turns: Sequence[InLine]) -> None:
-        """Begin from the start, with all of its waiters or some."""
+        """Start over with these waiters."""
         self._turns, self._late = turns, []
         self._next = 0
 
     def ready(self, within: Within, defer: Defer) -> bool:
-        """Whether a waiter that needs nothing that others lend has not had a turn; one that does is put off until late."""
+        """Whether a waiter that need not borrow still awaits a turn; those before it that must borrow are deferred."""
         while self._next < len(self._turns):
             entry = self._turns[self._next]
             if within(self, entry[4]):
@@ -73,7 +73,7 @@ class TeamQueue:
         return False
 
     def begin_late(self) -> bool:
-        """Begin with those that were put off; whether there are any."""
+        """Start over with the deferred waiters; returns whether there are any."""
         self.begin(self._late)
         return bool(self._turns)
 
@@ -92,7 +92,7 @@ class TeamQueue:
         return (rank, self.use * self.factor, queued_at, sequence, self.slug)
 
     def join(self, waiter: Waiter) -> None:
-        """Put a waiter where its priority and queue time say."""
+        """Insert a waiter by its priority and queue time."""
         insort(self.waiters, in_line(waiter), key=_order)
         self._least = None
 
@@ -163,7 +163,7 @@ class Turns:
         heapify(self._heap)
 
     def next(self) -> tuple[TeamQueue, Waiter] | None:
-        """Whose turn it is now, after what happened since; None when all had one."""
+        """The next waiter, given the changes since the last turn; None when all had one."""
         last = self._last
         if last is not None and (last.more if self._late else last.ready(self._within, self._defer)):
             heappush(self._heap, (last.key(), last))
@@ -186,7 +186,7 @@ def _order(entry: InLine) -> tuple[int, int, int, str]:
 
 
 def no_easier(waiter: Waiter, other: Waiter) -> bool:
-    """Whether what was no use to the other is no use to this waiter either."""
+    """Whether it needs no less than the other and has no higher priority: room useless to that is useless to it."""
     return (
         waiter.units >= other.units
         and waiter.units_each >= other.units_each

@@ -107,7 +107,7 @@ class Blocks:
         return tuple(placed)
 
     def has(self, places: Iterable[Place]) -> bool:
-        """Whether these very places are free."""
+        """Whether all of these places are free."""
         return all(self.free.get(place[0], 0) >= place[1] for place in places)
 
     def take(self, places: Iterable[Place]) -> None:
@@ -132,7 +132,7 @@ class Blocks:
         return here
 
     def lost(self, places: Iterable[Place], units_each: int, beside: Beside = ()) -> int:
-        """How many pods of that size have no place any more once these places are taken."""
+        """The number of pods of that size that no longer fit once these places are taken."""
         lost = 0
         for place in places:
             before = self.free.get(place[0])

@@ -112,9 +112,9 @@ def victims(pool: PoolInTime, chosen: Iterable[Chosen]) -> tuple[Victim, ...]:
 
 
 def room_to_make(pool: PoolInTime, after: FreeCapacity, line: TeamQueue) -> tuple[int, int]:
-    """Others may be made to leave for a claim of up to so many units, or of more than such a priority.
+    """Bounds for preemption: the units up to which a claim may reclaim, and the priority above which it may preempt.
 
-    Cheap and generous: most waiters have no run to make leave.
+    A cheap upper bound: most waiters have no run to preempt.
     """
     own = pool.victims.get(line.index)
     above = own[0].priority if own else _NOBODY
@@ -123,7 +123,7 @@ def room_to_make(pool: PoolInTime, after: FreeCapacity, line: TeamQueue) -> tupl
 
 
 def lenders(pool: PoolInTime, room: FreeCapacity, line: TeamQueue) -> Iterator[TeamQueue]:
-    """The other lines that borrow of what this one's cohort lends."""
+    """The other teams' queues that borrow within this one's cohort tree."""
     tree = room.tree
     root = tree.root[line.place]
     for index, held in pool.victims.items():

@@ -1,4 +1,4 @@
-"""What is free when: the room of a pool as one holding after another ends at its full time limit."""
+"""Free capacity over time: the room of a pool as each holding ends at its full time limit."""
 
 from __future__ import annotations
 

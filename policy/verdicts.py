@@ -1,4 +1,4 @@
-"""What admission answers: a verdict with one dominant reason, the numbers behind it, and which runs have to leave."""
+"""Admission's verdict: one dominant reason, the numbers behind it, and the runs that must leave."""
 
 from __future__ import annotations
 

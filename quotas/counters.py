@@ -1,4 +1,4 @@
-"""Rows that many write at once: usages of cohorts, and pools that are due. Changed by conditional updates alone."""
+"""Rows with concurrent writers: usages of cohorts, and pools that are due. Changed by conditional updates only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django.db import connection
 
 
 def rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """What one statement answers."""
+    """The result rows of one statement."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return cursor.fetchall() if cursor.description else []
 
 
 def overflow(used: int, local: int) -> int:
-    """What an account uses of its cohort: all above its local part."""
+    """An account's use that counts in its cohort: all above its local part."""
     return max(0, used - local)
 
 
@@ -129,7 +129,7 @@ DO UPDATE SET revision = quotas_pool.revision + 1, due_at = least(coalesce(quota
 _DUE_BY = """
 UPDATE quotas_pool SET due_at = %(at)s WHERE id = %(pool)s AND (due_at IS NULL OR due_at > %(at)s)
 """
-# What was given back meanwhile has made it due, and stays. A quota that returns by date is taken back by a pass.
+# A release meanwhile has made it due, and that stays. A quota increase that ends by date is taken back by a pass.
 _PASSED = """
 UPDATE quotas_pool AS p
 SET due_at = least(nullif(p.due_at, %(leased)s), %(next)s, (
@@ -142,7 +142,7 @@ WHERE p.id = %(pool)s
 
 
 def due_by(*, pool_id: int, at: datetime) -> None:
-    """Let a pass go over the pool at that time at the latest."""
+    """Make a pass over the pool due at that time at the latest."""
     rows(_DUE_BY, {"pool": pool_id, "at": at})
 
 
@@ -173,7 +173,7 @@ def mark_due(*, flavor_id: int, capacity_type: str, now: datetime) -> None:
 
 
 def bump_revision(*, flavor_id: int, capacity_type: str) -> None:
-    """What is decided about this pool from now on rests on other facts."""
+    """Increase the pool's revision: later decisions rest on changed facts."""
     rows(_BUMP, {"flavor": flavor_id, "capacity": capacity_type})
 
 

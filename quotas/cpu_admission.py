@@ -58,7 +58,7 @@ def answer(noun: str, groups: Sequence[PodGroup], *, now: datetime, with_levers:
 
 
 def admitted(noun: str) -> Verdict:
-    """What admission answers to a workload that asks for no GPU."""
+    """Admission's verdict on a workload that asks for no GPU."""
     return Verdict(Outcome.ADMIT, Reason.CREATING, f"This {noun} asks for no GPU.", rule="no-gpu")
 
 

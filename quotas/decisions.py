@@ -33,7 +33,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Replay:
-    """What the policy answers to the stored inputs now, beside what was stored."""
+    """The current policy's verdict on the stored inputs, and the stored verdict."""
 
     stored: Verdict
     verdict: Verdict | None
@@ -42,7 +42,7 @@ class Replay:
 
     @property
     def decided(self) -> Verdict | None:
-        """What is answered now; None where it could not be judged again."""
+        """The current verdict; None if the inputs could not be judged again."""
         return self.verdict
 
 
@@ -138,7 +138,7 @@ def readable_snapshot(decision: Decision, *, team: str, named: frozenset[str]) -
 
 
 def _anonymous(facts: TeamFacts, slug: str, account: str) -> TeamFacts:
-    """What the verdict needs of another team, without what only that team's people know."""
+    """The facts of another team that the verdict depends on, without what only its members may see."""
     return TeamFacts(
         slug=slug,
         account=account,

@@ -52,12 +52,12 @@ def ask_to_leave(
 
 
 def open_requests() -> QuerySet[Preemption]:
-    """The requests whose run still holds the claim that they are about."""
+    """The open requests whose run still holds their claim."""
     return Preemption.objects.filter(ended_at__isnull=True).exclude(claim__state=ClaimState.RELEASED)
 
 
 def end_stale(*, now: datetime) -> int:
-    """End requests that came too late: their claim was given back before they were written; how many there were."""
+    """Close requests whose claim was released before they were written; returns how many."""
     late = Preemption.objects.filter(ended_at__isnull=True, claim__state=ClaimState.RELEASED)
     with transaction.atomic():
         leases.check()

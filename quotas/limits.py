@@ -1,4 +1,4 @@
-"""What people decide about teams: limits of quotas, a team's rules, and whether its queue moves. Each records who and why.
+"""People's decisions about teams: quota limits, a team's rules, and whether its queue moves. Each records who and why.
 
 A change locks the trees that it touches, derives what follows from it, and lets claims go on. A cut below use keeps
 what runs.
@@ -140,7 +140,7 @@ def remove_quota(
 
 
 def limits_of(quota: Quota) -> dict[str, int | None]:
-    """What people set of a quota, by the names in LIMITS."""
+    """The limits of a quota that people set, by the names in LIMITS."""
     return {name: getattr(quota, name) for name in LIMITS}
 
 

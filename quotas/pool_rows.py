@@ -30,7 +30,7 @@ HISTORY_RUNS = 50
 
 @dataclass
 class PoolRows:
-    """What the tables say of one pool."""
+    """The rows of one pool."""
 
     flavor_id: int
     capacity_type: str
@@ -86,7 +86,7 @@ class PoolReader:
         return _pools(books, line, holders), observed_of(cluster)
 
     def others(self, flavor_id: int, capacity_type: str, *, team_id: int | None, most: int) -> list[PoolRows]:
-        """The other pools alone, as they are by now."""
+        """The current rows of the other pools only."""
         asked = {"flavor": flavor_id, "capacity": capacity_type, "team": team_id, "others": most}
         return _pools(*self._rows(pool_sql.OTHERS, {**asked, "turn": 0})[0])
 
@@ -100,7 +100,7 @@ class PoolReader:
             by_key[flavor_id, capacity_type].counts.append((row[0], row[1], row[2], int(row[3])))
 
     def before(self, pool: PoolRows, waiter: Workload) -> int:
-        """How many of its own team and priority stand before it."""
+        """How many waiters of its team and priority are ahead of it."""
         place = {
             "team": waiter.team_id,
             "priority": waiter.priority,

@@ -279,7 +279,7 @@ SELECT (
 
 
 def leaks() -> Leaks:
-    """What the portal is wrong about, if anything: open claims of workloads that hold nothing, workloads that run
+    """Inconsistencies, if any: open claims of workloads that hold nothing, workloads that run
     without a claim, and quotas and cohorts whose counters are not the sum of what is claimed.
     """
     holding = [phase.value for phase in HOLDS_CLAIM]
@@ -308,7 +308,7 @@ def hit_rate(*, team: Team | None = None, now: datetime) -> float | None:
 
 @dataclass(frozen=True)
 class Past:
-    """What the past says for a card: how often estimates held, and what was last decided about the workload."""
+    """History for a card: how often estimates held, and the last decision about the workload."""
 
     hit_rate: float | None
     decision: UUID | None

@@ -1,4 +1,4 @@
-"""What quotas do about changes of teams."""
+"""Signal receivers that update quotas when teams change."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from teams.signals import cohort_changed
 
 @receiver(cohort_changed)
 def derive_quotas(*, team: Team, left: str, now: datetime, **_future: Any) -> None:
-    """What the team lends and may borrow follows from the cohort that it is in."""
+    """Derive the team's quotas again when its cohort changes."""
     join(team=team, left=left, now=now)

@@ -130,7 +130,7 @@ def _return(request_id: int, now: datetime) -> bool:
 
 
 def _add(asked: QuotaRequest, units: int, reason: str, actor: Actor, now: datetime) -> None:
-    """Raise, or lower, the nominal quota as it is now: what managers have changed meanwhile stays."""
+    """Add to the current nominal quota, or subtract from it: changes by managers meanwhile are kept."""
     one_at_a_time()
     rows = Quota.objects.filter(team=asked.team_id, flavor=asked.flavor_id, capacity_type=asked.capacity_type)
     nominal = rows.values_list("nominal", flat=True).first()

@@ -140,7 +140,7 @@ def _take(wanted: Sequence[Wanted], purpose: ClaimPurpose, now: datetime) -> Non
 
 
 def activate(*, workload: Workload, now: datetime) -> None:
-    """The workload's pods start: its reservation becomes use."""
+    """Mark the workload's claim active, because its pods start."""
     Claim.objects.filter(workload=workload, state=ClaimState.RESERVED).update(
         state=ClaimState.ACTIVE, activated_at=now
     )

@@ -174,7 +174,7 @@ def _own(
 
 
 def _has_window(rows: PoolRows, far: Workload) -> bool:
-    """Whether it stands behind others of its team and priority; beside the line there is no behind."""
+    """Whether it is queued behind others of its team and priority; false for waiters beside the queue."""
     return bool(rows.shown[far.team.slug, far.priority]) and far.reason not in OUT_OF_REACH
 
 
@@ -294,7 +294,7 @@ class _Assembly:
         )
 
     def _card(self, room: CardRoom | None) -> CardFacts | None:
-        """What claims of every flavor of the card leave of it; None where this flavor is the card's only one."""
+        """The card's free parts after the claims of all its flavors; None if this flavor is the card's only one."""
         if room is None:
             return None
         parts = sum(

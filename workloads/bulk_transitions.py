@@ -1,4 +1,4 @@
-"""Moves of many queued workloads at once: what a pass of admission has decided, in a few statements."""
+"""Moves of many queued workloads at once, as an admission pass decided them, in a few statements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Move:
 
 
 def lock_queued(*, workload_ids: Iterable[int]) -> list[Workload]:
-    """Those that still wait and are still wanted, with their rows locked in the order of their keys."""
+    """Lock the rows of the workloads that still wait and are still wanted, in the order of their keys; returns them."""
     rows = Workload.objects.select_for_update(no_key=True, of=("self",)).select_related("team", "flavor")
     waiting = rows.filter(pk__in=list(workload_ids), phase=Phase.QUEUED.value, desired=Desired.RUN.value)
     return list(waiting.order_by("pk"))
@@ -83,7 +83,7 @@ def move_queued(*, workloads: Sequence[Workload], moves: Sequence[Move], actor: 
 
 
 def _show(workload: Workload, move: Move, *, news: bool, now: datetime) -> None:
-    """What the row becomes, in the object that the caller goes on with."""
+    """Copy the row's new values to the caller's object."""
     workload.phase, workload.reason, workload.message = move.to.value, move.reason.value, move.message
     if move.to is Phase.ADMITTED:
         workload.admitted_at = now

@@ -79,7 +79,7 @@ def _facts(flavor: ResourceFlavor) -> dict[str, Any]:
 
 
 def _check(flavor: ResourceFlavor) -> None:
-    """Everything that a database constraint does not say; raises Invalid for the first thing that is wrong."""
+    """Check all rules that no database constraint enforces; raises Invalid for the first violation."""
     if flavor.sharing not in set(Sharing):
         raise _invalid("sharing", f"Choose one of: {', '.join(Sharing)}.", "invalid_choice")
     _check_selector("node_selector", flavor.node_selector)
@@ -118,7 +118,7 @@ def _check_tolerations(tolerations: Any) -> None:
 
 
 def _toleration_fault(toleration: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What the API server would refuse in a pod: the key at fault and a sentence, or None."""
+    """The key and a sentence for a toleration that the API server would refuse, or None."""
     unknown = sorted(set(toleration) - {"key", "operator", "value", "effect", "tolerationSeconds"})
     if unknown:
         return unknown[0], "A toleration has no such field."
@@ -230,7 +230,7 @@ def _check_slice(facts: FlavorFacts, products: Sequence[str]) -> None:
 
 
 def _quantity_fault(value: Any) -> str:
-    """Why this is no quantity of what a node has besides GPUs; empty if it is one."""
+    """Why this is not a valid quantity of a node resource; empty if it is one."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return "Give a quantity such as 8 or 32Gi."
     fault = quantities.validate(value)

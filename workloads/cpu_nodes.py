@@ -75,7 +75,7 @@ def _nodes(cluster: str) -> list[tuple[NodeFacts, Others]]:
 
 
 def kinds_of_the_past(*, cluster: str = DEFAULT_CLUSTER) -> tuple[Others, ...]:
-    """What nodes offered that are gone: where nodes come and go with the load, a similar one may come again."""
+    """What deleted nodes offered: with a node autoscaler, a similar node may come again."""
     gone = (
         NodeRecord.objects.of(cluster)
         .filter(gone_at__isnull=False)
@@ -102,7 +102,7 @@ def _declared() -> list[Others]:
 
 
 def _taken(pods: QuerySet[Any]) -> dict[str, tuple[int, ...]]:
-    """What the pods take of each node, by its name and in the order of OTHERS."""
+    """The pods' use of each node, by node name and in the order of OTHERS."""
     sums = pods.order_by().values_list("node_name")
     sums = sums.annotate(Sum("cpu_millicores"), Sum("memory_bytes"), Sum("storage_bytes"), Count("pk"))
     return {node: tuple(map(int, amounts)) for node, *amounts in sums}

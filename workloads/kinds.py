@@ -1,4 +1,4 @@
-"""The kinds of workloads that there are: what each is called, where it is found, what others have to know of it. Pure.
+"""The registry of workload kinds: names, URL paths, and properties that other packages need. Pure.
 
 The app that owns a kind registers it with its adapter (`controller.reconcile.adapters`); all other code asks here.
 """

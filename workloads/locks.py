@@ -1,4 +1,4 @@
-"""Who looks at a workload's row: one process at a time, for as long as PostgreSQL's clock says.
+"""Leases on workload rows: one process at a time reconciles a row, by PostgreSQL's clock.
 
 The result of a look is recorded under its token: if two processes believe that they hold a row, only one writes.
 """
@@ -16,7 +16,7 @@ from django.db.models.functions import Greatest, Now
 from workloads.errors import StaleWorkload
 from workloads.models import Workload
 
-# How long a row rests when its holder has died. A holder that lives renews its lock between its steps.
+# Seconds until the lock of a dead holder expires. A live holder renews its lock between its steps.
 LOCK_SECONDS = 10
 RENEW_SECONDS = LOCK_SECONDS / 3
 

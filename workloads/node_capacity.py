@@ -1,4 +1,4 @@
-"""What the cluster has of a flavor: rooms of nodes, nodes that may still come, and the cards behind shares.
+"""Cluster capacity of a flavor: free room on nodes, nodes that may still come, and the cards behind shares.
 
 Facts are the watcher's rows, so they are as old as `WatchCursor.seen_at` says. Nothing here writes.
 """
@@ -230,7 +230,7 @@ def pools_fed_by(pools: Iterable[NodePoolFacts]) -> set[tuple[int, str]]:
 
 
 def _with_cards(touched: Callable[[FlavorFacts, str], bool]) -> set[tuple[int, str]]:
-    """What is touched, and whatever else is cut from the same cards."""
+    """The pools for which `touched` is true, and those of all flavors cut from the same cards."""
     flavors = [(flavor.pk, flavor.facts) for flavor in ResourceFlavor.objects.all()]
     pairs = {(pk, kind) for pk, facts in flavors for kind in facts.capacity if touched(facts, kind)}
     cards = {
@@ -300,7 +300,7 @@ def observe(*, cluster: str = DEFAULT_CLUSTER) -> Observed:
 
 
 def observed_of(row: Sequence[Any]) -> Observed:
-    """The same of a row whose columns are those of `OBSERVED`."""
+    """Like `observe`, from a row with the columns of `OBSERVED`."""
     there, offered, taken, own, others, pools, flavors, *seen = row
     nodes = [NodeFacts(*row) for row in there or ()]
     offered_of = offered or {}
@@ -372,7 +372,7 @@ def _room(node: NodeFacts, resource: str, seen: Observed) -> NodeRoom:
 
 
 def _card_room(facts: FlavorFacts, seen: Observed) -> CardRoom | None:
-    """None where no other flavor is cut from the same card: then the rooms say all."""
+    """The room of the flavor's cards; None if no other flavor is cut from them: then the nodes' rooms suffice."""
     flavors = [flavor for flavor in seen.flavors if flavor.card == facts.card]
     if not facts.card or len(flavors) < 2:
         return None

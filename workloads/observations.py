@@ -1,4 +1,4 @@
-"""Rows of what the API server showed: written by the watcher and by reconciles, from raw JSON.
+"""Records objects of the API server as rows, from raw JSON; used by the watcher and by reconciles.
 
 Facts that decide money (times, exit codes) are written once and never erased by a later, older or
 poorer description of the same pod. `cluster` is the name of the one that the client talks to which saw it.
@@ -105,14 +105,14 @@ def _workload_id(manifest: Mapping[str, Any]) -> UUID | None:
 
 
 def _own(workload: Workload | None, manifest: Mapping[str, Any]) -> Workload | None:
-    """A label in another namespace does not make this team pay for someone else's pod."""
+    """The workload if the object is in its namespace, else None: a label elsewhere must not bill the team for it."""
     own = workload is not None and manifest["metadata"].get("namespace") == workload.team.namespace_name
     return workload if own else None
 
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod's own JSON, and whose it is."""
+    """A pod's JSON, and its workload."""
 
     manifest: Mapping[str, Any]
     workload: Workload
@@ -164,7 +164,7 @@ def _row_of(seen: PodSeen, cluster: str) -> PodRecord:
 
 
 def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone: bool) -> PodRecord | None:
-    """The row with what is new in this description; None if nothing is."""
+    """The row updated from this description; None if nothing changed."""
     version = seen.manifest["metadata"]["resourceVersion"]
     as_of = versions.latest(version, as_of)
     before = {name: getattr(row, name) for name in WRITTEN}
@@ -329,7 +329,7 @@ def unchanged_foreign_pods(manifests: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _held(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a pod takes of which node, by the columns that keep it; empty for nothing."""
+    """The pod's node and resource use, by column; empty if it holds nothing."""
     spec = manifest.get("spec") or {}
     node = spec.get("nodeName") or ""
     if not node or (manifest.get("status") or {}).get("phase") in ENDED:

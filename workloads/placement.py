@@ -273,7 +273,7 @@ def _term(key: str, operator: str, values: Sequence[str] = ()) -> dict[str, Any]
 
 
 def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """What the scheduler makes of an expression of `node_terms`."""
+    """Evaluates an expression of `node_terms` as the scheduler does."""
     key: str = term["key"]
     operator: str = term["operator"]
     if operator in {"Exists", "DoesNotExist"}:

@@ -1,4 +1,4 @@
-"""What the scheduler sets aside for a pod, by Kubernetes' own rule, and what else than GPUs a node has for pods. Pure."""
+"""Effective resource requests of a pod, by Kubernetes' rule, and a node's resources besides GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _tenths(units: int, size: int) -> str:
 
 
 def others_left(offered: Others, taken: Sequence[int] | None) -> Others:
-    """What is left when that is taken; negative if more was taken than there is."""
+    """The remaining amounts; negative if more was taken than there is."""
     if not taken:
         return offered
     return tuple(

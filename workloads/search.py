@@ -1,4 +1,4 @@
-"""What a search finds: words of names, labels, an id. Every condition here has an index of its own behind it."""
+"""Search conditions: words of names, labels, an id. Every condition here has its own index."""
 
 from __future__ import annotations
 

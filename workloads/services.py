@@ -28,7 +28,7 @@ CALL_NOTED_EVERY = timedelta(seconds=3)
 
 
 def beside_columns(beside: tuple[int, int, int]) -> dict[str, int]:
-    """What each pod asks for besides GPUs, by the columns of a workload that keep it."""
+    """Each pod's requests besides GPUs, by the workload's columns."""
     return dict(zip(("cpu_each", "memory_each", "storage_each"), beside, strict=True))
 
 
@@ -207,7 +207,7 @@ def notify(workload: Workload) -> None:
 
 
 def note_of(workload: Workload) -> str:
-    """The message about it to live listeners."""
+    """The notification about the workload for live listeners."""
     payload = {
         "workload": str(workload.public_id),
         "kind": workload.kind,
@@ -219,7 +219,7 @@ def note_of(workload: Workload) -> str:
 
 
 def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:
-    """What people want from now on; the reconciler does the rest. A final workload can no longer be changed."""
+    """Set the desired state; the reconciler does the rest. A final workload can no longer be changed."""
     changed = Workload.objects.filter(pk=workload.pk).exclude(phase__in=Workload.FINAL_PHASES)
     changed = changed.exclude(desired=Desired.CANCEL.value)
     if not changed.update(desired=desired.value, generation=F("generation") + 1, next_reconcile_at=now):
@@ -228,7 +228,7 @@ def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:
 
 
 def change_generation(workload: Workload, *, now: datetime) -> None:
-    """What people want has changed in its details: the reconciler applies the objects anew."""
+    """Increase the generation after a change of the request: the reconciler applies the objects again."""
     Workload.objects.filter(pk=workload.pk).update(generation=F("generation") + 1, next_reconcile_at=now)
 
 

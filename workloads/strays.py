@@ -74,7 +74,7 @@ def forget_strays(*, cluster: str, api_version: str, kind: str, present: Collect
 
 
 def _units(manifest: Mapping[str, Any]) -> int:
-    """What a pod on a node holds; 0 of anything else."""
+    """GPU units that a pod on a node holds; 0 for other objects."""
     spec, phase = manifest.get("spec") or {}, (manifest.get("status") or {}).get("phase")
     if manifest["kind"] != "Pod" or not spec.get("nodeName") or phase in ENDED:
         return 0
@@ -82,7 +82,7 @@ def _units(manifest: Mapping[str, Any]) -> int:
 
 
 def strays(*, cluster: str = DEFAULT_CLUSTER) -> Strays:
-    """What there is now, in one query."""
+    """The current totals, in one query."""
     totals = StrayObject.objects.of(cluster).aggregate(count=_COUNT, units=_UNITS)
     return Strays(count=totals["count"], units=totals["units"])
 
@@ -96,5 +96,5 @@ def nodes_and_strays(*, cluster: str = DEFAULT_CLUSTER) -> tuple[list[NodeFacts]
 
 
 def stray_objects(*, cluster: str = DEFAULT_CLUSTER) -> list[StrayObject]:
-    """Those that do not go with another object, the oldest first."""
+    """The strays that no other object owns, oldest first."""
     return list(StrayObject.objects.of(cluster).filter(owned=False).order_by("created_at", "pk")[:SHOWN_MAX])

@@ -1,4 +1,4 @@
-"""Spot first: a workload that asked for it and gets no spot capacity in time waits for on-demand from then on."""
+"""Spot fallback: a workload that asked for it and gets no spot capacity in time is queued for on-demand instead."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ACTOR = "spot-fallback"
 
 
 def falls_back_at(workload: Workload) -> datetime | None:
-    """When it gives up on spot; None for a workload that did not ask for that, or waits for on-demand already.
+    """The time at which the workload gives up on spot; None if it did not ask for that or is on on-demand already.
 
-    An attempt for which no node came does not restart the wait; one that ran does.
+    An attempt that got no node does not restart the wait; one that ran does.
     """
     if not workload.fallback_capacity:
         return None
@@ -36,9 +36,9 @@ def falls_back_at(workload: Workload) -> datetime | None:
 
 
 def fall_back(workload: Workload, *, now: datetime) -> bool:
-    """Move a waiting workload into the line of its other capacity type; True if it was moved. It keeps its queue time.
+    """Move a queued workload to the queue of its other capacity type; True if it was moved. It keeps its queue time.
 
-    It stays if it can never start there: no quota, or too little, or no node. It would wait there for ever.
+    It stays if it can never start there (no quota, too little quota, or no node): it would wait forever.
     """
     flavor, spot, other = workload.flavor, workload.capacity_type, workload.fallback_capacity
     if flavor is None or workload.phase != Phase.QUEUED.value:
@@ -64,7 +64,7 @@ def fall_back(workload: Workload, *, now: datetime) -> bool:
 
 
 def _in_reach(workload: Workload, flavor: ResourceFlavor, capacity_type: str, now: datetime) -> bool:
-    """Whether it could start there, even if after a long wait."""
+    """Whether the workload could ever start there, even after a long wait."""
     waiter = replace(waiter_of(workload), id=NEW)
     snapshot = snapshots.pool_snapshot_of(flavor=flavor, capacity_type=capacity_type, now=now, extra=waiter)
     verdict = judge(snapshot, waiter.id)

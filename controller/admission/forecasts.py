@@ -1,7 +1,7 @@
-"""When those who wait will start, looked at for a whole pool at once.
+"""Start estimates for queued workloads, computed for a whole pool at once.
 
-The first answer of each stay in the queue is written down, so that the portal can say how often it was right. The
-latest one of a long queue is kept for the cards that people look at: running it forward takes a second.
+The first estimate of each stay in the queue is stored, so that the portal can report how often it was right. The
+latest forecast of a long queue is cached for the waiting cards, because simulating such a queue takes a second.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ FURTHEST_SECONDS: Final = 10 * 366 * 86_400
 
 
 def estimate_starts(*, now: datetime) -> int:
-    """Write down the start of every queued workload that has none; returns how many.
+    """Store a start estimate for every queued workload that has none; returns how many.
 
-    What is known of long queues is kept for their cards, each time.
+    Forecasts of long queues are cached for their waiting cards on every call.
     """
     _score_those_who_left(now)
     queued = Workload.objects.filter(phase=Phase.QUEUED.value, desired=Desired.RUN.value, units__gt=0)
@@ -63,9 +63,9 @@ def estimate_starts(*, now: datetime) -> int:
 
 
 def start_of(workload: Workload, snapshot: PoolSnapshot, *, cycle_plan: CyclePlan) -> Estimate:
-    """When this waiting workload starts; in a long queue the last forecast for the whole queue, if that is fresh.
+    """The estimated start of this queued workload; in a long queue, from the cached forecast if that is fresh.
 
-    `cycle_plan` is the plan of the snapshot, which shows the workload.
+    `cycle_plan` is the plan of the snapshot, which includes the workload.
     """
     identity = str(workload.public_id)
     at_once = estimate_at_once(snapshot, identity, cycle_plan=cycle_plan)
@@ -81,7 +81,7 @@ def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     guesses = estimate_all(snapshot, cycle_plan=cycle_plan)
     if len(snapshot.waiters) > EXACT_MOST:
         _keep(_key(flavor.pk, capacity_type), snapshot, cycle_plan, guesses, now)
-    # What is free to start was not estimated: a second later that would count as a broken promise.
+    # Workloads that can start now get no estimate: a second later it would count as a miss.
     keys = [waiter.sequence for waiter in snapshot.waiters if guesses[waiter.id].basis != FREE_NOW]
     rows = Workload.objects.filter(~Exists(_written()), pk__in=keys).in_bulk()
     new = [
@@ -102,7 +102,7 @@ def _written() -> QuerySet[StartEstimate]:
 
 
 def _score_those_who_left(now: datetime) -> None:
-    """Those that left the queue without a start, or queue again: missed if the p90 had passed, else not counted."""
+    """Score stays that ended without a start: a miss if the p90 had passed, else the estimate is deleted."""
     stays = Workload.objects.filter(pk=OuterRef("workload"), queued_at=OuterRef("queued_at"))
     waits = stays.filter(phase=Phase.QUEUED.value)
     left = StartEstimate.objects.filter(~Exists(waits), started_at__isnull=True, hit__isnull=True)
@@ -151,7 +151,7 @@ def _keep(
 
 
 def _kept(workload: Workload, snapshot: PoolSnapshot, cycle_plan: CyclePlan) -> Estimate | None:
-    """None if anything it depends on except the time has changed, or if the cache is away."""
+    """The cached estimate; None if any of its inputs except the time has changed, or if the cache is unavailable."""
     if workload.flavor_id is None:
         return None
     try:
@@ -167,15 +167,15 @@ def _kept(workload: Workload, snapshot: PoolSnapshot, cycle_plan: CyclePlan) -> 
     waiter = next(candidate for candidate in snapshot.waiters if candidate.id == name)
     if stay != [*_stay(waiter, position(snapshot, name, cycle_plan=cycle_plan))]:
         return None
-    # It has not started yet: an estimate that has passed by now means now at the soonest.
+    # The workload has not started yet: an estimate in the past means now at the earliest.
     p50, p90 = (max(seconds, snapshot.now) for seconds in start)
     return Estimate(p50, p90, f"{RUN_FORWARD}, at {datetime.fromtimestamp(at, tz=UTC):%H:%M:%S} UTC")
 
 
 def _read_forecast(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[Any], int, list[int]] | None:
-    """The stay, the moment and the start of `name` in what the cache holds; None unless it has our own shape.
+    """The stay, time and start of `name` in the cached forecast; None unless it has the expected shape.
 
-    Anyone who reaches the cache may write there: what is read is checked as data, and never executed.
+    Anyone with access to the cache can write there: its content is validated as data and never executed.
     """
     match kept:
         case {"facts": str(facts), "at": int(at), "starts": {**starts}}:
@@ -192,7 +192,7 @@ def _read_forecast(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[A
 
 
 def _facts(snapshot: PoolSnapshot) -> str:
-    """Changes with what there is, who holds how much of it, and what each may have; not with time alone."""
+    """A hash of the pool's capacity, usage and limits; it does not change with time alone."""
     teams = [
         (team.slug, team.weight, team.stopped, team.user_limit, team.max_time_limit_seconds, team.lendable)
         for team in snapshot.teams

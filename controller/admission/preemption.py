@@ -1,6 +1,6 @@
-"""Asking runs to leave: the row that says for whose need, and the message to those that have to go.
+"""Preemption requests: the row that records for which workload a run must stop, and the message to its owner.
 
-A victim's own row is not changed here: its reconcile sees the request, takes it down with its grace period, and queues
+A victim's own row is not changed here: its reconcile sees the request, stops it with its grace period, and queues
 it again at its old place.
 """
 
@@ -30,7 +30,7 @@ NEEDS = {
 
 
 def ask_to_leave(*, victims: Iterable[Victim], preemptor: Workload | None, now: datetime) -> None:
-    """Open a request for each victim that has none, and wake it once this is committed."""
+    """Open a preemption request for each victim that has none, and wake the victims after the commit."""
     asked = evictions.ask_to_leave(
         victims=victims,
         preemptor=preemptor,
@@ -42,7 +42,7 @@ def ask_to_leave(*, victims: Iterable[Victim], preemptor: Workload | None, now: 
 
 
 def request_message(victim: Workload, preemptor: Workload | None, cause: PreemptionCause) -> str:
-    """For whose need it leaves; another team has a name only if its policy shows it."""
+    """Why the run must leave and which workload needs it; another team is named only if its policy shows its name."""
     return f"{NEEDS[cause].format(who=_called(victim, preemptor))} ({cause.value})."
 
 
@@ -58,12 +58,12 @@ def _called(victim: Workload, preemptor: Workload | None) -> str:
 
 
 def open_request(workload: Workload) -> Preemption | None:
-    """Why it has to leave, while it has to."""
+    """The workload's open preemption request; None if there is none."""
     return evictions.open_requests().filter(workload=workload).first()
 
 
 def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
-    """Its last pod is gone: the request is met, and says what the run really lost. None if there is no request."""
+    """Close the request when the last pod is gone, with the run's actual lost work. None if there is no request."""
     asked = workload.preemptions.filter(ended_at__isnull=True)
     request: Preemption | None = asked.first()
     if request is None:
@@ -77,15 +77,15 @@ def has_left(workload: Workload, *, now: datetime) -> Preemption | None:
 
 
 def unmet() -> list[Workload]:
-    """Workloads that were asked to leave and have not begun to: their wake-up may be lost."""
+    """Workloads with an open preemption request that have not begun to stop: their wake-up may be lost."""
     asked = Workload.objects.filter(pk__in=evictions.open_requests().values("workload"))
     return list(asked.filter(phase__in=HOLDS_CLAIM - {Phase.STOPPING}))
 
 
 def take_back_headroom(endpoint: Workload, *, firm_units: int, now: datetime) -> int:
-    """The endpoint's scaler wants `firm_units`: runs that live on that part of its headroom are asked to leave.
+    """Reclaim the headroom that the endpoint's scaler needs for `firm_units`: preempt the runs that borrow it.
 
-    Units that are still lent are returned; the endpoint's pods start when those have left.
+    Returns the units that are still lent; the endpoint's pods start when those runs have left.
     """
     with transaction.atomic():
         short = services.set_firm(workload=endpoint, units=firm_units, now=now)

@@ -1,4 +1,4 @@
-"""Admission: who of a pool starts, who has to leave for it, and why the others wait.
+"""Admission: which workloads of a pool start, which are preempted for them, and why the others wait.
 
 A pool is passed over by one transaction at a time (its mutex), which reads a snapshot, lets the pure policy plan, and writes what follows:
 claims with their counters, phases, receipts. Locks are taken in the order mutex, queued workloads, quotas, cohorts,
@@ -55,10 +55,10 @@ NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no
 
 
 def admit(workload: Workload, *, now: datetime) -> Verdict | None:
-    """Pass over the pool of this queued workload; its verdict, or None if another pass has judged it meanwhile.
+    """Run an admission pass over this queued workload's pool; its verdict, or None if another pass has judged it.
 
-    Others that the pass admits leave the queue too, and are woken. QuotaExceeded if limits changed under the pass:
-    nothing of it is kept then, and the caller tries again.
+    Other workloads that the pass admits are woken. Raises QuotaExceeded if limits changed during the pass:
+    nothing is saved then, and the caller tries again.
     """
     with transaction.atomic(savepoint=False):
         if workload.flavor is None or not workload.units:
@@ -66,7 +66,7 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
             return _admit_without_gpu(workload, now)
         pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
         _take_mutex(pool)
-        # The previous holder of the mutex may have admitted it, or judged it with all the others.
+        # The previous holder of the mutex may have admitted or judged it already.
         before = workload.reason
         reread(workload, hold=True)
         if not workload.waits or workload.reason != before:
@@ -79,9 +79,9 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
 
 
 def look_again(workload: Workload, *, now: datetime) -> None:
-    """What a workload that waits with a verdict does at its own turn: make sure that its pool gets a pass.
+    """Make sure that the pool of a queued workload that has a verdict gets an admission pass.
 
-    A pass looks at all that wait, however many; a separate look for each would be a pass for each.
+    One pass judges all queued workloads; judging each separately would take a pass for each.
     """
     if workload.flavor is None:
         return
@@ -96,7 +96,7 @@ def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
 
 
 def _next_at(plan: CyclePlan, now: datetime) -> datetime | None:
-    """When the next pass comes if nothing happens before; None if no workload waits."""
+    """The time of the next pass if nothing happens before; None if no workload waits."""
     if len(plan.order) == len(plan.admitted):
         return None
     again = now + AGAIN
@@ -109,9 +109,9 @@ UPDATE quotas_pool SET due_at = %(leased)s WHERE id = %(pool)s AND due_at <= %(n
 
 
 def pass_over(pool: Pool, *, now: datetime) -> int:
-    """Admit whom a due pool has room for; how many were admitted. Does nothing for a pool that is not due.
+    """Admit the workloads that fit a due pool; returns how many. Does nothing for a pool that is not due.
 
-    The pool is due again if this process dies on the way, or if something is given back meanwhile.
+    The pool becomes due again if this process dies during the pass, or if units are released meanwhile.
     """
     leased = now + LEASE
     due = rows(_TAKE_ON, {"pool": pool.pk, "now": now, "leased": leased})
@@ -123,7 +123,7 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
         return_due(now=now, pool=(pool.flavor_id, pool.capacity_type))
         admitted, next_at = _rounds(pool, now, telling=telling)
     except (QuotaExceeded, OperationalError):
-        # The limits were changed under the pass, or it met another transaction in a deadlock: nothing of it is kept.
+        # The limits changed during the pass, or it deadlocked with another transaction: nothing is saved.
         Pool.objects.filter(pk=pool.pk, due_at=leased).update(due_at=now)
         raise
     passed(pool_id=pool.pk, leased=leased, next_at=next_at, told_at=now if telling else told_at)
@@ -131,7 +131,7 @@ def pass_over(pool: Pool, *, now: datetime) -> int:
 
 
 def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime | None]:
-    """How many were admitted, and when to look again at those that still wait."""
+    """Run admission passes; returns how many workloads were admitted, and when the rest are judged again."""
     admitted, turn = 0, 0
     moments: list[datetime] = []
     for _ in range(ROUNDS_MAX):
@@ -145,7 +145,7 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime 
         snapshot = one.snapshot.pool
         if not snapshot.beyond or not _room_left(snapshot, plan):
             break
-        # Where a window was emptied, those behind have moved up; else the next ones are looked at.
+        # After admissions the next waiters have moved into the window; else the following window is judged.
         turn = turn if plan.admitted else turn + 1
         if turn and not _anybody_behind(snapshot):
             break
@@ -153,13 +153,13 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime 
 
 
 def _anybody_behind(snapshot: PoolSnapshot) -> bool:
-    """Whether the snapshot of a later turn shows more of any line than the first few that every turn shows."""
+    """Whether the snapshot of a later turn has more waiters of any queue than the first few that every turn has."""
     shown = Counter((waiter.team, waiter.priority) for waiter in snapshot.waiters)
     return max(shown.values(), default=0) > pool_rows.HEAD
 
 
 def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
-    """Whether a team that waits further behind than the snapshot shows may still take a unit, and a node has one."""
+    """Whether a team with waiters beyond the snapshot may still claim a unit, and a node has one free."""
     known = {waiter.id: waiter for waiter in snapshot.waiters}
     account_of = {team.slug: team.account for team in snapshot.teams}
     tree = Tree(snapshot.accounts)
@@ -175,9 +175,9 @@ def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
 
 
 def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
-    """Claim what a rollout needs on top while it lasts: without it the pods of the old revision stay as they are.
+    """Claim the surge units of a rollout; without them the pods of the old revision stay as they are.
 
-    Nothing is claimed for a pod that no node could take: the units stay free for workloads that can use them.
+    Nothing is claimed for a pod that fits no node: the units stay free for workloads that can use them.
     """
     if units == 0 or workload.flavor is None:
         return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
@@ -212,7 +212,7 @@ def _no_surge(why: str) -> Verdict:
 
 
 def release_surge(workload: Workload, *, now: datetime) -> bool:
-    """The rollout is over; True if it held units on top."""
+    """Release the surge claim of a finished rollout; True if there was one."""
     released = services.release(workload=workload, purpose=ClaimPurpose.SURGE, now=now)
     if released:
         _hint(workload)
@@ -220,7 +220,7 @@ def release_surge(workload: Workload, *, now: datetime) -> bool:
 
 
 def release(workload: Workload, *, now: datetime) -> bool:
-    """Give the claim back and let its pool get a pass; True if there was a claim."""
+    """Release the workload's claim and make its pool due; True if there was a claim."""
     released = services.release(workload=workload, now=now)
     if released:
         _hint(workload)
@@ -228,7 +228,7 @@ def release(workload: Workload, *, now: datetime) -> bool:
 
 
 def left_line(workload: Workload, *, now: datetime) -> None:
-    """It waits no longer, without having been admitted: those behind it may start."""
+    """Make the pool of a workload that left the queue without admission due: the waiters behind it may start."""
     if workload.flavor is None or not workload.units:
         return
     mark_due(flavor_id=workload.flavor.pk, capacity_type=workload.capacity_type, now=now)
@@ -241,7 +241,7 @@ def _hint(workload: Workload) -> None:
 
 
 def hint_of(flavor: ResourceFlavor, capacity_type: str) -> None:
-    """Let the pool get a pass soon after this transaction, which has made it due."""
+    """Trigger a pass over the pool soon after this transaction, which has made it due."""
     transaction.on_commit(partial(wakeups.send_pool, flavor_id=flavor.pk, capacity_type=capacity_type))
 
 
@@ -282,7 +282,7 @@ class _Pass:
         verdicts = {key: plan.verdicts[waiter.id] for key, waiter in self.waiters.items()}
         news = {key: verdict for key, verdict in verdicts.items() if self._is_new(self.waiters[key], verdict)}
         needy = {key for key, verdict in verdicts.items() if verdict.victims}
-        # All rows before that of the pool: a workload that leaves the line also takes the pool's row last.
+        # All other rows before the pool's row: a workload that leaves the queue also locks the pool's row last.
         held = self._hold(news.keys() | needy)
         workloads = [workload for workload in held if workload.pk in news]
         self._claim(workloads, news)
@@ -295,13 +295,13 @@ class _Pass:
         return plan
 
     def _hold(self, keys: AbstractSet[int]) -> list[Workload]:
-        """Those that still wait, locked; the caller's own object, whose row it holds, receives the changes."""
+        """Lock the workloads that still wait; the caller's own object, whose row it holds, receives the changes."""
         own = [self.focus] if self.focus is not None else []
         others = keys - {workload.pk for workload in own}
         return own + (lock_queued(workload_ids=others) if others else [])
 
     def _may_be_news(self, waiter: Waiter, finding: Finding) -> bool:
-        """Whether to put its verdict into words."""
+        """Whether the verdict may differ from the stored one, so that its message is worth rendering."""
         if self.telling or finding.outcome is Outcome.ADMIT:
             return True
         if self.focus is not None and waiter.sequence == self.focus.pk:
@@ -309,13 +309,13 @@ class _Pass:
         return self.snapshot.shown[waiter.id][0] != finding.reason.value
 
     def _is_new(self, waiter: Waiter, verdict: Verdict) -> bool:
-        """Whether to write its verdict down."""
+        """Whether the verdict differs from the stored one and must be written."""
         shown = (verdict.reason.value, verdict.message)
         return bool(verdict.message) and not (self.telling and self.snapshot.shown[waiter.id] == shown)
 
     def _is_decided_anew(self, moved: Workload) -> bool:
-        """False if only the numbers in its message differ: with many waiting workloads that would be a receipt for each
-        of them whenever one starts or ends.
+        """Whether the verdict needs a receipt; not if only numbers in its message differ: there would be one for each
+        waiting workload whenever another starts or ends.
         """
         if not self.telling or moved.phase == Phase.ADMITTED.value:
             return True
@@ -357,7 +357,7 @@ class _Pass:
 def _move(
     workloads: Iterable[Workload], verdicts: Mapping[int, Verdict], *, focus: Workload | None, now: datetime
 ) -> list[Workload]:
-    """Write the verdicts into the rows; returns those with a change that users see."""
+    """Write the verdicts to the rows; returns the workloads with a change visible to users."""
     changed, moves = [], []
     for workload in workloads:
         verdict = verdicts[workload.pk]

@@ -1,4 +1,4 @@
-"""Whether quota and nodes have room for one more pod than a workload holds: what a rollout by surge needs."""
+"""Whether quota and nodes have room for the extra pod that a surge rollout needs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from workloads.podrequests import Others, has_beside
 
 @dataclass(frozen=True)
 class SurgeRoom:
-    """What quota and nodes have for `units` more in one pod. Numbers are units of the flavor.
+    """Quota and node capacity available for one more pod of `units`. Numbers are units of the flavor.
 
-    `limit` and `available` are None where the team has no quota; `available` is what borrowing leaves it, too.
+    `limit` and `available` are None where the team has no quota; `available` includes what may be borrowed.
     """
 
     units: int
@@ -42,7 +42,7 @@ class SurgeRoom:
 
     @property
     def refusals(self) -> list[str]:
-        """Why not, in numbers; empty if it may go on."""
+        """Sentences that say why the surge cannot start, with numbers; empty if it can."""
         sentences = []
         if self.limit is None:
             sentences.append(f"There is no quota for {self.what}.")
@@ -60,7 +60,7 @@ class SurgeRoom:
 def surge_room(
     *, team: Team, flavor: ResourceFlavor, capacity_type: str, units: int, beside: Others = ()
 ) -> SurgeRoom:
-    """As far as the rows know: what nodes have is as old as the watch of nodes and pods."""
+    """The room for a surge pod according to the rows: node capacity is as old as the watch of nodes and pods."""
     mine = next(
         (
             quota
@@ -70,7 +70,7 @@ def surge_room(
         None,
     )
     rooms = rooms_of(flavor, capacity_type)
-    # If memory is short beside them, units are of no use to another pod.
+    # Free units on a node without enough memory are of no use to another pod.
     taking = [room for room in rooms.rooms if has_beside(room.left, beside)]
     return SurgeRoom(
         units=units,

@@ -1,8 +1,8 @@
 """Follows the logs of running pods into the log store, inside the watcher's process.
 
 One manager thread owns all state and writes; a few readers fetch (first, last, and to poll); each followed stream has a
-thread that only buffers. Every pod goes round: fetch what there is → follow its running containers while fewer than 200
-streams are open, else fetch again after some seconds → when a stream ends, fetch. All of it is found again from the rows
+thread that only buffers. Each pod cycles: fetch what there is → follow its running containers while fewer than 200
+streams are open, else fetch again after some seconds → when a stream ends, fetch. All state is rebuilt from the rows
 after a restart, so that nothing here needs to survive.
 """
 
@@ -40,17 +40,17 @@ FLUSH_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 5.0
 PENDING_POLL_SECONDS: Final = 15.0
 RESYNC_SECONDS: Final = 30.0
-# A server that ends every stream at once must not be asked in a busy loop.
+# Avoids a busy loop on a server that ends every stream at once.
 REFOLLOW_SECONDS: Final = 1.0
 BACKOFF_SECONDS_MAX: Final = 30.0
 STOP_SECONDS: Final = 10.0
-# A pod that went unnoticed longer ago than this is no longer looked for.
+# Pods whose end was missed longer ago than this are no longer collected.
 MISSED: Final = timedelta(days=1)
 
 
 @dataclass(slots=True)
 class _Pod:
-    """What the manager knows of a pod that has more to give."""
+    """The manager's state of a pod whose log is not completely stored."""
 
     record: PodRecord
     due_at: float = 0.0
@@ -67,7 +67,7 @@ class _Pod:
 
     @property
     def wanted(self) -> bool:
-        """Something may have been written: it has a node, or it is over."""
+        """Whether the pod may have written anything: it has a node, or it has ended."""
         return self.ending or self.record.scheduled_at is not None or self.record.phase == "Running"
 
 
@@ -84,7 +84,7 @@ class _Done:
 
 
 class _Ended:
-    """A stream has ended: look now."""
+    """Message to the manager that a stream has ended, so that the pod is fetched now."""
 
 
 class LogCollector:
@@ -113,12 +113,12 @@ class LogCollector:
         ]
 
     def start(self) -> None:
-        """Begin with the pods that the rows know of."""
+        """Start collecting, beginning with the pods in the rows."""
         for thread in (self._manager, *self._readers):
             thread.start()
 
     def stop(self) -> None:
-        """Store what is buffered and end; waits for at most ten seconds."""
+        """Store what is buffered and stop; waits at most ten seconds."""
         self._stopping.set()
         for _ in self._readers:
             self._jobs.put(None)
@@ -128,7 +128,7 @@ class LogCollector:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def pod_changed(self, record: PodRecord) -> None:
-        """A pod was seen to change. Returns at once."""
+        """Report a changed pod to the manager. Returns at once."""
         self._inbox.put(_Changed(record))
 
     # -- the manager's thread -----------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class LogCollector:
             connection.close()
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """A database or store that is away costs time, but no lines: buffers stay, and streams wait when full."""
+        """Run a step, tolerating an unavailable database or store: buffers are kept, and streams wait when full."""
         try:
             step()
         except (Error, OSError) as error:
@@ -181,7 +181,7 @@ class LogCollector:
                 self._fetched(message)
 
     def _resync(self) -> None:
-        """Pods without an event: those from before this start, and those whose end was missed."""
+        """Pick up pods without an event: those from before this process started, and those whose end was missed."""
         for record in _unfinished(self._client().cluster, clock.now()):
             self._learn(record)
 
@@ -217,7 +217,7 @@ class LogCollector:
             stream.drop(len(lines))
 
     def _let_go(self, pod: _Pod) -> None:
-        """End its streams; the next fetch reads what they have not read."""
+        """Close the pod's streams; the next fetch reads what they have not read."""
         for stream in pod.streams:
             stream.close()
         while pod.streams:
@@ -295,7 +295,7 @@ class LogCollector:
 
 
 def _unfinished(cluster: str, now: datetime) -> QuerySet[PodRecord]:
-    """Pods of the cluster of which not all is stored, and which are there or were lately."""
+    """Pods of the cluster whose logs are not completely stored, and that exist or went recently."""
     whole = LogChunk.objects.filter(pod_uid=OuterRef("uid"), container=NO_CONTAINER)
     lately = Q(gone_at__isnull=True) | Q(gone_at__gt=now - MISSED)
     pods = PodRecord.objects.of(cluster).filter(lately, ~Exists(whole))

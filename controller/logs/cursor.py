@@ -1,4 +1,4 @@
-"""Where a reader of a log stands: one position per container's log, as an opaque text (pure)."""
+"""A log reader's cursor: one position per container's log, as an opaque string (pure)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def stream_key(pod_uid: str, container: str) -> bytes:
 
 @dataclass(slots=True, kw_only=True)
 class LogCursor:
-    """A place in the logs of one attempt. `since` leaves out older lines of pods that begin to write later too."""
+    """A position in the logs of one attempt. `since` also leaves out older lines of pods that start writing later."""
 
     attempt: int
     since: datetime | None = None
     positions: dict[bytes, Position] = field(default_factory=dict)
 
     def encode(self) -> str:
-        """The cursor as a text that is safe in a URL, about 19 characters a container."""
+        """The cursor as a URL-safe string, about 19 characters per container."""
         since = (self.since - _EPOCH) // _MICROSECOND if self.since else 0
         raw = _HEAD.pack(_VERSION, self.attempt, max(0, since))
         raw += b"".join(_ITEM.pack(key, *place) for key, place in sorted(self.positions.items()))
@@ -43,7 +43,7 @@ class LogCursor:
 
     @classmethod
     def decode(cls, text: str) -> LogCursor:
-        """The cursor that was encoded. Raises Malformed for any other text."""
+        """Decode a cursor. Raises Malformed for any other text."""
         try:
             raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
             version, attempt, since = _HEAD.unpack_from(raw)

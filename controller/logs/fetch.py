@@ -1,4 +1,4 @@
-"""Reading all that a pod's containers have written so far into the store: to begin with, to poll, and a last time."""
+"""Fetches what a pod's containers have written so far into the store: at the start, when polling, and at the end."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 
 class LogUnavailable(ClusterUnavailable):
-    """The API server knows the pod, but its node does not hand out the log: it is lost, or slow."""
+    """The API server knows the pod, but its node does not return the log: it is lost, or slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The result of a look at a pod: whether no more will come, and which containers are writing now."""
+    """The result of fetching a pod: whether its log is complete, and which containers are writing now."""
 
     ended: bool
     gone: bool = False
@@ -46,8 +46,8 @@ class _Container:
 def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime, keep: timedelta) -> Fetched:
     """Store what this pod's containers have written and the store does not have.
 
-    A pod that is not there (or whose name is another's by now) has ended. Raises ClusterUnavailable (LogUnavailable if
-    only the pod's node does not answer); what was stored until then stays.
+    A pod that is not there (or whose name another pod has now) has ended. Raises ClusterUnavailable (LogUnavailable if
+    only the pod's node does not answer); lines stored until then are kept.
     """
     try:
         manifest = client.get(ObjectRef(POD.api_version, POD.kind, pod.namespace, pod.name))
@@ -95,7 +95,7 @@ def _fetch_container(
         except ClusterUnavailable as error:
             raise LogUnavailable(f"{pod}/{container.name}: {error}", retry_after=error.retry_after) from error
         except (ObjectNotFound, ClusterRejected) as refusal:
-            # Gone between the two requests, or its runtime keeps no log of it.
+            # Deleted between the two requests, or its runtime keeps no log of it.
             logger.info(
                 "logs.not_served", extra={"pod": pod.name, "error": str(refusal), "previous": previous}
             )
@@ -103,7 +103,7 @@ def _fetch_container(
 
 
 def _groups(pieces: Iterator[bytes], *, final: bool) -> Iterator[list[bytes]]:
-    """Lines in portions of about a chunk; the unfinished last line only where no more of it can come."""
+    """Batches of lines of about a chunk; the unfinished last line only if no more of it can come."""
     splitter = LineSplitter()
     lines: list[bytes] = []
     size = 0

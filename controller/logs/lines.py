@@ -1,6 +1,6 @@
 """Lines of a container's log as they are stored (pure): `TIME SEPARATOR TEXT`.
 
-TIME is the container's own, brought to UTC with nine digits, so that comparing bytes compares times. SEPARATOR is a
+TIME is the container's own, converted to UTC with nine digits, so that comparing bytes compares times. SEPARATOR is a
 space, or `+` for the next piece of a line that is longer than 64 KiB. TEXT is what the container wrote, byte for byte.
 """
 
@@ -21,7 +21,7 @@ _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d
 
 
 def utc_stamp(written: bytes) -> bytes | None:
-    """A time as it is stored, 30 bytes; None for what is no RFC 3339 time."""
+    """A time as it is stored, 30 bytes; None if the text is not an RFC 3339 time."""
     match = _STAMP.match(written)
     if match is None:
         return None
@@ -53,12 +53,12 @@ def is_continued(line: bytes) -> bool:
 
 
 def text_of(line: bytes) -> str:
-    """What the container wrote; bytes that are no UTF-8 are shown as U+FFFD."""
+    """The text that the container wrote; invalid UTF-8 is replaced by U+FFFD."""
     return line[PREFIX_BYTES:].decode("utf-8", "replace")
 
 
 def batches(lines: Iterable[bytes], *, bytes_max: int) -> Iterator[list[bytes]]:
-    """Groups of lines that take at most `bytes_max` with their newlines (a single line may take more)."""
+    """Batches of lines of at most `bytes_max` including newlines (a single line may be longer)."""
     group: list[bytes] = []
     size = 0
     for line in lines:
@@ -72,7 +72,7 @@ def batches(lines: Iterable[bytes], *, bytes_max: int) -> Iterator[list[bytes]]:
 
 
 class LineSplitter:
-    """Bytes of a log in, stored lines out. It makes no difference how the bytes were split on their way."""
+    """Splits the bytes of a log into stored lines, however the bytes were chunked in transit."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -80,7 +80,7 @@ class LineSplitter:
         self._inside: bytes | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now, and the pieces that are full."""
+        """Add bytes; returns the lines and pieces that are now complete."""
         *whole, rest = (self._rest + data).split(b"\n")
         lines: list[bytes] = []
         for part in whole:
@@ -89,7 +89,7 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[bytes]:
-        """What is left when the container has ended: its last line, which had no newline."""
+        """The rest when the container has ended: its last line, which had no newline."""
         lines: list[bytes] = []
         if self._rest:
             self._cut(self._rest, lines, ended=True)
@@ -101,7 +101,7 @@ class LineSplitter:
         if prefix is None:
             written, _, text = text.partition(b" ")
             stamp = utc_stamp(written)
-            # The kubelet's own messages have no time; they are not the container's.
+            # The kubelet's own messages have no timestamp; they are not container output.
             prefix = stamp + _FIRST if stamp else _NOTHING
         while prefix and len(text) > LINE_BYTES_MAX:
             end = _boundary(text)
@@ -116,7 +116,7 @@ class LineSplitter:
 
 
 def _boundary(text: bytes) -> int:
-    """The end of a full piece: not inside a UTF-8 character."""
+    """The end of a full piece, not inside a UTF-8 character."""
     end = LINE_BYTES_MAX
     while end > LINE_BYTES_MAX - 3 and text[end] & 0xC0 == 0x80:
         end -= 1

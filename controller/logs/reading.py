@@ -43,10 +43,10 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """Lines, and how to go on.
+    """A page of lines, with the cursor for the next page.
 
-    `more`: stored lines follow at once. `complete`: the attempt has ended and all of it is stored, so that after
-    `more` is false nothing will follow. `expires_at`: when the oldest stored part will be deleted, None without any.
+    `more`: further stored lines are available. `complete`: the attempt has ended and is fully stored, so that once
+    `more` is false nothing follows. `expires_at`: when the oldest stored part will be deleted, None without any.
     """
 
     attempt: int
@@ -70,7 +70,7 @@ class _Part(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A stored line where it lies; ordered by time, then by place."""
+    """A stored line with its position; ordered by time, then by position."""
 
     stamp: bytes
     stream: bytes
@@ -93,14 +93,14 @@ def read_lines(
 ) -> LogPage:
     """Stored lines of one attempt (by default the newest), of all its pods or of the one named, by time.
 
-    With `cursor` those after it: no line twice and none left out, in whatever order pods are stored. A reader that
-    began before there was an attempt reads the first one from its beginning. With `tail` the last ones. A page ends after
-    `limit` lines (at most 10,000) or 2 MiB. `attempts` are all of the workload, for a caller that has just read them. Raises
-    NotFound for an attempt or pod that there is not, Malformed for a cursor of something else.
+    With `cursor`, the lines after it: none twice and none left out, in whatever order pods are stored. A reader that
+    began before there was an attempt reads the first from its beginning. With `tail`, the last lines. A page ends after
+    `limit` lines (at most 10,000) or 2 MiB. `attempts` are the workload's, for a caller that has just read them. Raises
+    NotFound for an attempt or pod that does not exist, Malformed for a cursor of other logs.
     """
     place = _place(workload, attempt=attempt, since=since, cursor=cursor)
     begun = _attempt(workload, place.attempt, attempts)
-    # Before the lines: what is complete now is fully contained in what is read next.
+    # Before the lines: a log that is complete now is fully contained in what is read next.
     pods = _pods(workload, place.attempt)
     read = pods if pod is None else {uid: name for uid, name in pods.items() if name == pod}
     if pod is not None and not read:
@@ -141,13 +141,13 @@ def _place(
 
 
 def _first_attempt(workload: Workload) -> int:
-    """Read again: a follower holds the row as it was when it began."""
+    """The number of the first attempt, read anew: a follower's workload object may be stale."""
     begun = Attempt.objects.filter(workload=workload).order_by("number").values_list("number", flat=True)
     return begun.first() or NO_ATTEMPT
 
 
 def _attempt(workload: Workload, number: int, known: Sequence[Attempt] | None) -> Attempt | None:
-    """None only for the newest, if there has been none; NotFound for another one that does not exist."""
+    """The attempt; None only for the newest, if there was none yet; NotFound for another that does not exist."""
     of_it = Attempt.objects.filter(workload=workload, number=number) if known is None else known
     attempt = next((candidate for candidate in of_it if candidate.number == number), None)
     if attempt is None and number != workload.attempt_number:
@@ -162,14 +162,14 @@ def _has_ended(workload: Workload, *, fresh: bool) -> bool:
 
 
 def _pods(workload: Workload, number: int) -> dict[str, str]:
-    """Names by uid, the oldest first; none before there is an attempt."""
+    """Pod names by UID, oldest first; empty before the first attempt."""
     if number == NO_ATTEMPT:
         return {}
     return dict(PodRecord.objects.filter(workload=workload, attempt=number).values_list("uid", "name"))
 
 
 def _chunks(workload: Workload, place: LogCursor, pod: str | None) -> QuerySet[LogChunk]:
-    """The index rows of one pod or all, those included that only say that a pod's log is stored as a whole."""
+    """The index rows of one pod or all, including rows that only mark a pod's log as completely stored."""
     chunks = LogChunk.objects.filter(workload=workload, attempt=place.attempt)
     return chunks if pod is None else chunks.filter(pod_name=pod)
 
@@ -188,7 +188,7 @@ def _shown(item: _Item) -> LogLine:
 
 
 def _next(stored: QuerySet[LogChunk], place: LogCursor, *, limit: int, ended: bool) -> _Part:
-    """The next lines after `place`, which is moved behind them; `whole` is read only for an attempt that has ended."""
+    """The next lines after `place`, which is advanced past them; `whole` is read only for an attempt that has ended."""
     marks = stored.filter(container=NO_CONTAINER) if ended else stored.none()
     whole = frozenset(marks.values_list("pod_uid", flat=True))
     chunks = stored.exclude(container=NO_CONTAINER)
@@ -199,7 +199,7 @@ def _next(stored: QuerySet[LogChunk], place: LogCursor, *, limit: int, ended: bo
 
 def _onwards(chunks: QuerySet[LogChunk], place: LogCursor, *, limit: int) -> tuple[list[_Item], bool]:
     rows = _rows_after(chunks, place)
-    # Lines of chunks that are not looked at yet are not older than where the first of them begins.
+    # Lines of chunks not read yet are not older than the start of the first of those chunks.
     horizon = log_lines.stamp_of(rows[ROWS_MAX].first_at) if len(rows) > ROWS_MAX else _END
     streams: dict[bytes, list[LogChunk]] = {}
     for row in sorted(rows[:ROWS_MAX], key=lambda row: row.sequence):
@@ -219,7 +219,7 @@ def _onwards(chunks: QuerySet[LogChunk], place: LogCursor, *, limit: int) -> tup
 
 
 def _rows_after(chunks: QuerySet[LogChunk], place: LogCursor) -> list[LogChunk]:
-    """The index rows that hold lines after `place`, the earliest first; one more than are looked at."""
+    """The index rows with lines after `place`, earliest first; one more than are read."""
     wanted: list[Q] = []
     for pod_uid, container, sequence, size in _ends(chunks):
         at = place.positions.get(stream_key(pod_uid, container), (0, 0))
@@ -244,7 +244,7 @@ def _walk(key: bytes, rows: list[LogChunk], place: LogCursor) -> Iterator[_Item]
         sequence, begin = place.positions.get(key, (0, 0))
         start = begin if row.sequence == sequence else 0
         yield from _items(key, row, start=start)
-        # Also past what the file does not hold (any more), so that a reader never stands still.
+        # Also past lines that the file does not contain (any more), so that a reader always advances.
         reached = (row.sequence, row.size_bytes)
         place.positions[key] = max(place.positions.get(key, (0, 0)), reached)
 
@@ -257,7 +257,7 @@ def _items(key: bytes, row: LogChunk, *, start: int, stop: int | None = None) ->
 
 
 def log_lines_of(row: LogChunk, *, start: int, stop: int | None = None) -> list[bytes]:
-    """The stored lines of a chunk between two bytes, both at the beginning of a line."""
+    """The stored lines of a chunk between two byte offsets, both at the start of a line."""
     return read_chunk(row)[start:stop].split(b"\n")[:-1]
 
 
@@ -277,8 +277,8 @@ def _last(stored: QuerySet[LogChunk], place: LogCursor, *, count: int) -> _Part:
 
 
 def _rows_of_end(stored: QuerySet[LogChunk], since: datetime | None) -> QuerySet[LogChunk]:
-    """In one statement, of one moment: the newest rows, the last one of each container, the oldest one of all, and
-    those that say whose log is whole.
+    """The newest rows, the last row of each container, the oldest row, and the rows that mark complete logs, read in
+    one statement so that they are consistent.
     """
     chunks = stored.exclude(container=NO_CONTAINER)
     newest = (chunks.filter(last_at__gte=since) if since else chunks).order_by("-last_at", "-sequence")
@@ -299,7 +299,7 @@ def _tail(chunks: Sequence[LogChunk], place: LogCursor, *, count: int) -> list[_
         if row.sequence <= sequence:
             items += _items(key, row, start=0, stop=stop if row.sequence == sequence else row.size_bytes)
             size += row.size_bytes
-        # A line of an older chunk is not younger than that chunk's end.
+        # A line of an older chunk is not newer than that chunk's end.
         border = log_lines.stamp_of(newest[index + 1].last_at) if index + 1 < len(newest) else b""
         if size > TAIL_BYTES_MAX or _count_after(items, border, enough=count) >= count:
             break

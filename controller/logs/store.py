@@ -32,19 +32,19 @@ CHUNK_BYTES_MAX: Final = 256 * 1024
 # A chunk below this size is rewritten with the next lines, so that a slow log makes few rows and files.
 MERGE_BYTES_MAX: Final = 64 * 1024
 MERGE_SPAN: Final = timedelta(hours=1)
-# How often a chunk is opened that others rewrite meanwhile; every time one of them has stored some lines.
+# How often to reopen a chunk that others rewrite meanwhile; each rewrite has stored some lines.
 VERSIONS_MAX: Final = 100
 SEAM_CHUNKS_MAX: Final = 64
 EXPIRE_BATCH: Final = 500
 EXPIRE_BATCHES_MAX: Final = 20
-# The row that says "all of this pod is stored" has no file and lives as long as the pod's record.
+# The row that marks a pod's log as completely stored has no file and is kept as long as the pod's record.
 NO_CONTAINER: Final = ""
 NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """Whose log it is."""
+    """Identifies a container's log: its workload, attempt, pod and container."""
 
     workload_id: int
     workload: UUID
@@ -67,12 +67,12 @@ def source_of(pod: PodRecord, *, container: str) -> LogSource:
 
 
 def retention() -> timedelta:
-    """How long lines are kept from now on."""
+    """The retention of lines stored from now on."""
     return timedelta(days=PlatformSettings.current().log_retention_days)
 
 
 def store() -> Storage:
-    """Where the chunks are: `settings.STORAGES["logs"]`."""
+    """The storage of the chunks: `settings.STORAGES["logs"]`."""
     return storages["logs"]
 
 
@@ -95,12 +95,12 @@ def read_chunk(chunk: LogChunk) -> bytes:
 
 
 def _as_indexed(chunk: LogChunk) -> bytes:
-    """What this version of the row speaks of: a writer counts what came after it when it reads the later row."""
+    """The bytes that this version of the row covers: later bytes are counted when the later row is read."""
     return read_chunk(chunk)[: chunk.size_bytes]
 
 
 def lines_in(data: bytes) -> list[bytes]:
-    """The stored lines of a chunk, or of a part of it that begins at a line."""
+    """The stored lines of a chunk, or of a part of it that starts at a line."""
     return data.split(b"\n")[:-1]
 
 
@@ -109,22 +109,22 @@ class _OvertakenError(Exception):
 
 
 class ContainerLog:
-    """What is stored of one container's log, and the place where it goes on. For one thread at a time.
+    """The stored part of one container's log, and the position where it continues. For one thread at a time.
 
-    `load` before every reading of the log; then `append` what was read, in order.
+    Call `load` before each read of the log; then `append` what was read, in order.
     """
 
     def __init__(self, source: LogSource) -> None:
         self.source = source
-        # From which second the log must be asked for, as it can be asked for whole seconds only; None: from its start.
+        # The second from which to request the log, as requests have whole seconds only; None: from its start.
         self.since: datetime | None = None
         self._tail: LogChunk | None = None
         self._next_sequence = 0
-        # Stored lines that the reader will see (again), by how often.
+        # Stored lines that the reader will see again, with their counts.
         self._ahead: Counter[bytes] = Counter()
 
     def load(self) -> None:
-        """Go on where the last stored line ended, also if another writer stored it."""
+        """Continue where the last stored line ended, even if another writer stored it."""
         newest = list(self._chunks().order_by("-sequence")[:SEAM_CHUNKS_MAX])
         self.since, self._tail, self._next_sequence = None, None, 0
         self._ahead.clear()
@@ -140,7 +140,7 @@ class ContainerLog:
             self._ahead.update(line for line in lines_in(_as_indexed(chunk)) if _second(line) >= second)
 
     def append(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
-        """Store those of the lines that are not stored yet, for as long as `keep`; returns how many.
+        """Store the lines that are not stored yet, with the retention `keep`; returns how many.
 
         If it raises, the caller passes the same lines (and more) again.
         """
@@ -172,14 +172,14 @@ class ContainerLog:
                 self._ahead[line] -= 1
             else:
                 fresh.append(line)
-        # Times grow: what is older than the newest line seen will not come again.
+        # Times only grow: lines older than the newest seen will not come again.
         second = _second(lines[-1])
         left = {line: count for line, count in self._ahead.items() if count > 0 and _second(line) >= second}
         self._ahead = Counter(left)
         return fresh
 
     def _catch_up(self) -> None:
-        """Other writers were faster: their lines are stored, and this reader will see them, too."""
+        """Account for lines that other writers stored meanwhile: this reader will see them, too."""
         known, self._tail = self._tail, None
         rows = self._chunks().order_by("sequence")
         for row in rows.filter(sequence__gte=known.sequence) if known else rows:
@@ -199,7 +199,7 @@ class ContainerLog:
         data = before + b"".join(line + b"\n" for line in batch)
         expires_at = now + keep
         times = [log_lines.time_of(line) for line in (min(batch), max(batch))]
-        # Monotonic over the chunks of a log, also when a node's clock is set back: readers rely on it.
+        # Monotonic over the chunks of a log, even if a node's clock is set back: readers rely on it.
         floor = self._tail.last_at if self._tail else times[0]
         chunk = LogChunk(
             workload_id=self.source.workload_id,
@@ -254,7 +254,7 @@ class ContainerLog:
             raise _OvertakenError
 
     def _key(self, expires: date, sequence: int) -> str:
-        """By day of expiry, so that whole days can be swept; random, so that no two writers share a file."""
+        """A new file name: by day of expiry, to sweep whole days; random, so that no two writers share a file."""
         source = self.source
         name = f"{source.pod_uid}.{source.container}.{sequence:06d}.{uuid4().hex[:12]}"
         return f"{expires:%Y-%m-%d}/{source.workload}/{name}"
@@ -268,7 +268,7 @@ def _second(line: bytes) -> bytes:
 
 
 def notify(source: LogSource, *, sequence: int) -> None:
-    """Tell those who follow, once the transaction commits."""
+    """Notify followers when the transaction commits."""
     payload = {
         "workload": str(source.workload),
         "attempt": source.attempt,
@@ -280,7 +280,7 @@ def notify(source: LogSource, *, sequence: int) -> None:
 
 
 def mark_stored(pod: PodRecord, *, now: datetime) -> None:
-    """Record that no more of this pod will come. May be repeated."""
+    """Mark this pod's log as completely stored. Idempotent."""
     with transaction.atomic():
         LogChunk.objects.bulk_create(
             [
@@ -305,15 +305,15 @@ def mark_stored(pod: PodRecord, *, now: datetime) -> None:
 
 
 def is_stored(pod: PodRecord) -> bool:
-    """Whether all that this pod has written is stored."""
+    """Whether this pod's log is completely stored."""
     return LogChunk.objects.filter(pod_uid=pod.uid, container=NO_CONTAINER).exists()
 
 
 def expire(*, now: datetime) -> int:
     """Delete the chunks whose retention has ended, the file before the row; returns how many.
 
-    A call deletes at most 10,000; the next one goes on. Files that never got a row (their writer was killed) go with
-    the day that they would have expired on.
+    A call deletes at most 10,000; the next call continues. Files that never got a row (writer killed) are deleted with
+    the day on which they would have expired.
     """
     deleted = 0
     for _ in range(EXPIRE_BATCHES_MAX):
@@ -325,7 +325,7 @@ def expire(*, now: datetime) -> int:
         leases.check()
         for _pk, key in rows:
             _delete_file(key)
-        # One that has grown meanwhile has a new file and a new expiry.
+        # A chunk that has grown meanwhile has a new file and a new expiry.
         old = LogChunk.objects.filter(pk__in=[pk for pk, _key in rows], expires_at__lte=now)
         with transaction.atomic():
             leases.check()
@@ -346,7 +346,7 @@ def _sweep_days(now: datetime) -> None:
             ends = datetime.fromisoformat(f"{day}T00:00:00+00:00") + timedelta(days=1)
         except ValueError:
             continue
-        # A day more, for a writer that is between its file and its row.
+        # One day more, for a writer that has stored its file and not yet its row.
         if ends + timedelta(days=1) < now:
             leases.check()
             _sweep_day(day)

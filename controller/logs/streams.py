@@ -18,12 +18,12 @@ from controller.logs.store import CHUNK_BYTES_MAX, ContainerLog
 
 logger = logging.getLogger(__name__)
 
-# A connection that died silently is noticed after this time; a quiet one is opened again.
+# A silently dead connection is detected after this time; a quiet one is reopened.
 SILENCE_SECONDS: Final = 60.0
 
 
 class Stream(threading.Thread):
-    """Follows a container's log into a buffer of about a chunk, and waits while that is full.
+    """Follows a container's log into a buffer of about a chunk, and blocks while that is full.
 
     `log` is positioned and belongs to the thread that calls `take`. `on_end` is called from this thread.
     """
@@ -59,14 +59,14 @@ class Stream(threading.Thread):
             self._on_end()
 
     def close(self) -> None:
-        """End it soon, from any thread."""
+        """Ask the stream to end; callable from any thread."""
         with self._room:
             self._closed = True
             self._room.notify_all()
         self._source.close()
 
     def due(self, *, age_seconds: float) -> bool:
-        """Whether its buffer is full or holds a line that is this old."""
+        """Whether the buffer is full or holds a line at least this old."""
         with self._room:
             if not self._lines:
                 return False
@@ -79,7 +79,7 @@ class Stream(threading.Thread):
             return list(self._lines)
 
     def drop(self, count: int) -> None:
-        """Forget the first lines, which are stored."""
+        """Drop the first lines, which are stored now."""
         with self._room:
             del self._lines[:count]
             self._bytes = sum(len(line) + 1 for line in self._lines)

@@ -1,6 +1,6 @@
-"""Logs of workloads: collected while pods run, kept after they are gone, read from what is stored.
+"""Workload logs: collected while pods run, kept after they are gone, read from the store.
 
-The watcher's `controller.logs.collector` follows; this is what the rest of the portal calls.
+The watcher's `controller.logs.collector` follows logs; this is the API for the rest of the portal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 # The collector of a pod that has just gone may still hold its last lines.
 SETTLE = timedelta(seconds=10)
-# Collection stops waiting for a node that has not handed out a log this long after the attempt's end.
+# How long after the attempt's end collection waits for a node that does not return a log.
 GIVE_UP = timedelta(minutes=10)
 
 
 def fetch_last(client: ClusterClient, workload: Workload, *, attempt: int, now: datetime) -> int:
     """Store what the attempt's pods have written and the store does not have; returns how many lines.
 
-    To be called before its objects are deleted, and when it has ended; may be repeated. Pods that are gone are passed
+    Call it before the attempt's objects are deleted, and when it has ended; idempotent. Pods that are gone are passed
     over, and ten minutes after the attempt's end also those whose node does not answer. Raises ClusterUnavailable if a
     pod's log could not be read now: its object must be kept.
     """

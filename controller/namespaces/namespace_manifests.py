@@ -1,4 +1,4 @@
-"""The guard rails of a team's namespace, as pure manifests."""
+"""Manifests of a team namespace's guard rails: service account, quota and network policies. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ INFERENCE_ABOVE = 10_000
 
 
 def priority_class(priority: str, *, serves: bool = False) -> str:
-    """Name of the cluster's PriorityClass for a portal priority: of what serves, or of what trains."""
+    """Name of the PriorityClass for a portal priority: one for serving, another for training workloads."""
     return f"mlportal-inference-{priority}" if serves else f"mlportal-{priority}"
 
 
 def build_priority_classes() -> list[Manifest]:
-    """Two per portal priority; preemption stays with the portal, so the scheduler never does it."""
+    """Two PriorityClasses per portal priority; they never preempt, because preemption is the portal's task."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -63,7 +63,7 @@ def build_guard_rails(
 ) -> list[Manifest]:
     """ServiceAccount without a token, GPU ResourceQuota per resource name, and network policies.
 
-    `serving` are the kinds of workloads whose pods take requests. The ResourceQuota is the second, coarse fence: it counts names, which several flavors share.
+    `serving` are the workload kinds whose pods take requests. The ResourceQuota is a second limit, per resource name.
     """
     labels = {MANAGED_BY: MANAGER, TEAM: team_slug}
 
@@ -92,10 +92,10 @@ def build_guard_rails(
 
 
 def _openings(serving: Sequence[str]) -> dict[str, Manifest]:
-    """Who may reach pods that take requests, and on which of their ports; by the policy's name.
+    """The ingress policies by name: who may reach pods that take requests, and on which ports.
 
-    Ports go by their names, because each endpoint has other numbers. vLLM answers /metrics on the port on which it
-    serves, so that only pods which say so are open to the monitoring there.
+    Ports are given by name, because each endpoint has other numbers. vLLM answers /metrics on its serving port, so
+    only pods labelled for that are open to monitoring there.
     """
     if not serving:
         return {}
@@ -109,7 +109,7 @@ def _openings(serving: Sequence[str]) -> dict[str, Manifest]:
 def _opening(
     serving: Sequence[str], pods: Mapping[str, str], namespaces: str, ports: Sequence[str]
 ) -> Manifest:
-    """Pods of these kinds with these labels take traffic on these ports from namespaces that bear the label."""
+    """NetworkPolicy that admits traffic to these pods on these ports from namespaces with the label."""
     return {
         "podSelector": {
             **({"matchLabels": dict(pods)} if pods else {}),

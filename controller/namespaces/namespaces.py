@@ -23,30 +23,30 @@ from teams.models import Team
 from workloads.kinds import kinds
 from workloads.models import ResourceFlavor
 
-# What this process has applied, by cluster and namespace, and when. Others change the same namespace, and so may
-# people: it is not trusted long.
+# What this process has applied, by cluster and namespace, and when. Other processes and people may change the same
+# namespace: the entry is trusted only briefly.
 _applied: dict[tuple[str, str], tuple[str, float]] = {}
 _lock = Lock()
 TRUSTED_SECONDS = 30.0
 
 
 def gpu_limits(team: Team) -> dict[str, int]:
-    """What the namespace's fence lets the team's pods request, in units per resource name."""
+    """The GPU limits of the team's ResourceQuota, in units per resource name."""
     return gpu_limits_of([team])[team.pk]
 
 
 def gpu_limits_of(teams: Iterable[Team]) -> dict[int, dict[str, int]]:
-    """The fences of these teams by primary key, in one query.
+    """The ResourceQuota limits of these teams by primary key, in one query.
 
-    Of each resource name that a flavor has: the sum over the team's quotas of the most that borrowing allows, never
-    below what it holds after a cut; 0 where it has no quota. The surge of a rollout is a claim, so it is in these.
+    For each resource name of a flavor: the sum of the team's quota ceilings (borrowing included), each at least its
+    current use after a cut; 0 without a quota. The surge of a rollout is a claim, so it is included.
     """
     keys = [team.pk for team in teams]
     theirs = FilteredRelation("quotas", condition=Q(quotas__team__in=keys))
     rows = (
         ResourceFlavor.objects.annotate(theirs=theirs).order_by().values("resource", team=F("theirs__team"))
     )
-    # Per quota, not per name: what one flavor holds after its cut must not be taken from another's ceiling.
+    # Per quota, not per name: one flavor's use above its ceiling must not reduce another's.
     sums = list(rows.annotate(limit=Sum(Greatest("theirs__ceiling", "theirs__used"))))
     names = sorted({row["resource"] for row in sums})
     limits = {key: dict.fromkeys(names, 0) for key in keys}
@@ -70,7 +70,7 @@ def manifests_for(team: Team) -> list[Manifest]:
 
 
 def apply_fence(client: ClusterClient, team: Team) -> Manifest | None:
-    """Apply the ResourceQuota alone, as the quotas say now; returns what then stands, None if there is none to set.
+    """Apply only the ResourceQuota, from the current quotas; returns the applied object, None if there is none to set.
 
     ObjectNotFound if the team has no namespace.
     """
@@ -81,14 +81,14 @@ def apply_fence(client: ClusterClient, team: Team) -> Manifest | None:
 
 
 def ensure_namespace(client: ClusterClient, team: Team) -> None:
-    """Apply the namespace and its guard rails unless this process has applied exactly these a moment ago."""
+    """Apply the namespace and its guard rails unless this process has recently applied exactly these."""
     manifests = manifests_for(team)
     print_of = hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
     known, at = _applied.get((client.cluster, team.namespace_name), ("", 0.0))
     if known == print_of and time.monotonic() - at < TRUSTED_SECONDS:
         return
     for manifest in build_priority_classes():
-        # A PriorityClass cannot be changed: the first one to create it has made it.
+        # A PriorityClass is immutable: whoever creates it first wins.
         with suppress(AlreadyExists):
             client.create(manifest)
     for manifest in manifests:
@@ -98,6 +98,6 @@ def ensure_namespace(client: ClusterClient, team: Team) -> None:
 
 
 def forget_namespace(client: ClusterClient, team: Team) -> None:
-    """The namespace turned out to be missing or changed: apply it again next time."""
+    """Drop the cached state of a namespace that is missing or changed, so that it is applied again next time."""
     with _lock:
         _applied.pop((client.cluster, team.namespace_name), None)

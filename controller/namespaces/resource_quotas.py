@@ -1,4 +1,4 @@
-"""The second fence: each team's ResourceQuota in the cluster, kept at what its quotas derive."""
+"""Keeps each team's ResourceQuota in the cluster at the limits derived from its quotas."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Units = dict[str, int]
 
 
 def keep_in_step(client: ClusterClient, *, now: datetime) -> int:
-    """Compare every team's ResourceQuota with its quotas, set right what differs, and note both in `Fence` rows.
+    """Compare every team's ResourceQuota with its quotas, correct differences, and record both in `Fence` rows.
 
-    Returns how many someone else changed. Teams without a namespace are left alone: that is made with
-    their first workload. Raises ClusterError if the cluster cannot be read; a fence that cannot be written is noted.
+    Returns how many someone else changed. Teams without a namespace are skipped: it is created with
+    their first workload. Raises ClusterError if the cluster cannot be read; a failed write is logged.
     """
     namespaces = _namespaces(client)
     standing = _standing(client)
@@ -43,7 +43,7 @@ def keep_in_step(client: ClusterClient, *, now: datetime) -> int:
         if team.namespace_name in namespaces:
             observed = standing.get(team.namespace_name, {})
             if observed != wanted:
-                # What stands is what the quotas said at the last look: they changed, and no one touched the fence.
+                # The ResourceQuota is as derived at the last check: the quotas changed since, no one touched it.
                 expected = team.pk not in known or known[team.pk].derived == observed
                 drifted += not expected
                 observed = _set_right(client, team, wanted, observed, expected=expected)
@@ -60,12 +60,12 @@ def keep_in_step(client: ClusterClient, *, now: datetime) -> int:
 
 
 def drift() -> int:
-    """Teams whose ResourceQuota was not what their quotas derive when last looked at: 0 in a cluster left alone."""
+    """The number of teams whose ResourceQuota differed from the derived limits at the last check: 0 without drift."""
     return Fence.objects.filter(~Q(observed=F("derived")), observed__isnull=False).count()
 
 
 def _set_right(client: ClusterClient, team: Team, wanted: Units, observed: Units, *, expected: bool) -> Units:
-    """Apply the fence; returns what to note as observed: drift stays noted until the next look finds none."""
+    """Apply the ResourceQuota; returns the limits to record as observed: drift is kept until the next check."""
     facts = {"team": team.slug, "derived": wanted, "observed": observed}
     if not expected:
         logger.warning("fence.drift", extra=facts)
@@ -97,7 +97,7 @@ def _standing(client: ClusterClient) -> dict[str, Units]:
 
 
 def _units(manifest: Mapping[str, Any]) -> Units:
-    """Units per resource name that the ResourceQuota fences; of CPU and memory the portal says nothing."""
+    """Units per extended resource name that the ResourceQuota limits; CPU and memory are ignored."""
     hard = (manifest.get("spec") or {}).get("hard") or {}
     named = {key.removeprefix(PREFIX): text for key, text in hard.items() if key.startswith(PREFIX)}
     return {name: int(quantities.parse(text)) for name, text in named.items() if "/" in name}

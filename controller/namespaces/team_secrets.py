@@ -1,7 +1,7 @@
-"""The team's Secrets: values go through to the cluster, and only names and keys stay here.
+"""The team's Secrets: values are passed to the cluster, and only names and keys are stored here.
 
-The portal has no right to read Secrets. What it asks of one is its metadata, which an empty patch that is not stored
-answers; so it can tell its own from those that others made.
+The portal has no right to read Secrets. It reads only their metadata, as the answer to an empty dry-run patch, to
+tell its own Secrets from those that others made.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def write_secret(
     actor: Actor,
     now: datetime,
 ) -> SecretName:
-    """Make the Secret with exactly these values, or give the portal's own of that name these instead.
+    """Create the Secret with exactly these values, or replace those of the portal's own Secret of that name.
 
-    Conflict if someone else made one of that name; Invalid with the cluster's words if it refuses it.
+    Raises Conflict if someone else made a Secret of that name; Invalid with the cluster's message if it refuses it.
     """
     check_can_submit(actor.user, team)
     _check_name(name)
@@ -54,7 +54,7 @@ def write_secret(
                 "it by its keys; else choose another name.",
                 code="name_taken",
             )
-        # A Secret that does not exist yet is applied without force; of the portal's own, every field is forced.
+        # A new Secret is applied without force; on the portal's own, every field is forced.
         client.apply(manifest, force=standing is not None)
     except ObjectNotFound as error:
         forget_namespace(client, team)
@@ -71,10 +71,10 @@ def write_secret(
 def register_secret(
     client: ClusterClient, *, team: Team, name: str, keys: Iterable[str], actor: Actor, now: datetime
 ) -> SecretName:
-    """Let runs and endpoints name a Secret that was made outside the portal. For leads: a user who may name a Secret
-    may read it.
+    """Register a Secret that was made outside the portal, so that runs and endpoints may use it. For leads: a user who
+    may use a Secret may read it.
 
-    Invalid where there is no such Secret, or where it is the token of an attempt.
+    Raises Invalid if there is no such Secret, or if it is the token of an attempt.
     """
     check_can_manage(actor.user, team)
     _check_name(name)
@@ -99,9 +99,9 @@ def register_secret(
 
 
 def delete_secret(client: ClusterClient, *, team: Team, name: str, actor: Actor, now: datetime) -> None:
-    """Delete a Secret that the portal wrote; of one that was registered only the registration.
+    """Delete a Secret that the portal wrote; for a registered Secret, only the registration.
 
-    NotFound for one that the portal does not know.
+    Raises NotFound for a Secret unknown to the portal.
     """
     check_can_submit(actor.user, team)
     row = SecretName.objects.select_related("team").filter(team=team, name=name).first()
@@ -154,7 +154,7 @@ def _metadata(client: ClusterClient, team: Team, name: str) -> dict[str, Any] | 
 
 
 def _is_own(secret: Mapping[str, Any], team: Team) -> bool:
-    """Whether the portal wrote it for the team: the token of an attempt bears the workload's labels besides."""
+    """Whether the portal wrote the Secret for the team: an attempt's token also has the workload's labels."""
     labels = secret["metadata"].get("labels") or {}
     ours = labels.get(MANAGED_BY) == MANAGER and labels.get(TEAM) == team.slug
     return ours and WORKLOAD_ID not in labels

@@ -30,7 +30,7 @@ class TeamVolume:
 
 
 def list_volumes(client: ClusterClient, team: Team) -> list[TeamVolume]:
-    """The claims of the team's namespace, by name; none while there is no namespace."""
+    """The PersistentVolumeClaims of the team's namespace, by name; empty while there is no namespace."""
     try:
         listing = client.list(kinds.CLAIM, namespace=team.namespace_name)
     except ObjectNotFound:
@@ -53,7 +53,7 @@ def create_volume(
     actor: Actor,
     now: datetime,
 ) -> TeamVolume:
-    """A new claim. Conflict if there is one of that name, Invalid with the cluster's words if it refuses it."""
+    """Create a claim. Raises Conflict if the name is taken, Invalid with the cluster's message if it refuses it."""
     check_can_submit(actor.user, team)
     manifest = build_claim(
         namespace=team.namespace_name,
@@ -86,7 +86,7 @@ def create_volume(
 
 
 def _create(client: ClusterClient, team: Team, manifest: Manifest) -> dict[str, Any]:
-    """Make the claim, and the namespace again if it was deleted meanwhile."""
+    """Create the claim, and the namespace again if it was deleted meanwhile."""
     ensure_namespace(client, team)
     try:
         return client.create(manifest)

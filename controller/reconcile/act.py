@@ -1,4 +1,4 @@
-"""The acting half of a reconcile: a plan's cluster calls, and what their refusals mean for the plan."""
+"""The acting half of a reconcile: makes a plan's cluster calls, and changes the plan if a call is refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMESPACE_ENDS = "because it is being terminated"
 
 @dataclass
 class Look:
-    """One observation, with the raw facts that acting on it needs."""
+    """One observation, with the raw objects needed to act on it."""
 
     observation: Observation
     primary: dict[str, Any] | None
@@ -43,14 +43,14 @@ class Look:
     pods: Sequence[dict[str, Any]] = ()
     """Of all attempts, as they were listed."""
     makers: Sequence[dict[str, Any]] = ()
-    """What makes pods and was left behind without the primary."""
+    """Controllers of pods (such as ReplicaSets) that were orphaned when the primary was deleted."""
     strays: Sequence[dict[str, Any]] = ()
     """Pods that no controller has or will take over."""
 
 
 @dataclass
 class ActionContext:
-    """What acts on one workload: the client, and whose objects it makes."""
+    """What the actions on one workload need: the client, the workload, and its adapter and attempt."""
 
     client: ClusterClient
     workload: Workload
@@ -62,7 +62,7 @@ class ActionContext:
 
 
 def execute(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
-    """Make the plan's cluster calls. The plan that is left to record: another one where a call was refused."""
+    """Make the plan's cluster calls; returns the plan to record, a different one if a call was refused."""
     try:
         return _act(plan, look, hand)
     except ObjectNotFound:
@@ -70,7 +70,7 @@ def execute(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
         if Action.CREATE in plan.actions and not _served(hand):
             return _no_longer_served(hand)
         if look is not None and look.observation.incomplete:
-            # Perhaps the server of its kind is gone: the observation says what that means.
+            # The API of its kind may be gone: the observation says what that means.
             return replace(plan, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
         return _unchanged(hand.workload, next_in_seconds=1)
     except (ClusterRejected, ForeignObject) as error:
@@ -81,25 +81,25 @@ def execute(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
 
 
 def _served(hand: ActionContext) -> bool:
-    """Whether the API serves the kind of its object; some come with an operator, and go with it."""
+    """Whether the API serves the kind of the workload's object; some kinds are installed by an operator."""
     kind = hand.adapter.primary_of(hand.workload)
     return kind in kinds.CORE or (kind.api_version, kind.kind) in hand.client.served_kinds()
 
 
 def _no_longer_served(hand: ActionContext) -> Plan:
-    """It gives its claim back, and asks again now and then: who was taken away may come back."""
+    """The plan to release the claim and retry with back-off: the operator may be installed again."""
     kind = hand.adapter.primary_of(hand.workload)
     message = f"The cluster serves no {kind.kind} of {kind.api_version} now; it waits until it does again."
     return _at_once(rest(message))
 
 
 def _at_once(stopped: Plan) -> Plan:
-    """What a refusal has made of another plan: the next look does it, without waiting."""
+    """The plan without actions: the next reconcile, without delay, carries it out."""
     return replace(stopped, actions=(), next_in_seconds=0)
 
 
 def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
-    """The object, unless there is none or it is a stranger's."""
+    """The object; None if it does not exist or belongs to another owner."""
     try:
         item = client.get(ref)
     except ObjectNotFound:
@@ -134,7 +134,7 @@ def _act(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
 
 
 def _delete(look: Look, hand: ActionContext) -> None:
-    """Its object, which takes its pods along; where that is gone already, what it has left behind."""
+    """Delete the attempt's primary object with its pods; if it is gone already, the objects that it orphaned."""
     if look.primary is None:
         _delete_left_behind(look, hand)
         return
@@ -144,13 +144,13 @@ def _delete(look: Look, hand: ActionContext) -> None:
 
 
 def _delete_left_behind(look: Look, hand: ActionContext) -> None:
-    """Its pods and what makes them, where their object is gone and no other controller deletes them
+    """Delete orphaned pods and their controllers after the primary is gone, unless another controller deletes them
     (`kubectl delete --cascade=orphan`).
     """
     makers = [maker for maker in look.makers if not orphans.goes(maker)]
     pods = [pod for pod in look.pods if not orphans.goes(pod)]
     if hand.adapter.makers:
-        # Who has another controller goes with that one, or is made anew by it.
+        # A pod with another controller is deleted with that one, or recreated by it.
         pods = [pod for pod in pods if orphans.controller_of(pod) is None]
     if makers or pods:
         _fetch_logs(hand)
@@ -160,7 +160,7 @@ def _delete_left_behind(look: Look, hand: ActionContext) -> None:
 
 
 def _delete_strays(look: Look, hand: ActionContext) -> None:
-    """What holds GPUs beyond the claim and serves no longer as wanted. A refusal must not stop what is as it should be."""
+    """Delete stray pods, which hold GPUs beyond the claim. A refusal must not stop the rest of the workload."""
     _fetch_logs(hand)
     try:
         _delete_pods(look.strays, hand)
@@ -177,7 +177,7 @@ def _delete_pods(pods: Sequence[dict[str, Any]], hand: ActionContext) -> None:
 
 
 def _steer(plan: Plan, look: Look | None, hand: ActionContext) -> None:
-    """Its companions do as people want now, also while a change of the object itself waits."""
+    """Patch the companions to the wanted state, even while a change of the object itself waits."""
     if look is None or not look.companions or plan.to not in STEERED:
         return
     changes = hand.adapter.adjustments(hand.workload, look.companions, look.observation, plan)
@@ -185,7 +185,7 @@ def _steer(plan: Plan, look: Look | None, hand: ActionContext) -> None:
 
 
 def _fetch_logs(hand: ActionContext) -> None:
-    """What is not stored yet, as far as it can be had: a node that gives no logs must not keep anything alive."""
+    """Store the remaining logs if possible: a node that returns no logs must not block the deletion."""
     if hand.attempt is None:
         return
     try:
@@ -195,7 +195,7 @@ def _fetch_logs(hand: ActionContext) -> None:
 
 
 def _wait_for_surge(plan: Plan, look: Look | None, hand: ActionContext) -> Plan | None:
-    """A plan that waits, if the change needs units on top that the quota does not have; None if it may go on."""
+    """A plan that waits, if the change needs surge units that are not available; None if it can proceed."""
     stands = [] if look is None else [look.primary] if look.primary is not None else look.makers
     if not stands:
         return None
@@ -203,7 +203,7 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: ActionContext) -> Plan 
     judgement = scheduler.admit_surge(hand.workload, units=units, now=hand.now)
     if judgement.admitted:
         return None
-    # That it wakes, or cannot scale, is worse than that a change waits.
+    # Waking, or a scaler that cannot work, is more important to show than a waiting change.
     reason = Reason.UPDATING if plan.reason in SERVING else plan.reason
     wait = SURGE_RETRY_SECONDS
     return replace(
@@ -217,16 +217,16 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: ActionContext) -> Plan 
 
 
 def _unchanged(workload: Workload, *, next_in_seconds: float, message: str | None = None) -> Plan:
-    """Leave everything as it is and look again."""
+    """The plan to change nothing and look again."""
     text = workload.message if message is None else message
     return Plan(Phase(workload.phase), Reason(workload.reason), text, next_in_seconds=next_in_seconds)
 
 
 def _refused(plan: Plan, look: Look | None, hand: ActionContext, error: ClusterError) -> Plan:
-    """What a refusal means: for a delete or a change to wait, for a start to wait too unless no time mends it."""
+    """The plan after a refusal: a delete or change waits; a start waits too, unless the refusal is permanent."""
     why, passing = str(error), isinstance(error, ClusterRejected) and not error.permanent
     if Action.DELETE in plan.actions:
-        # It goes on to where people want it; what exists still holds its claim meanwhile.
+        # The move to the target phase is retried; the objects hold their claim meanwhile.
         message = f"The cluster refuses to delete it: {why}"
         return replace(plan, message=message, actions=(), next_in_seconds=REFUSED_RETRY_SECONDS)
     if NAMESPACE_ENDS in why:
@@ -235,14 +235,14 @@ def _refused(plan: Plan, look: Look | None, hand: ActionContext, error: ClusterE
         return _unchanged(hand.workload, next_in_seconds=NAMESPACE_RETRY_SECONDS, message=message)
     exists = look is not None and (look.observation.exists or look.observation.pods_alive > 0)
     if Action.APPLY in plan.actions and exists:
-        # What runs is worth more than the change: it stays, and says why the change did not come.
+        # The running pods are kept, with a message that says why the change was not applied.
         message = f"The cluster refused the change: {why}"
         wait = REFUSED_RETRY_SECONDS
         final = "" if passing else why
         return replace(plan, message=message, actions=(), next_in_seconds=wait, refused=final)
     if passing:
         return _refused_for_now(hand, why)
-    # What was made before the refusal runs, and holds GPUs, until it is taken down again.
+    # Objects made before the refusal run, and hold GPUs, until they are deleted.
     made = exists or _was_made(hand)
     message = f"The cluster refused it: {why}"
     if made:
@@ -252,7 +252,7 @@ def _refused(plan: Plan, look: Look | None, hand: ActionContext, error: ClusterE
 
 
 def _refused_for_now(hand: ActionContext, why: str) -> Plan:
-    """It asks again, soon at first; after as long as one that no node takes, others get what it holds meanwhile."""
+    """The plan to retry, soon at first; when the scheduling patience is over, the claim is released until later."""
     began = hand.attempt.created_at if hand.attempt is not None else hand.now
     age = (hand.now - max(began, hand.workload.since)).total_seconds()
     if age >= hand.patience:

@@ -1,4 +1,4 @@
-"""What the controller needs to know of a kind of workload. A new kind is a new app that registers one of these."""
+"""The interface between the controller and a kind of workload. A new kind is a new app that registers an adapter."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Raw = Mapping[str, Any]
 class WorkloadAdapter(ABC):
     """Translates one kind of workload; every method but `record` is free of side effects, and all of cluster calls.
 
-    A kind says what it is, what it asks for, which objects it becomes and what these mean. Everything else is a
-    capability: a kind that lacks one leaves the method as it is here.
+    The abstract methods say what a kind asks for, which objects it becomes and what these mean. The others are
+    optional capabilities: a kind that lacks one does not override the method.
     """
 
     kind: ClassVar[WorkloadKind]
@@ -41,42 +41,42 @@ class WorkloadAdapter(ABC):
 
     @abstractmethod
     def asked(self, workload: Workload) -> ContainerSpec:
-        """What it asks for now."""
+        """The spec that the workload asks for now."""
 
     @abstractmethod
     def manifests(self, workload: Workload, placement: Placement) -> ManifestSet:
-        """The objects to be; the primary first, the others owned by it."""
+        """The desired objects; the primary first, the others owned by it."""
 
     @abstractmethod
     def observe(
         self, primary: Raw | None, pods: Sequence[Raw], events: Sequence[Raw], companions: Sequence[Raw] = ()
     ) -> Observation:
-        """What the raw objects mean; `companions` are those of `companion_refs` that are there."""
+        """The observation of the raw objects; `companions` are those of `companion_refs` that exist."""
 
     def object_name(self, workload: Workload, *, attempt: int) -> str:
-        """Deterministic name of the primary object, so that a repeated create meets the first one: another one for
+        """Deterministic name of the primary object, so that a repeated create finds the first object; different for
         each attempt.
         """
         return names.object_name(workload_name=workload.name, short_id=workload.short_id, attempt=attempt)
 
     def primary_of(self, workload: Workload) -> ResourceKind:
-        """Of which kind the primary of its next attempt is: of the first."""
+        """The kind of the next attempt's primary: by default the first of `primaries`."""
         return self.primaries[0]
 
     # --- objects beside the primary
 
     def companion_refs(self, workload: Workload, *, object_name: str) -> Sequence[ObjectRef]:
-        """The companions that the attempt whose primary has this name may have; those not there are left out."""
+        """References to the companions that an attempt with this primary name may have, whether or not they exist."""
         return ()
 
     def adjustments(
         self, workload: Workload, companions: Sequence[Raw], observation: Observation, plan: Plan
     ) -> Sequence[tuple[Raw, Raw]]:
-        """Merge patches of companions that are to be steered: each with the object that it changes."""
+        """Merge patches for companions: pairs of the object and its patch."""
         return ()
 
     def takes_over(self, workload: Workload, pod: Raw) -> bool:
-        """Whether what a primary makes that is made now takes over this pod, which has no controller."""
+        """Whether a newly made primary's own controllers adopt this pod, which has no controller."""
         return False
 
     # --- changes while it runs
@@ -84,29 +84,29 @@ class WorkloadAdapter(ABC):
     def live_patch(self, workload: Workload) -> Raw | None:
         """Merge patch that brings a running attempt's primary up to date; None where all manifests are applied.
 
-        Empty where there is nothing that may change, as of a kind whose pods stay what they were made.
+        Empty if nothing can change, as for a kind whose pods are immutable.
         """
         return {}
 
     def meanwhile(self, workload: Workload, placement: Placement, *, lost: bool) -> ManifestSet | None:
-        """The objects to be while a change waits for room on top: as they were, with what of it needs none.
+        """The desired objects while a change waits for surge room: as before, with the parts that need no room.
 
-        None where all of it waits, unless the primary is `lost` and has to be made again.
+        None if the whole change waits, unless the primary is `lost` and must be made again.
         """
         return None
 
     def surge_units(self, workload: Workload, primary: Raw) -> int:
-        """Units that bringing a change to the running pods of `primary` needs on top of the claim, while it lasts."""
+        """Units beyond the claim that rolling out a change to the running pods of `primary` needs."""
         return 0
 
     # --- ends
 
     def retries(self, workload: Workload, ended: Observation) -> bool:
-        """Whether another attempt may follow this end, by the rules that the workload brings: where it may help."""
+        """Whether another attempt may follow this end; by default if the observation is retryable."""
         return ended.retryable
 
     def returns(self, workload: Workload) -> bool:
-        """Whether an older version of it takes over where the newest cannot start, as `record` brings about."""
+        """Whether `record` rolls back to an older version if the newest cannot start."""
         return False
 
     # --- rows of its own
@@ -114,9 +114,9 @@ class WorkloadAdapter(ABC):
     def record(
         self, workload: Workload, observation: Observation | None, plan: Plan, now: datetime
     ) -> float | None:
-        """The kind's own rows, brought up to date with what was seen and done, in the transaction that records both.
+        """Update the kind's own rows from the observation and the plan, in the transaction that records both.
 
-        Seconds until it wants another look at the latest; None for no wish. This one may write, and make the workload
+        Returns the latest seconds until it needs another look, or None. This method may write, and make the workload
         due again by changing its generation.
         """
         return None
@@ -126,7 +126,7 @@ _registry: dict[str, WorkloadAdapter] = {}
 
 
 def register(adapter: WorkloadAdapter) -> None:
-    """Called from the `ready` of the app that owns the kind, which is known to everybody from then on."""
+    """Register an adapter and its kind; called from the `ready` of the app that owns the kind."""
     register_kind(adapter.kind)
     known = _registry.setdefault(adapter.kind.name, adapter)
     if type(known) is not type(adapter):
@@ -134,7 +134,7 @@ def register(adapter: WorkloadAdapter) -> None:
 
 
 def adapter_for(kind: str) -> WorkloadAdapter:
-    """The adapter of a kind; UnknownKind for one that no installed app owns."""
+    """The adapter of a kind. Raises UnknownKind if no installed app owns it."""
     if kind not in _registry:
         raise UnknownKind(kind)
     return _registry[kind]

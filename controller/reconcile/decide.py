@@ -1,6 +1,6 @@
-"""What to do next about one workload: a pure function of its row, what was observed, and the time.
+"""Decides what to do next for one workload: a pure function of its row, the observation, and the time.
 
-This is the only place of the controller that has ifs about policy. The shell in `reconcile` carries a Plan out.
+This is the only module of the controller with policy decisions. `reconcile` executes the Plan.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from workloads.states import REASONS, Desired, Phase, Reason
 RESYNC_SECONDS = 300
 SOON_SECONDS = 2
 CALL_COUNTS_SECONDS = 120
-"""How long a call wakes what sleeps; who still waits by then calls again."""
+"""Seconds for which a call counts as a reason to wake; a caller that still waits then calls again."""
 INTERRUPTIONS_MAX = 10
-"""In a row, with nothing won between them."""
+"""Consecutive interruptions without progress between them."""
 PROGRESS_SECONDS = 1_800
-"""An attempt that ran for so long has got somewhere, checkpoint or not."""
+"""An attempt that ran this many seconds counts as progress, with or without a checkpoint."""
 RELEASING_INTERRUPTIONS = frozenset({Reason.SPOT_RECLAIMED, Reason.PREEMPTED})
 
 STAGE_PHASE: dict[Stage, tuple[Phase, Reason]] = {
@@ -73,7 +73,7 @@ class AttemptFacts:
 
 @dataclass(frozen=True)
 class Leave:
-    """Another workload needs what it holds."""
+    """A request to leave: another workload needs the claim, or the quota was cut."""
 
     reason: Reason
     message: str
@@ -81,7 +81,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class WorkloadSnapshot:
-    """The row, frozen."""
+    """The workload's row as an immutable value."""
 
     noun: str
     ends: bool
@@ -110,8 +110,8 @@ class WorkloadSnapshot:
 
 @dataclass(frozen=True)
 class Plan:
-    """Actions in order, then the move. `retry` says whether the ended attempt used one up, `interruption` which one in
-    a row it was that ended it; 0 for none.
+    """Actions in order, then the phase move. `retry`: whether the ended attempt used up a retry. `interruption`: the
+    count of consecutive interruptions including this one; 0 for none.
     """
 
     to: Phase
@@ -130,7 +130,7 @@ class Plan:
 
 
 def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: datetime) -> Plan:
-    """The next Plan; `observed` is None only for phases in which nothing of the workload is in the cluster."""
+    """The next Plan; `observed` is None only for phases in which the workload has no objects in the cluster."""
     if observed is None:
         return _outside(snapshot, now)
     if snapshot.phase is Phase.STOPPING:
@@ -170,19 +170,19 @@ def _schedule_rest(snapshot: WorkloadSnapshot) -> int:
 
 
 def _rest_left(snapshot: WorkloadSnapshot, now: datetime) -> float:
-    """Seconds of its back-off that are left."""
+    """Remaining seconds of the workload's back-off."""
     return 0 if snapshot.rests_until is None else (snapshot.rests_until - now).total_seconds()
 
 
 def stop(reason: Reason, message: str, *, to: Phase) -> Plan:
-    """Take it down; it goes on to `to` when nothing of it is left."""
+    """The plan to stop the workload; it moves on to `to` when its objects are gone."""
     return Plan(
         Phase.STOPPING, reason, message, (Action.DELETE,), stopping_to=to, next_in_seconds=SOON_SECONDS
     )
 
 
 def rest(message: str) -> Plan:
-    """It gives its claim back and waits for its back-off: others get what it holds meanwhile."""
+    """The plan to release the claim and wait for the back-off: others may use the units meanwhile."""
     return stop(Reason.BACKOFF_WAITING, message, to=Phase.QUEUED)
 
 
@@ -196,7 +196,7 @@ def _stopping(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) 
     if target is Phase.ADMITTED and snapshot.desired is Desired.RUN:
         return _again(snapshot.reason, snapshot.message, counted=True)
     if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED, Phase.SUSPENDED}:
-        # Perhaps a user changed their mind while it was being taken down.
+        # A user may have changed their mind while it was being stopped.
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         return _finished(target, Reason.USER_REQUESTED, snapshot.message)
     actions = (Action.END_ATTEMPT, Action.RELEASE)
@@ -230,7 +230,7 @@ def _live(snapshot: WorkloadSnapshot, attempt: AttemptFacts, observed: Observati
 
 def _absent(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> Plan:
     if observed.pods_alive and not observed.adoptable:
-        # Left behind without their object they may run for ever: what limits them limits them still.
+        # Orphaned pods could run forever: their limits still apply.
         overtime = _overtime(snapshot, now)
         if overtime is not None:
             return overtime
@@ -239,7 +239,7 @@ def _absent(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) ->
         message = "Somebody else deleted its object in the cluster."
         return _finished(Phase.FAILED, Reason.DELETED_EXTERNALLY, message)
     message = "Its object was deleted in the cluster; making it again."
-    # Pods that are to be taken over serve all the while.
+    # Pods that will be adopted keep serving.
     at = (snapshot.phase, snapshot.reason) if observed.pods_alive else (Phase.ADMITTED, Reason.CREATING)
     return Plan(*at, message, (Action.APPLY,), next_in_seconds=SOON_SECONDS)
 
@@ -247,7 +247,7 @@ def _absent(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) ->
 def _ended(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
     if observed.pods_alive:
         if observed.interruption and not observed.deleting:
-            # Of some kinds the object has failed while its pod on a lost node is still there, and stays.
+            # For some kinds the object fails while its pod on a lost node still exists.
             return _leave(snapshot, observed)
         return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
     if observed.stage is Stage.SUCCEEDED:
@@ -261,7 +261,7 @@ def _ended(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
 
 
 def _interrupted(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
-    """Not the user's fault, so no retry is used up; but nothing is interrupted for ever either."""
+    """The plan after an interruption: no retry is used up, but the number of interruptions is limited."""
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
         return _finished(Phase.FAILED, Reason.NODE_LOST, _in_vain(snapshot, observed))
     if _cause(observed) in RELEASING_INTERRUPTIONS:
@@ -274,7 +274,7 @@ def _in_vain(snapshot: WorkloadSnapshot, observed: Observation) -> str:
 
 
 def _so_far(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> WorkloadSnapshot:
-    """The row with the interruptions in a row that count if its attempt ends now: none where that has won something."""
+    """The snapshot with its count of consecutive interruptions, reset to 0 if the current attempt made progress."""
     attempt = snapshot.attempt
     if attempt is None or not snapshot.interruptions:
         return snapshot
@@ -286,9 +286,9 @@ def _so_far(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) ->
 
 
 def _leave(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
-    """Take it off a node that is lost or being taken away: a Job on a dead node would never fail by itself.
+    """The plan to leave a lost or disrupted node: a Job on a dead node would never fail by itself.
 
-    Whether it keeps its claim depends on whether the capacity is still the team's.
+    The claim is kept if the capacity still belongs to the team.
     """
     cause = _cause(observed)
     if snapshot.interruptions >= INTERRUPTIONS_MAX:
@@ -298,13 +298,13 @@ def _leave(snapshot: WorkloadSnapshot, observed: Observation) -> Plan:
 
 
 def _cause(observed: Observation) -> Reason:
-    """Why it is interrupted: told beside an attempt that goes on, and as the reason of one that has ended."""
+    """The reason of the interruption, for a running attempt and for one that has ended."""
     cause = observed.cause or observed.reason
     return cause if cause in RELEASING_INTERRUPTIONS else Reason.NODE_LOST
 
 
 def _again(reason: Reason, message: str, *, interruption: int = 0, counted: bool = False) -> Plan:
-    """The next attempt, on the same claim. `counted`: what ended this one is in a counter already."""
+    """The plan for the next attempt, on the same claim. `counted`: a counter already includes the end of this one."""
     return Plan(
         Phase.ADMITTED,
         reason,
@@ -336,7 +336,7 @@ def _overdue(
         and now - snapshot.since >= timedelta(seconds=snapshot.limits.image_pull_deadline)
     ):
         return stop(observed.reason, observed.message, to=Phase.FAILED)
-    # A gang of which a part runs gets nowhere, and costs; of an endpoint that part serves.
+    # A partly running gang makes no progress and costs money; a partly running endpoint serves.
     serves_nothing = snapshot.ends or observed.ready_replicas == 0
     waiting = observed.stage in {Stage.CREATING, Stage.SCHEDULING} and serves_nothing
     if waiting and snapshot.phase is Phase.ADMITTED:
@@ -356,7 +356,7 @@ def used_seconds(snapshot: WorkloadSnapshot, now: datetime) -> int:
 
 
 def seconds_with(before: int, started_at: datetime | None, now: datetime) -> int:
-    """`before` and what an attempt has run since, which counts against the time limit as well."""
+    """`before` plus the seconds since the attempt started, which count against the time limit too."""
     return before if started_at is None else before + max(0, int((now - started_at).total_seconds()))
 
 
@@ -373,13 +373,13 @@ def _progress(
     if observed.incomplete:
         wait = SOON_SECONDS
         if snapshot.stale_generation and snapshot.phase is phase:
-            # What is applied now may not want what is missing: that is no news.
+            # The manifests applied now may not include the missing object: nothing to report.
             reason, message = snapshot.reason, snapshot.message
     return Plan(phase, reason, message, actions, next_in_seconds=wait)
 
 
 def _wakes(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) -> bool:
-    """Whether it comes back from zero. What cannot start says so as any other does, and loses its place to wait."""
+    """Whether the workload is scaling up from zero. One that cannot start is reported like any other."""
     if snapshot.phase is not Phase.RUNNING or snapshot.reason not in {Reason.SCALED_TO_ZERO, Reason.WAKING}:
         return False
     if observed.stage is Stage.ASLEEP:

@@ -24,11 +24,11 @@ BATCH_MAX = 200
 
 
 def delete_ended(client: ClusterClient, *, now: datetime) -> int:
-    """Delete primaries whose attempt ended a while ago; what they own goes with them. Returns how many."""
+    """Delete primaries whose attempt ended a while ago, with the objects they own. Returns how many."""
     old = _primaries(client.cluster).filter(
         workload__attempts__number=F("attempt"), workload__attempts__ended_at__lte=now - KEEP_ENDED
     )
-    # In any order: those that the cluster does not let go must not fill every batch.
+    # In random order: objects whose deletion is refused must not fill every batch.
     return sum(_delete(client, record, now) for record in old.order_by("?")[:BATCH_MAX])
 
 
@@ -39,7 +39,7 @@ def delete_objects(client: ClusterClient, *, workload_id: int, now: datetime) ->
 
 
 def _primaries(cluster: str) -> QuerySet[ObjectRecord]:
-    """Objects that are still there in the cluster and own all others of their attempt."""
+    """The primaries that still exist in the cluster; each owns all other objects of its attempt."""
     kinds = {kind.kind for adapter in adapters() for kind in adapter.primaries}
     rows = ObjectRecord.objects.of(cluster).filter(gone_at__isnull=True, kind__in=kinds)
     return rows.select_related("workload__team", "workload__flavor")

@@ -1,4 +1,4 @@
-"""Gathers what a manifest takes from the platform: the impure half of `workloads.placement`."""
+"""Gathers the platform's inputs to a manifest: the impure half of `workloads.placement`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POD_MONITOR = "podmonitor"
 def placement_of(
     workload: Workload, *, object_name: str, attempt: int, followed: Followed = followed_kinds
 ) -> Placement:
-    """Where the pods of this attempt may land, and under which names."""
+    """The Placement of this attempt: where its pods may land, and the names that its manifests use."""
     facts = workload.flavor.facts if workload.flavor and workload.units else None
     options = PlatformSettings.current()
     observed, resume_from = _nodes_and_resume_point(workload, before=attempt, with_nodes=facts is not None)
@@ -57,20 +57,20 @@ def placement_of(
 
 
 def _gang_scheduler(options: PlatformSettings, followed: Followed) -> str:
-    """The one that the settings name, where the cluster serves its groups."""
+    """The gang scheduler of the settings, if the cluster serves its pod groups; else empty."""
     named = options.gang_scheduler
     return named if named and kinds.POD_GROUPS[named].address in followed() else ""
 
 
 def _pod_monitors(options: PlatformSettings, followed: Followed) -> bool:
-    """Whether the settings name them and the cluster serves them."""
+    """Whether PodMonitors are enabled in the settings and served by the cluster."""
     return POD_MONITOR in options.optional_kinds and kinds.POD_MONITOR.address in followed()
 
 
 def _nodes_and_resume_point(
     workload: Workload, *, before: int, with_nodes: bool
 ) -> tuple[list[NodeFacts], str | None]:
-    """The nodes, and the path of the newest checkpoint that an earlier attempt reported, or that was brought along."""
+    """The nodes, and the path of the newest checkpoint of an earlier attempt or copied from another run."""
     paths = workload.checkpoints.filter(attempt__lt=before).order_by("-id").values("path")
     if with_nodes:
         return nodes_beside(Subquery(paths[:1]), cluster=workload.cluster)

@@ -1,4 +1,4 @@
-"""When what runs began and ended, by the cluster's own times. When the portal heard of it is the time of an event."""
+"""Start and end times of attempts by the cluster's own timestamps; events have the time at which the portal knew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workloads.states import FINAL, Phase
 
 
 def attempt_ended(attempt: Attempt, observation: Observation | None, *, now: datetime) -> datetime:
-    """When its last pod ended; `now` where it had none, or one is still there."""
+    """The end of the attempt's last pod; `now` if it had no pod or one still exists."""
     ended = observation.finished_at if observation else None
     if ended is None:
         pods = attempt.workload.pods.filter(attempt=attempt.number)
@@ -24,7 +24,7 @@ def attempt_ended(attempt: Attempt, observation: Observation | None, *, now: dat
 
 
 def began(observation: Observation | None, *, to: Phase, ends: bool) -> datetime | None:
-    """When what runs now, or has ended, ran first: all pods that a run needs, or one of an endpoint that serves."""
+    """When a run's pods were all running, or an endpoint's first pod was ready; None if not running or final."""
     if observation is None or (to is not Phase.RUNNING and to not in FINAL):
         return None
     if ends:

@@ -48,13 +48,13 @@ def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) 
 
 
 def belongs_to(item: Mapping[str, Any], workload: Workload) -> bool:
-    """Whether the object carries the portal's label of this workload; a stranger's of the same name does not."""
+    """Whether the object has the portal's label of this workload; a foreign object of the same name does not."""
     labels = item["metadata"].get("labels") or {}
     return labels.get(MANAGED_BY) == MANAGER and labels.get(WORKLOAD_ID) == str(workload.public_id)
 
 
 def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
-    """The next attempt's row, written before anything is made, so that a crash leaves a name to look for."""
+    """Create the next attempt's row before any object, so that after a crash the object's name is known."""
     with transaction.atomic():
         locks.hold(workload)
         attempt = open_attempt_of_held(workload, adapter, now=now)
@@ -63,7 +63,7 @@ def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime)
 
 
 def open_attempt_of_held(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
-    """The same in the transaction of a caller that holds the workload's row."""
+    """Like `open_attempt`, in the transaction of a caller that holds the workload's row."""
     number = workload.attempt_number + 1
     name = adapter.object_name(workload, attempt=number)
     token = digest(run_token(workload, attempt=number))
@@ -80,11 +80,11 @@ def create_or_update(
     now: datetime,
     replicas: int | None = None,
 ) -> None:
-    """All objects of the attempt, the primary first because it owns the others. Repeating it changes nothing.
-    `replicas`: of a primary whose size is its scaler's, those that stand where it is made anew.
+    """Create or update all objects of the attempt, the primary first because it owns the others. Idempotent.
+    `replicas`: the current size to keep when a primary that a scaler sizes is made again.
 
-    A primary that can wait is made suspended and let go when the others are there: a pod that starts before its
-    Secret exists rests in an error, and the kubelet looks again only after a while.
+    A primary that can be suspended is created suspended and resumed when the others exist: a pod that starts before its
+    Secret exists stays in an error, and the kubelet retries only after a while.
     """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
     manifests = _sized(adapter.manifests(workload, placement), replicas)
@@ -92,7 +92,7 @@ def create_or_update(
 
 
 def _sized(manifests: ManifestSet, replicas: int | None) -> ManifestSet:
-    """The same, made with so many replicas where the size is a scaler's, within what that may bring it to."""
+    """The manifests with `replicas` as the initial size of a scaled primary, within the scaler's bounds."""
     least, most = manifests.replicas_at_first, manifests.replicas_most
     if replicas is None or least is None:
         return manifests
@@ -110,8 +110,8 @@ def update_meanwhile(
     lost: bool = False,
     replicas: int | None = None,
 ) -> None:
-    """Of a change that waits for room, bring to a running attempt what needs none; where its primary is `lost`, make
-    that again as it was, with `replicas` as above.
+    """Apply the parts of a waiting change that need no surge room to a running attempt; if the primary is `lost`, make
+    it again as it was, with `replicas` as above.
     """
     placement = placement_of(workload, object_name=attempt.object_name, attempt=attempt.number)
     manifests = adapter.meanwhile(workload, placement, lost=lost)
@@ -141,7 +141,7 @@ def _make(
     if adapter.kind.ends:
         dependants.append(build_token_secret(placement, run_token(workload, attempt=attempt.number)))
     made = [primary]
-    # First: of two scalers KEDA refuses the second one.
+    # First: KEDA refuses a second scaler for the same target.
     _retire(client, manifests, workload)
     for manifest in dependants:
         locks.renew(workload)
@@ -175,7 +175,7 @@ def update_live(
     now: datetime,
     replicas: int | None = None,
 ) -> None:
-    """Bring the objects of a running attempt up to date with what people want now; `replicas` as above."""
+    """Update the objects of a running attempt to the wanted state; `replicas` as above."""
     patch = adapter.live_patch(workload)
     if patch is None:
         create_or_update(client, workload, adapter, attempt, now=now, replicas=replicas)
@@ -184,10 +184,10 @@ def update_live(
 
 
 def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placement) -> dict[str, Any]:
-    """Create or adopt first: server-side apply alone would take over a stranger's object of the same name.
+    """Create or adopt, then apply: server-side apply alone would take over a foreign object of the same name.
 
-    What is left to a scaler is written when the object is made and never applied: an apply that leaves out a field
-    which an earlier one has written takes it away, and one replica would be left.
+    Fields left to a scaler are written when the object is created and never applied: an apply that leaves out a field
+    which an earlier apply wrote removes it, and one replica would be left.
     """
     manifest = manifests.primary
     if manifests.replicas_at_first is None:
@@ -201,10 +201,10 @@ def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placeme
 
 
 def _as_applied(client: ClusterClient, item: dict[str, Any]) -> dict[str, Any]:
-    """The object, with what its creation wrote counted as applied.
+    """Convert the field ownership of the object's creation to that of an apply; returns the object.
 
-    A creation holds its fields beside every later apply, and none that an apply leaves out would ever go. Its
-    controller writes the status at the same moment, so it is looked at anew after a conflict.
+    Otherwise the create operation keeps owning its fields, and a field that an apply leaves out is never removed. The
+    object's controller writes the status at the same time, so the object is read again after a conflict.
     """
     for _ in range(HAND_OVERS_MAX):
         entries = item["metadata"].get("managedFields") or []
@@ -228,7 +228,7 @@ FORMER_MANAGER = f"{MANAGER}-former"
 
 
 def _applied_replicas(item: Mapping[str, Any]) -> bool:
-    """Whether the portal's own apply holds the field."""
+    """Whether the portal's own apply owns `spec.replicas`."""
     return any(
         entry.get("manager") == MANAGER
         and entry.get("operation") == "Apply"
@@ -238,7 +238,7 @@ def _applied_replicas(item: Mapping[str, Any]) -> bool:
 
 
 def _replicas_alone(item: Mapping[str, Any]) -> Manifest:
-    """As they are; the version makes the apply fail if they were changed since."""
+    """A manifest with the current replicas only; its resourceVersion makes the apply fail if they changed since."""
     metadata = {key: item["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
     return {
         "apiVersion": item["apiVersion"],
@@ -259,14 +259,14 @@ def _retire(client: ClusterClient, manifests: ManifestSet, workload: Workload) -
 
 
 def adjust(client: ClusterClient, changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-    """Merge each patch into its object; what has gone meanwhile is left alone."""
+    """Merge each patch into its object; objects that are gone meanwhile are skipped."""
     for item, patch in changes:
         with suppress(ObjectNotFound):
             client.patch_merge(kinds.ref_of(item), patch)
 
 
 def build_token_secret(placement: Placement, token: str) -> Manifest:
-    """Secret with the run's own token; it dies with the attempt's object, which owns it."""
+    """Secret with the run's own token; it is deleted with the attempt's object, which owns it."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,4 +1,4 @@
-"""The observing half of a reconcile: reads the objects of one workload, and records what it sees."""
+"""The observing half of a reconcile: reads the objects of one workload, and records them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def look_at(
     client: ClusterClient,
     now: datetime,
 ) -> Look:
-    """The attempt's object and the workload's pods as the cluster shows them now, recorded on the way."""
+    """Read and record the attempt's object and the workload's pods as they are in the cluster now."""
     if _only_to_be_made(workload, attempt):
         return Look(adapter.observe(None, (), ()), None)
     namespace = workload.team.namespace_name
@@ -52,7 +52,7 @@ def look_at(
     companions = _companions(workload, adapter, attempt, client) if primary is not None else []
     observation = adapter.observe(primary, own, events, companions)
     if observation.scaler is not None and observation.scaler.failure:
-        # Only its events say what exactly the scaler met.
+        # Only its events give the scaler's exact error.
         events = [
             *events,
             *(event for companion in companions for event in objects.warnings(client, companion)),
@@ -75,7 +75,7 @@ def look_at(
 def _companions(
     workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None, client: ClusterClient
 ) -> list[dict[str, Any]]:
-    """What stands beside the primary and is its own; of a kind that the cluster does not serve there is nothing."""
+    """The workload's own companions beside the primary; none of a kind that the cluster does not serve."""
     if attempt is None:
         return []
     refs = adapter.companion_refs(workload, object_name=attempt.object_name)
@@ -84,10 +84,10 @@ def _companions(
 
 
 def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) -> Observation:
-    """The same, unless a pod that had started has gone while the attempt goes on.
+    """The observation, marked as an interruption if a started pod is gone while the attempt goes on.
 
-    Some operators put another pod in its place, which knows nothing of what the others have done: the portal starts
-    such a gang again as a whole.
+    Some operators replace the pod with another, which lacks the state of the others: the portal restarts
+    such a gang as a whole.
     """
     if observation.final or observation.interruption:
         return observation
@@ -105,10 +105,10 @@ def _short_of_a_pod(workload: Workload, attempt: int, observation: Observation) 
 
 
 def _taken_away(workload: Workload, attempt: int, observation: Observation, cluster: str) -> Observation:
-    """The same, with the reason of a pod that was gone before the first look.
+    """The observation with the disruption reason of a pod that was gone before this look.
 
-    The watcher has kept the word for it. Where the collector of orphaned pods was quicker than that, a node tells that
-    is no longer there or ready.
+    The watcher has stored the reason. If the pod garbage collector was faster than the watcher, it is inferred from
+    the pod's node, which is gone or not ready.
     """
     if (observation.cause or observation.reason) not in {Reason.DELETED_EXTERNALLY, Reason.NODE_LOST}:
         return observation
@@ -130,7 +130,7 @@ def _taken_away(workload: Workload, attempt: int, observation: Observation, clus
 
 
 def _lost_node(vanished: QuerySet[PodRecord], cluster: str) -> str | None:
-    """The first by name of these pods' nodes that is not there or not ready."""
+    """The first node, by name, of these pods that does not exist or is not ready; None if there is none."""
     names = set(vanished.values_list("node_name", flat=True))
     known = NodeRecord.objects.of(cluster).filter(name__in=names)
     present = known.filter(gone_at__isnull=True, ready=True).values_list("name", flat=True)
@@ -138,8 +138,8 @@ def _lost_node(vanished: QuerySet[PodRecord], cluster: str) -> str | None:
 
 
 def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
-    """Whether there is nothing to look at: no attempt was ever written down, or the first one is to be made now,
-    which meets and adopts what a crash may have left of it.
+    """Whether there is nothing to observe: there is no attempt yet, or the first is about to be made,
+    which adopts objects that a crash may have left.
     """
     if workload.attempt_number == 0:
         return True
@@ -148,7 +148,7 @@ def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
 
 
 def _record(workload: Workload, listing: Listing, client: ClusterClient, now: datetime) -> None:
-    """Rows and usage as this list shows the pods; in as many statements for many pods as for one."""
+    """Update rows and usage from this list of pods, in a constant number of statements."""
     seen = [PodSeen(pod, workload) for pod in news(PodRecord, listing.items)]
     see_pods(seen, cluster=client.cluster, now=now, as_of=listing.resource_version)
     present = {pod["metadata"]["uid"] for pod in listing.items}

@@ -1,6 +1,6 @@
-"""What makes a workload's pods and has lost the primary object (`kubectl delete --cascade=orphan`).
+"""Controllers of a workload's pods that were orphaned by the primary's deletion (`kubectl delete --cascade=orphan`).
 
-Where the primary is deleted with what it owns, the garbage collector takes these down, and the portal need not.
+If the primary is deleted with its dependents, the garbage collector deletes them, and the portal need not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEMPLATE_HASH = "pod-template-hash"
 
 
 def left_behind(client: ClusterClient, workload: Workload, adapter: WorkloadAdapter) -> list[dict[str, Any]]:
-    """The workload's own makers of pods that no controller has; they may be on their way out."""
+    """The workload's pod controllers that have no controller themselves; they may be terminating."""
     return [maker for maker in _makers(client, workload, adapter) if controller_of(maker) is None]
 
 
@@ -41,8 +41,8 @@ def strays(
     primary: Mapping[str, Any] | None,
     pods: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Those of the workload's pods that run without a controller and that none takes over: neither what `primary` has,
-    nor, where that has gone, what would be made now. No controller counts them, and no other client deletes them.
+    """The workload's pods that run without a controller and that no controller will adopt: neither those of `primary`,
+    nor, if it is gone, those that would be made now. No controller counts them, and no other client deletes them.
     """
     bare = [pod for pod in pods if _alive(pod) and not goes(pod) and controller_of(pod) is None]
     if not bare or not adapter.makers:
@@ -54,7 +54,7 @@ def strays(
 
 
 def _hashes(primary: Mapping[str, Any], makers: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Of the pods that the primary's makers take over; none while it goes, or has yet to make that of its template."""
+    """Template hashes of pods that the primary's ReplicaSets adopt; empty if it is deleted or lacks its newest one."""
     uid, revision = primary["metadata"]["uid"], _revision(primary)
     own = [maker for maker in makers if controller_of(maker) == uid and not goes(maker)]
     made = not goes(primary) and any(_revision(maker) == revision for maker in own)
@@ -76,13 +76,13 @@ def controller_of(item: Mapping[str, Any]) -> str | None:
 
 
 def goes(item: Mapping[str, Any]) -> bool:
-    """Whether the object was deleted, and is on its way out."""
+    """Whether the object is being deleted."""
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def all_adoptable(makers: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a new primary takes over all pods that may hold GPUs: none is of a controller that goes or has gone.
-    Of those without one, the strays are the caller's to leave out.
+    """Whether a new primary adopts all pods that may hold GPUs: none has a controller that is going or gone.
+    The caller must leave out the strays among pods without a controller.
     """
     staying = {maker["metadata"]["uid"] for maker in makers if not goes(maker)}
     return all(_stays(pod, staying) for pod in pods if _alive(pod))
@@ -98,9 +98,9 @@ def _stays(pod: Mapping[str, Any], makers: Collection[str]) -> bool:
 
 
 def size(makers: Sequence[Mapping[str, Any]]) -> int | None:
-    """How many replicas the primary of these wanted; None where none of them has any, or says a number."""
+    """The replicas that the primary of these ReplicaSets wanted; None if none of them has replicas and a number."""
     active = [maker["metadata"].get("annotations") or {} for maker in makers if maker["spec"].get("replicas")]
     texts = [str(annotations.get(DESIRED_REPLICAS, "")) for annotations in active]
-    # Any user with the right to write them may have: a longer text is no number of replicas.
+    # Users may have edited the annotation: a longer text is not a number of replicas.
     numbers = (int(text) for text in texts if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX)
     return max(numbers, default=None)

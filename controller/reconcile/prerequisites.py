@@ -1,6 +1,6 @@
-"""What an attempt's pods need in the namespace besides its own objects, asked of the cluster before anything is made.
+"""Checks, before anything is created, for objects in the namespace that an attempt's pods need.
 
-A pod that mounts a ConfigMap which is not there waits without end, and holds its GPUs meanwhile.
+A pod that mounts a missing ConfigMap waits forever, and holds its GPUs meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workloads.podspec.pod_template import ManifestSet
 
 
 def refuse_missing_config_maps(client: ClusterClient, manifests: ManifestSet) -> None:
-    """Raises ClusterRejected naming the first ConfigMap that is mounted and neither there nor among the manifests."""
+    """Raise ClusterRejected naming the first mounted ConfigMap that is neither in the cluster nor in the manifests."""
     namespace = manifests.primary["metadata"]["namespace"]
     made = {
         dependant["metadata"]["name"]
@@ -32,7 +32,7 @@ def refuse_missing_config_maps(client: ClusterClient, manifests: ManifestSet) ->
 
 
 def _mounted(value: Any) -> Iterator[str]:
-    """Names of the ConfigMaps in every pod template, wherever the kind of the primary keeps them."""
+    """Names of the ConfigMaps in every pod template, wherever the primary's kind has it."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key == "volumes" and isinstance(inner, list):

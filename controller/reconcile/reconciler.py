@@ -43,9 +43,9 @@ ADMISSION_RETRY_SECONDS = 1
 
 
 def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
-    """Bring one due workload on; True if it was woken meanwhile and is due again at once.
+    """Reconcile one due workload; True if it was woken meanwhile and is due again at once.
 
-    A pass that asks for another look without waiting (an admission, the next attempt) gets it here.
+    A pass that asks for another look without delay (an admission, the next attempt) gets it here.
     """
     workload = locks.lock(public_id=public_id, now=now)
     if workload is None:
@@ -80,8 +80,8 @@ def _passes(workload: Workload, client: ClusterClient, now: datetime) -> float |
 
 
 class _Held:
-    """The cluster's client, with the row's lock renewed before every call: however slow the calls are, no other worker
-    takes the row over between them. Past the look's budget it makes no call any more.
+    """A cluster client that renews the row's lock before every call: however slow the calls are, no other worker
+    takes the row over between them. It makes no calls after the time budget of the look.
     """
 
     def __init__(self, client: ClusterClient, workload: Workload) -> None:
@@ -112,7 +112,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
         wait, attempt = _admit(workload, client, now)
         if attempt is None:
             return wait
-        # The row is as this process has just left it, under its lock: on at once.
+        # The row is as this process left it, under its lock: continue at once.
         look = look_at(workload, adapter, attempt, client, now)
         snapshot = snapshot_of(workload, adapter, attempt)
         plan = decide(snapshot, look.observation, now)
@@ -126,9 +126,9 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
 
 
 def _admit(workload: Workload, client: ClusterClient, now: datetime) -> tuple[float | None, Attempt | None]:
-    """Admission, but only while the cluster answers: a claim on a cluster that is away helps no one.
+    """Run admission, but only while the cluster answers: a claim on an unreachable cluster is useless.
 
-    Seconds until the next look, and the attempt that an admission opened.
+    Returns the seconds until the next look, and the attempt that an admission opened.
     """
     if not client.answered_within(ANSWER_FRESH_SECONDS):
         client.version()
@@ -157,7 +157,7 @@ def _judge(workload: Workload, now: datetime) -> tuple[float | None, Attempt | N
                 attempt = objects.open_attempt_of_held(workload, adapter_for(workload.kind), now=now)
                 crash_point("attempt-opened")
     except (QuotaExceeded, OperationalError):
-        # The limits were changed under the pass, which is no fault and no news for users.
+        # The limits changed during the pass: neither an error nor worth telling users.
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
         return ADMISSION_RETRY_SECONDS, None
     crash_point("admitted")

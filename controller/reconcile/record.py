@@ -1,4 +1,4 @@
-"""The recording half of a reconcile: what was decided and done becomes rows, in one short transaction."""
+"""The recording half of a reconcile: writes the decision and its result to rows in one short transaction."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ JUDGED = frozenset(
 def record(
     workload: Workload, adapter: WorkloadAdapter, plan: Plan, look: Look | None, now: datetime
 ) -> float | None:
-    """One short transaction: the attempt, the claim, the counters and the phase together, and the kind's own rows.
+    """Write the attempt, the claim, the counters, the phase and the kind's own rows in one short transaction.
 
-    Seconds until the next look, None for never.
+    Returns the seconds until the next look, None for never.
     """
     observation = look.observation if look else None
     with transaction.atomic():
@@ -78,14 +78,14 @@ def record(
 
 
 def _firm_units(workload: Workload, observation: Observation) -> int:
-    """What of its claim is for pods that are asked for; the rest it lends, unless it never grows or keeps that."""
+    """Units of the claim for the replicas asked for; all of it if the workload never grows or keeps its headroom."""
     asked = observation.desired_replicas * workload.units_each
     grows = workload.units > workload.units_each * workload.pod_count
     return asked if grows and not workload.keeps_headroom else max(asked, workload.units)
 
 
 def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:
-    """The message of a workload that gives its claim back: of one that had to, with what it lost by that."""
+    """The message of a workload that releases its claim; if it was preempted, with the work that it lost."""
     if not workload.preemptible:
         return plan.message
     request = preemption.has_left(workload, now=now)
@@ -95,10 +95,10 @@ def _has_left(workload: Workload, plan: Plan, now: datetime) -> str:
 
 
 def _rolled_out(plan: Plan, observation: Observation | None) -> bool:
-    """Whether no pod of an older revision holds anything any more."""
+    """Whether no pod of an older revision holds units any more."""
     if observation is None or observation.rollout is None or Action.APPLY in plan.actions:
         return False
-    # Whatever its scaler says: that is another matter.
+    # Regardless of the scaler's state.
     asleep = plan.reason is Reason.SCALED_TO_ZERO
     if not observation.rollout.complete and not asleep:
         return False
@@ -108,7 +108,7 @@ def _rolled_out(plan: Plan, observation: Observation | None) -> bool:
 def _record_attempt(
     attempt: Attempt | None, plan: Plan, observation: Observation | None, now: datetime
 ) -> datetime | None:
-    """When the attempt ended, if it has."""
+    """Update the attempt's row; returns when it ended, None if it has not."""
     if attempt is None:
         return None
     if observation is not None and attempt.started_at is None:
@@ -140,7 +140,7 @@ def _counters(workload: Workload, plan: Plan, now: datetime, *, observed: bool) 
     if plan.interruption:
         changes["interruptions"] = plan.interruption
     if plan.rests_until is not None or plan.to is Phase.SUSPENDED:
-        # Who resumes it wants it to be tried at once.
+        # A user who resumes it expects an immediate attempt.
         changes["rests_until"] = plan.rests_until
     if Action.APPLY in plan.actions or Action.CREATE in plan.actions:
         changes["observed_generation"] = workload.generation
@@ -150,10 +150,10 @@ def _counters(workload: Workload, plan: Plan, now: datetime, *, observed: bool) 
 def record_unavailable(
     workload: Workload, error: ClusterUnavailable | ClusterRejected, now: datetime
 ) -> float:
-    """Seconds until the next look. Nothing is known and nothing is lost: what is queued or has no objects yet says so,
-    all else keeps what is known of it.
+    """Record that the cluster is unavailable; returns seconds until the next look. Only workloads that are queued or
+    have no objects yet show it; all others keep their last known state.
 
-    One that was judged keeps its verdict: without it, it would need a pass of its own when the cluster is back.
+    A judged workload keeps its verdict: otherwise it would need a pass of its own when the cluster is back.
     """
     asked, sentence = None, "The cluster refuses the portal for now"
     if isinstance(error, ClusterUnavailable):

@@ -1,4 +1,4 @@
-"""Pods as they are seen or missed, and what that means for money, in one transaction: for watcher and reconciles alike."""
+"""Records pods as present or gone, with their usage, in one transaction: for the watcher and reconciles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workloads.observations import PodSeen, mark_pods_missing, record_pods
 def see_pods(
     seen: Sequence[PodSeen], *, cluster: str, now: datetime, gone: bool = False, as_of: str = ""
 ) -> list[PodRecord]:
-    """Bring rows and usage of these pods up to date; the rows that changed. `as_of` is the version of their list."""
+    """Update rows and usage of these pods; returns the changed rows. `as_of` is the version of their list."""
     if not seen:
         return []
     with transaction.atomic():
@@ -30,15 +30,15 @@ def see_pods(
 
 
 def absent_pods(client: ClusterClient, lacking: Iterable[PodRecord]) -> list[PodRecord]:
-    """Those of the rows that a list lacks whose pods a read by name does not find either: a list may be partial, or
+    """The rows missing from a list whose pods a read by name does not find either: a list may be partial, or
     older than the row, and proves nothing alone.
     """
     return [row for row in lacking if not still_there(client, _ref(row), row.uid)]
 
 
 def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
-    """Mark the absent ones gone, unless they were seen since; `as_of` is the version of the list that lacked
-    them. The rows that are gone now.
+    """Mark the absent pods gone, unless they were seen since; `as_of` is the version of the list that lacked
+    them. Returns the rows that are gone now.
     """
     if not absent:
         return []
@@ -51,7 +51,7 @@ def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list
 def still_there(
     client: ClusterClient, ref: ObjectRef, uid: str, *, lacking: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether the object exists, in none of the `lacking` phases."""
+    """Whether the object exists and is in none of the `lacking` phases."""
     try:
         item = client.get(ref)
     except ObjectNotFound:

@@ -1,4 +1,4 @@
-"""What the rows say of a workload when it is looked at: the part of `decide`'s input that is not from the cluster."""
+"""A workload's rows at the time of a reconcile: the part of `decide`'s input that is not from the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
 def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None) -> WorkloadSnapshot:
-    """What the rows say of the workload: what `decide` judges beside what was observed."""
+    """The WorkloadSnapshot from the workload's rows, which `decide` judges together with the observation."""
     settings = PlatformSettings.current()
     facts = None
     if attempt is not None:
@@ -54,7 +54,7 @@ def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt |
 
 
 def _leave(workload: Workload, attempt: Attempt | None) -> Leave | None:
-    """Whether it was asked to give up what it holds."""
+    """The workload's open request to leave, if it has one."""
     made = attempt is not None and bool(attempt.object_uid)
     if not workload.preemptible or not made or Phase(workload.phase) not in LIVE:
         return None
@@ -66,14 +66,14 @@ def _leave(workload: Workload, attempt: Attempt | None) -> Leave | None:
 
 
 def _schedule_deadline(workload: Workload, settings: PlatformSettings) -> int:
-    """Longer where a node may have to be made first."""
+    """Seconds in which its pods must be scheduled; longer if a node may have to be provisioned first."""
     flavor = workload.flavor.facts if workload.flavor else None
     from_zero = flavor is not None and flavor.declared_block(workload.capacity_type) > 0
     return max(settings.schedule_deadline_seconds, FROM_ZERO_SECONDS if from_zero else 0)
 
 
 def _schedule_backoff(workload: Workload, settings: PlatformSettings) -> int | None:
-    """Doubles with every attempt that no node took; None where there was none."""
+    """Seconds of back-off, doubled with every attempt that no node took; None before the second attempt."""
     if workload.attempt_number < 2:
         return None
     missed = workload.attempts.filter(reason=Reason.BACKOFF_WAITING.value).count()

@@ -1,6 +1,6 @@
-"""What the watcher keeps of nodes, of what may bring some, and of the pods of others that hold a part of them.
+"""The watcher's rows of nodes, of NodePools, and of foreign pods, which use a part of the nodes.
 
-A row and what it tells admission are one step: a list passes over what rows know, so that no later step would report it.
+Updating a row and making its pools due are one step: a list skips unchanged rows, so a later step would miss it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from workloads.pods.pod_facts import ENDED
 
 @dataclass(frozen=True)
 class ForeignPodSink(OneByOne):
-    """Pods that the portal did not make: what they hold of nodes is not available to others."""
+    """Pods that the portal did not make: what they use of nodes is not available to the portal's."""
 
     @override
     @transaction.atomic
@@ -51,7 +51,7 @@ class ForeignPodSink(OneByOne):
     ) -> None:
         for record in lacking(ForeignPod.objects.of(client.cluster), present):
             ref = ObjectRef("v1", "Pod", record.namespace, record.name)
-            # One that has ended is still there, and holds nothing.
+            # A pod that has ended still exists, and holds nothing.
             if not still_there(client, ref, record.uid, lacking=ENDED):
                 with transaction.atomic():
                     record.delete()
@@ -67,7 +67,7 @@ class NodeSink(OneByOne):
         before = [(known.facts, known.offers)] if known else []
         record = record_node(manifest, cluster=cluster, now=now, gone=gone)
         after = [] if gone else [(record.facts, record.offers)]
-        # A heartbeat changes nothing of these.
+        # A heartbeat changes none of these.
         if before != after:
             nodes_changed([facts for facts, _ in (*before, *after)], now=now)
 
@@ -89,7 +89,7 @@ class NodeSink(OneByOne):
 
 @dataclass(frozen=True)
 class NodePoolSink(OneByOne):
-    """Karpenter's NodePools; few, and listed whole, so that one which a list lacks is gone."""
+    """Karpenter's NodePools; few, and listed completely, so that one missing from a list is gone."""
 
     @override
     @transaction.atomic
@@ -113,15 +113,15 @@ class NodePoolSink(OneByOne):
 
 
 def foreign_use_changed(node_names: set[str], *, cluster: str, now: datetime) -> None:
-    """Let admission look again at what these nodes have of."""
+    """Make the pools of these nodes due, because foreign pods there changed."""
     if node_names:
-        # Of most nodes of a cluster, which have no GPU, no pool has anything.
+        # Most nodes of a cluster have no GPU and belong to no pool.
         rows = NodeRecord.objects.of(cluster).filter(name__in=node_names, gone_at__isnull=True)
         nodes_changed([record.facts for record in rows.exclude(allocatable={})], now=now)
 
 
 def nodes_changed(nodes: Sequence[NodeFacts], *, now: datetime) -> None:
-    """Let admission look again at what these nodes, as they were or are, offer."""
+    """Make the pools due that these nodes, before or after the change, belong to."""
     if nodes:
         look_again(pools_near(nodes), now=now)
 

@@ -1,4 +1,4 @@
-"""What the watcher keeps of the portal's own objects, and whom they wake."""
+"""The watcher's rows of the portal's own objects, and the workloads that their changes wake."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class ObjectSink:
             else:
                 own.append(({**kind, **manifest}, workload))
         with transaction.atomic():
-            # In the order of a worker that has made the object: it holds the workload when it writes the object's row.
+            # Same lock order as a worker that made the object: it holds the workload when it writes the object's row.
             wakeups.wake_workloads((workload for _, workload in own), now=now)
             record_objects(own, cluster=cluster, now=now, gone=gone)
 
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        # Two groups may have a kind of the same name, and one be served while the other is not.
+        # Two API groups may have a kind of the same name, of which only one is served.
         own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
         forget_strays(**own, cluster=client.cluster, present=present)
         there = ObjectRecord.objects.of(client.cluster).filter(gone_at__isnull=True, **own)
@@ -62,8 +62,8 @@ class ObjectSink:
 
 @dataclass(frozen=True)
 class CompanionSink(ObjectSink):
-    """What stands beside a primary and says how it fares. A scaler writes its measurements all the time; only what
-    changes for users sends a wake-up.
+    """Companions of primaries, whose status matters. A scaler writes measurements all the time; only a change that
+    users see sends a wake-up.
     """
 
     last_news: dict[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class CompanionSink(ObjectSink):
 
 
 def _news_of(manifest: Mapping[str, Any]) -> str:
-    """The spec's generation, the conditions without their times and texts, and what a scaler wants."""
+    """The relevant status: spec generation, conditions without times and texts, and the scaler's desired replicas."""
     status = manifest.get("status") or {}
     conditions = [
         (condition.get("type"), condition.get("status"), condition.get("reason"))

@@ -1,4 +1,4 @@
-"""What the watcher keeps of the portal's own pods: rows, what they cost, their logs, and whom they wake."""
+"""The watcher's handling of the portal's own pods: rows, usage, logs, and wake-ups of their workloads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PodSink:
         own = []
         for manifest, workload in zip(manifests, workloads_of(manifests), strict=True):
             if workload is None:
-                # It bears the portal's mark but belongs to no workload: what it holds is held all the same.
+                # It has the portal's label but belongs to no workload: its resources are in use all the same.
                 pod = {"apiVersion": "v1", "kind": "Pod", **manifest}
                 record_stray(pod, cluster=cluster, now=now, gone=gone)
                 nodes = record_foreign_pod(pod, cluster=cluster, now=now, gone=gone)

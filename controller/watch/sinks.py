@@ -1,4 +1,4 @@
-"""What is done with the objects of one kind that the watcher follows."""
+"""How the watcher records the objects of one kind."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from cluster.client import ClusterClient
 
 
 class Sink(Protocol):
-    """An object reported twice, late or out of order changes nothing that is newer. `cluster` is where it was seen."""
+    """Records objects; one reported twice, late or out of order never overwrites newer data. `cluster` is theirs."""
 
     def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         """Record one object."""
         ...
 
     def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
-        """Record a page of a list that shows the cluster at the version `as_of`; what has not changed costs little."""
+        """Record a page of a list at the resource version `as_of`; unchanged objects are cheap."""
         ...
 
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
     ) -> None:
-        """After a whole list: what the rows of the client's cluster know and the list does not, once a read by name
-        agrees.
+        """After a complete list: mark rows of the client's cluster that the list lacks as gone, once a read by name
+        confirms it.
         """
         ...
 
@@ -37,13 +37,13 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 def lacking(rows: QuerySet[Row], present: set[str]) -> QuerySet[Row]:
-    """The rows whose UIDs are not among these; however many there are, only their keys are read."""
+    """The rows whose UIDs are not in the list; only the keys of all rows are read."""
     keys = [key for key, uid in rows.values_list("pk", "uid") if uid not in present]
     return rows.filter(pk__in=keys)
 
 
 class OneByOne(ABC):
-    """A sink that records each object of a page by itself, unless its row says the same already."""
+    """A sink that records each object of a page separately, unless its row is current."""
 
     @abstractmethod
     def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None: ...
@@ -60,5 +60,5 @@ class OneByOne(ABC):
                 self.seen(item, cluster=cluster, now=now, gone=False)
 
     def unchanged(self, page: Sequence[Mapping[str, Any]]) -> set[str]:
-        """UIDs of those that would change nothing."""
+        """UIDs of the objects whose rows are current."""
         return set()

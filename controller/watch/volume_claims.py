@@ -1,4 +1,4 @@
-"""What the watcher keeps of PersistentVolumeClaims: all of them, as runs may mount what others have made."""
+"""The watcher's rows of all PersistentVolumeClaims, as runs may mount claims that the portal did not make."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.observations import record_claim
 
 @dataclass(frozen=True)
 class ClaimSink(OneByOne):
-    """A row that a list lacks is gone once a read by name agrees: one may have been made since the list."""
+    """Records claims; a row missing from a list is gone once a read by name confirms it, as the list may be older."""
 
     @override
     def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:

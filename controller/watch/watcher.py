@@ -1,4 +1,4 @@
-"""list + watch per kind → rows → wake-ups. Restartable at any moment: rows are upserts, a list repairs all.
+"""The watcher: list + watch per kind → rows → wake-ups. Restartable at any time: rows are upserted, a list repairs all.
 
 One thread per kind, each with its own connection to PostgreSQL. What is known is as old as
 `WatchCursor.seen_at` says; a half-open connection is noticed because bookmarks stop coming.
@@ -47,7 +47,7 @@ UNSERVED_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class WatchScope:
-    """Which objects of a kind are followed; `name` is the cursor's where one kind is followed twice."""
+    """Which objects of a kind are followed; `name` is the cursor's name if one kind is followed twice."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -58,7 +58,7 @@ class WatchScope:
 
 EVERY = WatchScope()
 OWN = WatchScope(label_selector=selector())
-# The exact complement of OWN: a pod that bears only some of the portal's labels must not be in neither.
+# The exact complement of OWN: a pod with only some of the portal's labels must be in one of the two.
 FOREIGN = WatchScope(
     label_selector=f"{MANAGED_BY}!={MANAGER}",
     field_selector="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
@@ -72,7 +72,7 @@ WHERE_THERE = (*kinds.POD_GROUPS.values(), kinds.POD_MONITOR)
 
 
 def _own(kind: ResourceKind) -> WatchScope:
-    """The portal's objects of a kind; of one that not every cluster has, where it is served."""
+    """The scope of the portal's own objects of a kind; an optional kind only where it is served."""
     return OWN if kind in kinds.CORE else WatchScope(selector(), name=kind.address, optional=True)
 
 
@@ -109,7 +109,7 @@ class KindWatcher(threading.Thread):
                 logger.info("watch.expired", extra={"kind": self.cursor})
                 self.resource_version = ""
             except ObjectNotFound as error:
-                # The kind itself: its server has gone away, and may come back with other objects.
+                # The kind itself is gone: its API may come back with other objects.
                 self.resource_version = ""
                 self._rest(error)
             except (ClusterError, Error) as error:
@@ -118,7 +118,7 @@ class KindWatcher(threading.Thread):
                 close_old_connections()
 
     def follow(self) -> None:
-        """List if there is no point to resume from, then watch until the server ends it."""
+        """List if there is no resource version to resume from, then watch until the server ends the watch."""
         client = self.client()
         if not self.resource_version:
             if not self._served(client):
@@ -146,11 +146,11 @@ class KindWatcher(threading.Thread):
             self.failures = 0
             self._write_cursor(client.cluster, now)
         if not events:
-            # A server that ends every watch at once must not be asked in a busy loop.
+            # Avoids a busy loop on a server that ends every watch at once.
             self.stopping.wait(1.0)
 
     def _served(self, client: ClusterClient) -> bool:
-        """Whether there is anything to follow; if the kind went away, so did its objects."""
+        """Whether the API serves the kind; if it no longer does, its objects are marked gone."""
         if not self.scope.optional or (self.kind.api_version, self.kind.kind) in client.served_kinds():
             return True
         self.sink.forget_absent(client, set(), now=clock.now())
@@ -159,9 +159,9 @@ class KindWatcher(threading.Thread):
         return False
 
     def relist(self, client: ClusterClient) -> None:
-        """Bring all rows of the kind up to date, and take the list's version as the point to watch from.
+        """Update all rows of the kind from a list, and watch from the list's resource version.
 
-        Page by page: of a large cluster no more than one page is in memory, and UIDs.
+        Page by page: only one page and the UIDs are in memory.
         """
         present: set[str] = set()
         version = ""
@@ -184,7 +184,7 @@ class KindWatcher(threading.Thread):
         )
 
     def _listed(self, page: Listing, cluster: str) -> None:
-        """Record a page together; where that cannot be, each object by itself."""
+        """Record a page in one go; if that fails, each object separately."""
         try:
             self.sink.listed(page.items, cluster=cluster, as_of=page.resource_version, now=clock.now())
         except (OperationalError, InterfaceError):
@@ -195,7 +195,7 @@ class KindWatcher(threading.Thread):
                 self._seen(item, cluster=cluster, now=clock.now(), gone=False)
 
     def _seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
-        """Record one object. One that cannot be recorded must not keep all others from being seen."""
+        """Record one object. A failure must not keep other objects from being recorded."""
         try:
             self.sink.seen(manifest, cluster=cluster, now=now, gone=gone)
         except (OperationalError, InterfaceError):
@@ -223,12 +223,12 @@ class KindWatcher(threading.Thread):
 
 
 class Watcher:
-    """All watches of this process, and the log collector beside them."""
+    """All watches of this process, and the log collector."""
 
     def __init__(self, client: Callable[[], ClusterClient]) -> None:
         self.stopping = threading.Event()
         self.logs = LogCollector(client)
-        # Two kinds of workloads may be made of the same kind of object, which is watched once.
+        # Several workload kinds may use the same kind of object, which is watched once.
         primaries = dict.fromkeys(kind for adapter in adapters() for kind in adapter.primaries)
         companions = dict.fromkeys(kind for adapter in adapters() for kind in adapter.companions)
         sinks: list[tuple[ResourceKind, Sink, WatchScope]] = [
@@ -256,7 +256,7 @@ class Watcher:
         self.logs.stop()
 
     def run(self) -> None:
-        """Beat until stopped; a watch thread that has died ends the process, so that it is started anew."""
+        """Send heartbeats until stopped; exits the process if a watch thread has died, so that it is restarted."""
         self.start()
         _beat()
         while not self.stopping.wait(HEARTBEAT_SECONDS):
@@ -268,7 +268,7 @@ class Watcher:
 
 
 def _beat() -> None:
-    """A database that is away is waited for, here as in every watch: what was seen meanwhile is listed again then."""
+    """Record one heartbeat; tolerates an unavailable database, as every watch does: missed events are listed again."""
     close_old_connections()
     try:
         heartbeats.beat(process="watcher", now=clock.now())

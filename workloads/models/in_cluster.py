@@ -17,6 +17,6 @@ class InCluster(models.QuerySet[Row]):
     """
 
     def of(self, cluster: str) -> Self:
-        """Those of one cluster."""
+        """The rows of one cluster."""
         named: dict[str, Any] = {"cluster": cluster}
         return self.filter(**named)

@@ -110,7 +110,7 @@ def reason_of_disruption(word: str, *, spot: bool) -> tuple[Reason, str]:
 
 
 def reason_of_loss(*, spot: bool) -> Reason:
-    """Of a pod whose node went away under it; on spot capacity that is how the node is taken back."""
+    """The reason for a pod whose node was lost; on spot capacity, a reclaimed node."""
     return Reason.SPOT_RECLAIMED if spot else Reason.NODE_LOST
 
 
@@ -190,7 +190,7 @@ def _by_status_reason(pod: Json, word: str, text: str) -> End | None:
 
 
 def _by_refusal(pod: Json, word: str, text: str) -> End | None:
-    """The kubelet would not run the pod, or not any longer."""
+    """The end of a pod that the kubelet refused to run or stopped at its deadline; None for other ends."""
     if word == "DeadlineExceeded":
         message = text or "The pod was active longer than its deadline."
         return End(reason=Reason.DEADLINE_EXCEEDED, message=message)

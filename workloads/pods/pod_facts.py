@@ -71,7 +71,7 @@ def others_held(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _disruption(condition: Mapping[str, Any]) -> str:
-    """The word of what takes the pod away (kube-controller-manager, scheduler, kubelet, eviction API)."""
+    """The reason of the pod's DisruptionTarget condition, set by kube-controller-manager, scheduler or kubelet."""
     return str(condition.get("reason") or "")[:63] if condition.get("status") == "True" else ""
 
 

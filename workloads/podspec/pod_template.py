@@ -311,7 +311,7 @@ def run_environment(placement: Placement, checkpoint_dir: str | None) -> list[Ma
 
 
 def tracking_environment(spec: ContainerSpec, placement: Placement) -> list[Manifest]:
-    """What MLflow's client reads: where the server is, and the name and tags of whatever it starts there."""
+    """Environment variables of the MLflow client: the server's address, and the name and tags of its runs."""
     if not placement.mlflow_uri:
         return []
     tags = {
