@@ -16,7 +16,7 @@ from controller.references import check_references
 from controller.waiting_card import Card, CardRequest, card_for, judge_new
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotAllowed
-from foundation.http.etag import check_version
+from foundation.http.etag import Versions, check_version
 from policy.verdicts import Outcome, Verdict
 from quotas.counters import mark_due
 from quotas.models import Quota, TeamPolicy
@@ -143,13 +143,20 @@ def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
     _steer(workload, Desired.CANCEL, "cancelled", actor, now)
 
 
-def delete(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Request the end of the workload; if it has ended already, delete its remaining objects at once."""
-    if not workload.is_final:
-        cancel(workload=workload, actor=actor, now=now)
-        return
+def delete(
+    *, workload: Workload, actor: Actor, now: datetime, expected_versions: Versions | None = None
+) -> None:
+    """Request the end of the workload; if it has ended already, delete its remaining objects at once.
+
+    Raises PreconditionFailed unless its generation is among `expected_versions`.
+    """
     check_can_submit(actor.user, workload.team)
     with transaction.atomic():
+        fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)
+        check_version(expected=expected_versions, current=fresh.generation)
+        if not fresh.is_final:
+            cancel(workload=workload, actor=actor, now=now)
+            return
         clear_up(workload, now=now)
         _audit(workload, "cleared", actor, now)
         transaction.on_commit(partial(wakeups.send, workload.public_id))
@@ -186,7 +193,7 @@ def change(
     time_limit_seconds: int | None,
     actor: Actor,
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> None:
     """Change the queue place or the time limit of a live workload, in the caller's transaction.
 

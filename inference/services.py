@@ -15,7 +15,7 @@ from controller.services import Submission, check_priority
 from controller.sizing import with_host_share
 from controller.waiting_card import Card
 from foundation.errors import Conflict
-from foundation.http.etag import check_version
+from foundation.http.etag import Versions, check_version
 from inference.autoscaling.checks import check_scaling, scaling_hints
 from inference.autoscaling.sizes import claim_size
 from inference.changes import Effect
@@ -94,7 +94,7 @@ def update_endpoint(
     actor: Actor,
     now: datetime,
     made_from: int | None = None,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> Endpoint:
     """A new revision, rolled out by its strategy; nothing where nothing differs.
 
@@ -126,7 +126,7 @@ def merge_update(
     merged: Callable[[Mapping[str, Any]], EndpointSpec],
     actor: Actor,
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> Endpoint:
     """`update_endpoint` with what `merged` makes of the current revision's spec.
 
@@ -170,7 +170,7 @@ def roll_back(
     rollout: Mapping[str, Any] | None = None,
     actor: Actor,
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> Endpoint:
     """A new revision with what revision `number` had, by default the last that was ready before the current one.
 
@@ -184,7 +184,7 @@ def roll_back(
     return endpoint
 
 
-def _hold(endpoint: Endpoint, expected_versions: frozenset[int] | None) -> None:
+def _hold(endpoint: Endpoint, expected_versions: Versions | None) -> None:
     """Lock its row until the transaction ends, if it is as the caller has seen it and can still be changed."""
     workload = endpoint.workload
     fresh = Workload.objects.select_for_update(no_key=True).get(pk=workload.pk)

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from foundation.errors import Invalid
+from foundation.http.etag import Versions, check_version
 from jobs.models import RunTemplate
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -16,13 +17,18 @@ from workloads.models import ResourceFlavor
 PARTS = ("title", "description", "defaults", "minimum", "maximum", "locked", "enabled", "order")
 
 
-def set_template(*, name: str, actor: Actor, now: datetime, **values: Any) -> tuple[RunTemplate, bool]:
+def set_template(
+    *, name: str, actor: Actor, now: datetime, expected_versions: Versions | None = None, **values: Any
+) -> tuple[RunTemplate, bool]:
     """Make the template of that name or change it; returns it and whether anything was different.
 
-    The values are those of `TemplateWriteSerializer`, which checks them. Invalid for a flavor that does not exist.
+    The values are those of `TemplateWriteSerializer`, which checks them. Invalid for a flavor that does not exist,
+    PreconditionFailed for a template of another version than is expected.
     """
     with transaction.atomic():
         template = RunTemplate.objects.select_for_update().filter(name=name).first()
+        if template:
+            check_version(expected=expected_versions, current=template.version)
         before = facts(template) if template else None
         template = template or RunTemplate(name=name, version=0)
         for part, value in values.items():
@@ -37,11 +43,15 @@ def set_template(*, name: str, actor: Actor, now: datetime, **values: Any) -> tu
     return template, True
 
 
-def delete_template(*, template: RunTemplate, actor: Actor, now: datetime) -> None:
+def delete_template(
+    *, template: RunTemplate, actor: Actor, now: datetime, expected_versions: Versions | None = None
+) -> None:
     """Runs that were made by it keep its name and the values that it gave them."""
     with transaction.atomic():
-        before = facts(template)
-        template.delete()
+        fresh = RunTemplate.objects.select_for_update().get(pk=template.pk)
+        check_version(expected=expected_versions, current=fresh.version)
+        before = facts(fresh)
+        fresh.delete()
         _audit(template.name, actor, now, before=before, after=None)
 
 

@@ -15,6 +15,7 @@ from controller.services import Submission
 from controller.sizing import with_host_share
 from controller.waiting_card import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
+from foundation.http.etag import Versions
 from foundation.models import PlatformSettings
 from jobs import presets
 from jobs.adapter import KIND
@@ -159,7 +160,7 @@ def update_training_run(
     time_limit_seconds: int | None,
     actor: Actor,
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> TrainingRun:
     """Change what may be changed of a run: its place in the queue while it waits, and its time limit.
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from foundation.errors import Conflict, Invalid, NotFound
+from foundation.http.etag import Versions, check_version, version_of
 from quotas.checks import check_capacity_type, check_limits, check_manager, check_reason
 from quotas.cohort_trees import CohortTree, lock_tree, one_at_a_time
 from quotas.counters import pool_changed
@@ -38,12 +39,22 @@ def create_cohort(*, name: str, parent: Cohort | None, actor: Actor, now: dateti
     return cohort
 
 
-def move_cohort(*, cohort: Cohort, parent: Cohort | None, actor: Actor, now: datetime) -> Cohort:
-    """Put a cohort below another, or on top. Raises Invalid (field `parent`, code `cycle`) below itself."""
+def move_cohort(
+    *,
+    cohort: Cohort,
+    parent: Cohort | None,
+    actor: Actor,
+    now: datetime,
+    expected_versions: Versions | None = None,
+) -> Cohort:
+    """Put a cohort below another, or on top. Raises Invalid (field `parent`, code `cycle`) below itself,
+    PreconditionFailed for a cohort of another version than is expected.
+    """
     check_manager(actor)
     with transaction.atomic():
         one_at_a_time()
         moved = _fresh(cohort)
+        check_version(expected=expected_versions, current=version_of(moved))
         above = _fresh(parent) if parent else None
         if moved.parent_id == (above.pk if above else None):
             return moved
@@ -61,12 +72,15 @@ def move_cohort(*, cohort: Cohort, parent: Cohort | None, actor: Actor, now: dat
     return moved
 
 
-def delete_cohort(*, cohort: Cohort, actor: Actor, now: datetime) -> None:
-    """Raises Conflict while a team or another cohort is in it."""
+def delete_cohort(
+    *, cohort: Cohort, actor: Actor, now: datetime, expected_versions: Versions | None = None
+) -> None:
+    """Raises Conflict while a team or another cohort is in it, PreconditionFailed as `move_cohort`."""
     check_manager(actor)
     with transaction.atomic():
         one_at_a_time()
         gone = _fresh(cohort)
+        check_version(expected=expected_versions, current=version_of(gone))
         if Team.objects.filter(cohort_name=gone.name).exists() or gone.children.exists():
             raise Conflict(f"Cohort {gone.name} has members; move them first.", code="cohort_in_use")
         _audit("cohort.delete", gone, before=_values(gone), after=None, actor=actor, now=now)

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from foundation.errors import Conflict, Invalid
+from foundation.http.etag import Versions, check_version, version_of
 from quotas.checks import (
     LIMITS,
     check_capacity_type,
@@ -190,16 +191,25 @@ def _record(
     )
 
 
-def set_policy(*, team: Team, changes: Mapping[str, Any], actor: Actor, now: datetime) -> TeamPolicy:
+def set_policy(
+    *,
+    team: Team,
+    changes: Mapping[str, Any],
+    actor: Actor,
+    now: datetime,
+    expected_versions: Versions | None = None,
+) -> TeamPolicy:
     """A team's weight, which of its members may submit with priority high, and whether other teams see its name.
 
-    Unchanged values write nothing. Raises Invalid with the field, NotAllowed for a user who is no quota manager.
+    Unchanged values write nothing. Raises Invalid with the field, NotAllowed for a user who is no quota manager,
+    PreconditionFailed for a policy of another version than is expected.
     """
     check_manager(actor)
     for name, value in changes.items():
         _check_rule(name, value)
     with transaction.atomic():
         policy = _locked_policy(team)
+        check_version(expected=expected_versions, current=version_of(policy))
         before = {name: getattr(policy, name) for name in changes}
         after = dict(changes)
         if before == after:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from foundation.http.etag import check_version
+from foundation.http.etag import Versions, check_version
 from foundation.models import PlatformSettings
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -39,7 +39,7 @@ def update_settings(
     actor: Actor,
     changes: Mapping[str, Any],
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> PlatformSettings:
     """The platform's settings with `changes`, which name some of SETTINGS_CHANGEABLE."""
     PlatformSettings.objects.get_or_create(pk=PlatformSettings.SINGLETON_PK)

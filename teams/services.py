@@ -16,7 +16,7 @@ from django.db.models import ProtectedError, Q, RestrictedError
 from django.db.utils import IntegrityError
 
 from foundation.errors import Conflict, FieldProblem, Invalid, NotFound
-from foundation.http.etag import check_version
+from foundation.http.etag import Versions, check_version
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.credentials import create_sign_in_link, create_token, redeem_sign_in_link, revoke_token
@@ -95,7 +95,7 @@ def update_team(
     team: Team,
     changes: Mapping[str, Any],
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> Team:
     """The team with `changes` to some of TEAM_CHANGEABLE; unchanged values write nothing.
 
@@ -130,7 +130,7 @@ def update_team(
 
 @transaction.atomic
 def delete_team(
-    *, actor: Actor, team: Team, now: datetime, expected_versions: frozenset[int] | None = None
+    *, actor: Actor, team: Team, now: datetime, expected_versions: Versions | None = None
 ) -> None:
     """Delete a team that has no history. Raises TeamInUse while anything (a workload, a claim) refers to it."""
     locked = _locked_team(team, stays=False)

@@ -11,6 +11,7 @@ from cluster.names import DEFAULT_CLUSTER
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http import filters
+from foundation.http.etag import expected_versions, version_of, with_etag
 from foundation.http.idempotency import idempotent
 from teams.actors import actor_of
 from teams.api.base import PortalView
@@ -59,11 +60,12 @@ class FlavorView(PortalView):
     queryset = ResourceFlavor.objects.none()
     serializer_class = FlavorSerializer
     write_scope = ApiToken.Scope.MANAGE
+    honours_if_match = frozenset({"patch"})
 
     @extend_schema(operation_id="flavors_read", tags=["catalogue"], responses=FlavorSerializer)
     def get(self, request: Any, name: str) -> Response:
         """One flavor."""
-        return Response(FlavorSerializer(_flavor_named(name)).data)
+        return _answer(_flavor_named(name))
 
     @extend_schema(
         operation_id="flavors_update",
@@ -77,8 +79,18 @@ class FlavorView(PortalView):
         flavor = _flavor_named(name)
         changes = self.read(FlavorUpdateSerializer, partial=True)
         values = {"gpu_fraction": str(flavor.gpu_fraction)} | changes
-        changed, _ = set_flavor(name=name, **values, actor=actor_of(request), now=clock.now())
-        return Response(FlavorSerializer(changed).data)
+        set_flavor(
+            name=name,
+            **values,
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
+        return _answer(_flavor_named(name))
+
+
+def _answer(flavor: ResourceFlavor) -> Response:
+    return with_etag(Response(FlavorSerializer(flavor).data), version_of(flavor))
 
 
 def _flavor_named(name: str) -> ResourceFlavor:

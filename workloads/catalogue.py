@@ -12,6 +12,7 @@ from django.db import transaction
 
 from cluster import quantities
 from foundation.errors import Invalid, PortalError
+from foundation.http.etag import Versions, check_version, version_of
 from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import CapacityType, ResourceFlavor
@@ -43,16 +44,25 @@ def parse_fraction(text: str) -> Fraction:
 
 
 def set_flavor(
-    *, name: str, gpu_fraction: str, actor: Actor, now: datetime, **values: Any
+    *,
+    name: str,
+    gpu_fraction: str,
+    actor: Actor,
+    now: datetime,
+    expected_versions: Versions | None = None,
+    **values: Any,
 ) -> tuple[ResourceFlavor, bool]:
     """Make the flavor of that name or change it; returns it and whether anything was different.
 
-    Invalid names the field, such as `capacity.spot.provisionable.block`.
+    Invalid names the field, such as `capacity.spot.provisionable.block`; PreconditionFailed for a flavor of another
+    version than is expected.
     """
     fraction = parse_fraction(gpu_fraction)
     values |= {"fraction_numerator": fraction.numerator, "fraction_denominator": fraction.denominator}
     with transaction.atomic():
         flavor = ResourceFlavor.objects.select_for_update().filter(name=name).first()
+        if flavor:
+            check_version(expected=expected_versions, current=version_of(flavor))
         before = _facts(flavor) if flavor else None
         flavor = flavor or ResourceFlavor(name=name)
         for field, value in values.items():

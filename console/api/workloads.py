@@ -45,7 +45,7 @@ from controller.reconcile.gather_placement import placement_of
 from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import NotFound
-from foundation.http.etag import check_version, expected_versions, with_etag
+from foundation.http.etag import expected_versions, with_etag
 from foundation.http.filters import Filter, several
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
@@ -104,7 +104,7 @@ class OfKind(PortalView):
         return replace(answer, hints=hints)
 
     def one(self, workload: Workload, *, now: datetime) -> Response:
-        """The workload with its ETag, which moves with every wish and change, not with what is observed."""
+        """The workload; If-Match compares its generation, which moves with every wish and change of people alone."""
         shown = WorkloadSerializer(self.answer(workload, now=now)).data
         return with_etag(Response(shown), workload.generation)
 
@@ -127,7 +127,12 @@ EXPAND = OpenApiParameter(
     explode=False,
     description="What is to be there in whole, which a row of a list otherwise has not.",
 )
-PART: Final[dict[str, Any]] = {"filters": {}, "extra_parameters": (), "ordering_fields": {}}
+PART: Final[dict[str, Any]] = {
+    "filters": {},
+    "extra_parameters": (),
+    "ordering_fields": {},
+    "honours_if_match": frozenset(),
+}
 """An answer about one workload is not searched as the list of all is."""
 
 
@@ -139,6 +144,7 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
 
     filters: Mapping[str, Filter] = LIST_FILTERS
     extra_parameters = ("expand",)
+    honours_if_match = frozenset({"patch", "delete"})
     ordering_fields: ClassVar[dict[str, str]] = {
         "created_at": "created_at",
         "finished_at": "finished_at",
@@ -189,8 +195,12 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
     def destroy(self, request: Any, public_id: UUID) -> Response:
         """Cancel: its pods get their grace period, then its objects are deleted. Of what has ended, at once."""
         workload = self.find(request.user, public_id)
-        check_version(expected=expected_versions(request), current=workload.generation)
-        services.delete(workload=workload, actor=actor_of(request), now=clock.now())
+        services.delete(
+            workload=workload,
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
         return Response(status=204)
 
     @extend_schema(responses=EventSerializer(many=True))

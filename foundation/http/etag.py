@@ -1,33 +1,68 @@
-"""ETag and If-Match over a row's `version`: no client overwrites a change that it has not seen."""
+"""ETags: If-None-Match saves a client what it has already, If-Match saves it from overwriting what it has not seen.
+
+A tag is `"7-9f86d081884c7d65"`: the version of the row, which moves when somebody changes it, and a digest of what was
+answered, which moves with everything that is shown. If-Match compares the version alone, so that a change is not
+refused because a phase moved, and `"7"` will do; If-None-Match compares the whole. What has no version of its own
+has the digest alone.
+"""
 
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Any, TypeVar
 
-from django.http import HttpResponseBase
+from django.db.models import Model
+from django.http import HttpResponse, HttpResponseBase
+from django.utils.http import parse_etags
 
 from foundation.errors import FieldProblem, Malformed, PreconditionFailed
 
 HEADER = "If-Match"
+KNOWN_HEADER = "If-None-Match"
 _TAG = re.compile(r'\A(?:W/)?"[\x21\x23-\x7e]*"\Z')
-_OURS = re.compile(r'\A"([0-9]{1,18})"\Z')
+_OURS = re.compile(r'\A"([0-9a-z]{1,64})(?:-[0-9a-f]{16})?"\Z')
+_DIGEST_BYTES = 8
+_KEPT_IN_304 = ("Cache-Control", "Content-Location", "Expires", "Vary")
 
+Versions = frozenset[str]
 ResponseT = TypeVar("ResponseT", bound=HttpResponseBase)
 
 
-def etag_of(version: int) -> str:
-    """The strong ETag of a version."""
-    return f'"{version}"'
+def version_of(row: Model) -> str:
+    """The version of a row that counts none: a digest of its columns. For a row that is not stored, of its defaults."""
+    values = {field.attname: field.value_to_string(row) for field in row._meta.concrete_fields}  # noqa: SLF001 - Django documents _meta as public
+    values.pop(row._meta.pk.attname, None)  # noqa: SLF001
+    return _digest(repr(sorted(values.items())).encode())
 
 
-def with_etag(response: ResponseT, version: int) -> ResponseT:
-    """The response, carrying the ETag of a version."""
-    response["ETag"] = etag_of(version)
+def with_etag(response: ResponseT, version: int | str) -> ResponseT:
+    """The response, carrying the strong ETag of a version."""
+    response["ETag"] = f'"{version}"'
     return response
 
 
-def expected_versions(request: Any) -> frozenset[int] | None:
+def conditional(request: Any, response: HttpResponse) -> HttpResponse:
+    """The rendered answer to a GET with its ETag, or 304 without a body where the client has it already.
+
+    Nothing is done to errors and to streams.
+    """
+    if request.method not in {"GET", "HEAD"} or response.status_code != 200 or response.streaming:
+        return response
+    version = response.get("ETag", "").strip('"')
+    digest = _digest(response.content)
+    response["ETag"] = tag = f'"{version}-{digest}"' if version else f'"{digest}"'
+    known = parse_etags(request.headers.get(KNOWN_HEADER, ""))
+    if "*" not in known and tag not in {item.removeprefix("W/") for item in known}:
+        return response
+    unchanged = HttpResponse(status=304, headers={"ETag": tag})
+    for name in _KEPT_IN_304:
+        if name in response:
+            unchanged[name] = response[name]
+    return unchanged
+
+
+def expected_versions(request: Any) -> Versions | None:
     """The versions that If-Match accepts; None when the header is absent or `*`, so any will do.
 
     Raises Malformed for what is no list of quoted tags. Weak and foreign tags match nothing.
@@ -41,12 +76,14 @@ def expected_versions(request: Any) -> frozenset[int] | None:
             field=HEADER, code="invalid", message='A list of quoted tags such as "7", or *.'
         )
         raise Malformed(f"{HEADER}: {problem.message}", errors=(problem,))
-    return frozenset(int(match[1]) for tag in tags if (match := _OURS.match(tag)))
+    return frozenset(match[1] for tag in tags if (match := _OURS.match(tag)))
 
 
-def check_version(*, expected: frozenset[int] | None, current: int) -> None:
+def check_version(*, expected: Versions | None, current: int | str) -> None:
     """Raise PreconditionFailed unless `current` is expected. Call it on the locked row."""
-    if expected is not None and current not in expected:
-        raise PreconditionFailed(
-            f"It was changed in the meantime and is at version {current} now. Read it again and repeat the change."
-        )
+    if expected is not None and str(current) not in expected:
+        raise PreconditionFailed("It was changed in the meantime. Read it again and repeat the change.")
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()

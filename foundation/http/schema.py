@@ -63,8 +63,21 @@ IF_MATCH_PARAMETER = {
 }
 
 
+IF_NONE_MATCH_PARAMETER = {
+    "name": etag.KNOWN_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "The ETag of the last answer: 304 without a body where nothing has changed since.",
+    "schema": {"type": "string"},
+}
+ETAG_HEADER = {
+    "description": "Of what is answered, for If-None-Match, and of the row's version, for If-Match.",
+    "schema": {"type": "string"},
+}
+
+
 def declare_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:  # noqa: FBT001
-    """POSTPROCESSING_HOOK: problem responses on every operation, Idempotency-Key on POST, If-Match on changes."""
+    """POSTPROCESSING_HOOK: problem responses on every operation, Idempotency-Key on POST, ETag and 304 on GET."""
     del generator, request, public
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas["FieldProblem"], schemas["Problem"] = FIELD_PROBLEM, PROBLEM
@@ -79,15 +92,29 @@ def _declare(method: str, operation: dict[str, Any]) -> None:
     statuses = [*ALWAYS]
     if method in {"post", "put", "patch"}:
         statuses += WITH_BODY
-    if method in {"put", "patch", "delete"}:
+    if IF_MATCH_PARAMETER in operation.get("parameters", []):
         statuses.append(412)
-        _add_parameter(operation, IF_MATCH_PARAMETER)
+    if method == "get":
+        _declare_etag(operation)
     if method == "delete":
         statuses.append(409)
     if method == "post":
         _add_parameter(operation, IDEMPOTENCY_PARAMETER)
     for status in sorted(statuses):
         operation.setdefault("responses", {}).setdefault(str(status), _response(status))
+
+
+def _declare_etag(operation: dict[str, Any]) -> None:
+    """Every answer in JSON has an ETag; a stream has none."""
+    answer = operation.get("responses", {}).get("200", {})
+    if "application/json" not in answer.get("content", {}):
+        return
+    answer.setdefault("headers", {})["ETag"] = ETAG_HEADER
+    operation["responses"]["304"] = {
+        "description": "Nothing has changed (If-None-Match)",
+        "headers": {"ETag": ETAG_HEADER},
+    }
+    _add_parameter(operation, IF_NONE_MATCH_PARAMETER)
 
 
 def _add_parameter(operation: dict[str, Any], parameter: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ class EndpointViewSet(EndpointApi, WorkloadViewSet):
         services.resume(workload=workload, actor=actor_of(request), now=clock.now())
 
     @extend_schema(request=ScaleSerializer, responses={202: WorkloadSerializer})
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], honours_if_match=frozenset({"post"}))
     @idempotent()
     def scale(self, request: Any, public_id: UUID) -> Response:
         """Other bounds for the number of replicas, without touching a pod. 409 where the quota does not give them."""
@@ -135,7 +135,7 @@ class EndpointViewSet(EndpointApi, WorkloadViewSet):
         return Response(ScalingStateSerializer(state).data)
 
     @extend_schema(request=RollbackSerializer, responses={202: WorkloadSerializer})
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], honours_if_match=frozenset({"post"}))
     @idempotent()
     def rollback(self, request: Any, public_id: UUID) -> Response:
         """Go back to an older revision, by default the last that was ready before the current one.

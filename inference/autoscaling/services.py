@@ -10,7 +10,7 @@ from django.db import transaction
 
 from controller import wakeups
 from foundation.errors import Conflict, FieldProblem, Invalid
-from foundation.http.etag import check_version
+from foundation.http.etag import Versions, check_version
 from inference.autoscaling.checks import check_scaling
 from inference.autoscaling.sizes import claim_size
 from inference.models import Endpoint, EndpointRevision, RevisionCause
@@ -31,7 +31,7 @@ def scale_endpoint(
     max_replicas: int | None,
     actor: Actor,
     now: datetime,
-    expected_versions: frozenset[int] | None = None,
+    expected_versions: Versions | None = None,
 ) -> Endpoint:
     """Other bounds for the number of replicas, as a revision that leaves its pods alone.
 

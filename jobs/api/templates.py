@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http import filters
+from foundation.http.etag import expected_versions, with_etag
 from foundation.http.idempotency import idempotent
 from jobs.catalogue import delete_template, facts, set_template
 from jobs.models import RunTemplate
@@ -55,10 +56,12 @@ class TemplateListView(_OfTemplates):
 
 
 class TemplateView(_OfTemplates):
+    honours_if_match = frozenset({"patch", "delete"})
+
     @extend_schema(operation_id="templates_read", tags=["catalogue"], responses=TemplateSerializer)
     def get(self, request: Any, name: str) -> Response:
         """One preset of training runs."""
-        return Response(TemplateSerializer(_named(name)).data)
+        return _answer(_named(name))
 
     @extend_schema(
         operation_id="templates_update",
@@ -75,15 +78,30 @@ class TemplateView(_OfTemplates):
         body = TemplateUpdateSerializer(data={**facts(template), **request.data})
         body.is_valid(raise_exception=True)
         values = body.validated_data
-        changed, _ = set_template(name=name, **values, actor=actor_of(request), now=clock.now())
-        return Response(TemplateSerializer(changed).data)
+        changed, _ = set_template(
+            name=name,
+            **values,
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
+        return _answer(changed)
 
     @extend_schema(operation_id="templates_delete", tags=["catalogue"], responses={204: None})
     def delete(self, request: Any, name: str) -> Response:
         """Offer it no longer; runs that were made by it stay as they are."""
         check_global_role(request.user, "platform-admin")
-        delete_template(template=_named(name), actor=actor_of(request), now=clock.now())
+        delete_template(
+            template=_named(name),
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
         return Response(status=204)
+
+
+def _answer(template: RunTemplate) -> Response:
+    return with_etag(Response(TemplateSerializer(template).data), template.version)
 
 
 def _named(name: str) -> RunTemplate:

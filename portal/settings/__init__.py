@@ -297,7 +297,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["foundation.http.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "foundation.http.pages.CursorPage",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "teams.api.schema.PortalSchema",
     "EXCEPTION_HANDLER": "foundation.http.problems.handle",
     "DEFAULT_FILTER_BACKENDS": ["foundation.http.filters.DeclaredFilters"],
     # `?format=` is a parameter of the logs, not a choice of DRF's renderers.

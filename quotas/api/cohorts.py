@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from foundation import clock
 from foundation.http import filters
+from foundation.http.etag import expected_versions, version_of, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from quotas import limits
@@ -70,11 +71,12 @@ class CohortView(PortalView):
     queryset = Cohort.objects.none()
     serializer_class = CohortSerializer
     write_scope = ApiToken.Scope.MANAGE
+    honours_if_match = frozenset({"patch", "delete"})
 
     @extend_schema(operation_id="cohorts_read", tags=["quotas"], responses=CohortSerializer)
     def get(self, request: Any, name: str) -> Response:
         check_query_parameters(request, ())
-        return Response(_cohorts(request, [cohort_named(name)])[0])
+        return _answer(request, cohort_named(name))
 
     @extend_schema(
         operation_id="cohorts_update",
@@ -87,17 +89,25 @@ class CohortView(PortalView):
         check_global_role(request.user, "quota-manager")
         cohort = cohort_named(name)
         values = self.read(CohortUpdateSerializer, partial=True)
-        if "parent" in values:
-            limits.move_cohort(
-                cohort=cohort, parent=_parent(values), actor=actor_of(request), now=clock.now()
-            )
-        return Response(_cohorts(request, [cohort_named(name)])[0])
+        limits.move_cohort(
+            cohort=cohort,
+            parent=_parent(values) if "parent" in values else cohort.parent,
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
+        return _answer(request, cohort_named(name))
 
     @extend_schema(operation_id="cohorts_delete", tags=["quotas"], responses={204: NO_CONTENT})
     def delete(self, request: Any, name: str) -> Response:
         """Delete a cohort that no team and no other cohort is in."""
         check_global_role(request.user, "quota-manager")
-        limits.delete_cohort(cohort=cohort_named(name), actor=actor_of(request), now=clock.now())
+        limits.delete_cohort(
+            cohort=cohort_named(name),
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
         return Response(status=204)
 
 
@@ -148,6 +158,10 @@ class CohortLimitsView(PortalView):
 def _parent(values: dict[str, Any]) -> Cohort | None:
     name = values.get("parent")
     return None if name is None else cohort_named(name, field="parent")
+
+
+def _answer(request: Any, cohort: Cohort) -> Response:
+    return with_etag(Response(_cohorts(request, [cohort])[0]), version_of(cohort))
 
 
 def _cohorts(request: Any, cohorts: list[Cohort]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from foundation import clock
 from foundation.http import filters
+from foundation.http.etag import expected_versions, version_of, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from quotas import limits
@@ -95,11 +96,12 @@ class TeamPolicyView(PortalView):
     queryset = TeamPolicy.objects.none()
     serializer_class = PolicyAnswerSerializer
     write_scope = ApiToken.Scope.MANAGE
+    honours_if_match = frozenset({"patch"})
 
     @extend_schema(operation_id="team_policy_read", tags=["quotas"], responses=PolicyAnswerSerializer)
     def get(self, request: Any, slug: str) -> Response:
         check_query_parameters(request, ())
-        return Response(PolicyAnswerSerializer(policy_of(team_for(request.user, slug))).data)
+        return _policy(team_for(request.user, slug))
 
     @extend_schema(
         operation_id="team_policy_update",
@@ -112,5 +114,16 @@ class TeamPolicyView(PortalView):
         team = team_for(request.user, slug)
         check_global_role(request.user, "quota-manager")
         changes = self.read(PolicySerializer, partial=True)
-        policy = limits.set_policy(team=team, changes=changes, actor=actor_of(request), now=clock.now())
-        return Response(PolicyAnswerSerializer(policy).data)
+        limits.set_policy(
+            team=team,
+            changes=changes,
+            actor=actor_of(request),
+            now=clock.now(),
+            expected_versions=expected_versions(request),
+        )
+        return _policy(team)
+
+
+def _policy(team: Team) -> Response:
+    policy = policy_of(team)
+    return with_etag(Response(PolicyAnswerSerializer(policy).data), version_of(policy))

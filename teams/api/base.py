@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.plumbing import get_lib_doc_excludes
 from rest_framework.generics import GenericAPIView
 from rest_framework.metadata import BaseMetadata
 from rest_framework.response import Response
 from typing_extensions import override
 
+from foundation.http.etag import conditional
 from foundation.http.filters import DeclaredFilters
 from foundation.http.pages import CursorPage
 from teams.api.scopes import ScopePermission
@@ -36,6 +39,8 @@ class PortalView(GenericAPIView[Any]):
     metadata_class = AllowedMethods
 
     extra_parameters: tuple[str, ...] = ()
+    honours_if_match: frozenset[str] = frozenset()
+    """Methods that refuse a change of what the client has not seen; the schema declares If-Match on these alone."""
 
     def read(self, serializer_class: type[Any], *, partial: bool = False) -> dict[str, Any]:
         """The validated body. Raises DRF's ValidationError, answered as 422."""
@@ -43,6 +48,15 @@ class PortalView(GenericAPIView[Any]):
         serializer.is_valid(raise_exception=True)
         values: dict[str, Any] = serializer.validated_data
         return values
+
+    @override
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+        final: HttpResponseBase = super().finalize_response(request, response, *args, **kwargs)
+        if isinstance(final, Response):
+            final.add_post_render_callback(partial(conditional, request))
+        elif isinstance(final, HttpResponse):
+            return conditional(request, final)
+        return final
 
     def page(self, queryset: QuerySet[Any]) -> Response:
         """One page of a list, filtered and ordered as the view declares."""

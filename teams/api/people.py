@@ -76,6 +76,7 @@ class TeamView(PortalView):
     queryset = Team.objects.none()
     serializer_class = TeamSerializer
     write_scope = ApiToken.Scope.MANAGE
+    honours_if_match = frozenset({"patch", "delete"})
 
     @extend_schema(operation_id="teams_read", tags=["people"], responses=TeamSerializer)
     def get(self, request: Any, slug: str) -> Response:

@@ -45,6 +45,7 @@ class AuditListView(PortalView):
 class SettingsView(PortalView):
     serializer_class = SettingsSerializer
     write_scope = ApiToken.Scope.MANAGE
+    honours_if_match = frozenset({"patch"})
 
     @extend_schema(operation_id="settings_read", tags=["platform"], responses=SettingsSerializer)
     def get(self, request: Any) -> Response:

@@ -1,11 +1,25 @@
-"""How the bearer token is described in OpenAPI; imported once, when the app is ready."""
+"""How OpenAPI describes what views have besides DRF: the bearer token, and If-Match where it is honoured."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
 from typing_extensions import override
+
+from foundation.http.schema import IF_MATCH_PARAMETER
+
+
+class PortalSchema(AutoSchema):
+    """Adds If-Match to the methods for which the view says that it honours it."""
+
+    @override
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
+        if operation and self.method.lower() in getattr(self.view, "honours_if_match", ()):
+            operation.setdefault("parameters", []).append(IF_MATCH_PARAMETER)
+        return operation
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

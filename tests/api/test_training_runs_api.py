@@ -196,6 +196,18 @@ def test_a_change_says_what_it_has_read_or_is_refused(bench):
     assert bench.client.patch(url, {"priority": "normal"}, headers={"If-Match": "*"}).status_code == 200
 
 
+def test_what_is_polled_is_sent_again_when_its_phase_has_moved_and_a_change_goes_by_what_people_want(bench):
+    run = bench.run()
+    url = f"{RUNS}{run['id']}/"
+    tag = bench.client.get(url)["ETag"]
+    move(row(run), Phase.ADMITTED)
+    polled = bench.client.get(url, headers={"If-None-Match": tag})
+    assert (polled.status_code, polled.json()["phase"]) == (200, "Admitted")
+    assert polled["ETag"] != tag
+    changed = bench.client.patch(url, {"time_limit_seconds": 600}, headers={"If-Match": tag})
+    assert changed.status_code == 200, "a phase is nobody's change"
+
+
 def test_a_change_that_will_not_do_is_refused(bench):
     run = bench.run()
     with Unchanged():

@@ -1,0 +1,88 @@
+"""If-Match and If-None-Match: what the schema declares is done, and what is done is declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from drf_spectacular.generators import SchemaGenerator
+
+from tests.factories.teams import make_token, make_user
+from tests.security.routes import ROUTES, all_routes, schema_path
+from tests.security.world import Principal, different, snapshot
+
+pytestmark = pytest.mark.django_db
+CHANGES = ("post", "put", "patch", "delete")
+DOCUMENT = SchemaGenerator().get_schema(request=None, public=True)
+OPERATIONS = {
+    (name, method): operation
+    for name, pattern in all_routes().items()
+    if name in ROUTES and ROUTES[name].kind == "api" and schema_path(pattern) in DOCUMENT["paths"]
+    for method, operation in DOCUMENT["paths"][schema_path(pattern)].items()
+}
+
+
+def declares(operation: dict[str, Any], header: str) -> bool:
+    return any(parameter["name"] == header for parameter in operation.get("parameters", []))
+
+
+HONOURED = sorted(key for key, operation in OPERATIONS.items() if declares(operation, "If-Match"))
+READ_AGAIN = sorted(key for key, operation in OPERATIONS.items() if "304" in operation["responses"])
+
+
+@pytest.fixture
+def root(world) -> Principal:
+    world.lead.refresh_from_db()
+    return Principal("root", bearer=make_token(make_user("root", platform_admin=True)))
+
+
+def of(world, name: str, method: str) -> tuple[str, Any]:
+    """The address of an object that the route is about, and a body that would be accepted."""
+    need = ROUTES[name].methods.get(method.upper())
+    body = world.body(need.body) if need and method not in {"get", "delete"} else None
+    return reverse(name, kwargs=world.kwargs(ROUTES[name].what)), body
+
+
+def test_the_same_methods_declare_it_as_declare_412():
+    assert {key for key, operation in OPERATIONS.items() if "412" in operation["responses"]} == set(HONOURED)
+    assert {"patch", "delete", "post"} == {method for _, method in HONOURED}
+
+
+@pytest.mark.parametrize(("name", "method"), HONOURED)
+def test_a_change_of_what_was_not_seen_is_refused(world, root, name, method):
+    url, body = of(world, name, method)
+    seen = url.removesuffix("rollback/").removesuffix("scale/")
+    tag = root.ask("GET", seen)["ETag"]
+    before = snapshot()
+    refused = root.ask(method.upper(), url, body, If_Match='"99"')
+    assert (refused.status_code, refused.json()["code"]) == (412, "precondition_failed")
+    assert different(before, snapshot()) == []
+    done = root.ask(method.upper(), url, body, If_Match=tag)
+    assert done.status_code < 300 or done.json()["code"] != "precondition_failed", done.content
+    if method != "delete":
+        gone_by = root.ask(method.upper(), url, body, If_Match=tag)
+        moved = root.ask("GET", seen)["ETag"].split("-")[0] != tag.split("-")[0]
+        assert (gone_by.status_code == 412) is moved
+
+
+@pytest.mark.parametrize(("name", "method"), READ_AGAIN)
+def test_what_has_not_changed_is_not_sent_again(world, root, name, method):
+    url, _ = of(world, name, method)
+    first = root.ask("GET", url)
+    if first.status_code != 200:
+        # Nothing to read without a cluster or a report.
+        assert first.status_code in {403, 404, 409, 422, 503}, first.content
+        return
+    if first.streaming:
+        # The lines of a log as text; what is declared is true of `format=json`.
+        url += "?format=json"
+        first = root.ask("GET", url)
+    again = root.ask("GET", url, If_None_Match=f'W/{first["ETag"]}, "other"')
+    if again.status_code == 200:
+        assert again.content != first.content, "the same, sent twice"
+        return
+    assert (again.status_code, again.content) == (304, b"")
+    assert again["ETag"] == first["ETag"]
+    assert again["X-Request-ID"]
+    assert root.ask("GET", url, If_None_Match='"other"').status_code == 200
