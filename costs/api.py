@@ -30,7 +30,7 @@ from foundation.http import filters
 from foundation.http.idempotency import idempotent
 from foundation.http.query import one, refuse
 from teams.actors import actor_of
-from teams.api.base import PortalView
+from teams.api.base import AnyAccept, PortalView
 from teams.models import ApiToken
 from teams.permissions import check_global_role, visible_teams
 
@@ -76,7 +76,9 @@ class PriceListView(PortalView):
 CSV_CHUNK = 500
 LEDGER_FILTERS = {
     "team": filters.text("team__slug", many=True),
-    "account": filters.text("account"),
+    "account": filters.text(
+        "account", description="team:<slug>, which is charged, or supply:<card>:<capacity>, the other side."
+    ),
     "workload": filters.uuid("workload__public_id"),
     "pod_uid": filters.text("pod_uid"),
     "from": filters.moment("started_at__gte"),
@@ -121,19 +123,22 @@ class CostSummaryView(PortalView):
 
 
 class CostExportView(PortalView):
-    """The same ledger lines as a CSV file, oldest first."""
+    """What teams are charged, line by line as a CSV file, oldest first: `account=supply:…` has the other side of each."""
 
     queryset = LedgerEntry.objects.none()
     serializer_class = LedgerSerializer
     filters = LEDGER_FILTERS
     pagination_class = None  # type: ignore[assignment] # not a list of pages
+    content_negotiation_class = AnyAccept
 
     @extend_schema(
         operation_id="costs_export", tags=["costs"], responses={(200, "text/csv"): OpenApiTypes.STR}
     )
     def get(self, request: Any) -> StreamingHttpResponse:
-        rows = LedgerEntry.objects.filter(team__in=visible_teams(request.user), account__startswith="team:")
-        entries = self.filter_queryset(rows).select_related("team", "workload", "price").order_by("id")
+        rows = self.filter_queryset(LedgerEntry.objects.filter(team__in=visible_teams(request.user)))
+        if "account" not in request.query_params:
+            rows = rows.filter(account__startswith="team:")
+        entries = rows.select_related("team", "workload", "price").order_by("id")
         headers = {"Content-Disposition": 'attachment; filename="costs.csv"'}
         return StreamingHttpResponse(
             csv_lines(entries), content_type="text/csv; charset=utf-8", headers=headers
@@ -166,7 +171,7 @@ class AdjustmentView(PortalView):
 
 CSV_COLUMNS = (
     "transaction_id", "team", "workload", "pod_uid", "node_name", "flavor_name", "started_at", "ended_at", "units",
-    "price", "amount_micro_usd", "reason",
+    "price", "amount_micro_usd", "reason", "account",
 )  # fmt: skip
 
 
@@ -196,6 +201,7 @@ def _csv_row(entry: LedgerEntry) -> list[Any]:
         entry.price.public_id if entry.price else "",
         entry.amount_micro_usd,
         entry.reason,
+        entry.account,
     ]
 
 

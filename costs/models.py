@@ -132,7 +132,7 @@ class LedgerEntry(models.Model):
     """One side of a posting. The sides of one `transaction_id` add up to 0; rows are never changed."""
 
     transaction_id = models.UUIDField(db_index=True)
-    account = models.CharField(max_length=80, help_text="team:<slug>, or supply:<card>")
+    account = models.CharField(max_length=80, help_text="team:<slug>, or supply:<card>:<capacity>")
     team = models.ForeignKey(Team, null=True, on_delete=models.PROTECT, related_name="ledger")
     workload = models.ForeignKey(Workload, null=True, on_delete=models.PROTECT, related_name="ledger")
     pod_uid = models.CharField(max_length=64, default="", blank=True)

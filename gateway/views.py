@@ -11,7 +11,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.views import APIView
 from typing_extensions import override
@@ -19,9 +18,11 @@ from typing_extensions import override
 from foundation import clock
 from foundation.errors import NotSignedIn
 from foundation.http.problems import problem_of, respond
+from foundation.http.query import check_query_parameters
 from gateway import tickets
 from gateway.errors import LengthRequired
 from gateway.invocations import REQUEST_BYTES_MAX, Call, harmless_headers, try_endpoint
+from teams.api.base import AnyAccept
 from teams.api.scopes import ScopePermission
 from teams.models import ApiToken, User
 from teams.permissions import check_scope
@@ -43,20 +44,6 @@ def live_ticket(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"url": tickets.events_url(), "ticket": ticket})
 
 
-class _AnyAnswer(BaseContentNegotiation):
-    """What is answered is not DRF's to render, so no Accept header and no `?format=` is refused."""
-
-    @override
-    def select_parser(self, request: Any, parsers: Any) -> Any:
-        return parsers[0]
-
-    @override
-    def select_renderer(
-        self, request: Any, renderers: Any, format_suffix: str | None = None
-    ) -> tuple[Any, str]:
-        return renderers[0], renderers[0].media_type
-
-
 class _Unparsed(BaseParser):
     """The body is the endpoint's to understand."""
 
@@ -71,7 +58,7 @@ class StreamView(APIView):
     """Server-sent events of what the caller may see: leads to `live`, which serves them."""
 
     permission_classes = [ScopePermission]
-    content_negotiation_class = _AnyAnswer
+    content_negotiation_class = AnyAccept
 
     @extend_schema(
         operation_id="stream_read",
@@ -81,6 +68,7 @@ class StreamView(APIView):
         },
     )
     def get(self, request: Any) -> HttpResponse:
+        check_query_parameters(request, ())
         token = request.auth if isinstance(request.auth, ApiToken) else None
         ticket = tickets.make_events_ticket(user=request.user, token=token, now=clock.now())
         url = f"{tickets.events_url()}?ticket={quote(ticket, safe='')}"
@@ -96,7 +84,7 @@ class InvokeView(APIView):
 
     # OPTIONS too is the endpoint's to answer, so the scope is checked below for every method alike.
     permission_classes = []
-    content_negotiation_class = _AnyAnswer
+    content_negotiation_class = AnyAccept
     parser_classes = [_Unparsed]
     http_method_names = list(METHODS)
     body_bytes_max = REQUEST_BYTES_MAX

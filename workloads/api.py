@@ -13,6 +13,7 @@ from foundation.errors import NotFound
 from foundation.http import filters
 from foundation.http.etag import expected_versions, version_of, with_etag
 from foundation.http.idempotency import idempotent
+from foundation.http.query import check_query_parameters
 from teams.actors import actor_of
 from teams.api.base import PortalView
 from teams.models import ApiToken
@@ -65,6 +66,7 @@ class FlavorView(PortalView):
     @extend_schema(operation_id="flavors_read", tags=["catalogue"], responses=FlavorSerializer)
     def get(self, request: Any, name: str) -> Response:
         """One flavor."""
+        check_query_parameters(request, ())
         return _answer(_flavor_named(name))
 
     @extend_schema(

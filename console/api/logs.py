@@ -20,15 +20,14 @@ from django.http import (
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
-from typing_extensions import override
 
 from controller.logs.workload_logs import LINES_MAX, LogLine, LogPage, read_lines
 from foundation import clock
 from foundation.http.filters import parse_moment
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.tickets import make_ticket
+from teams.api.base import AnyAccept
 from workloads.models import Workload
 
 TICKET_PURPOSE: Final = "logs"
@@ -74,18 +73,6 @@ def parse_log_query(request: Any) -> LogQuery:
     )
 
 
-class _AnyAccept(BaseContentNegotiation):
-    """`?format=` chooses; an Accept header that asks for something else is no reason to refuse a log."""
-
-    @override
-    def select_parser(self, request: Any, parsers: Any) -> Any:
-        return parsers[0]
-
-    @override
-    def select_renderer(self, request: Any, renderers: Any, format_suffix: Any = None) -> Any:
-        return renderers[0], renderers[0].media_type
-
-
 class LogsAction:
     """`logs/` of a workload that the view set finds."""
 
@@ -109,7 +96,7 @@ class LogsAction:
             307: None,
         },
     )
-    @action(detail=True, content_negotiation_class=_AnyAccept)
+    @action(detail=True, content_negotiation_class=AnyAccept)
     def logs(self, request: Request, public_id: UUID) -> HttpResponseBase:
         """What its containers printed, as long as it is kept."""
         workload = self.find(request.user, public_id)

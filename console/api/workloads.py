@@ -48,7 +48,7 @@ from foundation.errors import NotFound
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.filters import Filter, several
 from foundation.http.idempotency import idempotent
-from foundation.http.query import one, refuse
+from foundation.http.query import check_query_parameters, one, refuse
 from foundation.models import PlatformSettings
 from quotas.api.response_serializers import DecisionSerializer
 from quotas.queries import nameable_teams
@@ -189,6 +189,7 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
     @extend_schema(responses=WorkloadSerializer)
     def retrieve(self, request: Any, public_id: UUID) -> Response:
         """One of them as it is now: phase, reason, spec, attempts, cost."""
+        check_query_parameters(request, ())
         return self.one(self.find(request.user, public_id), now=clock.now())
 
     @extend_schema(responses={204: None})
@@ -219,12 +220,14 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
     @action(detail=True, **PART)
     def manifests(self, request: Any, public_id: UUID) -> Response:
         """The objects that the portal makes for it, without the Secret of its token."""
+        check_query_parameters(request, ())
         return Response({"manifests": manifests_of(self.find(request.user, public_id))})
 
     @extend_schema(responses=WaitingSerializer)
     @action(detail=True, **PART)
     def waiting(self, request: Any, public_id: UUID) -> Response:
         """Why it waits, when it starts, what it costs and what would make it start sooner, by the code that admits it."""
+        check_query_parameters(request, ())
         now = clock.now()
         workload = self.find(request.user, public_id)
         card = waiting_card(workload, reader=request.user, now=now) or card_without_queue(workload, now=now)
@@ -244,6 +247,7 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
     @action(detail=True, **PART)
     def cost(self, request: Any, public_id: UUID) -> Response:
         """What it costs, and what each of its pods does."""
+        check_query_parameters(request, ())
         workload = self.find(request.user, public_id)
         return Response(CostDetailSerializer(cost_detail(workload, now=clock.now())).data)
 

@@ -113,7 +113,8 @@ class DeclaredFilters(BaseFilterBackend):
     def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         filters: Mapping[str, Filter] = getattr(view, "filters", {})
         extra = getattr(view, "extra_parameters", ())
-        check_query_parameters(request, {*filters, *PAGE_PARAMETERS, *extra})
+        pages = PAGE_PARAMETERS if getattr(view, "pagination_class", None) else ()
+        check_query_parameters(request, {*filters, *pages, *extra})
         for name, declared in filters.items():
             if name in request.GET:
                 queryset = queryset.filter(condition_of(request, name, declared))

@@ -15,6 +15,7 @@ from controller import services
 from foundation import clock
 from foundation.http.etag import expected_versions
 from foundation.http.idempotency import idempotent
+from foundation.http.query import check_query_parameters
 from inference.api.revisions import EndpointApi, RollbackSerializer
 from inference.api.scaling_status import ScalingStateSerializer
 from inference.autoscaling.checks import scaling_hints
@@ -127,6 +128,7 @@ class EndpointViewSet(EndpointApi, WorkloadViewSet):
     @action(detail=True, **PART)
     def scaling(self, request: Any, public_id: UUID) -> Response:
         """How many replicas there are, what its scaler goes by, and what sleeping saves."""
+        check_query_parameters(request, ())
         workload = self.find(request.user, public_id)
         endpoint = Endpoint.objects.get(workload=workload)
         spec = endpoint.parsed

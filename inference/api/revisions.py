@@ -19,7 +19,7 @@ from typing_extensions import override
 from console.api.workloads import OfKind
 from foundation import clock
 from foundation.errors import NotFound
-from foundation.http.query import one
+from foundation.http.query import check_query_parameters, one
 from foundation.http.serializers import MoneySerializer, StrictSerializer
 from inference.changes import SpecChange, changes_between
 from inference.models import Endpoint, EndpointRevision
@@ -175,6 +175,7 @@ class RevisionViewSet(ViewSetMixin, EndpointApi):
     @extend_schema(responses=RevisionSerializer)
     def retrieve(self, request: Any, public_id: UUID, number: int) -> Response:
         """One version of the spec, with how far it came."""
+        check_query_parameters(request, ())
         return Response(RevisionSerializer(self.revision(self.endpoint(public_id), number)).data)
 
     @extend_schema(
@@ -186,6 +187,7 @@ class RevisionViewSet(ViewSetMixin, EndpointApi):
     @action(detail=True)
     def diff(self, request: Any, public_id: UUID, number: int) -> Response:
         """What a revision changes against another one, with its effect on money and quota."""
+        check_query_parameters(request, ("against",))
         endpoint = self.endpoint(public_id)
         revision = self.revision(endpoint, number)
         asked = one(request, "against")

@@ -14,6 +14,7 @@ from foundation.errors import NotFound
 from foundation.http import filters
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.idempotency import idempotent
+from foundation.http.query import check_query_parameters
 from jobs.catalogue import delete_template, facts, set_template
 from jobs.models import RunTemplate
 from jobs.template_serializers import TemplateSerializer, TemplateUpdateSerializer, TemplateWriteSerializer
@@ -61,6 +62,7 @@ class TemplateView(_OfTemplates):
     @extend_schema(operation_id="templates_read", tags=["catalogue"], responses=TemplateSerializer)
     def get(self, request: Any, name: str) -> Response:
         """One preset of training runs."""
+        check_query_parameters(request, ())
         return _answer(_named(name))
 
     @extend_schema(

@@ -10,6 +10,7 @@ from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.plumbing import get_lib_doc_excludes
 from rest_framework.generics import GenericAPIView
 from rest_framework.metadata import BaseMetadata
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.response import Response
 from typing_extensions import override
 
@@ -25,6 +26,18 @@ class AllowedMethods(BaseMetadata):
     @override
     def determine_metadata(self, request: Any, view: Any) -> dict[str, Any]:
         return {"methods": sorted(view.allowed_methods)}
+
+
+class AnyAccept(BaseContentNegotiation):
+    """For views that answer one thing, or choose by a parameter: an Accept header is no reason to refuse it."""
+
+    @override
+    def select_parser(self, request: Any, parsers: Any) -> Any:
+        return parsers[0]
+
+    @override
+    def select_renderer(self, request: Any, renderers: Any, format_suffix: Any = None) -> Any:
+        return renderers[0], renderers[0].media_type
 
 
 class PortalView(GenericAPIView[Any]):

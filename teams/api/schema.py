@@ -21,6 +21,15 @@ class PortalSchema(AutoSchema):
             operation.setdefault("parameters", []).append(IF_MATCH_PARAMETER)
         return operation
 
+    @override
+    def get_filter_backends(self) -> list[Any]:
+        # What is filtered and then summed or exported is no list to drf-spectacular.
+        view: Any = self.view
+        if self.method == "GET" and getattr(view, "filters", {}) and view.pagination_class is None:
+            return list(view.filter_backends)
+        backends: list[Any] = super().get_filter_backends()
+        return backends
+
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = "teams.api.authentication.TokenAuthentication"

@@ -171,6 +171,19 @@ def test_the_export_holds_the_ledgers_lines_and_no_formula(bench, manager, charg
     assert lines[1]["reason"].startswith("'=")
 
 
+def test_the_export_is_had_by_who_asks_for_csv_and_has_the_other_side_by_its_account(bench, charged):
+    answered = bench.client.get(EXPORT, headers={"Accept": "text/csv"})
+    assert (answered.status_code, answered["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    (line,) = csv.DictReader(io.StringIO(b"".join(answered.streaming_content).decode()))
+    assert line["account"] == charged.account == f"team:{bench.team.slug}"
+    supply = f"supply:{bench.flavor.card}:on-demand"
+    other = b"".join(bench.client.get(EXPORT, {"account": supply}).streaming_content).decode()
+    (opposite,) = csv.DictReader(io.StringIO(other))
+    assert opposite["account"] == supply
+    assert int(opposite["amount_micro_usd"]) == -charged.amount_micro_usd
+    problem(bench.client.get(EXPORT, {"limit": "1"}), 400, "limit", code="unknown_parameter")
+
+
 def test_an_adjustment_takes_a_posting_back_once(bench, manager, charged):
     body = {"transaction_id": str(charged.transaction_id), "reason": "billed by mistake"}
     sides = manager.post(ADJUSTMENTS, body)

@@ -1,4 +1,4 @@
-"""If-Match and If-None-Match: what the schema declares is done, and what is done is declared."""
+"""If-Match, If-None-Match, query parameters: what the schema declares is done, and what is done is declared."""
 
 from __future__ import annotations
 
@@ -86,3 +86,11 @@ def test_what_has_not_changed_is_not_sent_again(world, root, name, method):
     assert again["ETag"] == first["ETag"]
     assert again["X-Request-ID"]
     assert root.ask("GET", url, If_None_Match='"other"').status_code == 200
+
+
+@pytest.mark.parametrize("name", sorted(name for name, method in OPERATIONS if method == "get"))
+def test_an_unknown_parameter_is_refused_by_its_name(world, root, name):
+    url, _ = of(world, name, "get")
+    refused = root.ask("GET", f"{url}?no_such=1")
+    assert refused.status_code == 400, refused.content
+    assert refused.json()["errors"][0]["field"] == "no_such"
