@@ -30,7 +30,14 @@ from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import MIG_PREFIX, Sharing
 from workloads.podspec.specs import ContainerSpec
-from workloads.services import change_generation, clear_up, create_workload, note_call, set_desired
+from workloads.services import (
+    change_generation,
+    check_name,
+    clear_up,
+    create_workload,
+    note_call,
+    set_desired,
+)
 from workloads.states import Desired, Phase, Priority
 
 
@@ -67,11 +74,12 @@ class Submission:
 def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
     """The card of the submission as admission would judge it now; creates nothing.
 
-    Raises NotFound or NotAllowed like a real submission.
+    Raises NotFound, NotAllowed and NameTaken like a real submission.
     """
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
     check_headroom(submission, team)
+    check_name(kind=submission.kind, team=team, name=submission.name)
     check_references(submission.container, team, now=now)
     if submission.fallback_capacity:
         _, asked, _ = _judged(submission, team, user, now)
@@ -116,6 +124,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             preemptible=submission.preemptible,
             keeps_headroom=submission.keeps_headroom,
             time_limit_seconds=submission.time_limit_seconds,
+            image_pull_deadline_seconds=submission.container.image_pull_deadline_seconds,
             max_retries=submission.max_retries,
             labels=submission.labels,
             actor=actor.label,

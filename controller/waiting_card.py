@@ -126,6 +126,13 @@ class Card:
     """How old what it says of nodes is; None where it says nothing of them."""
     since: datetime | None = None
     """Since when it says so; None for a request that is not submitted yet."""
+    ended: bool = False
+    """Whether it has ended, so that nothing is judged any more."""
+
+    @property
+    def outcome(self) -> str:
+        """`admit`, `wait` or `never`, or `ended`."""
+        return "ended" if self.ended else self.verdict.outcome.value
 
     @property
     def evidence(self) -> tuple[ObservedEvidence, ...]:
@@ -149,17 +156,22 @@ class Card:
 
     @property
     def quota_before(self) -> dict[str, int]:
-        """The team's current quota figures; empty if no quota is needed."""
-        return _quota(self.account, 0) if self.account else {}
+        """The team's quota figures by which it is judged: with those ahead that start now; empty without a quota."""
+        return _quota(self.account, self._used) if self.account else {}
 
     @property
     def quota_after(self) -> dict[str, int]:
         """The quota figures after the workload's admission."""
-        return _quota(self.account, 0 if self.verdict.lent else self.units) if self.account else {}
+        more = 0 if self.verdict.lent else self.units
+        return _quota(self.account, self._used + more) if self.account else {}
+
+    @property
+    def _used(self) -> int:
+        counted = (fact.value for fact in self.verdict.evidence if fact.fact == "used")
+        return next(counted, self.account.used if self.account else 0)
 
 
-def _quota(account: Account, more: int) -> dict[str, int]:
-    used = account.used + more
+def _quota(account: Account, used: int) -> dict[str, int]:
     return {
         "nominal": account.guaranteed,
         "used": used,

@@ -9,7 +9,7 @@ from typing_extensions import override
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from costs.models import LedgerEntry, Price
-from costs.services import set_price
+from costs.services import check_card, set_price, withdraw_price
 from foundation import clock
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
@@ -27,18 +27,23 @@ class PriceForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class tak
 
 @admin.register(Price)
 class PriceAdmin(ServiceAdmin):
-    """A price is never changed: the next one ends it. All that there were stay in the list."""
+    """A price is never changed: the next one ends it. One that has not begun may be taken back."""
 
     role = "quota-manager"
     form = PriceForm
-    can_change = can_delete = False
+    can_change = False
     list_display = ("priced", "micro_usd_per_card_hour", "valid_from", "valid_until", "actor", "reason")
     list_filter = ("priced__card", "priced__capacity_type")
     list_select_related = ("priced",)
 
     @override
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
+        check_card(form.cleaned_data["card"])
         obj.pk = set_price(**form.cleaned_data, actor=actor_of(request), now=clock.now()).pk
+
+    @override
+    def delete_model(self, request: HttpRequest, obj: Price) -> None:
+        withdraw_price(price=obj, actor=actor_of(request), now=clock.now())
 
 
 @admin.register(LedgerEntry)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
@@ -25,10 +26,10 @@ from costs.serializers import (
     PriceWriteSerializer,
 )
 from foundation import clock
-from foundation.errors import Invalid
+from foundation.errors import Invalid, NotFound
 from foundation.http import filters
 from foundation.http.idempotency import idempotent
-from foundation.http.query import one, refuse
+from foundation.http.query import check_query_parameters, one, refuse
 from teams.actors import actor_of
 from teams.api.base import AnyAccept, PortalView
 from teams.models import ApiToken
@@ -60,6 +61,7 @@ class PriceListView(PortalView):
         """Set the price of a card from a moment on; what is billed already stays as it is."""
         check_global_role(request.user, "quota-manager")
         values = self.read(PriceWriteSerializer)
+        services.check_card(values["card"])
         now = clock.now()
         price = services.set_price(
             card=values["card"],
@@ -70,7 +72,34 @@ class PriceListView(PortalView):
             actor=actor_of(request),
             now=now,
         )
-        return Response(PriceSerializer(price).data, status=201)
+        location = request.build_absolute_uri(f"{request.path}{price.public_id}/")
+        return Response(PriceSerializer(price).data, status=201, headers={"Location": location})
+
+
+class PriceView(PortalView):
+    queryset = Price.objects.none()
+    serializer_class = PriceSerializer
+    write_scope = ApiToken.Scope.MANAGE
+
+    @extend_schema(operation_id="prices_read", tags=["costs"], responses=PriceSerializer)
+    def get(self, request: Any, public_id: UUID) -> Response:
+        """One price."""
+        check_query_parameters(request, ())
+        return Response(PriceSerializer(_price(public_id)).data)
+
+    @extend_schema(operation_id="prices_withdraw", tags=["costs"], responses={204: None})
+    def delete(self, request: Any, public_id: UUID) -> Response:
+        """Take back a price that has not begun: the one before it goes on. 409 `price_began` for one that has."""
+        check_global_role(request.user, "quota-manager")
+        services.withdraw_price(price=_price(public_id), actor=actor_of(request), now=clock.now())
+        return Response(status=204)
+
+
+def _price(public_id: UUID) -> Price:
+    price = Price.objects.select_related("priced").filter(public_id=public_id).first()
+    if price is None:
+        raise NotFound("There is no such price.")
+    return price
 
 
 CSV_CHUNK = 500

@@ -195,6 +195,9 @@ def _posted(pod_uids: Sequence[str]) -> dict[str, int]:
 def _cost(
     workload: Workload, posted: int, unsettled: Sequence[CostLine], price_book: PriceBook, now: datetime
 ) -> Cost:
+    if workload.is_final and workload.finished_at is not None:
+        # What it costs an hour does not follow the prices of a later time.
+        now = min(now, workload.finished_at)
     charges = [line.amount_micro_usd for line in unsettled]
     running = sum(line.units for line in unsettled if line.ended_at is None)
     current = rate_now(workload.flavor, workload.capacity_type, running, price_book, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -16,10 +17,10 @@ from costs.pricing import PricedSegment, PriceSpan, Segment, lines, priced_segme
 from costs.queries import spans_of
 from foundation import leases
 from foundation.crashpoints import crash_point
-from foundation.errors import Conflict, Invalid
+from foundation.errors import Conflict, Invalid, NotFound
 from teams.actors import Actor
 from teams.audit import record_audit
-from workloads.models import PodRecord
+from workloads.models import PodRecord, ResourceFlavor
 
 # The rule that no two prices of a card overlap counts seconds from 1970 on and has 36 bits for them (until 4147).
 PRICE_YEARS = range(1970, 4000)
@@ -61,21 +62,53 @@ def set_price(
             reason=reason,
             created_at=now,
         )
-        record_audit(
-            actor=actor,
-            action="price.changed",
-            target_kind="price",
-            target_id=str(price.public_id),
-            after={
-                "card": card,
-                "capacity_type": capacity_type,
-                "micro_usd_per_card_hour": micro_usd_per_card_hour,
-                "valid_from": valid_from.isoformat(),
-            },
-            reason=reason,
-            now=now,
-        )
+        _audit_price("price.changed", price, after=_facts(price), reason=reason, actor=actor, now=now)
     return price
+
+
+def withdraw_price(*, price: Price, actor: Actor, now: datetime) -> None:
+    """Take back a price that has not begun: the one before it goes on. Conflict for one that has begun."""
+    with transaction.atomic():
+        priced = PricedCard.objects.select_for_update().get(pk=price.priced_id)
+        gone = priced.prices.filter(pk=price.pk).first()
+        if gone is None:
+            raise NotFound("This price is gone.")
+        if gone.valid_from <= now:
+            message = (
+                f"This price holds since {gone.valid_from:%Y-%m-%d %H:%M:%S} UTC. Set another one instead."
+            )
+            raise Conflict(message, code="price_began")
+        gone.delete()
+        priced.prices.filter(valid_until=gone.valid_from).update(valid_until=gone.valid_until)
+        _audit_price("price.withdrawn", price, before=_facts(gone), actor=actor, now=now)
+
+
+def check_card(card: str) -> None:
+    """Raise Invalid for a card that no flavor is cut from, and whose price nothing would ever be billed by."""
+    cards = sorted(set(ResourceFlavor.objects.values_list("card", flat=True)))
+    if card not in cards:
+        message = f"No flavor is cut from such a card. There is: {', '.join(cards) or 'none'}."
+        raise Invalid.of_field("card", message, code="unknown_card")
+
+
+def _facts(price: Price) -> dict[str, str | int]:
+    return {
+        "card": price.priced.card,
+        "capacity_type": price.priced.capacity_type,
+        "micro_usd_per_card_hour": price.micro_usd_per_card_hour,
+        "valid_from": price.valid_from.isoformat(),
+    }
+
+
+def _audit_price(action: str, price: Price, *, actor: Actor, now: datetime, **more: Any) -> None:
+    record_audit(
+        actor=actor,
+        action=action,
+        target_kind="price",
+        target_id=str(price.public_id),
+        now=now,
+        **more,
+    )
 
 
 def _check_price(micro_usd_per_card_hour: int, valid_from: datetime) -> None:

@@ -10,6 +10,7 @@ urlpatterns: list[URLPattern | URLResolver] = []
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
     path("prices/", api.PriceListView.as_view(), name="price-list"),
+    path("prices/<uuid:public_id>/", api.PriceView.as_view(), name="price"),
     path("ledger/", api.LedgerView.as_view(), name="ledger-list"),
     path("costs/", api.CostSummaryView.as_view(), name="cost-summary"),
     path("costs/export.csv", api.CostExportView.as_view(), name="cost-export"),

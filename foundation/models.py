@@ -106,6 +106,9 @@ class PlatformSettings(models.Model):
         default=DcgmLabels.EXPORTED,
         help_text="How Prometheus labels the pods of DCGM's metrics: exported_pod, unless its scrapes honour labels.",
     )
+    password_exchange = models.BooleanField(
+        default=True, help_text="Whether a user's name and password get an API token over REST."
+    )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     updated_at = models.DateTimeField(default=clock.now, editable=False)
 

@@ -41,6 +41,7 @@ _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(SIZE_FIELDS, Effect.SIZE),
     "rate_limit": Effect.ROUTING,
     "rollout": Effect.NEXT_ROLLOUT,
+    "image_pull_deadline_seconds": Effect.NEXT_ROLLOUT,
 }
 
 

@@ -224,6 +224,7 @@ def _change(
     Workload.objects.filter(pk=workload.pk).update(
         priority=planned.spec.priority,
         labels=dict(planned.spec.labels),
+        image_pull_deadline_seconds=planned.spec.image_pull_deadline_seconds,
         keeps_headroom=planned.spec.headroom == RESERVED,
         **beside_columns(planned.spec.beside),
     )

@@ -20,11 +20,12 @@ from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import CyclePlan, Verdict
 
-POLICY = "admission/3"
+POLICY = "admission/4"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
-REPLAYED = frozenset({"admission/2", POLICY})
+REPLAYED = frozenset({"admission/2", "admission/3", POLICY})
 """Policies whose stored inputs this one judges alike. Inputs of admission/2 know only the units of nodes and pods, and
-what is not known refuses nothing."""
+what is not known refuses nothing. Older ones counted what they admitted as held already in their evidence, and had
+other words."""
 
 IsRead = Callable[[Waiter, Finding], bool]
 """Whether anyone gets to read the verdict of this waiter."""

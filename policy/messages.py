@@ -12,7 +12,7 @@ from policy.node_resources import TOO_LARGE, HostBlocks, wants
 from policy.ordering import TeamQueue, hidden_ahead
 from policy.pool_snapshot import Waiter
 from policy.preemption import victims
-from policy.verdicts import Evidence, PreemptionCause, Verdict
+from policy.verdicts import Evidence, Outcome, PreemptionCause, Verdict
 from workloads.podrequests import OTHERS, PODS, quantity_of, told_of
 
 Sentence = Callable[["Messages", TeamQueue, Waiter, Finding], str]
@@ -57,7 +57,7 @@ class Messages:
         return self._verdict(
             finding,
             message=_SENTENCES[finding.rule](self, line, waiter, finding),
-            evidence=self._numbers(line, waiter, finding, ahead),
+            evidence=self._before(line, waiter, finding, ahead),
         )
 
     def bare(self, finding: Finding) -> Verdict:
@@ -84,6 +84,17 @@ class Messages:
             lent=rule == "headroom",
             backfilled=finding.backfilled,
         )
+
+    def _before(self, line: TeamQueue, waiter: Waiter, finding: Finding, ahead: int) -> tuple[Evidence, ...]:
+        """The numbers by which it was judged, in which it does not count itself, admitted or not."""
+        holding = self._pool.holdings.get(waiter.id) if finding.outcome is Outcome.ADMIT else None
+        if holding is None:
+            return self._numbers(line, waiter, finding, ahead)
+        room = self._pool.room
+        room.release(holding)
+        numbers = self._numbers(line, waiter, finding, ahead)
+        room.take(holding)
+        return numbers
 
     def _numbers(self, line: TeamQueue, waiter: Waiter, finding: Finding, ahead: int) -> tuple[Evidence, ...]:
         room, flavor = self._pool.room, self._flavor
@@ -217,9 +228,10 @@ class Messages:
     def cards(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         card, room = self._pool.snapshot.card, self._pool.room
         name = card.card if card else ""
+        more = max(0, room.cards) // max(1, room.per_unit)
         return (
-            f"The {name} cards that {self._flavor} is cut from have {max(0, room.cards)} parts free; "
-            f"this {waiter.noun} needs {waiter.units * room.per_unit}."
+            f"The {name} cards that {self._flavor} is cut from have room for {more} more, beside what other flavors "
+            f"hold of them; this {waiter.noun} needs {waiter.units}."
         )
 
     def blocks(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:

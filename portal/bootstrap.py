@@ -135,6 +135,7 @@ TEXTS = {
     "scaler_prometheus_url": validate_server_url,
 }
 MAY_BE_EMPTY = ("scaler_prometheus_url",)
+CHOICES = {"gang_scheduler": ("", *GANG_SCHEDULERS), "dcgm_labels": tuple(PlatformSettings.DcgmLabels.values)}
 
 
 def _check_setting(name: Any, value: Any) -> None:
@@ -144,13 +145,14 @@ def _check_setting(name: Any, value: Any) -> None:
         if not isinstance(value, list) or not set(map(str, value)) <= set(optional_kinds()):
             raise BootstrapError(f"settings.{name}: a list of any of {', '.join(optional_kinds())}.")
         return
-    if name == "gang_scheduler":
-        if value not in {"", *GANG_SCHEDULERS}:
-            raise BootstrapError(f"settings.{name}: empty, or one of {', '.join(GANG_SCHEDULERS)}.")
+    if name == "password_exchange":
+        if not isinstance(value, bool):
+            raise BootstrapError(f"settings.{name}: true or false.")
         return
-    if name == "dcgm_labels":
-        if value not in PlatformSettings.DcgmLabels.values:
-            raise BootstrapError(f"settings.{name}: one of {', '.join(PlatformSettings.DcgmLabels.values)}.")
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            listed = ", ".join(choice or "empty" for choice in CHOICES[name])
+            raise BootstrapError(f"settings.{name}: one of {listed}.")
         return
     if name in TEXTS:
         _check_text(name, value)

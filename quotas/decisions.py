@@ -85,7 +85,9 @@ def record(*, receipts: Iterable[Receipt], snapshot: PoolSnapshot | None, now: d
 
 
 def replay(decision: Decision) -> Replay:
-    """Judge the stored inputs again; `same` when every field of the verdict is what was stored."""
+    """Judge the stored inputs again; `same` when every field of the verdict is what was stored; of an older policy all but the
+    message and the evidence, which it counted otherwise.
+    """
     stored = decision.decided
     if decision.policy not in REPLAYED:
         because = f"It was decided by {decision.policy}; this is {POLICY}."
@@ -95,7 +97,10 @@ def replay(decision: Decision) -> Replay:
         return Replay(stored, stored if not because else None, same=not because, unknown_because=because)
     snapshot = load(zlib.decompress(bytes(decision.supply.body)))
     verdict = judge(snapshot, str(decision.workload.public_id))
-    return Replay(stored, verdict, same=verdict == stored)
+    alike = verdict
+    if decision.policy != POLICY:
+        alike = replace(verdict, evidence=stored.evidence, message=stored.message)
+    return Replay(stored, verdict, same=alike == stored)
 
 
 def readable_snapshot(decision: Decision, *, team: str, named: frozenset[str]) -> PoolSnapshot | None:

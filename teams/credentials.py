@@ -50,7 +50,10 @@ def create_token(
         raise Conflict(f"{LIVE_TOKENS_MAX} live tokens are the most; revoke some.", code="too_many_tokens")
     text = plain or tokens.new_token()
     if not tokens.is_well_formed(text):
-        message = "A token has 16 to 200 letters, digits or -._~+/=."
+        message = (
+            "Bring 16 to 200 letters, digits or -._~+/=. What begins with mlp_ is one that the portal has made "
+            "(`manage.py token --new`) and ends with a checksum; what begins with mlr_ or mle_ is refused."
+        )
         raise Invalid.of_field("token", message, code="malformed_token")
     token = ApiToken(
         user=user,

@@ -30,6 +30,7 @@ SETTINGS_CHANGEABLE = (
     "gang_scheduler",
     "scaler_prometheus_url",
     "dcgm_labels",
+    "password_exchange",
 )
 
 

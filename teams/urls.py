@@ -31,6 +31,7 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<str:slug>/members/", people.MemberListView.as_view(), name="member-list"),
     path("teams/<str:slug>/members/<str:username>/", people.MemberView.as_view(), name="member"),
     path("tokens/", tokens.TokenListView.as_view(), name="token-list"),
+    path("tokens/exchange/", tokens.TokenExchangeView.as_view(), name="token-exchange"),
     path("tokens/<uuid:token_id>/", tokens.TokenView.as_view(), name="token"),
     path("audit/", platform.AuditListView.as_view(), name="audit-list"),
     path("settings/", platform.SettingsView.as_view(), name="settings"),

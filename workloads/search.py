@@ -17,8 +17,10 @@ LABEL_LENGTH_MAX: Final = 400
 TEAMS_MAX: Final = 50
 """With more teams a search reads the words of all: a user in so many teams sees most of what it finds."""
 _SEARCH: Final = re.compile(r"[a-z0-9]+(?:[ -]+[a-z0-9]+)*")
+_PREFIX: Final = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 SEARCH_WORDS: Final = "Beginnings of words of the name, which dashes part, in any order; or a whole id."
+PREFIX_WORDS: Final = "The beginning of the name, such as `sweep-7-`."
 LABEL_WORDS: Final = "`key=value`, or `key` whatever its value; several have all to be there."
 
 
@@ -37,6 +39,19 @@ def parse_search(raw: str) -> tuple[str, ...] | UUID:
     if len(words) > WORDS_MAX:
         raise ValueError(f"has at most {WORDS_MAX} words.")
     return words
+
+
+def parse_prefix(raw: str) -> str:
+    """The beginning of a name. Raises ValueError with the sentence for people."""
+    if not _PREFIX.fullmatch(raw) or len(_WORD.findall(raw)) > WORDS_MAX:
+        raise ValueError("takes the beginning of a name: lower-case letters, digits and dashes.")
+    return raw
+
+
+def beginning(prefix: str, *, teams: Collection[int] | None = None) -> Q:
+    """Workloads whose name begins so; `teams` as of `matching`, whose index is read."""
+    words = tuple(dict.fromkeys(_WORD.findall(prefix)))
+    return matching(words, teams=teams) & Q(name__startswith=prefix)
 
 
 def _words_of_team() -> Func:

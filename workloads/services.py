@@ -49,6 +49,7 @@ def create_workload(
     preemptible: bool,
     keeps_headroom: bool = False,
     time_limit_seconds: int | None,
+    image_pull_deadline_seconds: int | None = None,
     max_retries: int,
     labels: dict[str, str],
     actor: str,
@@ -78,6 +79,7 @@ def create_workload(
                 preemptible=preemptible,
                 keeps_headroom=keeps_headroom,
                 time_limit_seconds=time_limit_seconds,
+                image_pull_deadline_seconds=image_pull_deadline_seconds,
                 max_retries=max_retries,
                 labels=labels,
                 **dict.fromkeys(("since", "created_at", "queued_at", "next_reconcile_at"), now),
@@ -86,11 +88,22 @@ def create_workload(
     except IntegrityError as error:
         if "workload_name_unique_while_live" not in str(error):
             raise
-        raise NameTaken.of_field(
-            "name", f"{team.slug} already has a live {kind} named {name}.", code="name_taken"
-        ) from error
+        raise _taken(team, kind, name) from error
     _record_event(workload, from_phase="", actor=actor, source="", now=now)
     return workload
+
+
+def check_name(*, kind: str, team: Team, name: str) -> None:
+    """Raise NameTaken while a live workload of the same team and kind has the name, as submitting it would."""
+    same = Workload.objects.filter(team=team, kind=kind, name=name)
+    if same.exclude(phase__in=Workload.FINAL_PHASES).exists():
+        raise _taken(team, kind, name)
+
+
+def _taken(team: Team, kind: str, name: str) -> NameTaken:
+    return NameTaken.of_field(
+        "name", f"{team.slug} already has a live {kind} named {name}.", code="name_taken"
+    )
 
 
 def transition(

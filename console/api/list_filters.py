@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from foundation.http.filters import Filter, choice, reference, text, uuid
+from foundation.http.filters import Filter, choice, moment, reference, text, uuid
 from teams.models import Team, User
 from workloads.models import ResourceFlavor
 from workloads.search import (
     LABEL_LENGTH_MAX,
     LABEL_WORDS,
+    PREFIX_WORDS,
     SEARCH_LENGTH_MAX,
     SEARCH_WORDS,
+    beginning,
     labelled,
     matching,
     parse_label,
+    parse_prefix,
     parse_search,
 )
 from workloads.states import Phase, Priority
@@ -37,6 +40,15 @@ LIST_FILTERS = {
         description=SEARCH_WORDS,
         schema={"type": "string", "maxLength": SEARCH_LENGTH_MAX},
     ),
+    "name_prefix": Filter(
+        lookup="name",
+        parse=parse_prefix,
+        where=lambda values: beginning(values[0]),
+        description=PREFIX_WORDS,
+        schema={"type": "string", "maxLength": 40, "pattern": "^[a-z][a-z0-9-]*$"},
+    ),
+    "from": moment("created_at__gte", description="Submitted then or later."),
+    "to": moment("created_at__lt", description="Submitted before then."),
     "label": Filter(
         lookup="labels",
         parse=parse_label,
@@ -48,6 +60,13 @@ LIST_FILTERS = {
 }
 
 
-def search_in(teams: Callable[[], Collection[int] | None]) -> Filter:
-    """`?search=` where only workloads of `teams` can be shown, None for all; `teams` is called only for a search."""
-    return replace(LIST_FILTERS["search"], where=lambda values: matching(values[0], teams=teams()))
+def search_in(teams: Callable[[], Collection[int] | None]) -> dict[str, Filter]:
+    """`?search=` and `?name_prefix=` where only workloads of `teams` can be shown, None for all; `teams` is called only
+    for one of them.
+    """
+    return {
+        "search": replace(LIST_FILTERS["search"], where=lambda values: matching(values[0], teams=teams())),
+        "name_prefix": replace(
+            LIST_FILTERS["name_prefix"], where=lambda values: beginning(values[0], teams=teams())
+        ),
+    }

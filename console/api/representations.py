@@ -141,4 +141,5 @@ def card_without_queue(workload: Workload, *, now: datetime) -> Card:
         team=None,
         preempted=workload.preemptions.first(),
         since=workload.since,
+        ended=workload.is_final,
     )

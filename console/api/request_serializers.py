@@ -132,7 +132,7 @@ class ContainerSerializer(StrictSerializer):
     volumes = _listed(VolumeMountSerializer(), VOLUMES_MAX)
     config_maps = _listed(ConfigMapMountSerializer(), VOLUMES_MAX)
     priority = ChoiceLaterField(now=tuple(Priority))
-    labels = TextMapField(check=fields.check_labels)
+    labels = TextMapField(check=fields.check_labels, item=grammar.label)
     replaces = TextField(
         max_length=36,
         required=False,
@@ -140,6 +140,13 @@ class ContainerSerializer(StrictSerializer):
         help_text="Id of a waiting one of the same kind and team: it is cancelled when this is submitted.",
     )
     source = SourceSerializer(required=False, allow_null=True)  # type: ignore[assignment] # as above
+    image_pull_deadline_seconds = WholeNumberField(
+        min_value=1,
+        max_value=86_400,
+        required=False,
+        allow_null=True,
+        help_text="How long its image may fail to be pulled before it fails; the platform's setting unless given.",
+    )
     template = NotYetField()
     extra_resources = UnitsField(
         check=grammar.extra_resources,

@@ -221,7 +221,11 @@ class SubmittedSerializer(WorkloadSerializer):
 
 
 class WaitingSerializer(serializers.Serializer[Card]):
-    verdict = serializers.ChoiceField(choices=["admit", "wait", "never"], source="verdict.outcome")
+    verdict = serializers.ChoiceField(
+        choices=["admit", "wait", "never", "ended"],
+        source="outcome",
+        help_text="`ended`: there is nothing to judge any more; `reason` and `message` say how.",
+    )
     reason = serializers.CharField(source="verdict.reason")
     message = serializers.CharField(source="verdict.message")
     rule = serializers.CharField(help_text="The step of the policy that decided.", source="verdict.rule")

@@ -118,7 +118,9 @@ class OfKind(PortalView):
         workload = self.find(self.request.user, public_id)
         answer = self.answer(workload, hints=hints or (), now=now)
         serializer = WorkloadSerializer if hints is None else SubmittedSerializer
-        return Response(serializer(answer).data, status=201, headers={"Location": answer.links["self"]})
+        # At the host that was asked: a client that follows to another one leaves its token behind.
+        location = self.request.build_absolute_uri(answer.workload.own_kind.resource_of(public_id))
+        return Response(serializer(answer).data, status=201, headers={"Location": location})
 
 
 EXPAND = OpenApiParameter(
@@ -158,7 +160,7 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
         super().initial(request, *args, **kwargs)
         if self.action == "list":
             # Where it searches depends on who asks; what may be asked for does not.
-            self.filters = {**LIST_FILTERS, "search": search_in(self._searched_teams)}
+            self.filters = {**LIST_FILTERS, **search_in(self._searched_teams)}
 
     def _searched_teams(self) -> Collection[int] | None:
         return searched_teams(self.request.user, slugs=several(self.request, "team"))

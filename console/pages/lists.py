@@ -141,7 +141,7 @@ class WorkloadListPage(LoginRequiredMixin, View):
                 raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
             workloads = workloads.filter(phase=phase)
         search = search_in(lambda: _searched_teams(request, team))
-        for name, declared in (("search", search), ("label", LIST_FILTERS["label"])):
+        for name, declared in (("search", search["search"]), ("label", LIST_FILTERS["label"])):
             if request.GET.get(name):
                 workloads = workloads.filter(condition_of(request, name, declared))
         if "mine" in request.GET:

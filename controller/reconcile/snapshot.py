@@ -48,7 +48,7 @@ def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt |
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),
             schedule_backoff=_schedule_backoff(workload, settings),
-            image_pull_deadline=settings.image_pull_deadline_seconds,
+            image_pull_deadline=workload.image_pull_deadline_seconds or settings.image_pull_deadline_seconds,
         ),
     )
 

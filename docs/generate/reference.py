@@ -148,7 +148,10 @@ def _says(operation: Mapping[str, Any]) -> str:
 
 
 def _statuses(operation: Mapping[str, Any]) -> str:
-    return ", ".join(sorted(code for code in operation.get("responses", {}) if code.startswith(("2", "3"))))
+    answers = (
+        code for code in operation.get("responses", {}) if code.startswith(("2", "3")) and code != "304"
+    )
+    return ", ".join(sorted(answers))
 
 
 # --- settings

@@ -90,6 +90,7 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`. `keda`: endpoints"
     " scale by KEDA where it is served; else by the cluster's autoscaler, on CPU alone. `podmonitor`: one for each endpoint that has metrics.",
     "scaler_prometheus_url": "Where KEDA, inside the cluster, asks Prometheus. Empty: where `PORTAL_PROMETHEUS_URL` says.",
+    "password_exchange": "Whether `POST tokens/exchange/` gives an API token for a user's name and password.",
     "dcgm_labels": "How the pods of DCGM's metrics are labelled in Prometheus: `exported` (`exported_pod`, as a scrape without"
     " `honorLabels` makes it) or `plain` (`pod`).",
 })  # fmt: skip

@@ -53,6 +53,7 @@ def idempotent(*, store_body: bool = True, atomic: bool = True) -> Callable[[Met
                 _new_row(request, key), lambda: method(view, request, *args, **kwargs), store_body=store_body
             )
 
+        wrapped.honours_idempotency_key = True  # type: ignore[attr-defined]
         return wrapped
 
     return decorate

@@ -16,9 +16,12 @@ from typing import Any
 
 from django.core import exceptions as django_errors
 from django.core.signals import got_request_exception
-from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect, UnreadablePostError
+from django.urls import resolve
+from django.utils.http import escape_leading_slashes
 from django.views import defaults
 from django.views.csrf import csrf_failure as django_csrf_failure
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions as drf_errors
 from rest_framework.views import set_rollback
 
@@ -154,8 +157,15 @@ def server_error(request: HttpRequest, **kwargs: Any) -> HttpResponse:
     return respond(Problem(status=500, code="internal_error", detail=UNEXPECTED), request)
 
 
+@csrf_exempt
 def api_not_found(request: HttpRequest) -> HttpResponse:
-    """The last route below /api/: no such resource."""
+    """The last route below /api/: no such resource, or 308 to the one with a slash at its end."""
+    slashed = f"{request.path_info}/"
+    if not request.path_info.endswith("/") and resolve(slashed).func is not api_not_found:
+        query = request.META.get("QUERY_STRING", "")
+        location = f"{escape_leading_slashes(slashed)}{'?' if query else ''}{query}"
+        # The same method and body again; below the host that was asked, so that clients send their token too.
+        return HttpResponsePermanentRedirect(location, preserve_request=True)
     return respond(
         Problem(status=404, code=PortalNotFound.code, detail="There is no such resource in the API."), request
     )
@@ -217,7 +227,14 @@ def _of_api_exception(error: drf_errors.APIException) -> Problem:
             detail=f"Too many requests: try again in {seconds} s.",
             headers={"Retry-After": str(seconds)},
         )
+    if isinstance(error, drf_errors.UnsupportedMediaType):
+        return Problem(status=415, code=_code(error), detail=_no_json(error))
     return Problem(status=error.status_code, code=_code(error), detail=_text(error.detail))
+
+
+def _no_json(error: drf_errors.UnsupportedMediaType) -> str:
+    sent = _text(error.detail).partition('"')[2].partition('"')[0]
+    return f"Send the body as application/json; it came {f'as {sent}' if sent else 'without a Content-Type'}."
 
 
 def _of_fields(problems: tuple[FieldProblem, ...]) -> Problem:

@@ -77,7 +77,7 @@ ETAG_HEADER = {
 
 
 def declare_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:  # noqa: FBT001
-    """POSTPROCESSING_HOOK: problem responses on every operation, Idempotency-Key on POST, ETag and 304 on GET."""
+    """POSTPROCESSING_HOOK: problem responses on every operation, ETag and 304 on GET."""
     del generator, request, public
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas["FieldProblem"], schemas["Problem"] = FIELD_PROBLEM, PROBLEM
@@ -98,8 +98,6 @@ def _declare(method: str, operation: dict[str, Any]) -> None:
         _declare_etag(operation)
     if method == "delete":
         statuses.append(409)
-    if method == "post":
-        _add_parameter(operation, IDEMPOTENCY_PARAMETER)
     for status in sorted(statuses):
         operation.setdefault("responses", {}).setdefault(str(status), _response(status))
 

@@ -156,7 +156,7 @@ class Hub:
 
 
 class LogBell:
-    """Wakes the log streams of a workload when new lines were stored."""
+    """Wakes the log streams of a workload when new lines were stored, and when it has moved."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -174,7 +174,7 @@ class LogBell:
             self._waiting.pop(workload_id, None)
 
     def ring(self, payload: str) -> None:
-        """One notification of the channel `portal_logs`: JSON with the workload's id, or the bare id."""
+        """One notification about a workload: JSON with its id, or the bare id."""
         try:
             body = json.loads(payload)
             workload_id = str(body["workload"])

@@ -106,6 +106,8 @@ class Live:
     def _on_event(self, payload: str) -> None:
         self.directory.on_event(payload)
         self.hub.publish(payload)
+        # The last line of a log may be stored before its attempt has ended.
+        self.log_bell.ring(payload)
 
     def _on_gap(self) -> None:
         self.callers.on_gap()

@@ -167,7 +167,7 @@ def spec_of_return(
     """The revision to return to, by default the last that was ready before the current one, and the spec of that.
 
     How many replicas there are stays as it is. `rollout` is how to get there, where not as that revision says.
-    Conflict where there is none to return to, Invalid for a number that is none.
+    Conflict where there is none to return to and for one that was never ready, Invalid for a number that is none.
     """
     revision = _before(endpoint) if number is None else endpoint.revisions.filter(number=number).first()
     if revision is None:
@@ -177,6 +177,9 @@ def spec_of_return(
     current = endpoint.current
     if revision.number == current.number:
         raise Conflict.of_field("revision", f"Revision {number} is the current one.", code="is_current")
+    if revision.live_at is None:
+        message = f"Revision {number} was never ready. To try it again, change the endpoint to what it says."
+        raise Conflict.of_field("revision", message, code="never_ready")
     body = with_size_of(revision.spec, current.spec)
     if rollout:
         body["rollout"] = {**(body.get("rollout") or {}), **rollout}

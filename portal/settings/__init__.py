@@ -321,6 +321,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "GET_LIB_DOC_EXCLUDES": "teams.api.base.classes_without_api_docs",
     "ENUM_NAME_OVERRIDES": {
+        "Verdict": ["admit", "wait", "never"],
+        "CardVerdict": ["admit", "wait", "never", "ended"],
         "CapacityType": "workloads.models.CapacityType",
         "RequestedCapacity": ["on-demand", "spot", "spot-first"],
         "MembershipRole": "teams.models.Membership.Role",

@@ -1,4 +1,4 @@
-"""How OpenAPI describes what views have besides DRF: the bearer token, and If-Match where it is honoured."""
+"""How OpenAPI describes what views have besides DRF: the bearer token, and the headers that are honoured."""
 
 from __future__ import annotations
 
@@ -8,18 +8,29 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from typing_extensions import override
 
-from foundation.http.schema import IF_MATCH_PARAMETER
+from foundation.http.schema import IDEMPOTENCY_PARAMETER, IF_MATCH_PARAMETER
 
 
 class PortalSchema(AutoSchema):
-    """Adds If-Match to the methods for which the view says that it honours it."""
+    """Adds If-Match and Idempotency-Key to the methods that honour them."""
 
     @override
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
-        if operation and self.method.lower() in getattr(self.view, "honours_if_match", ()):
-            operation.setdefault("parameters", []).append(IF_MATCH_PARAMETER)
+        if operation:
+            operation.setdefault("parameters", []).extend(self._honoured())
         return operation
+
+    def _honoured(self) -> list[dict[str, Any]]:
+        """The headers that the method goes by."""
+        method = self.method.lower()
+        handler = getattr(self.view, getattr(self.view, "action", None) or method, None)
+        parameters = []
+        if method in getattr(self.view, "honours_if_match", ()):
+            parameters.append(IF_MATCH_PARAMETER)
+        if getattr(handler, "honours_idempotency_key", False):
+            parameters.append(IDEMPOTENCY_PARAMETER)
+        return parameters
 
     @override
     def get_filter_backends(self) -> list[Any]:

@@ -142,6 +142,11 @@ class TokenCreateSerializer(StrictSerializer):
     )
 
 
+class TokenExchangeSerializer(TokenCreateSerializer):
+    username = serializers.CharField(max_length=150)
+    password = serializers.CharField(max_length=4096, trim_whitespace=False, write_only=True)
+
+
 class MyMembershipSerializer(serializers.Serializer[Membership]):
     team = TeamRefSerializer()
     role = serializers.ChoiceField(choices=ROLES)
@@ -204,6 +209,7 @@ class SettingsUpdateSerializer(StrictSerializer):
     )
     dcgm_labels = serializers.ChoiceField(choices=PlatformSettings.DcgmLabels.choices, required=False)
     optional_kinds = OptionalKindsField(required=False, each_once=True)
+    password_exchange = serializers.BooleanField(required=False)
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):

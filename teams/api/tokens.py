@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.auth import authenticate
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from foundation import clock
-from foundation.errors import FieldProblem, Invalid, NotAllowed, NotFound
+from foundation.errors import FieldProblem, Invalid, NotAllowed, NotFound, NotSignedIn
 from foundation.http import filters
+from foundation.http.context import client_ip
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
+from foundation.models import PlatformSettings
 from teams import permissions, queries, services
 from teams.actors import actor_of
 from teams.api.base import PortalView
-from teams.api.serializers import TokenCreateSerializer, TokenSerializer, TokenWithSecretSerializer
-from teams.models import ApiToken, Team
+from teams.api.serializers import (
+    TokenCreateSerializer,
+    TokenExchangeSerializer,
+    TokenSerializer,
+    TokenWithSecretSerializer,
+)
+from teams.models import ApiToken, Team, User
+from teams.throttle import count_sign_in_attempt
 
 NO_CONTENT = OpenApiResponse(description="Done.")
 
@@ -43,16 +53,34 @@ class TokenListView(PortalView):
         """Make an API token; its value is in this answer alone."""
         values = self.read(TokenCreateSerializer)
         _check_grants_no_more_than_it_has(request, values["scopes"])
-        token, secret = services.create_token(
-            actor=actor_of(request), user=request.user, name=values["name"], scopes=values["scopes"],
-            expires_in_days=values["expires_in_days"], team=_token_team(request, values.get("team")), now=clock.now(),
-        )  # fmt: skip
-        token.secret = secret  # type: ignore[attr-defined]
-        headers = {
-            "Location": request.build_absolute_uri(f"{request.path}{token.public_id}/"),
-            "Cache-Control": "no-store",
-        }
-        return Response(TokenWithSecretSerializer(token).data, status=201, headers=headers)
+        return _made(request, values)
+
+
+class TokenExchangeView(PortalView):
+    """A first token without a browser. Counted as sign-ins are: 429 after ten attempts a minute for an account."""
+
+    queryset = ApiToken.objects.none()
+    serializer_class = TokenWithSecretSerializer
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(
+        operation_id="tokens_exchange", tags=["people"], auth=[],
+        request=TokenExchangeSerializer, responses={201: TokenWithSecretSerializer},
+    )  # fmt: skip
+    def post(self, request: Any) -> Response:
+        """Make an API token for a user's name and password; its value is in this answer alone. 403 `exchange_off` where
+        the platform's setting `password_exchange` says no, 401 for a wrong name or password.
+        """
+        if not PlatformSettings.current().password_exchange:
+            raise NotAllowed("This portal gives no tokens for passwords.", code="exchange_off")
+        values = self.read(TokenExchangeSerializer)
+        count_sign_in_attempt(username=values["username"], ip=client_ip(request))
+        user = authenticate(request, username=values["username"], password=values["password"])
+        if not isinstance(user, User):
+            raise NotSignedIn("The name or the password is wrong.", code="wrong_password")
+        request.user = user
+        return _made(request, values)
 
 
 class TokenView(PortalView):
@@ -77,6 +105,17 @@ class TokenView(PortalView):
         if token is None:
             raise NotFound("You have no such token.")
         return token
+
+
+def _made(request: Any, values: dict[str, Any]) -> Response:
+    token, secret = services.create_token(
+        actor=actor_of(request), user=request.user, name=values["name"], scopes=values["scopes"],
+        expires_in_days=values["expires_in_days"], team=_token_team(request, values.get("team")), now=clock.now(),
+    )  # fmt: skip
+    token.secret = secret  # type: ignore[attr-defined]
+    location = reverse("teams-api:token", kwargs={"token_id": token.public_id})
+    headers = {"Location": request.build_absolute_uri(location), "Cache-Control": "no-store"}
+    return Response(TokenWithSecretSerializer(token).data, status=201, headers=headers)
 
 
 def _token_team(request: Any, slug: str | None) -> Team | None:

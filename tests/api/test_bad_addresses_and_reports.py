@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api.bench import RUNS, Unchanged, problem
-from tests.factories.submitted import make_attempt
+from tests.factories.submitted import make_attempt, run_body
 from tests.factories.teams import api_client, make_token
 from workloads.models import Workload
 
@@ -43,7 +43,6 @@ def test_nul_in_an_address_is_malformed(bench):
 def test_what_is_not_there_is_a_problem(bench):
     for url in (
         "/api/v1/nothing/",
-        "/api/v1/training-runs",
         "/api/v2/me/",
         f"{RUNS}5/",
         f"{RUNS}not-a-uuid/",
@@ -165,7 +164,7 @@ def test_a_quota_that_cannot_be_set_is_refused(bench, manager, field, values):
     ],
 )
 def test_a_price_that_cannot_be_set_is_refused(bench, manager, field, values):
-    good = {"card": "h100", "micro_usd_per_card_hour": 5, "reason": "test"}
+    good = {"card": "a100-40gb", "micro_usd_per_card_hour": 5, "reason": "test"}
     with Unchanged():
         for value in values:
             problem(manager.post("/api/v1/prices/", good | {field: value}), 422, field)
@@ -246,3 +245,21 @@ def test_make_token_is_refused_beyond_its_own_scopes(bench):
     reads.credentials(HTTP_AUTHORIZATION=f"Bearer {make_token(bench.user, scopes=('manage',))}")
     with Unchanged():
         problem(reads.post("/api/v1/tokens/", {"name": "x", "scopes": ["submit"]}), 403, code="scope_missing")
+
+
+def test_an_address_without_its_slash_leads_to_the_one_with_it(bench):
+    body = run_body("vision")
+    answered = bench.client.post(f"{RUNS[:-1]}?x=1", body)
+    assert (answered.status_code, answered["Location"]) == (308, f"{RUNS}?x=1")
+    assert bench.client.post(RUNS[:-1], body, follow=True).status_code == 201
+    problem(bench.client.post("/api/v1/nothing", body), 404)
+    problem(bench.client.get("/api/v1//training-runs"), 404)
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [("", "without a Content-Type"), ("text/plain", "as text/plain")],
+)
+def test_a_body_that_is_not_called_json_is_refused_with_what_it_was(bench, sent, says):
+    refused = bench.client.generic("POST", RUNS, "{}", content_type=sent)
+    assert says in problem(refused, 415)["detail"]

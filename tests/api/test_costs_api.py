@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
+from datetime import timedelta
 
 import pytest
 
 from costs.models import LedgerEntry, Price
 from costs.queries import ledger_difference
+from foundation import clock
 from foundation.models import PlatformSettings
 from tests.api.bench import Unchanged, problem
+from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_attempt, make_pod
 from tests.factories.teams import api_client, make_user
 from workloads.models import Workload
@@ -20,6 +23,15 @@ PRICES, LEDGER = "/api/v1/prices/", "/api/v1/ledger/"
 COSTS, EXPORT, ADJUSTMENTS, SETTINGS = (
     f"/api/v1/{path}" for path in ("costs/", "costs/export.csv", "adjustments/", "settings/")
 )
+
+
+@pytest.fixture
+def h100(bench):
+    return make_flavor("h100")
+
+
+def price(**values):
+    return {"card": "a100-40gb", "micro_usd_per_card_hour": 7, "reason": "x", **values}
 
 
 @pytest.fixture
@@ -45,8 +57,8 @@ def test_a_price_is_set_from_a_moment_on(bench, manager):
     assert oldest["valid_until"] == newest["valid_from"]
 
 
-def test_the_same_price_twice_is_one_and_another_at_that_time_is_a_conflict(bench, manager):
-    body = {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x", "valid_from": "2026-06-01T00:00:00Z"}
+def test_the_same_price_twice_is_one_and_another_at_that_time_is_a_conflict(bench, manager, h100):
+    body = price(card="h100", valid_from="2026-06-01T00:00:00Z")
     assert manager.post(PRICES, body).status_code == 201
     with Unchanged():
         assert manager.post(PRICES, body).status_code == 201
@@ -55,8 +67,8 @@ def test_the_same_price_twice_is_one_and_another_at_that_time_is_a_conflict(benc
     assert Price.objects.filter(priced__card="h100").count() == 1
 
 
-def test_a_price_may_be_set_before_the_first_and_ends_where_that_begins(bench, manager):
-    body = {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x", "valid_from": "2026-06-01T00:00:00Z"}
+def test_a_price_may_be_set_before_the_first_and_ends_where_that_begins(bench, manager, h100):
+    body = price(card="h100", valid_from="2026-06-01T00:00:00Z")
     assert manager.post(PRICES, body).status_code == 201
     earlier = manager.post(PRICES, body | {"valid_from": "2026-05-01T00:00:00Z"})
     assert earlier.status_code == 201
@@ -67,13 +79,35 @@ def test_a_price_may_be_set_before_the_first_and_ends_where_that_begins(bench, m
 
 
 @pytest.mark.parametrize("moment", ["0099-06-01T00:00:00Z", "1969-12-31T23:59:59Z", "4000-01-01T00:00:00Z"])
-def test_a_price_of_an_age_that_is_no_ones_is_refused_by_its_field(bench, manager, moment):
+def test_a_price_of_an_age_that_is_no_ones_is_refused_by_its_field(bench, manager, h100, moment):
     """The database tells prices of cards apart by seconds from 1970 on; beyond its reach two cards' would overlap."""
-    body = {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x"}
+    body = price(card="h100")
     for furthest in ("3999-12-31T23:59:59Z", "1970-01-01T00:00:00Z"):
         assert manager.post(PRICES, body | {"valid_from": furthest}).status_code == 201
     with Unchanged():
-        problem(manager.post(PRICES, body | {"card": "h200", "valid_from": moment}), 422, "valid_from")
+        problem(manager.post(PRICES, body | {"card": "a100-40gb", "valid_from": moment}), 422, "valid_from")
+
+
+def test_a_price_that_has_not_begun_is_taken_back_and_the_one_before_goes_on(bench, manager):
+    (now,) = manager.get(PRICES).json()["results"]
+    later = clock.now() + timedelta(days=7)
+    asked = price(micro_usd_per_card_hour=9, valid_from=later.isoformat())
+    made = manager.post(PRICES, asked)
+    assert manager.get(made["Location"]).json() == made.json()
+    with Unchanged():
+        problem(manager.delete(f"{PRICES}{now['id']}/"), 409, code="price_began")
+        problem(bench.client.delete(made["Location"]), 403)
+    assert manager.delete(made["Location"]).status_code == 204
+    assert manager.get(PRICES).json()["results"] == [now], "without an end again"
+    problem(manager.delete(made["Location"]), 404)
+    sooner = later - timedelta(days=3)
+    assert manager.post(PRICES, asked | {"valid_from": sooner.isoformat()}).status_code == 201
+
+
+def test_a_price_of_a_card_that_no_flavor_has_is_refused_by_its_field(bench, manager):
+    with Unchanged():
+        refused = problem(manager.post(PRICES, price(card="b300")), 422, "card", code="unknown_card")
+    assert "There is: a100-40gb." in refused["detail"]
 
 
 def test_what_is_billed_already_cannot_get_another_price(bench, manager, billed):

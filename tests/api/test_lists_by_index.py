@@ -84,6 +84,7 @@ def past(bench, own, standing_past) -> Bench:
         {"priority": "high"},
         {"capacity": "spot"},
         {"search": "rare be"},
+        {"name_prefix": "rare-b"},
         {"label": "project=rare"},
         {"label": "step"},
     ],
@@ -120,6 +121,30 @@ def test_a_search_finds_beginnings_of_words_and_whole_ids(bench):
     assert names(bench.client.get(ENDPOINTS, {"search": "serv"})) == ["lr-served"]
     stranger = api_client(make_user("eve"))
     assert names(stranger.get(RUNS, {"search": "lr"})) == []
+
+
+def test_a_prefix_is_that_of_the_whole_name(bench):
+    for name in ("sweep-7-1", "sweep-71-1", "my-sweep-7-2", "sweep-7"):
+        bench.run(name=name)
+    for prefix, expected in {
+        "sweep-7-": ["sweep-7-1"],
+        "sweep-7": ["sweep-7", "sweep-71-1", "sweep-7-1"],
+        "s": ["sweep-7", "sweep-71-1", "sweep-7-1"],
+        "weep": [],
+    }.items():
+        assert names(bench.client.get(RUNS, {"name_prefix": prefix})) == expected, prefix
+    for wrong in ("", "7", "S", "a b", "a%", "a" * 41):
+        problem(bench.client.get(RUNS, {"name_prefix": wrong}), 400, "name_prefix")
+    assert names(api_client(make_user("eve")).get(RUNS, {"name_prefix": "sweep"})) == []
+
+
+def test_runs_are_found_by_when_they_were_submitted(bench):
+    made = [bench.run(name=name) for name in ("first", "second", "third")]
+    second = made[1]["created_at"]
+    assert names(bench.client.get(RUNS, {"from": second})) == ["third", "second"]
+    assert names(bench.client.get(RUNS, {"to": second})) == ["first"]
+    assert names(bench.client.get(RUNS, {"from": second, "to": made[2]["created_at"]})) == ["second"]
+    problem(bench.client.get(RUNS, {"from": "yesterday"}), 400, "from")
 
 
 def test_labels_that_are_asked_for_have_all_to_be_there(bench):

@@ -148,6 +148,15 @@ def test_people_return_to_the_last_revision_that_was_ready(bench):
     assert (second["state"], first["state"]) == ("superseded", "live")
 
 
+def test_nobody_returns_to_what_was_never_ready(bench):
+    endpoint = running(bench)
+    for image in ("example.org/serve:2", "example.org/serve:3"):
+        assert bench.client.patch(url_of(endpoint), {"image": image}).status_code == 200
+    with Unchanged():
+        refused = bench.client.post(f"{url_of(endpoint)}rollback/", {"revision": 2})
+        problem(refused, 409, "revision", code="never_ready")
+
+
 def test_a_claim_of_one_node_blocks_the_surge(bench):
     ClaimRecord.objects.create(
         uid="c",

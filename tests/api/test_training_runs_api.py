@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from controller.reconcile.adapters import adapter_for
+from controller.reconcile.snapshot import snapshot_of
+from foundation import clock
+from foundation.models import PlatformSettings
 from quotas.models import Claim
 from tests.api.bench import RUNS, Unchanged, ids, problem, row
 from tests.factories.catalogue import make_quota
@@ -37,7 +43,7 @@ def test_a_run_is_made_and_read_back(bench):
     )
     assert run["cost"]["at_time_limit"] == {"amount_micro_usd": 3_600_000_000, "usd": "3600.000000"}
     assert run["created_at"].endswith("Z")
-    assert response["Location"] == run["links"]["self"]
+    assert response["Location"].endswith(run["links"]["self"].removeprefix("http://localhost:8000"))
     path = response["Location"].partition("/api/")[2]
     again = bench.client.get(f"/api/{path}")
     assert again.json() == run
@@ -177,6 +183,64 @@ def test_what_has_ended_takes_no_more_wishes(bench):
         for wish in ("cancel", "suspend", "resume"):
             problem(bench.client.post(f"{RUNS}{run['id']}/{wish}/"), 409)
         problem(bench.client.patch(f"{RUNS}{run['id']}/", {"time_limit_seconds": 600}), 409)
+
+
+def test_what_has_ended_is_judged_no_more_and_keeps_its_price(bench, manager):
+    run = bench.run(flavor="a100-40gb", gpus_per_replica=1)
+    url = f"{RUNS}{run['id']}/"
+    move(row(run), Phase.SUCCEEDED)
+    card = bench.client.get(f"{url}waiting/").json()
+    assert (card["verdict"], card["levers"]) == ("ended", [])
+    cost = bench.client.get(f"{url}cost/").json()
+    later = clock.now() + timedelta(days=1)
+    dearer = {"card": "a100-40gb", "micro_usd_per_card_hour": 9, "reason": "test"}
+    assert manager.post("/api/v1/prices/", dearer | {"valid_from": later.isoformat()}).status_code == 201
+    with clock.freeze(later + timedelta(days=1)):
+        assert bench.client.get(f"{url}cost/").json()["rate_per_hour"] == cost["rate_per_hour"]
+
+
+def test_a_preview_agrees_with_itself_and_with_the_submission(bench):
+    bench.run(flavor="a100-40gb", gpus_per_replica=3)
+    body = run_body("vision", name="second", flavor="a100-40gb", gpus_per_replica=2)
+    card = bench.client.post(f"{RUNS}preview/", body).json()
+    used = next(fact["value"] for fact in card["evidence"] if fact["fact"] == "used")
+    assert card["verdict"] == "admit"
+    assert used == card["quota"]["before"]["used"]
+    assert bench.client.post(RUNS, body).status_code == 201
+    problem(bench.client.post(f"{RUNS}preview/", body), 409, "name", code="name_taken")
+
+
+def test_a_new_run_is_found_at_the_host_that_was_asked(bench):
+    answered = bench.client.post(RUNS, run_body("vision"), headers={"Host": "127.0.0.1:8000"})
+    assert answered["Location"] == f"http://127.0.0.1:8000{RUNS}{answered.json()['id']}/"
+
+
+def test_a_run_may_have_a_deadline_of_its_own_for_its_image(bench):
+    own, other = bench.run(image_pull_deadline_seconds=5), bench.run()
+    assert own["spec"]["image_pull_deadline_seconds"] == 5
+    limits = [
+        snapshot_of(row(run), adapter_for("training-run"), None).limits.image_pull_deadline
+        for run in (own, other)
+    ]
+    assert limits == [5, PlatformSettings.current().image_pull_deadline_seconds]
+    for wrong in (0, 86_401, "5"):
+        problem(
+            bench.client.post(RUNS, run_body("vision", image_pull_deadline_seconds=wrong)),
+            422,
+            "image_pull_deadline_seconds",
+        )
+
+
+def test_other_settings_are_looked_at_by_what_is_under_way(bench, admin):
+    under_way, waits = row(bench.run()), row(bench.run())
+    move(under_way, Phase.STARTING)
+    later = clock.now() + timedelta(hours=1)
+    Workload.objects.update(next_reconcile_at=later)
+    assert admin.patch("/api/v1/settings/", {"image_pull_deadline_seconds": 7}).status_code == 200
+    under_way.refresh_from_db()
+    waits.refresh_from_db()
+    assert under_way.next_reconcile_at <= clock.now(), "its look was planned by the old deadline"
+    assert waits.next_reconcile_at == later
 
 
 # --- changes

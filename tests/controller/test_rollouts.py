@@ -146,6 +146,20 @@ def test_the_first_revision_has_nothing_to_go_back_to(bench):
     assert states(endpoint) == ["failed"]
 
 
+def test_an_endpoint_may_have_less_patience_with_its_image_than_the_platform_and_no_pod_is_replaced_for_it(
+    bench,
+):
+    endpoint = ready(bench)
+    impatient(image_pull_deadline=900)
+    before = uids(bench, endpoint)
+    change(bench, endpoint, image_pull_deadline_seconds=1)
+    bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live")
+    assert uids(bench, endpoint) == before
+    change(bench, endpoint, image=BAD_IMAGE, image_pull_deadline_seconds=1)
+    bench.until(endpoint.workload, lambda row: "failed" in states(endpoint))
+    assert "could not be pulled within 1 seconds" in endpoint.revisions.get(number=3).message
+
+
 def test_what_a_revision_leaves_out_is_gone_from_its_pods(bench):
     said = [{"name": "SAID", "value": "once"}]
     endpoint = ready(bench, env=said)

@@ -11,11 +11,13 @@ import pytest
 from controller.logs.store import ContainerLog, mark_stored, source_of
 from foundation import clock
 from foundation.tickets import make_ticket
+from gateway.live import logstream
 from teams import services
 from teams.actors import Actor
 from tests.factories.teams import make_user
 from tests.waiting import until
 from workloads.models import Attempt, PodRecord
+from workloads.services import notify
 
 KEEP = timedelta(days=1)
 
@@ -76,6 +78,23 @@ def test_text_follows_until_the_attempt_is_complete(live, bench, writer):
     writer.write("three")
     assert stream.response.readline() == b"three\n"
     writer.end()
+    assert stream.response.read() == b""
+
+
+def test_a_log_that_is_stored_before_its_attempt_has_ended_ends_with_the_move(
+    live, bench, writer, monkeypatch
+):
+    # No look by the clock comes within the time that the stream waits.
+    monkeypatch.setattr(logstream, "PING_SECONDS", 600.0)
+    writer.write("one")
+    stream = live.stream(path(bench))
+    assert stream.response.readline() == b"one\n"
+    mark_stored(writer.pod, now=clock.now())
+    writer.write("two")
+    assert stream.response.readline() == b"two\n"
+    writer.attempt.ended_at = clock.now()
+    writer.attempt.save()
+    notify(bench.endpoint)
     assert stream.response.read() == b""
 
 

@@ -40,7 +40,7 @@ CARD = CardFacts("a100", parts=7, per_unit=3, total=28, free=5)
         ({}, {"limits": [team("vision", 10)], "holders": [holder(units=8)]}, "quota", Reason.WAITING_FOR_QUOTA, f"Team vision uses 8 of 10 {POOL} and may borrow 0; this run needs 8."),
         ({}, {"nodes": {"a": 8, "b": 8}, "holders": [holder(units=2, placed=(("a", 2),)), holder("i", units=2, placed=(("b", 2),))]}, "blocks", Reason.TOPOLOGY_PLACEMENT_FAILED, f"needs 8 {POOL} on one node; 12 are free, at most 6 on one node."),
         ({"units": 16, "pods": 2}, {"nodes": {"a": 8}, "provisionable": Provisionable(4, 8)}, "blocks", Reason.TOPOLOGY_PLACEMENT_FAILED, "needs 16 a100-40gb (on-demand) in 2 pods of 8 at once; 8 are free, at most 8 on one node; new nodes can bring 8."),
-        ({"units": 2}, {"card": CARD}, "cards", Reason.TOPOLOGY_PLACEMENT_FAILED, "The a100 cards that a100-40gb is cut from have 5 parts free; this run needs 6."),
+        ({"units": 2}, {"card": CARD}, "cards", Reason.TOPOLOGY_PLACEMENT_FAILED, "The a100 cards that a100-40gb is cut from have room for 1 more, beside what other flavors hold of them; this run needs 2."),
         ({}, {"holders": (*FULL[:3], replace(FULL[3], leaving=True)), "limits": [team("vision", 40)]}, "leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "There is room for this run once those that are leaving have left, in 60 s at most."),
         ({"priority": 1000}, {"holders": (*FULL[:3], replace(FULL[3], preemptible=True))}, "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "Room is made for this run within 60 s; to leave: 1 of lower priority in team vision."),
         ({"id": NEW}, {"beyond": [Beyond("vision", 500, 7, 56)]}, "beyond", Reason.WAITING_FOR_QUOTA, "7 of team vision wait before this run and behind those looked at now."),
@@ -86,7 +86,7 @@ def test_evidence_carries_the_numbers_of_the_moment():
     verdict = judge(snapshot(limits, holders=[holder(units=8)], waiters=[waiter(units=4)]), "w")
     numbers = {each.fact: each.value for each in verdict.evidence}
     assert numbers == {
-        "requested": 4, "guaranteed": 8, "used": 12, "borrowed": 4, "available": 4, "free": 20,
+        "requested": 4, "guaranteed": 8, "used": 8, "borrowed": 0, "available": 8, "free": 24,
         "largest_free_block": 8, "ahead": 0,
     }  # fmt: skip
     assert verdict.message == f"Team vision will use 12 of 8 {POOL}, 4 of them borrowed."

@@ -137,6 +137,8 @@ ROUTES: dict[str, Row] = {
     ),
     "teams-api:token-list": api(GET=EVERYBODY, POST=OWN_CREATE),
     "teams-api:token": api("token", GET=OWN_READ, DELETE=OWN_WRITE),
+    # A name and a password are its credential: tests/teams/test_first_token.py.
+    "teams-api:token-exchange": PUBLIC,
     "teams-api:audit-list": api(GET=LIST),
     # --- catalogue, quotas, costs, cluster
     "workloads-api:flavor-list": api(GET=EVERYBODY, POST=managers("flavor")),
@@ -164,6 +166,7 @@ ROUTES: dict[str, Row] = {
     "quotas-api:decision": api("decision", GET=READ),
     "quotas-api:decision-replay": api("decision", GET=READ),
     "costs-api:price-list": api(GET=EVERYBODY, POST=managers("price")),
+    "costs-api:price": api("price", GET=EVERYBODY, DELETE=managers("none")),
     "costs-api:ledger-list": api(GET=LIST),
     "costs-api:cost-summary": api(GET=LIST),
     "costs-api:cost-export": api(GET=LIST),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.urls import reverse
 from drf_spectacular.generators import SchemaGenerator
 
@@ -94,3 +95,13 @@ def test_an_unknown_parameter_is_refused_by_its_name(world, root, name):
     refused = root.ask("GET", f"{url}?no_such=1")
     assert refused.status_code == 400, refused.content
     assert refused.json()["errors"][0]["field"] == "no_such"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, method in OPERATIONS if method == "post"))
+def test_a_malformed_key_is_refused_where_keys_are_honoured(world, root, name):
+    url, body = of(world, name, "post")
+    with transaction.atomic():
+        answered = root.ask("POST", url, body, Idempotency_Key="a b")
+        transaction.set_rollback(True)
+    refused = answered.status_code == 400 and answered.json()["errors"][0]["field"] == "Idempotency-Key"
+    assert refused is declares(OPERATIONS[name, "post"], "Idempotency-Key"), answered.content

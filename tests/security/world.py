@@ -109,7 +109,7 @@ class World:
         self.flavor = make_flavor()
         make_node()
         make_quota(self.team, self.flavor)
-        make_price()
+        self.price = make_price()
         self.lead = make_member("lead", team=self.team, user=make_user("canary-lead")).user
         self.member = make_member("member", team=self.team, user=make_user("canary-member")).user
         self.viewer = make_member("viewer", team=self.team, user=make_user("canary-viewer")).user
@@ -244,6 +244,7 @@ class World:
                 {"slug": TEAM, "public_id": self.request.public_id},
                 {"slug": "no-such-team", "public_id": UNKNOWN_ID},
             ),
+            "price": ({"public_id": self.price.public_id}, {"public_id": UNKNOWN_ID}),
             "change-set": ({"public_id": self.change_set.public_id}, {"public_id": UNKNOWN_ID}),
             "quota-request": ({"public_id": self.request.public_id}, {"public_id": UNKNOWN_ID}),
             "decision": ({"public_id": self.decision.public_id}, {"public_id": UNKNOWN_ID}),
@@ -300,7 +301,12 @@ class World:
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},
-            "price": {"card": "new", "micro_usd_per_card_hour": 1, "reason": "test"},
+            "price": {
+                "card": self.flavor.card,
+                "capacity": "spot",
+                "micro_usd_per_card_hour": 1,
+                "reason": "test",
+            },
             "secret": {"values": {"token": "canary-value"}},
             "volume": {"name": "data", "size": "1Gi"},
             "advice": {"team": team, "text": "7B fp16"},

@@ -116,6 +116,9 @@ class Workload(models.Model):
         default=False, help_text="Whether what it claims for pods that it does not run is lent to nobody."
     )
     time_limit_seconds = models.PositiveIntegerField(null=True)
+    image_pull_deadline_seconds = models.PositiveIntegerField(
+        null=True, help_text="Its own, where not as long as the platform's settings say."
+    )
     max_retries = models.PositiveIntegerField(default=0)
     labels = models.JSONField(default=dict)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
 from typing_extensions import override
 
 from cluster import quantities
@@ -23,6 +24,7 @@ MEMORY_BYTES_MAX = Decimal(64 * 1024**4)
 STORAGE_BYTES_MAX = Decimal(1024 * 1024**4)
 CPU_CORES_MIN = Decimal("0.001")
 Check = Callable[[Mapping[str, Any]], Fault | None]
+CheckItem = Callable[[str, Any], Fault | None]
 """What is wrong with a whole object, if anything is."""
 
 
@@ -177,28 +179,48 @@ def _plain(value: Decimal) -> str:
 
 
 class _MapField(serializers.DictField):
-    """An object with one rule for all values; errors are reported for the field as a whole and name the key."""
+    """An object whose values are all checked alike: `check` judges it as a whole and its message names the key; with
+    `item`, a rule for one key and its value, every item that it refuses is an error at its key.
+    """
 
     what: ClassVar[str]
     """What a value is called in a sentence."""
 
-    def __init__(self, *, child: serializers.Field[Any, Any, Any, Any], check: Check, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        child: serializers.Field[Any, Any, Any, Any],
+        check: Check,
+        item: CheckItem | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**{"child": child, "required": False, "allow_null": True, **kwargs})
-        self.check = check
+        self.check, self.item = check, item
 
     @override
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             self.fail("not_a_dict", input_type=type(data).__name__)
+        refused: dict[str, list[ErrorDetail]] = {}
         for key, value in data.items():
             self.check_key(key)
-            try:
-                self.child.run_validation(value)
-            except serializers.ValidationError as error:
-                message = f"The {self.what} of {str(key)[:80]!r} will not do: {_first_message(error)}"
-                raise serializers.ValidationError(message, code="invalid_value") from error
+            fault = self._fault(key, value)
+            if fault is not None and self.item is None:
+                refuse(fault)
+            elif fault is not None:
+                refused[key] = [ErrorDetail(fault.message, code=fault.code)]
+        if refused:
+            raise serializers.ValidationError(refused)
         refuse(self.check(data))
         return dict(data)
+
+    def _fault(self, key: Any, value: Any) -> Fault | None:
+        try:
+            self.child.run_validation(value)
+        except serializers.ValidationError as error:
+            message = f"The {self.what} of {str(key)[:80]!r} will not do: {_first_message(error)}"
+            return Fault("invalid_value", message)
+        return self.item(key, value) if self.item else None
 
     def check_key(self, key: Any) -> None:
         """What is wrong with a key, as far as `check` does not look at it."""
@@ -209,8 +231,8 @@ class TextMapField(_MapField):
 
     what = "value"
 
-    def __init__(self, *, check: Check, **kwargs: Any) -> None:
-        super().__init__(child=TextField(allow_blank=True), check=check, **kwargs)
+    def __init__(self, *, check: Check, item: CheckItem | None = None, **kwargs: Any) -> None:
+        super().__init__(item=item, child=TextField(allow_blank=True), check=check, **kwargs)
 
     @override
     def check_key(self, key: Any) -> None:
@@ -238,8 +260,7 @@ def _first_message(error: serializers.ValidationError) -> str:
 def check_labels(labels: Mapping[str, str]) -> Fault | None:
     if len(labels) > grammar.LABELS_MAX:
         return Fault("too_many", f"At most {grammar.LABELS_MAX} labels may be given.")
-    faults = (grammar.label(key, value) for key, value in labels.items())
-    return next((fault for fault in faults if fault is not None), None)
+    return None
 
 
 class ChoiceLaterField(serializers.ChoiceField):

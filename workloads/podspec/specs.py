@@ -220,6 +220,8 @@ class ContainerSpec:
     priority: str = "normal"
     labels: Mapping[str, str] = field(default_factory=dict)
     source: Source | None = None
+    image_pull_deadline_seconds: int | None = None
+    """How long its image may fail to be pulled, where not as long as the platform's settings say."""
     left_out: frozenset[str] = field(default=frozenset(), compare=False)
     """Which of cpu and memory the request left to the portal. The amounts filled in for its GPUs are stored beside it, and
     never copied: see `typed`."""
@@ -299,6 +301,11 @@ class ContainerSpec:
             "priority": self.priority,
             "labels": dict(self.labels),
             "source": self.source.to_json() if self.source else None,
+            **(
+                {"image_pull_deadline_seconds": self.image_pull_deadline_seconds}
+                if self.image_pull_deadline_seconds is not None
+                else {}
+            ),
             **({"left_out": sorted(self.left_out)} if self.left_out else {}),
         }
 
@@ -331,6 +338,7 @@ def container_fields(body: Json) -> dict[str, Any]:
         "priority": value_of(body, "priority", "normal"),
         "labels": dict(body.get("labels") or {}),
         "source": Source.from_json(body.get("source")),
+        "image_pull_deadline_seconds": body.get("image_pull_deadline_seconds"),
         "left_out": frozenset(name for name in LEFT_OUT if name in left_out or body.get(name) is None),
     }
 
