@@ -26,7 +26,7 @@ BODIES = {
 OF_MANAGERS = {
     "/api/v1/teams/vision/quotas/": {**LIMIT, "reason": "x"},
     "/api/v1/quota-changes/": {"changes": [{"team": "vision", **LIMIT}], "reason": "x"},
-    "/api/v1/prices/": {"card": "h100", "micro_usd_per_card_hour": 7, "reason": "x"},
+    "/api/v1/prices/": {"card": "a100-40gb", "micro_usd_per_card_hour": 7, "reason": "x"},
     "/api/v1/cohorts/": {"name": "research"},
 }
 

@@ -138,7 +138,7 @@ ROUTES: dict[str, Row] = {
     "teams-api:token-list": api(GET=EVERYBODY, POST=OWN_CREATE),
     "teams-api:token": api("token", GET=OWN_READ, DELETE=OWN_WRITE),
     # A name and a password are its credential: tests/teams/test_first_token.py.
-    "teams-api:token-exchange": PUBLIC,
+    "teams-api:token-exchange": Row(kind="function", methods={"POST": EVERYBODY}),
     "teams-api:audit-list": api(GET=LIST),
     # --- catalogue, quotas, costs, cluster
     "workloads-api:flavor-list": api(GET=EVERYBODY, POST=managers("flavor")),

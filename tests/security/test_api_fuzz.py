@@ -41,10 +41,12 @@ CASES_AN_OPERATION = drawn(usual=8, landing=32, soak=800)
 CHECKS = [no_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # Only the method that the document describes; the others pass through to whatever the endpoint is.
 UNDESCRIBED = {"gateway-api:invoke-root"}
+# Its credential is its body, so it is in no matrix of principals.
+DESCRIBED = {"teams-api:token-exchange"}
 OPERATIONS = sorted(
     f"{method} {schema_path(all_routes()[name])}"
     for name, row in ROUTES.items()
-    if row.kind == "api" and name not in UNDESCRIBED
+    if (row.kind == "api" or name in DESCRIBED) and name not in UNDESCRIBED
     for method in row.methods
     if name != "gateway-api:invoke" or method == "POST"
 )
@@ -109,6 +111,7 @@ def real_paths(world: World) -> dict[str, Any]:
         "endpoints": world.endpoint.public_id,
         "quota-changes": world.change_set.public_id,
         "quota-requests": world.request.public_id,
+        "prices": world.price.public_id,
         "decisions": world.decision.public_id,
         "flavors": world.flavor.name,
         "templates": world.template.name,

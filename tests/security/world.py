@@ -203,6 +203,7 @@ class World:
         endpoint = Endpoint.objects.get(workload=self.endpoint)
         spec = replace(endpoint.parsed, image="example.org/serve:3")
         update_endpoint(endpoint=endpoint, spec=spec, actor=Actor.of_user(self.member), now=clock.now())
+        endpoint.revisions.filter(number=1).update(live_at=clock.now())
 
     def _removed(self) -> User:
         membership = make_member("lead", team=self.team, user=make_user("removed"))
