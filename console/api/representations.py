@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from controller.hints import Hint
+from controller.routes import gateway_url
 from controller.waiting_card import Card, card_of, lacks_a_node
 from costs.queries import Cost, CostLine, PriceBook, cost_lines, cost_of, costs_of, spans_by_card
 from policy.estimates import Estimate
@@ -53,7 +54,9 @@ class WorkloadAnswer:
 
     @property
     def links(self) -> dict[str, str]:
-        """Where REST tells more of it, and where it tracks what it does, if its team has such a place."""
+        """Where REST tells more of it; where the gateway takes its requests; where it tracks what it does, if its
+        team has such a place.
+        """
         own = f"{settings.PUBLIC_URL}{self.workload.own_kind.resource_of(self.workload.public_id)}"
         if "links" not in self.expand:
             return {"self": own}
@@ -61,6 +64,7 @@ class WorkloadAnswer:
         return {
             "self": own,
             **{name: f"{own}{name}/" for name in LINKED},
+            **({"gateway": gateway_url(self.workload)} if self.workload.own_kind.takes_requests else {}),
             **({"mlflow": tracking} if tracking else {}),
         }
 

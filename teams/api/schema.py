@@ -9,17 +9,27 @@ from drf_spectacular.openapi import AutoSchema
 from typing_extensions import override
 
 from foundation.http.schema import IDEMPOTENCY_PARAMETER, IF_MATCH_PARAMETER
+from teams.api.scopes import ScopePermission, scope_of
+
+SCOPE = "x-required-scope"
 
 
 class PortalSchema(AutoSchema):
-    """Adds If-Match and Idempotency-Key to the methods that honour them."""
+    """Adds the headers that a method honours, and the scope that a token needs for it."""
 
     @override
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation:
             operation.setdefault("parameters", []).extend(self._honoured())
+            self._name_scope(operation)
         return operation
+
+    def _name_scope(self, operation: dict[str, Any]) -> None:
+        if ScopePermission in self.view.permission_classes:
+            operation[SCOPE] = scope = scope_of(self.view, self.method)
+            said = operation.get("description", "")
+            operation["description"] = f"{said}\n\nA token needs the scope `{scope}`.".strip()
 
     def _honoured(self) -> list[dict[str, Any]]:
         """The headers that the method goes by."""

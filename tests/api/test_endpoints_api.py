@@ -9,7 +9,7 @@ from tests.factories.teams import api_client, make_member
 from workloads.states import Phase
 
 
-def test_an_endpoint_is_made_and_read_back(bench):
+def test_an_endpoint_is_made_and_read_back(bench, settings):
     response = bench.client.post(
         ENDPOINTS, endpoint_body("vision", name="digits", flavor="a100-40gb", min_replicas=2, max_replicas=2)
     )
@@ -19,6 +19,7 @@ def test_an_endpoint_is_made_and_read_back(bench):
     assert (endpoint["kind"], endpoint["name"], endpoint["quantity"]) == ("endpoint", "digits", 2)
     assert endpoint["cost"]["at_time_limit"] is None
     assert bench.client.get("/api/" + response["Location"].partition("/api/")[2]).json() == endpoint
+    assert endpoint["links"].pop("gateway") == f"{settings.LIVE_URL}/vision/digits/"
     for link in endpoint["links"].values():
         assert bench.client.get("/api/" + link.partition("/api/")[2]).status_code == 200, link
 

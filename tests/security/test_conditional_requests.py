@@ -28,6 +28,8 @@ def declares(operation: dict[str, Any], header: str) -> bool:
     return any(parameter["name"] == header for parameter in operation.get("parameters", []))
 
 
+# A run's own token opens its reports, and whoever may see an endpoint may try it by any method.
+UNNAMED = {"jobs-api:training-run-progress", "jobs-api:training-run-checkpoints", "gateway-api:invoke"}
 HONOURED = sorted(key for key, operation in OPERATIONS.items() if declares(operation, "If-Match"))
 READ_AGAIN = sorted(key for key, operation in OPERATIONS.items() if "304" in operation["responses"])
 
@@ -105,3 +107,25 @@ def test_a_malformed_key_is_refused_where_keys_are_honoured(world, root, name):
         transaction.set_rollback(True)
     refused = answered.status_code == 400 and answered.json()["errors"][0]["field"] == "Idempotency-Key"
     assert refused is declares(OPERATIONS[name, "post"], "Idempotency-Key"), answered.content
+
+
+def test_a_token_without_the_scope_that_is_declared_is_refused(world):
+    scopes = {"read", "submit", "manage"}
+    root = make_user("root", platform_admin=True)
+    without = {
+        scope: Principal(
+            f"without {scope}", bearer=make_token(root, scopes=sorted(scopes - {scope}), name=scope)
+        )
+        for scope in scopes
+    }
+    wrong = []
+    for (name, method), operation in OPERATIONS.items():
+        if scope := operation.get("x-required-scope"):
+            url, body = of(world, name, method)
+            answered = without[scope].ask(method.upper(), url, body)
+            if answered.status_code != 403 or answered.json()["code"] != "scope_missing":
+                wrong.append(f"{method} {url} without {scope}: {answered.status_code}")
+            assert f"`{scope}`" in operation["description"]
+    assert wrong == []
+    unnamed = {name for (name, _), operation in OPERATIONS.items() if "x-required-scope" not in operation}
+    assert unnamed == UNNAMED
