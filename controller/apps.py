@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.apps import AppConfig
-from django.db.models.signals import post_save
 from typing_extensions import override
 
 from foundation import clock
+
+DEADLINES: Final = frozenset({"image_pull_deadline_seconds", "schedule_deadline_seconds", "grace_seconds"})
 
 
 class ControllerConfig(AppConfig):
@@ -16,10 +17,11 @@ class ControllerConfig(AppConfig):
     def ready(self) -> None:
         import controller.preflight  # noqa: F401 (registers its checks)
         from controller.wakeups import wake_all_live
-        from foundation.models import PlatformSettings
+        from foundation.signals import settings_changed
 
-        def look_again(**_: Any) -> None:
-            """A look that was planned by the old settings, as for the end of a deadline, may come too late by the new."""
-            wake_all_live(now=clock.now())
+        def look_again(names: frozenset[str], **_: Any) -> None:
+            """A look that was planned by the old deadline may come too late by the new one."""
+            if names & DEADLINES:
+                wake_all_live(now=clock.now())
 
-        post_save.connect(look_again, sender=PlatformSettings, weak=False, dispatch_uid="controller.settings")
+        settings_changed.connect(look_again, weak=False, dispatch_uid="controller.deadlines")

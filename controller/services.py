@@ -79,13 +79,15 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
     check_headroom(submission, team)
-    check_name(kind=submission.kind, team=team, name=submission.name)
     check_references(submission.container, team, now=now)
     if submission.fallback_capacity:
         _, asked, _ = _judged(submission, team, user, now)
     else:
         asked = _asked(submission, team, user, now)
-    return card_for(asked, named=nameable_teams(user), now=now)
+    card = card_for(asked, named=nameable_teams(user), now=now)
+    if card.verdict.outcome is not Outcome.NEVER:
+        check_name(kind=submission.kind, team=team, name=submission.name)
+    return card
 
 
 def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:

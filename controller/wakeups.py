@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_TASK = "controller.reconcile_workload"
 PASS_TASK = "controller.pass_over_pool"  # noqa: S105 (a pass of admission, no password)
+WOKEN_AT_ONCE = 500
 SWEPT_PRIORITY = 9
 """Of Redis' 0 to 9 the last: what the sweep finds has waited already, and a submission must not wait for all of it."""
 
@@ -51,7 +52,9 @@ def send_pool(*, flavor_id: int, capacity_type: str, swept: bool = False) -> Non
 def wake_all_live(*, now: datetime) -> None:
     """Make every row due whose objects are in the cluster, without a message each: the sweep finds them in its order."""
     live = Workload.objects.filter(phase__in=[phase.value for phase in HOLDS_CLAIM])
-    wake(workload_ids=list(live.values_list("pk", flat=True)), now=now)
+    keys = list(live.order_by("pk").values_list("pk", flat=True))
+    for begin in range(0, len(keys), WOKEN_AT_ONCE):
+        wake(workload_ids=keys[begin : begin + WOKEN_AT_ONCE], now=now)
 
 
 def wake_now(workload: Workload, *, now: datetime) -> None:

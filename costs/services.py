@@ -15,7 +15,7 @@ from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.postings import ENDED_BEFORE, STILL_THERE, standing_postings
 from costs.pricing import PricedSegment, PriceSpan, Segment, lines, priced_segments
 from costs.queries import spans_of
-from foundation import leases
+from foundation import clock, leases
 from foundation.crashpoints import crash_point
 from foundation.errors import Conflict, Invalid, NotFound
 from teams.actors import Actor
@@ -73,7 +73,8 @@ def withdraw_price(*, price: Price, actor: Actor, now: datetime) -> None:
         gone = priced.prices.filter(pk=price.pk).first()
         if gone is None:
             raise NotFound("This price is gone.")
-        if gone.valid_from <= now:
+        # The lock may have been waited for until it began.
+        if gone.valid_from <= max(now, clock.now()) or LedgerEntry.objects.filter(price=gone).exists():
             message = (
                 f"This price holds since {gone.valid_from:%Y-%m-%d %H:%M:%S} UTC. Set another one instead."
             )
@@ -86,9 +87,15 @@ def withdraw_price(*, price: Price, actor: Actor, now: datetime) -> None:
 def check_card(card: str) -> None:
     """Raise Invalid for a card that no flavor is cut from, and whose price nothing would ever be billed by."""
     cards = sorted(set(ResourceFlavor.objects.values_list("card", flat=True)))
-    if card not in cards:
+    if card not in cards and not _was_used(card):
         message = f"No flavor is cut from such a card. There is: {', '.join(cards) or 'none'}."
         raise Invalid.of_field("card", message, code="unknown_card")
+
+
+def _was_used(card: str) -> bool:
+    """Whether something of the card is priced, or may still have to be, though no flavor says so any more."""
+    priced = PricedCard.objects.filter(card=card)
+    return priced.exists() or UsageInterval.objects.filter(card=card).exists()
 
 
 def _facts(price: Price) -> dict[str, str | int]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.db import transaction
 
-from foundation.errors import Invalid
-from foundation.http.etag import Versions, check_version
+from foundation.errors import Invalid, NotFound
+from foundation.http.etag import GONE, Versions, check_version
 from jobs.models import RunTemplate
 from teams.actors import Actor
 from teams.audit import record_audit
@@ -27,8 +27,7 @@ def set_template(
     """
     with transaction.atomic():
         template = RunTemplate.objects.select_for_update().filter(name=name).first()
-        if template:
-            check_version(expected=expected_versions, current=template.version)
+        check_version(expected=expected_versions, current=version_of(template) if template else GONE)
         before = facts(template) if template else None
         template = template or RunTemplate(name=name, version=0)
         for part, value in values.items():
@@ -48,11 +47,18 @@ def delete_template(
 ) -> None:
     """Runs that were made by it keep its name and the values that it gave them."""
     with transaction.atomic():
-        fresh = RunTemplate.objects.select_for_update().get(pk=template.pk)
-        check_version(expected=expected_versions, current=fresh.version)
+        fresh = RunTemplate.objects.select_for_update().filter(pk=template.pk).first()
+        if fresh is None:
+            raise NotFound("There is no such template.")
+        check_version(expected=expected_versions, current=version_of(fresh))
         before = facts(fresh)
         fresh.delete()
         _audit(template.name, actor, now, before=before, after=None)
+
+
+def version_of(template: RunTemplate) -> str:
+    """Its version for ETags, which no template of the same name that was made later has."""
+    return f"{template.pk}v{template.version}"
 
 
 def _check_flavor(template: RunTemplate) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from foundation.http.etag import Versions, check_version
 from foundation.models import PlatformSettings
+from foundation.signals import settings_changed
 from teams.actors import Actor
 from teams.audit import record_audit
 
@@ -62,4 +64,6 @@ def update_settings(
         after=changes,
         now=now,
     )
+    changed = frozenset(name for name, value in changes.items() if before[name] != value)
+    transaction.on_commit(partial(settings_changed.send, sender=PlatformSettings, names=changed))
     return row

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from cluster import quantities
 from foundation.errors import Invalid, PortalError
-from foundation.http.etag import Versions, check_version, version_of
+from foundation.http.etag import GONE, Versions, check_version, version_of
 from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import CapacityType, ResourceFlavor
@@ -61,8 +61,7 @@ def set_flavor(
     values |= {"fraction_numerator": fraction.numerator, "fraction_denominator": fraction.denominator}
     with transaction.atomic():
         flavor = ResourceFlavor.objects.select_for_update().filter(name=name).first()
-        if flavor:
-            check_version(expected=expected_versions, current=version_of(flavor))
+        check_version(expected=expected_versions, current=version_of(flavor) if flavor else GONE)
         before = _facts(flavor) if flavor else None
         flavor = flavor or ResourceFlavor(name=name)
         for field, value in values.items():

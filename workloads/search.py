@@ -43,14 +43,14 @@ def parse_search(raw: str) -> tuple[str, ...] | UUID:
 
 def parse_prefix(raw: str) -> str:
     """The beginning of a name. Raises ValueError with the sentence for people."""
-    if not _PREFIX.fullmatch(raw) or len(_WORD.findall(raw)) > WORDS_MAX:
+    if not _PREFIX.fullmatch(raw):
         raise ValueError("takes the beginning of a name: lower-case letters, digits and dashes.")
     return raw
 
 
 def beginning(prefix: str, *, teams: Collection[int] | None = None) -> Q:
     """Workloads whose name begins so; `teams` as of `matching`, whose index is read."""
-    words = tuple(dict.fromkeys(_WORD.findall(prefix)))
+    words = tuple(dict.fromkeys(_WORD.findall(prefix)))[:WORDS_MAX]
     return matching(words, teams=teams) & Q(name__startswith=prefix)
 
 

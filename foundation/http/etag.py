@@ -21,10 +21,13 @@ from foundation.errors import FieldProblem, Malformed, PreconditionFailed
 HEADER = "If-Match"
 KNOWN_HEADER = "If-None-Match"
 _TAG = re.compile(r'\A(?:W/)?"[\x21\x23-\x7e]*"\Z')
-_OURS = re.compile(r'\A"([0-9a-z]{1,64})(?:-[0-9a-f]{16})?"\Z')
+# Servers in between that compress an answer mark its tag as weak, or add a suffix: the version is the same.
+_OURS = re.compile(r'\A(?:W/)?"([0-9a-z]{1,64})(?:-[0-9a-f]{16})?(?:-gzip)?"\Z')
 _DIGEST_BYTES = 8
 _KEPT_IN_304 = ("Cache-Control", "Content-Location", "Expires", "Vary")
 
+GONE = ""
+"""The version of a row that is not there: no tag names it."""
 Versions = frozenset[str]
 ResponseT = TypeVar("ResponseT", bound=HttpResponseBase)
 
@@ -65,7 +68,7 @@ def conditional(request: Any, response: HttpResponse) -> HttpResponse:
 def expected_versions(request: Any) -> Versions | None:
     """The versions that If-Match accepts; None when the header is absent or `*`, so any will do.
 
-    Raises Malformed for what is no list of quoted tags. Weak and foreign tags match nothing.
+    Raises Malformed for what is no list of quoted tags. Foreign tags match nothing.
     """
     raw: str | None = request.headers.get(HEADER)
     if raw is None or raw.strip() == "*":

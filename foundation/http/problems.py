@@ -18,7 +18,6 @@ from django.core import exceptions as django_errors
 from django.core.signals import got_request_exception
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect, UnreadablePostError
 from django.urls import resolve
-from django.utils.http import escape_leading_slashes
 from django.views import defaults
 from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
@@ -162,9 +161,8 @@ def api_not_found(request: HttpRequest) -> HttpResponse:
     """The last route below /api/: no such resource, or 308 to the one with a slash at its end."""
     slashed = f"{request.path_info}/"
     if not request.path_info.endswith("/") and resolve(slashed).func is not api_not_found:
-        query = request.META.get("QUERY_STRING", "")
-        location = f"{escape_leading_slashes(slashed)}{'?' if query else ''}{query}"
         # The same method and body again; below the host that was asked, so that clients send their token too.
+        location = request.get_full_path(force_append_slash=True)
         return HttpResponsePermanentRedirect(location, preserve_request=True)
     return respond(
         Problem(status=404, code=PortalNotFound.code, detail="There is no such resource in the API."), request

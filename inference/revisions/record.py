@@ -140,7 +140,7 @@ class _Settling:
         may_return = way_back(self.endpoint) is not None
         return Bounds(
             load=spec.probes.load_budget_seconds,
-            image_pull=spec.image_pull_deadline_seconds or settings.image_pull_deadline_seconds,
+            image_pull=self.workload.image_pull_deadline_seconds or settings.image_pull_deadline_seconds,
             schedule=settings.schedule_deadline_seconds,
             downtime=spec.max_downtime_seconds or None if in_place and may_return else None,
         )

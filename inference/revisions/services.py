@@ -177,13 +177,19 @@ def spec_of_return(
     current = endpoint.current
     if revision.number == current.number:
         raise Conflict.of_field("revision", f"Revision {number} is the current one.", code="is_current")
-    if revision.live_at is None:
+    if not _was_ready(endpoint, revision):
         message = f"Revision {number} was never ready. To try it again, change the endpoint to what it says."
         raise Conflict.of_field("revision", message, code="never_ready")
     body = with_size_of(revision.spec, current.spec)
     if rollout:
         body["rollout"] = {**(body.get("rollout") or {}), **rollout}
     return revision, EndpointSpec.from_json(body)
+
+
+def _was_ready(endpoint: Endpoint, revision: EndpointRevision) -> bool:
+    """Whether it, or the revision whose pods it has, was ready once."""
+    same = endpoint.revisions.filter(number__in={revision.number, revision.pods_of})
+    return same.filter(live_at__isnull=False).exists()
 
 
 def _before(endpoint: Endpoint) -> EndpointRevision | None:

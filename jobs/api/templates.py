@@ -15,7 +15,7 @@ from foundation.http import filters
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
-from jobs.catalogue import delete_template, facts, set_template
+from jobs.catalogue import delete_template, facts, set_template, version_of
 from jobs.models import RunTemplate
 from jobs.template_serializers import TemplateSerializer, TemplateUpdateSerializer, TemplateWriteSerializer
 from teams.actors import actor_of
@@ -103,7 +103,7 @@ class TemplateView(_OfTemplates):
 
 
 def _answer(template: RunTemplate) -> Response:
-    return with_etag(Response(TemplateSerializer(template).data), template.version)
+    return with_etag(Response(TemplateSerializer(template).data), version_of(template))
 
 
 def _named(name: str) -> RunTemplate:

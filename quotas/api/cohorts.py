@@ -91,7 +91,8 @@ class CohortView(PortalView):
         values = self.read(CohortUpdateSerializer, partial=True)
         limits.move_cohort(
             cohort=cohort,
-            parent=_parent(values) if "parent" in values else cohort.parent,
+            parent=_parent(values),
+            keeps_parent="parent" not in values,
             actor=actor_of(request),
             now=clock.now(),
             expected_versions=expected_versions(request),

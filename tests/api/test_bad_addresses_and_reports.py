@@ -252,6 +252,9 @@ def test_an_address_without_its_slash_leads_to_the_one_with_it(bench):
     answered = bench.client.post(f"{RUNS[:-1]}?x=1", body)
     assert (answered.status_code, answered["Location"]) == (308, f"{RUNS}?x=1")
     assert bench.client.post(RUNS[:-1], body, follow=True).status_code == 201
+    for escaped in ("small%23x", "small%3Fx%3D1", "a%2520b"):
+        led = bench.client.delete(f"/api/v1/templates/{escaped}")
+        assert (led.status_code, led["Location"]) == (308, f"/api/v1/templates/{escaped}/")
     problem(bench.client.post("/api/v1/nothing", body), 404)
     problem(bench.client.get("/api/v1//training-runs"), 404)
 

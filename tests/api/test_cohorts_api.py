@@ -6,11 +6,13 @@ import pytest
 
 from foundation import clock
 from quotas import services
+from quotas.cohorts import move_cohort
+from quotas.models import Cohort
 from teams.models import Team
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_quota
 from tests.factories.submitted import make_run
-from tests.factories.teams import api_client, make_member, make_team, make_user
+from tests.factories.teams import ACTOR, api_client, make_member, make_team, make_user
 
 COHORTS = "/api/v1/cohorts/"
 
@@ -138,3 +140,12 @@ def test_only_managers_change_who_is_in_a_cohort(bench, manager):
 def test_a_lead_renames_the_team_and_leaves_its_cohort_alone(bench):
     renamed = api_client(bench.lead).patch("/api/v1/teams/vision/", {"name": "Sight"}).json()
     assert (renamed["name"], renamed["cohort"]) == ("Sight", "research")
+
+
+def test_a_change_of_nothing_moves_nothing(manager):
+    for name in ("above", "below"):
+        assert manager.post(COHORTS, {"name": name}).status_code == 201
+    assert manager.patch(f"{COHORTS}below/", {"parent": "above"}).status_code == 200
+    stale = Cohort(pk=Cohort.objects.get(name="below").pk, name="below", parent=None)
+    move_cohort(cohort=stale, parent=None, keeps_parent=True, actor=ACTOR, now=clock.now())
+    assert manager.patch(f"{COHORTS}below/", {}).json()["parent"] == "above"

@@ -9,14 +9,16 @@ from datetime import timedelta
 
 import pytest
 
-from costs.models import LedgerEntry, Price
+from costs.models import LedgerEntry, Price, UsageInterval
 from costs.queries import ledger_difference
+from costs.services import withdraw_price
 from foundation import clock
+from foundation.errors import Conflict
 from foundation.models import PlatformSettings
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_attempt, make_pod
-from tests.factories.teams import api_client, make_user
+from tests.factories.teams import ACTOR, api_client, make_user
 from workloads.models import Workload
 
 PRICES, LEDGER = "/api/v1/prices/", "/api/v1/ledger/"
@@ -102,6 +104,20 @@ def test_a_price_that_has_not_begun_is_taken_back_and_the_one_before_goes_on(ben
     problem(manager.delete(made["Location"]), 404)
     sooner = later - timedelta(days=3)
     assert manager.post(PRICES, asked | {"valid_from": sooner.isoformat()}).status_code == 201
+
+
+def test_a_price_that_began_while_its_lock_was_waited_for_stays(bench, manager):
+    body = price(micro_usd_per_card_hour=9, valid_from=(clock.now() + timedelta(hours=1)).isoformat())
+    made = Price.objects.get(public_id=manager.post(PRICES, body).json()["id"])
+    read_before_the_lock = clock.now()
+    with clock.freeze(clock.now() + timedelta(hours=2)), pytest.raises(Conflict):
+        withdraw_price(price=made, actor=ACTOR, now=read_before_the_lock)
+    assert Price.objects.filter(pk=made.pk).exists()
+
+
+def test_a_card_that_no_flavor_has_any_more_gets_a_price_if_it_was_used(bench, manager, charged):
+    UsageInterval.objects.update(card="retired")
+    assert manager.post(PRICES, price(card="retired")).status_code == 201
 
 
 def test_a_price_of_a_card_that_no_flavor_has_is_refused_by_its_field(bench, manager):

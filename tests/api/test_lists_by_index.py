@@ -133,6 +133,8 @@ def test_a_prefix_is_that_of_the_whole_name(bench):
         "weep": [],
     }.items():
         assert names(bench.client.get(RUNS, {"name_prefix": prefix})) == expected, prefix
+    bench.run(name="a-b-c-d-e-f-g-h-i-j")
+    assert names(bench.client.get(RUNS, {"name_prefix": "a-b-c-d-e-f-g-h-i-"})) == ["a-b-c-d-e-f-g-h-i-j"]
     for wrong in ("", "7", "S", "a b", "a%", "a" * 41):
         problem(bench.client.get(RUNS, {"name_prefix": wrong}), 400, "name_prefix")
     assert names(api_client(make_user("eve")).get(RUNS, {"name_prefix": "sweep"})) == []

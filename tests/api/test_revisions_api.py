@@ -157,6 +157,14 @@ def test_nobody_returns_to_what_was_never_ready(bench):
         problem(refused, 409, "revision", code="never_ready")
 
 
+def test_a_revision_with_the_pods_of_one_that_was_ready_is_one_to_return_to(bench):
+    endpoint = running(bench)
+    for requests in (5, 6):
+        limit = {"requests_per_second": requests, "burst": requests}
+        assert bench.client.patch(url_of(endpoint), {"rate_limit": limit}).status_code == 200
+    assert bench.client.post(f"{url_of(endpoint)}rollback/", {"revision": 2}).status_code == 202
+
+
 def test_a_claim_of_one_node_blocks_the_surge(bench):
     ClaimRecord.objects.create(
         uid="c",

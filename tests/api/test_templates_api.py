@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from foundation import clock
+from foundation.errors import NotFound, PreconditionFailed
+from foundation.http.etag import expected_versions
 from foundation.models import PlatformSettings
-from jobs.catalogue import set_template
+from jobs.catalogue import delete_template, set_template
 from jobs.models import RunTemplate, TrainingRun
 from teams.models import AuditEvent
 from tests.api.bench import RUNS, Unchanged, problem
@@ -290,3 +292,16 @@ def test_a_template_that_is_gone_forbids_nothing(bench, admin, small):
     path = f"{RUNS}{bench.client.post(RUNS, body()).json()['id']}/"
     RunTemplate.objects.all().delete()
     assert bench.client.patch(path, {"time_limit_seconds": 7200}).status_code == 200
+
+
+def test_a_template_that_is_gone_is_neither_deleted_again_nor_brought_back(admin, small):
+    stale = RunTemplate.objects.get(name="small")
+    tag = admin.get(f"{TEMPLATES}small/")["ETag"]
+    assert admin.delete(f"{TEMPLATES}small/").status_code == 204
+    with pytest.raises(NotFound):
+        delete_template(template=stale, actor=ACTOR, now=clock.now())
+    seen = expected_versions(RequestFactory().patch("/", headers={"If-Match": tag}))
+    with pytest.raises(PreconditionFailed):
+        set_template(name="small", title="Back", actor=ACTOR, now=clock.now(), expected_versions=seen)
+    assert admin.post(TEMPLATES, {"name": "small", "title": "Another"}).status_code == 200
+    problem(admin.patch(f"{TEMPLATES}small/", {"title": "x"}, headers={"If-Match": tag}), 412)

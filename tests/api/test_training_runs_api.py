@@ -231,12 +231,20 @@ def test_a_run_may_have_a_deadline_of_its_own_for_its_image(bench):
         )
 
 
-def test_other_settings_are_looked_at_by_what_is_under_way(bench, admin):
+def test_another_deadline_is_looked_at_by_what_is_under_way(bench, admin, django_capture_on_commit_callbacks):
     under_way, waits = row(bench.run()), row(bench.run())
     move(under_way, Phase.STARTING)
     later = clock.now() + timedelta(hours=1)
     Workload.objects.update(next_reconcile_at=later)
-    assert admin.patch("/api/v1/settings/", {"image_pull_deadline_seconds": 7}).status_code == 200
+
+    def change(**values):
+        with django_capture_on_commit_callbacks(execute=True):
+            assert admin.patch("/api/v1/settings/", values).status_code == 200
+
+    change(log_retention_days=7)
+    under_way.refresh_from_db()
+    assert under_way.next_reconcile_at == later, "no deadline, no look"
+    change(image_pull_deadline_seconds=7)
     under_way.refresh_from_db()
     waits.refresh_from_db()
     assert under_way.next_reconcile_at <= clock.now(), "its look was planned by the old deadline"

@@ -124,6 +124,10 @@ def test_every_label_that_will_not_do_is_named():
     ]
 
 
+def test_no_more_labels_are_judged_than_there_may_be():
+    assert problems(labels={f"-{number}": "" for number in range(50_000)}) == [("labels", "too_many")]
+
+
 NESTED = [
     ({"labels": {"a": 1}}, "labels.a", "invalid_value"),
     ({"labels": {"a": None}}, "labels.a", "invalid_value"),

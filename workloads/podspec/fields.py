@@ -201,6 +201,9 @@ class _MapField(serializers.DictField):
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             self.fail("not_a_dict", input_type=type(data).__name__)
+        if self.item is not None:
+            # As many errors as there may be items, and no more.
+            refuse(self.check(data))
         refused: dict[str, list[ErrorDetail]] = {}
         for key, value in data.items():
             self.check_key(key)
@@ -208,7 +211,7 @@ class _MapField(serializers.DictField):
             if fault is not None and self.item is None:
                 refuse(fault)
             elif fault is not None:
-                refused[key] = [ErrorDetail(fault.message, code=fault.code)]
+                refused[key[:80]] = [ErrorDetail(fault.message, code=fault.code)]
         if refused:
             raise serializers.ValidationError(refused)
         refuse(self.check(data))
