@@ -251,14 +251,11 @@ def _check_held(spec: EndpointSpec, endpoint: Endpoint, now: datetime) -> None:
     may ask for as much again, or less, whatever nodes have gone.
     """
     before = endpoint.parsed
-    grown = spec.beside if before.gpus_per_replica else _more(spec.beside, before.beside)
+    pairs = zip(spec.beside, before.beside, strict=True)
+    more = tuple(new if new > old else 0 for new, old in pairs)
+    grown = spec.beside if before.gpus_per_replica else more
     if not spec.gpus_per_replica and any(grown):
         cpu_admission.check_held(kind_of(KIND).noun, (PodGroup(1, grown),), now=now)
-
-
-def _more(wanted: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
-    """The resources that are wanted more than before; none of the others, which no one judges."""
-    return tuple(new if new > old else 0 for new, old in zip(wanted, before, strict=True))
 
 
 def _submission(spec: EndpointSpec, replaces: str | None) -> Submission:
