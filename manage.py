@@ -18,15 +18,11 @@ def main() -> None:
 
 def _run() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")  # noqa: TID251
-    # These stay small by not loading the applications into this process.
+    # These stay small by not loading the applications.
     if sys.argv[1:2] == ["up"]:
         from portal.runtime import up
 
         sys.exit(up.main(sys.argv[2:]))
-    if sys.argv[1:2] == ["serve"]:
-        from portal.runtime import serve
-
-        sys.exit(serve.main(sys.argv[2:]))
     if sys.argv[1:2] == ["beat"]:
         from portal.runtime import beat
 

@@ -10,11 +10,11 @@ from functools import partial
 from advisor.demand import Demand
 from advisor.fitting import CARDS_MAX, Fit, Isolation, Offered, UnitPool, fits_of, message_of
 from advisor.memory_sum import MemorySum, memory_sum
-from controller.sizing import least_share
 from costs.queries import PriceBook, rate_now, spans_by_card
 from quotas.models import Quota
 from teams.models import Team
-from workloads.node_capacity import Observed, observe, rooms_of
+from workloads.nodes.capacity import Observed, observe, rooms_of
+from workloads.nodes.sizing import least_share
 from workloads.placement import matching_nodes
 from workloads.podrequests import others_left
 

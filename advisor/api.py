@@ -21,6 +21,7 @@ class AdviceView(PortalView):
 
     serializer_class = AdviceSerializer
     scopes = {"POST": "read"}
+    expensive = frozenset({"post"})
 
     @extend_schema(
         operation_id="advice", tags=["cluster"], request=AdviceRequestSerializer, responses=AdviceSerializer

@@ -12,8 +12,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from benchmarks import first_page, many_runs, memory, policy, submit, watch_to_row
+from benchmarks import (
+    first_page,
+    many_runs,
+    memory,
+    policy,
+    submit,
+    watch_crowd,
+    watch_to_browser,
+    watch_to_row,
+)
 from benchmarks.results import Result, document, machine, table, with_sections
 from benchmarks.worlds import clusters, database
 from portal.settings import env
@@ -22,15 +32,18 @@ from tests.crash.raw_cluster import RawCluster
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 ROUNDS_MIN = 5
-ON_CLUSTER = ("submit", "watch", "memory", "many_runs")
+ON_CLUSTER = ("submit", "watch", "browser", "memory", "many_runs", "crowd")
+_WITH_ALL = {"submit", "watch", "browser", "memory"}
 # By name, the module that runs in a process inside the portal's settings, with a database to itself.
 INSIDE = {
     "claims": "claims",
     "relist": "watch_relist",
     "waiting": "waiting_cards",
     "gateway": "gateway",
+    "slow_clients": "slow_clients",
     "kueue_day": "kueue_day",
     "history": "history",
+    "flood": "flood",
 }
 NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
 
@@ -110,25 +123,30 @@ def _shown(results: Iterator[Result]) -> Iterator[Result]:
 
 
 def _on_cluster(options: argparse.Namespace, folder: Path, kubeconfig: str) -> Iterator[Result]:
-    if set(ON_CLUSTER) & set(options.names) - {"many_runs"}:
+    if _WITH_ALL & set(options.names):
         with _portal(folder / "portal", kubeconfig) as fleet:
             fresh = memory.look(fleet)
             if "submit" in options.names:
                 yield submit.measure(fleet, rounds=options.rounds)
             if "watch" in options.names:
                 yield watch_to_row.measure(fleet, rounds=options.rounds)
+            if "browser" in options.names:
+                yield watch_to_browser.measure(fleet, rounds=options.rounds)
             if "memory" in options.names:
                 yield memory.measure(fleet, fresh=fresh)
     if "many_runs" in options.names:
         # A portal of its own: whatever else is in the database counts as not asked for.
         with _portal(folder / "many", kubeconfig, units=many_runs.UNITS) as fleet:
             yield many_runs.measure(fleet, count=options.many_count)
+    if "crowd" in options.names:
+        with _portal(folder / "crowd", kubeconfig, kinds=("watcher",)) as fleet:
+            yield watch_crowd.measure(fleet, rounds=options.rounds)
 
 
 @contextmanager
-def _portal(folder: Path, kubeconfig: str, **quota: int) -> Iterator[Fleet]:
+def _portal(folder: Path, kubeconfig: str, **given: Any) -> Iterator[Fleet]:
     """A fleet whose namespace goes with it."""
-    with running_fleet(folder, kubeconfig=kubeconfig, durable=True, **quota) as fleet:
+    with running_fleet(folder, kubeconfig=kubeconfig, durable=True, **given) as fleet:
         try:
             yield fleet
         finally:

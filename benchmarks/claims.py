@@ -46,8 +46,8 @@ INSERT INTO benchmark_row VALUES (1, 0, 2000000000);
 """
 _LIMIT = "UPDATE benchmark_row SET used = used + 1 WHERE id = 1 AND used + 1 <= cap"
 _CLAIM = """
-INSERT INTO quotas_claim (workload_id, quota_id, purpose, units, headroom, lent, state, reserved_at)
-VALUES (%s, %s, 'workload', 1, 0, false, 'reserved', %s)
+INSERT INTO quotas_claim (workload_id, quota_id, team_id, purpose, units, headroom, lent, state, reserved_at, cpu, memory, storage, pods)
+VALUES (%s, %s, %s, 'workload', 1, 0, false, 'reserved', %s, 0, 0, 0, 1)
 """
 _ADD = "UPDATE quotas_quota SET used = used + 1 WHERE id = %s"
 _ROOM = "SELECT used + 1 <= ceiling FROM quotas_quota WHERE id = %s"
@@ -274,7 +274,7 @@ def _take(cursor: object, workload: Workload, quota: Quota) -> None:
     ((room,),) = cursor.fetchall()  # type: ignore[attr-defined]
     if room:
         cursor.execute(_ADD, [quota.pk])  # type: ignore[attr-defined]
-        cursor.execute(_CLAIM, [workload.pk, quota.pk, clock.now()])  # type: ignore[attr-defined]
+        cursor.execute(_CLAIM, [workload.pk, quota.pk, workload.team_id, clock.now()])  # type: ignore[attr-defined]
 
 
 # -- the report ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from policy.arithmetic import Tree
 from policy.pool_snapshot import Account
 from quotas.models import CohortUsage, Pool, Quota
 from quotas.services import Wanted, claim_many
-from workloads.bulk_transitions import Move, lock_queued, move_queued
+from workloads.bulk.transitions import Move, lock_queued, move_queued
 from workloads.states import Phase, Reason
 
 HEADS = 64

@@ -96,7 +96,7 @@ class Lists:
 
 
 def measure(*, rounds: int, count: int = COUNT) -> Result:
-    lists, runs = Lists(), _runs(count // PODS_EACH)
+    lists, runs = Lists(), made_runs(count // PODS_EACH)
     unchanged, changed = Rounds(), Rounds()
     with tempfile.TemporaryDirectory(prefix="mlp-relist-") as made:
         client = connect(lists.kubeconfig(Path(made)))
@@ -105,7 +105,7 @@ def measure(*, rounds: int, count: int = COUNT) -> Result:
             kind=kinds.POD, sink=sink, client=lambda: client, stop=threading.Event(), scope=OWN
         )
         version = count + 1
-        lists.show(_pods(runs, version), version=version)
+        lists.show(made_pods(runs, version), version=version)
         first = _timed(lambda: watch.relist(client))
         if PodRecord.objects.count() != len(runs) * PODS_EACH:
             raise SystemExit("the watcher has not recorded all pods")
@@ -115,7 +115,7 @@ def measure(*, rounds: int, count: int = COUNT) -> Result:
             unchanged.ours.append([_timed(lambda: watch.relist(client))])
         for _ in range(min(rounds, 3)):
             version += count
-            lists.show(_pods(runs, version), version=version)
+            lists.show(made_pods(runs, version), version=version)
             changed.limit.append([_timed(lambda: _read(lists.port))])
             changed.ours.append([_timed(lambda: watch.relist(client))])
         client.close()
@@ -161,7 +161,7 @@ def _read(port: int) -> None:
     connection.close()
 
 
-def _runs(count: int) -> list[Workload]:
+def made_runs(count: int) -> list[Workload]:
     (team,), owner, flavor = rows.make_teams("relist", count=1), rows.make_owner(), rows.make_flavor("relist")
     running = {"phase": Phase.RUNNING.value, "reason": Reason.PROGRESSING.value, "attempt_number": 1}
     return rows.save(
@@ -169,7 +169,7 @@ def _runs(count: int) -> list[Workload]:
     )
 
 
-def _pods(runs: Sequence[Workload], version: int) -> list[dict[str, Any]]:
+def made_pods(runs: Sequence[Workload], version: int) -> list[dict[str, Any]]:
     return [_pod(run, number, version) for run in runs for number in range(PODS_EACH)]
 
 

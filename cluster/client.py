@@ -16,6 +16,7 @@ from cluster.errors import (
     AlreadyExists,
     ClusterConflict,
     ClusterExpired,
+    ClusterRejected,
     ClusterUnavailable,
     ForeignObject,
     ObjectNotFound,
@@ -54,6 +55,7 @@ class ClusterClient(Transport):
     ) -> None:
         super().__init__(source, timeout=timeout)
         self.cluster = cluster
+        self._user: str | None = None
 
     # -- objects ------------------------------------------------------------------------------------------------
 
@@ -319,12 +321,30 @@ class ClusterClient(Transport):
         """
         return discovery.served_kinds(lambda path: self._json("GET", path))
 
-    def can_i(self, verb: str, group: str, resource: str, namespace: str | None = None) -> bool:
+    @property
+    def host(self) -> str:
+        """The API server's base URL, without a slash at its end."""
+        return self.connection().host
+
+    def who_am_i(self) -> str | None:
+        """The user as whom the portal calls, asked once; None where the server does not say."""
+        if self._user is None:
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+            try:
+                answer = self._json("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
+            except (ObjectNotFound, ClusterRejected):
+                return None
+            self._user = str(((answer.get("status") or {}).get("userInfo") or {}).get("username", ""))
+        return self._user or None
+
+    def can_i(
+        self, verb: str, group: str, resource: str, namespace: str | None = None, *, name: str = ""
+    ) -> bool:
         """Whether the portal may: `resource` is a plural or `plural/subresource`, no namespace means in
-        all.
+        all, no name any.
         """
         plural, _, sub = resource.partition("/")
-        attributes = {"verb": verb, "group": group, "resource": plural, "subresource": sub}
+        attributes = {"verb": verb, "group": group, "resource": plural, "subresource": sub, "name": name}
         if namespace is not None:
             attributes["namespace"] = namespace
         review = {

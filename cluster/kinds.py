@@ -84,6 +84,9 @@ DISRUPTION_BUDGET = ResourceKind("policy/v1", "PodDisruptionBudget", "poddisrupt
 NETWORK_POLICY = ResourceKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 PRIORITY_CLASS = ResourceKind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
 
+ROLE_BINDING = ResourceKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+ENDPOINT_SLICE = ResourceKind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
+
 # Optional kinds: used only where the API serves them and the settings name them.
 PYTORCH_JOB = ResourceKind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", controllers=("training-operator",))
 TF_JOB = ResourceKind("kubeflow.org/v1", "TFJob", "tfjobs", controllers=("training-operator",))
@@ -149,7 +152,10 @@ OPTIONAL = (
     POD_MONITOR,
 )
 
-_BY_NAME = {(kind.api_version, kind.kind): kind for kind in (*CORE, *OPTIONAL, AUTOSCALER, NODE_POOL)}
+_BY_NAME = {
+    (kind.api_version, kind.kind): kind
+    for kind in (*CORE, *OPTIONAL, AUTOSCALER, NODE_POOL, ROLE_BINDING, ENDPOINT_SLICE)
+}
 
 
 def every() -> Iterator[ResourceKind]:

@@ -29,8 +29,10 @@ _HOP_BY_HOP: Final = frozenset({
 # Authorization is replaced by the portal's own; Impersonate-* would borrow its rights; the length is set anew.
 _NOT_SENT: Final = frozenset({"authorization", "cookie", "host", "content-length", "forwarded", "x-real-ip"})
 _NOT_SENT_PREFIXES: Final = ("x-forwarded-", "impersonate-", "x-remote-", "sec-websocket-")
-# A service shares the gateway's origin with all others: it may set nothing there that outlives the answer.
+# A service shares the gateway's origin with all others: it may set nothing there that outlives the answer. The date is
+# said by the server that sends it.
 _NOT_RETURNED: Final = frozenset({
+    "date",
     "set-cookie", "set-cookie2", "clear-site-data", "strict-transport-security", "public-key-pins", "alt-svc",
     "service-worker-allowed", "audit-id",
 })  # fmt: skip

@@ -11,11 +11,12 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import urllib3
+from typing_extensions import override
 
 from cluster.breaker import Breaker
 from cluster.connection import Connection, open_connection
@@ -239,7 +240,7 @@ class Transport:
     @contextmanager
     def stream(
         self, path: str, *, query: Query | None = None, timeout: Timeout | None = None, own: bool = True
-    ) -> Iterator[Iterator[bytes]]:
+    ) -> Iterator[AnswerBody]:
         """A GET whose body is read as it comes; leaving the block closes the connection.
 
         The iterator ends where the server ends the body, and raises ClusterUnavailable if the connection
@@ -247,16 +248,30 @@ class Transport:
         """
         response = self._request("GET", path, query=query, timeout=timeout, stream=True, own=own)
         try:
-            yield _chunks(response)
+            yield AnswerBody(response)
         finally:
             response.close()
 
 
-def _chunks(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    try:
-        yield from response.stream(_STREAM_CHUNK)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise ClusterUnavailable(f"the stream from the cluster broke: {type(error).__name__}") from error
+class AnswerBody(Iterator[bytes]):
+    """The pieces of an answer's body, as they come."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response = response
+        self._pieces = response.stream(_STREAM_CHUNK)
+
+    @override
+    def __next__(self) -> bytes:
+        try:
+            return next(self._pieces)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterUnavailable(f"the stream from the cluster broke: {type(error).__name__}") from error
+
+    def end(self) -> None:
+        """Wake the thread that waits for the next piece: it is told that the body is over, or that it broke."""
+        # The socket may be gone already, with whoever waited for it.
+        with suppress(OSError, RuntimeError, ValueError):
+            self._response.shutdown()
 
 
 def _whole(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:

@@ -1,10 +1,15 @@
 """One watch, from a known resource version to where it ends. Listing again and backing off are the
 caller's.
+
+A thread reads while the caller writes, so that the next batch holds all that came meanwhile: a caller whose writes cost
+less together than one by one keeps up with any server.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,10 +17,11 @@ from typing import Any, Final
 from cluster.client import ClusterClient
 from cluster.errors import ClusterExpired, ClusterUnavailable
 from cluster.kinds import ResourceKind
-from cluster.transport import DEFAULT_TIMEOUT
+from cluster.transport import DEFAULT_TIMEOUT, AnswerBody
 
 # No object can be larger than etcd stores (1.5 MiB); a longer line is no event.
 _LONGEST_LINE: Final = 16 * 2**20
+_MOST_AT_ONCE: Final = 500
 
 
 class WatchExpired(ClusterExpired):
@@ -33,7 +39,7 @@ class WatchEvent:
     resource_version: str
 
 
-def watch_once(
+def watch_batches(
     client: ClusterClient,
     kind: ResourceKind,
     *,
@@ -43,9 +49,9 @@ def watch_once(
     field_selector: str = "",
     timeout_seconds: int = 240,
     read_timeout_seconds: float = 90.0,
-) -> Iterator[WatchEvent]:
-    """Events after `resource_version`, bookmarks included, until the server ends the watch at
-    `timeout_seconds`.
+) -> Iterator[list[WatchEvent]]:
+    """Events after `resource_version` in their order, bookmarks included, until the server ends the watch at
+    `timeout_seconds`: each list, of 1 to 500, is what has come since the one before was taken.
 
     After a normal end, watch on from the last event's version at once; if no event came at all, wait a moment
     first. Raises WatchExpired (list again), and ClusterUnavailable (back off, then watch on from the last
@@ -62,13 +68,75 @@ def watch_once(
     }
     path = kind.path(namespace=namespace)
     try:
-        with client.stream(path, query=query, timeout=(DEFAULT_TIMEOUT[0], read_timeout_seconds)) as chunks:
-            for line in _lines(chunks):
-                yield _event(line, kind)
+        with client.stream(path, query=query, timeout=(DEFAULT_TIMEOUT[0], read_timeout_seconds)) as body:
+            yield from _read_ahead(body, kind)
     except WatchExpired:
         raise
     except ClusterExpired as error:
         raise WatchExpired(error.message) from error
+
+
+class _Told:
+    """What was read and not yet taken; whoever reads waits while that is as much as is given at once."""
+
+    def __init__(self) -> None:
+        self._events: deque[WatchEvent] = deque()
+        self._news = threading.Condition()
+        self._over = False
+        self._failure: Exception | None = None
+
+    def put(self, event: WatchEvent) -> bool:
+        """Whether anybody still wants it."""
+        with self._news:
+            self._news.wait_for(lambda: self._over or len(self._events) < _MOST_AT_ONCE)
+            if not self._over:
+                self._events.append(event)
+                self._news.notify_all()
+            return not self._over
+
+    def end(self, failure: Exception | None = None) -> None:
+        with self._news:
+            self._failure = self._failure or failure
+            self._over = True
+            self._news.notify_all()
+
+    def batches(self) -> Iterator[list[WatchEvent]]:
+        """What came before the end is given before the failure is raised."""
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._over or self._events)
+                batch = list(self._events)
+                self._events.clear()
+                self._news.notify_all()
+            if batch:
+                yield batch
+            elif self._failure:
+                raise self._failure
+            else:
+                return
+
+
+def _read_ahead(body: AnswerBody, kind: ResourceKind) -> Iterator[list[WatchEvent]]:
+    told = _Told()
+    reader = threading.Thread(target=_read, args=(body, kind, told), name=f"read-{kind.plural}", daemon=True)
+    reader.start()
+    try:
+        yield from told.batches()
+    finally:
+        told.end()
+        body.end()
+        reader.join()
+
+
+def _read(body: AnswerBody, kind: ResourceKind, told: _Told) -> None:
+    try:
+        for line in _lines(body):
+            if not told.put(_event(line, kind)):
+                return
+    except Exception as error:  # noqa: BLE001 (raised where the events are taken)
+        told.end(error)
+    finally:
+        told.end()
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

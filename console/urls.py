@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from console.api import cluster
+from console.api import cluster, comparisons
 from console.api import secrets as secrets_api
 from console.api import volumes as volumes_api
-from console.pages import secrets, strays, volumes
+from console.pages import explained, secrets, strays, volumes
 
 app_name = "console"
 
@@ -17,6 +17,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="secret-delete",
     ),
     path("cluster/strays/", strays.StraysPage.as_view(), name="strays"),
+    path("why/<uuid:public_id>/", explained.ExplainedPage.as_view(), name="why"),
+    path("compare/", explained.ComparePage.as_view(), name="compare"),
     path("teams/<slug:slug>/volumes/", volumes.VolumesPage.as_view(), name="volumes"),
 ]
 
@@ -24,7 +26,9 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<str:slug>/volumes/", volumes_api.TeamVolumesView.as_view(), name="volume-list"),
     path("teams/<str:slug>/secrets/", secrets_api.TeamSecretsView.as_view(), name="secret-list"),
     path("teams/<str:slug>/secrets/<str:name>/", secrets_api.TeamSecretView.as_view(), name="secret"),
+    path("compare/", comparisons.CompareView.as_view(), name="compare"),
     path("cluster/capacity/", cluster.CapacityView.as_view(), name="capacity-list"),
+    path("cluster/capacity/nodes/", cluster.CapacityNodesView.as_view(), name="capacity-node-list"),
     path("cluster/strays/", cluster.StraysView.as_view(), name="stray-list"),
     path("cluster/strays/delete/", cluster.StraysDeleteView.as_view(), name="stray-delete"),
     path("cluster/preflight/", cluster.PreflightView.as_view(), name="preflight-list"),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from controller.sizing import is_shared, knows_nodes, share_of
 from foundation.models import PlatformSettings
-from teams.models import Team
-from teams.queries import secrets_of
+from workloads.nodes.sizing import is_shared, knows_nodes, share_of
 from workloads.placement import SPOT
 from workloads.podspec.grammar import image_version
 from workloads.podspec.specs import SPOT_FIRST, ContainerSpec
@@ -25,7 +23,7 @@ class Hint:
     message: str
 
 
-def hints_of(spec: ContainerSpec, team: Team, *, sized: ContainerSpec) -> list[Hint]:
+def hints_of(spec: ContainerSpec, *, sized: ContainerSpec) -> list[Hint]:
     """The hints for a request. `spec` is the request as sent, before defaults; `sized` has them filled in."""
     return [
         *_image(spec),
@@ -33,7 +31,6 @@ def hints_of(spec: ContainerSpec, team: Team, *, sized: ContainerSpec) -> list[H
         *_spot(spec),
         *_falls_back(spec),
         *_shared_memory(spec),
-        *_pull_secrets(spec, team),
         *_filled_in(spec, sized),
     ]
 
@@ -79,19 +76,6 @@ def _shared_memory(spec: ContainerSpec) -> Iterator[Hint]:
             "the request names more. Give shm."
         )
         yield Hint("shm", "small_shm", message)
-
-
-def _pull_secrets(spec: ContainerSpec, team: Team) -> Iterator[Hint]:
-    if not spec.image_pull_secrets:
-        return
-    known = {row.name for row in secrets_of(team)}
-    for index, name in enumerate(spec.image_pull_secrets):
-        if name not in known:
-            message = (
-                f"The portal knows no secret {name} of team {team.slug}. If there is none, the image is pulled without "
-                "it, which fails where it is private."
-            )
-            yield Hint(f"image_pull_secrets.{index}", "unknown_secret", message)
 
 
 def _basis(spec: ContainerSpec, sized: ContainerSpec) -> str:

@@ -1,22 +1,23 @@
-"""Preflight checks of the portal's own configuration: its flavors, its settings, and its Prometheus server."""
+"""Preflight checks of the portal's own configuration: its flavors and its settings."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.db.models import QuerySet
 
-from cluster import prometheus
-from cluster.errors import ClusterRejected, ClusterUnavailable
 from cluster.preflight import Check, ClusterFacts, register
-from controller import gpu_metrics, served_metrics
 from costs.models import PricedCard
-from foundation.models import PlatformSettings
-from workloads.models import PodRecord, ResourceFlavor
-from workloads.node_capacity import observe, rooms_of
-from workloads.placement import Sharing
+from foundation.pod_security import PodSecurity
+from teams.models import Team
+from teams.pod_security import hindrances, level_of, level_of_platform
+from tenancy.closed_addresses import unresolved_stores
+from workloads.models import ResourceFlavor
+from workloads.nodes.capacity import observe, rooms_of
+
+_NAMED_MAX = 5
+IPNetwork = IPv4Network | IPv6Network
 
 
 @register(id="flavor-nodes", title="Every flavor has nodes")
@@ -83,96 +84,74 @@ def unreachable_for_pods(host: str) -> str | None:
     return "that is the pod itself." if loopback else None
 
 
-@register(id="prometheus", title="Prometheus answers")
-def prometheus_answers(_facts: ClusterFacts) -> Check:
-    """Check whether the server at PORTAL_PROMETHEUS_URL answers."""
-    title = "Prometheus answers"
-    if settings.PROMETHEUS_URL is None:
-        fix = "Set PORTAL_PROMETHEUS_URL where there is one."
+@register(id="trusted-proxies", title="Proxies are trusted alone")
+def trusted_proxies(facts: ClusterFacts) -> Check:
+    """Check whether pods have addresses that PORTAL_TRUSTED_PROXIES trusts: they could say of any client that it asks."""
+    name, title = "trusted-proxies", "Proxies are trusted alone"
+    trusted = settings.TRUSTED_PROXIES
+    if not trusted:
         return Check(
-            "prometheus", title, "warn", "No Prometheus is configured: nothing of GPU metrics is known.", fix
+            name, title, "ok", "PORTAL_TRUSTED_PROXIES is empty: X-Forwarded-For counts for nothing."
         )
-    try:
-        version = prometheus.version(settings.PROMETHEUS_URL)
-    except ClusterUnavailable as error:
+    networks = {
+        ip_network(text, strict=False)
+        for node in facts.nodes
+        for text in (node["spec"].get("podCIDRs") or [node["spec"].get("podCIDR")])
+        if text
+    }
+    if not networks:
         return Check(
-            "prometheus", title, "fail", error.message, "Correct PORTAL_PROMETHEUS_URL, or start the server."
+            name, title, "ok", "Nodes do not say which networks their pods have: none could be compared."
         )
-    return Check("prometheus", title, "ok", f"Prometheus {version} answers.")
+    shared = sorted({str(each) for each in networks for proxy in trusted if _overlap(each, proxy)})
+    if not shared:
+        return Check(name, title, "ok", "No pod has an address that is trusted.")
+    shown = ", ".join(shared[:_NAMED_MAX]) + (", …" if len(shared) > _NAMED_MAX else "")
+    detail = (
+        f"Pods have addresses of {shown}, which PORTAL_TRUSTED_PROXIES trusts: any of them may forge X-Forwarded-For, and be "
+        "counted, held and told of in the audit trail as somebody else."
+    )
+    fix = "Name the proxies alone in PORTAL_TRUSTED_PROXIES, and let a NetworkPolicy keep teams' pods from the portal's own port."
+    return Check(name, title, "warn", detail, fix)
 
 
-@register(id="gpu-metrics", title="GPU metrics")
-def gpu_metrics_labelled(facts: ClusterFacts) -> Check:
-    """Check whether DCGM's metrics are scraped, with pod labels as the setting `dcgm_labels` says.
+def _overlap(one: IPNetwork, other: IPNetwork) -> bool:
+    if isinstance(one, IPv4Network):
+        return isinstance(other, IPv4Network) and one.overlaps(other)
+    return isinstance(other, IPv6Network) and one.overlaps(other)
 
-    Otherwise a scaler by `gpu-utilization` finds no pod of its endpoint: it reads 0 % and removes replicas.
-    """
-    name, title = "gpu-metrics", "GPU metrics"
-    asked = _asked(gpu_metrics.SERIES_BY_POD, gpu_metrics.SERIES_OF_SLICES)
-    if isinstance(asked, str):
-        return Check(name, title, "warn", asked)
-    series, slices = asked
-    if not series:
-        fix = "Install dcgm-exporter (part of the GPU operator), and have Prometheus scrape it."
+
+@register(id="closed-stores", title="Pods cannot reach the portal's stores")
+def closed_stores(_facts: ClusterFacts) -> Check:
+    """Check whether the addresses of the database and of Redis are known, which the policies of teams close."""
+    name, title = "closed-stores", "Pods cannot reach the portal's stores"
+    unknown = unresolved_stores()
+    if not unknown:
         return Check(
-            name, title, "warn", "Prometheus has none of DCGM's: no scaling by gpu-utilization.", fix
+            name,
+            title,
+            "ok",
+            "Their addresses are known, and closed to every team whose egress does not open them.",
         )
-    if not slices and ResourceFlavor.objects.filter(enabled=True, sharing=Sharing.MIG).exists():
-        fix = f"Add {gpu_metrics.MIG_SLICE} to the counters of dcgm-exporter."
-        return Check(
-            name, title, "warn", f"MIG slices have none: {gpu_metrics.MIG_SLICE} is not scraped.", fix
-        )
-    pods = PodRecord.objects.of(facts.client.cluster).filter(gone_at=None)
-    return _labels_as_set(name, title, [element.labels for element in series], pods)
-
-
-def _labels_as_set(name: str, title: str, series: list[dict[str, str]], pods: QuerySet[PodRecord]) -> Check:
-    seen = gpu_metrics.labels_seen(series, pods.values_list("namespace", "name"))
-    wanted = PlatformSettings.current().dcgm_labels
-    if seen is None:
-        return Check(name, title, "ok", "Scraped; how they name pods is seen as soon as a GPU is in use.")
-    label = "pod" if seen == PlatformSettings.DcgmLabels.PLAIN else f"{gpu_metrics.EXPORTED_PREFIX}pod"
-    if seen == wanted:
-        return Check(name, title, "ok", f"Scraped; the pod of a GPU is in `{label}`.")
-    detail = f"The pod of a GPU is in `{label}`, and the setting dcgm_labels says {wanted}: scalers by gpu-utilization see 0 %."
+    detail = f"{', '.join(unknown)} cannot be looked up here: egress of pods stays open to what it names, until it can."
     return Check(
-        name, title, "fail", detail, f"Set dcgm_labels to {seen}, in the admin console or the bootstrap file."
+        name, title, "warn", detail, "Let the worker's name service know it, or give its address instead."
     )
 
 
-@register(id="gateway-metrics", title="Gateway metrics")
-def gateway_metrics(_facts: ClusterFacts) -> Check:
-    """Check whether the gateway's metrics are scraped, and often enough for a rate.
-
-    A rate needs two samples. With fewer, a scaler by `requests-per-second` reads 0 and removes replicas.
-    """
-    name, title = "gateway-metrics", "Gateway metrics"
-    asked = _asked(served_metrics.GATEWAYS, served_metrics.FEWEST_SAMPLES)
-    if isinstance(asked, str):
-        return Check(name, title, "warn", asked)
-    known, fewest = asked
-    if not known:
-        fix = "Have Prometheus scrape /-/metrics of the live process."
-        return Check(
-            name, title, "warn", "Prometheus has none: no scaling by in-flight or requests-per-second.", fix
-        )
-    if not fewest:
-        return Check(name, title, "ok", "Scraped; how often is seen after 5 minutes.")
-    samples = int(fewest[0].value)
-    detail = f"Scraped {samples} times in 5 minutes."
-    if samples >= served_metrics.SAMPLES_MIN:
-        return Check(name, title, "ok", detail)
-    fix = "Set scrape_interval of the gateway and of the endpoints' pods to a minute or less, better to 15 s."
-    return Check(
-        name, title, "warn", f"{detail} Rates need two, and one may be lost: scalers may read 0.", fix
-    )
-
-
-def _asked(*queries: str) -> list[list[prometheus.Element]] | str:
-    """The answer of Prometheus to each query, or why it could not be asked."""
-    if settings.PROMETHEUS_URL is None:
-        return "Not known without a Prometheus."
-    try:
-        return [prometheus.query(settings.PROMETHEUS_URL, query) for query in queries]
-    except (ClusterUnavailable, ClusterRejected) as error:
-        return f"Could not be asked: {error.message}"
+@register(id="pod-security-profile", title="Pod Security of teams")
+def pod_security_profile(_facts: ClusterFacts) -> Check:
+    """Which profile the namespaces of teams enforce, and what keeps them from restricted."""
+    name, title = "pod-security-profile", "Pod Security of teams"
+    hindering, level = hindrances(), level_of_platform()
+    lax = sorted(team.slug for team in Team.objects.all() if level_of(team) == PodSecurity.BASELINE)
+    why = "; ".join(f"{each.kind}: {each.why}" for each in hindering)
+    if level == PodSecurity.BASELINE:
+        because = why or "the setting pod_security says so, and every kind that is offered passes restricted"
+        fix = "; ".join(f"{each.kind}: {each.fix}" for each in hindering) or "Set pod_security to automatic."
+        return Check(name, title, "warn", f"baseline, with warnings of restricted: {because}.", fix)
+    if lax:
+        detail = f"restricted, and baseline for {', '.join(lax)}: their own pod_security or may_run_as_root says so."
+        return Check(name, title, "warn", detail, "Set pod_security of these teams to automatic.")
+    trust = f", as the setting pod_security says. Refused unless that was mended: {why}" if why else ""
+    return Check(name, title, "ok", f"restricted{trust}.")

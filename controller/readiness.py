@@ -16,8 +16,8 @@ from foundation.errors import Unavailable
 from foundation.http.health import CHECK_TIMEOUT_SECONDS, register_readiness
 from workloads.models import WatchCursor
 
-STALE_SECONDS = 100
-"""A watch that is silent for 90 seconds counts as broken; of all watches together one is never silent that long."""
+STALE_SECONDS = 60
+"""A watch that is silent for 28 seconds counts as broken; of all watches together one is never silent that long."""
 ASKED_EVERY_SECONDS = 10.0
 
 
@@ -56,7 +56,11 @@ class PrometheusCheck:
     def _ask(self) -> None:
         self._asked_at = time.monotonic()
         try:
-            prometheus.version(str(settings.PROMETHEUS_URL), timeout_seconds=CHECK_TIMEOUT_SECONDS)
+            prometheus.version(
+                str(settings.PROMETHEUS_URL),
+                token=settings.PROMETHEUS_TOKEN,
+                timeout_seconds=CHECK_TIMEOUT_SECONDS,
+            )
         except ClusterUnavailable:
             return
         self._answered_at = time.monotonic()

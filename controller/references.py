@@ -12,8 +12,10 @@ from cluster import quantities
 from foundation.errors import FieldProblem, Invalid
 from teams.models import Team
 from teams.queries import secrets_of
+from tenancy import workload_policy
+from tenancy.team_secrets import PULL_SECRET_KEY
 from workloads.models import ClaimRecord, ResourceFlavor
-from workloads.node_capacity import claims_in, hosts_of, rooms_of
+from workloads.nodes.capacity import claims_in, hosts_of, rooms_of
 from workloads.podspec.specs import ClaimUse, ContainerSpec
 
 WRITE_MANY = "ReadWriteMany"
@@ -21,8 +23,11 @@ READ_MANY = "ReadOnlyMany"
 
 
 def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
-    """Raise Invalid naming every field that refers to a missing object, or to one that so many pods cannot share."""
+    """Raise Invalid naming every field that asks for what the team is not let, or that refers to a missing object or to
+    one that so many pods cannot share.
+    """
     problems = [
+        *workload_policy.problems(spec, team),
         *_secret_problems(spec, team),
         *_claim_problems(spec, team, now),
         *_extra_problems(spec),
@@ -34,10 +39,18 @@ def check_references(spec: ContainerSpec, team: Team, *, now: datetime) -> None:
 
 def _secret_problems(spec: ContainerSpec, team: Team) -> Iterator[FieldProblem]:
     """Problems of Secrets: only those that the portal wrote or a lead registered may be used."""
-    named = spec.secret_uses()
-    if not named:
+    named, pulled = spec.secret_uses(), spec.image_pull_secrets
+    if not named and not pulled:
         return
     known = {row.name: row.keys for row in secrets_of(team)}
+    for index, name in enumerate(pulled):
+        if PULL_SECRET_KEY not in known.get(name, ()):
+            fitting = [secret for secret, keys in known.items() if PULL_SECRET_KEY in keys]
+            message = (
+                f"The portal knows no secret {name} of team {team.slug} with the key {PULL_SECRET_KEY}; it knows: "
+                f"{', '.join(fitting) or 'none'}. Give its value on the team's page or by REST; a lead can register one."
+            )
+            yield FieldProblem(field=f"image_pull_secrets.{index}", code="unknown_secret", message=message)
     for use in named:
         field, secret, key = use.field, use.secret, use.key
         if secret not in known:

@@ -18,7 +18,7 @@ from costs.models import UsageInterval
 from foundation import leases
 from foundation.models import PlatformSettings
 from quotas.models import StartEstimate
-from workloads.models import LogChunk, NodeRecord, ObjectRecord, PodRecord
+from workloads.models import EventRecord, LogChunk, NodeRecord, ObjectRecord, PodRecord
 
 BATCH: Final = 500
 BATCHES_MAX: Final = 20
@@ -33,6 +33,7 @@ def forget(*, now: datetime) -> dict[str, int]:
     return {
         "pods": _delete(_pods(gone), also=_forget_marks),
         "objects": _delete(ObjectRecord.objects.filter(gone_at__lt=gone).order_by("gone_at")),
+        "events": _delete(EventRecord.objects.filter(last_at__lt=gone).order_by("last_at")),
         "nodes": _delete(NodeRecord.objects.filter(gone_at__lt=gone).order_by("gone_at")),
         "estimates": _delete(
             StartEstimate.objects.filter(made_at__lt=guessed, hit__isnull=False).order_by("made_at")

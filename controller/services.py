@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -23,16 +23,19 @@ from quotas.models import Quota, TeamPolicy
 from quotas.queries import nameable_teams, policy_of
 from quotas.waiters import new_waiter
 from teams.actors import Actor
-from teams.audit import record_audit
-from teams.models import Membership, Team, User
+from teams.audit import audit_event, record_audit, record_audits
+from teams.models import AuditEvent, Membership, Team, User
 from teams.permissions import check_can_submit, has_global_role, role_in
+from workloads.bulk.commands import change_labels, lock_rows, set_desired_many
 from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
 from workloads.placement import MIG_PREFIX, Sharing
+from workloads.podrequests import PodGroup, together
 from workloads.podspec.specs import ContainerSpec
 from workloads.services import (
     change_generation,
     check_name,
+    check_open_workloads,
     clear_up,
     create_workload,
     note_call,
@@ -70,12 +73,22 @@ class Submission:
     audited: Mapping[str, str] = field(default_factory=dict)
     """Details for the audit trail besides its name."""
 
+    @property
+    def all_pods(self) -> tuple[PodGroup, ...]:
+        """All its pods, at the most replicas."""
+        return self.container.pod_groups(max(self.replicas, self.pods))
+
 
 def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
     """The card of the submission as admission would judge it now; creates nothing.
 
     Raises NotFound, NotAllowed and NameTaken like a real submission.
     """
+    return previewed(submission=submission, team=team, user=user, now=now)[0]
+
+
+def previewed(*, submission: Submission, team: Team, user: User, now: datetime) -> tuple[Card, CardRequest]:
+    """As `preview`, with the request that was judged."""
     check_can_submit(user, team)
     check_priority(submission.priority, team, user)
     check_headroom(submission, team)
@@ -87,7 +100,7 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
     card = card_for(asked, named=nameable_teams(user), now=now)
     if card.verdict.outcome is not Outcome.NEVER:
         check_name(kind=submission.kind, team=team, name=submission.name)
-    return card
+    return card, asked
 
 
 def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -> Workload:
@@ -95,7 +108,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
 
     Raises Invalid, naming the field, if it can never start: no quota row, a flavor that does not exist, more in one
     pod than any node holds, a secret that the team does not have. More than the quota's maximum is accepted and waits. Conflict where what it replaces
-    waits no longer.
+    waits no longer, or the team has as many as it may that have not ended.
     """
     user = actor.user
     if user is None:
@@ -110,6 +123,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
     with transaction.atomic(savepoint=False):
         if asked.replaces is not None:
             _cancel_waiting(asked.replaces, actor, now)
+        check_open_workloads(team)
         workload = create_workload(
             kind=submission.kind,
             team=team,
@@ -123,6 +137,7 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
             units_each=submission.units_each,
             pod_count=submission.pods,
             beside=submission.container.beside,
+            groups=submission.all_pods,
             preemptible=submission.preemptible,
             keeps_headroom=submission.keeps_headroom,
             time_limit_seconds=submission.time_limit_seconds,
@@ -152,6 +167,13 @@ def _cancel_waiting(workload: Workload, actor: Actor, now: datetime) -> None:
 def cancel(*, workload: Workload, actor: Actor, now: datetime) -> None:
     """Request the end of the workload."""
     _steer(workload, Desired.CANCEL, "cancelled", actor, now)
+
+
+def cancel_many(*, workloads: Sequence[Workload], message: str = "", actor: Actor, now: datetime) -> None:
+    """Request the end of live workloads whose rows the caller holds and whose teams it has checked, in its transaction."""
+    set_desired_many(workloads=workloads, desired=Desired.CANCEL, message=message, now=now)
+    record_audits([event_of(workload, "cancelled", actor, now) for workload in workloads])
+    wakeups.wake_workloads(workloads, now=now)
 
 
 def delete(
@@ -216,7 +238,7 @@ def change(
         raise Conflict(f"{workload.name} has ended.", code="ended")
     before = {"priority": fresh.priority, "time_limit_seconds": fresh.time_limit_seconds}
     if priority is not None and priority.value != fresh.priority:
-        if fresh.phase != Phase.QUEUED.value:
+        if fresh.phase not in {Phase.QUEUED.value, Phase.SUSPENDED.value}:
             message = "The priority decides who starts first; this has started."
             raise Conflict.of_field("priority", message, code="not_queued")
         if actor.user is not None:
@@ -234,6 +256,7 @@ def change(
         action=f"{workload.kind}.changed",
         target_kind=workload.kind,
         target_id=str(workload.public_id),
+        target_name=workload.name,
         team=workload.team,
         before=before,
         after=after,
@@ -244,6 +267,25 @@ def change(
         # Other workloads wait for the end of this one, or behind it in the queue.
         mark_due(flavor_id=fresh.flavor_id, capacity_type=fresh.capacity_type, now=now)
     wakeups.wake_workload(workload, now=now)
+
+
+def relabel(
+    *,
+    workload: Workload,
+    labels: Mapping[str, str],
+    actor: Actor,
+    now: datetime,
+    expected_versions: Versions | None = None,
+) -> None:
+    """Replace the labels by which the workload is found, in the caller's transaction; its objects keep theirs.
+
+    Raises PreconditionFailed unless its generation is among `expected_versions`.
+    """
+    (fresh,) = lock_rows(Workload.objects.filter(pk=workload.pk))
+    check_version(expected=expected_versions, current=fresh.generation)
+    if fresh.labels != labels:
+        changes = {**dict.fromkeys(fresh.labels), **labels}
+        change_labels(workloads=[fresh], changes=changes, actor=actor, now=now)
 
 
 def longest_time_limit(workload: Workload) -> int | None:
@@ -275,11 +317,17 @@ def _steer(workload: Workload, desired: Desired, action: str, actor: Actor, now:
 
 
 def _audit(workload: Workload, action: str, actor: Actor, now: datetime, **more: str) -> None:
-    record_audit(
+    record_audits([event_of(workload, action, actor, now, **more)])
+
+
+def event_of(workload: Workload, action: str, actor: Actor, now: datetime, **more: str) -> AuditEvent:
+    """What the audit trail says of a command on a workload; not stored yet."""
+    return audit_event(
         actor=actor,
         action=f"{workload.kind}.{action}",
         target_kind=workload.kind,
         target_id=str(workload.public_id),
+        target_name=workload.name,
         team=workload.team,
         after={"name": workload.name, **more},
         now=now,
@@ -363,6 +411,7 @@ def _asked(submission: Submission, team: Team, user: User, now: datetime) -> Car
         units_each=submission.units_each,
         pods=submission.pods,
         beside=submission.container.beside,
+        most=together(submission.all_pods),
         priority=submission.priority,
         seconds=submission.time_limit_seconds,
         preemptible=submission.preemptible,

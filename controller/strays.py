@@ -18,7 +18,7 @@ from foundation.errors import Conflict, NotFound
 from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import StrayObject
-from workloads.observations import workloads_of
+from workloads.strays import workloads_of
 
 logger = logging.getLogger(__name__)
 

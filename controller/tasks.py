@@ -14,7 +14,6 @@ from cluster.errors import ClusterRejected, ClusterUnavailable
 from controller import retention
 from controller.admission import forecasts, preemption, scheduler
 from controller.logs import workload_logs
-from controller.namespaces import resource_quotas
 from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
@@ -26,6 +25,7 @@ from foundation.tasks import task
 from quotas import decisions, evictions
 from quotas.errors import QuotaExceeded
 from quotas.models import Pool
+from tenancy import access, resource_quotas
 from workloads import locks
 
 logger = logging.getLogger(__name__)
@@ -101,10 +101,13 @@ def estimate_starts(**_future: Any) -> None:
 
 @task(name="controller.keep_fences")
 def keep_fences(**_future: Any) -> None:
-    """Keep every team's ResourceQuota at the limits of its quotas; skipped while the cluster is unavailable."""
+    """Keep every team's ResourceQuota at the limits of its quotas, and the portal's own rights in every namespace;
+    skipped while the cluster is unavailable.
+    """
     with leases.periodic("fences", seconds=LEASE_SECONDS) as ours:
         if ours:
             try:
+                access.keep_bindings(get_client())
                 resource_quotas.keep_in_step(get_client(), now=clock.now())
             except (ClusterUnavailable, ClusterRejected) as error:
                 logger.warning("fences.put_off", extra={"error": str(error)})
@@ -125,6 +128,7 @@ def collect_garbage(**_future: Any) -> None:
         if ours:
             now = clock.now()
             workload_logs.expire(now=now)
+            workload_logs.expire_beyond(now=now)
             retention.forget(now=now)
             decisions.expire(now=now, keep=timedelta(days=PlatformSettings.current().log_retention_days))
             # Last: a slow cluster may use up the whole lease.

@@ -14,7 +14,6 @@ from uuid import UUID
 from controller.admission import forecasts
 from controller.hints import Hint
 from controller.reconcile.adapters import adapter_for
-from controller.sizing import beside_with
 from costs.queries import PriceBook, rate_now, spans_by_card
 from policy import judge
 from policy.estimates import Estimate, estimate
@@ -22,6 +21,7 @@ from policy.levers import Alternative, Lever, levers
 from policy.pool_snapshot import Account, Beside, PoolSnapshot, TeamFacts, Waiter
 from policy.verdicts import CyclePlan, Outcome, Verdict
 from quotas import cpu_admission, snapshots
+from quotas.elsewhere import with_elsewhere
 from quotas.models import Preemption
 from quotas.queries import Past, hit_rate, past_of
 from quotas.snapshots import Outlook
@@ -29,7 +29,8 @@ from quotas.waiters import waiter_of
 from teams.models import Team
 from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
-from workloads.node_capacity import Observed, Seen, last_seen
+from workloads.nodes.capacity import Observed, Seen, last_seen
+from workloads.nodes.sizing import beside_with
 from workloads.placement import FlavorFacts
 from workloads.podrequests import PodGroup
 from workloads.podspec.specs import ContainerSpec
@@ -256,15 +257,21 @@ def card_for(asked: CardRequest, *, named: frozenset[str], now: datetime, with_l
 def judge_new(asked: CardRequest, *, now: datetime) -> Verdict:
     """The verdict that admission would give the request now."""
     if asked.flavor is None:
-        return _without_gpu(asked, now).verdict
+        return _without_gpu(asked, None, now).verdict
     return judge.judge(_outlook(asked, asked.flavor, None, now, others=0).own.pool, asked.waiter.id)
 
 
 def _without_gpu(
-    asked: CardRequest, now: datetime, *, with_levers: bool = False
+    asked: CardRequest, focus: Workload | None, now: datetime, *, with_levers: bool = False
 ) -> cpu_admission.PlainAnswer:
     groups = asked.groups or (PodGroup(asked.waiter.pods, asked.waiter.beside),)
-    return cpu_admission.answer(asked.waiter.noun, groups, now=now, with_levers=with_levers)
+    on_nodes = cpu_admission.answer(asked.waiter.noun, groups, now=now, with_levers=with_levers)
+    if on_nodes.verdict.outcome is Outcome.NEVER or (focus is not None and focus.phase != Phase.QUEUED.value):
+        return on_nodes
+    held_up = cpu_admission.answer_below_ceilings(
+        asked.waiter, team=asked.team, focus=focus, without=asked.replaces, now=now, with_levers=with_levers
+    )
+    return held_up or on_nodes
 
 
 def _outlook(
@@ -312,6 +319,7 @@ def _card(
     account = next(
         (candidate for candidate in snapshot.accounts if facts and candidate.name == facts.account), None
     )
+    snapshot = with_elsewhere(snapshot, [(waiter.team, verdict)], now=now)
     start = _start(snapshot, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()
     complete = True
@@ -349,9 +357,9 @@ def _plain_card(
     asked: CardRequest, focus: Workload | None, past: Past, now: datetime, *, with_levers: bool
 ) -> Card:
     """The card of a request without GPUs: no quota, no queue position, no cost."""
-    answer = _without_gpu(asked, now, with_levers=with_levers)
+    answer = _without_gpu(asked, focus, now, with_levers=with_levers)
     moment = int(now.timestamp())
-    start = Estimate(moment, moment, "free now") if answer.verdict.admitted else cpu_admission.UNKNOWN_START
+    start = Estimate(moment, moment, "free now") if answer.verdict.admitted else answer.start
     verdict, start = _rested(focus, answer.verdict, start, now)
     at_limit = None if asked.time_limit_seconds is None else 0
     return Card(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -35,8 +35,17 @@ def wake_workloads(workloads: Iterable[Workload], *, now: datetime) -> None:
     by_key = {workload.pk: workload for workload in workloads}
     if by_key:
         wake(workload_ids=list(by_key), now=now)
-    for workload in by_key.values():
-        transaction.on_commit(partial(send, workload.public_id))
+    send_later([workload.public_id for workload in by_key.values()])
+
+
+def send_later(public_ids: Sequence[UUID]) -> None:
+    """Send a hint about each once the transaction has committed; none after the first that the broker did not take."""
+    transaction.on_commit(partial(_send_each, tuple(public_ids)))
+
+
+def _send_each(public_ids: Sequence[UUID]) -> None:
+    # A broker that is away is waited for once, and not as often as there are rows.
+    all(_send(RECONCILE_TASK, {"workload_id": str(public_id)}, swept=False) for public_id in public_ids)
 
 
 def send(public_id: UUID, *, swept: bool = False) -> None:
@@ -47,6 +56,11 @@ def send(public_id: UUID, *, swept: bool = False) -> None:
 def send_pool(*, flavor_id: int, capacity_type: str, swept: bool = False) -> None:
     """Send a worker a hint about a pool that is due."""
     _send(PASS_TASK, {"flavor_id": flavor_id, "capacity_type": capacity_type}, swept=swept)
+
+
+def send_hint(task: str, arguments: dict[str, str | int]) -> None:
+    """Send a worker a hint about a row of another app, whose periodic look finds it otherwise."""
+    _send(task, arguments, swept=False)
 
 
 def wake_all_live(*, now: datetime) -> None:
@@ -76,9 +90,12 @@ def hints_waiting(task: str) -> int:
         return 0
 
 
-def _send(task: str, arguments: dict[str, str | int], *, swept: bool) -> None:
+def _send(task: str, arguments: dict[str, str | int], *, swept: bool) -> bool:
+    """Whether the broker took it."""
     priority = SWEPT_PRIORITY if swept else None
     try:
         current_app.send_task(task, kwargs=arguments, retry=False, priority=priority)
     except (OperationalError, OSError):
         logger.warning("wakeup.lost", extra={"task": task, **arguments})
+        return False
+    return True

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -28,6 +24,7 @@ from costs.serializers import (
 from foundation import clock
 from foundation.errors import Invalid, NotFound
 from foundation.http import filters
+from foundation.http.csv_files import csv_file
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters, one, refuse
 from teams.actors import actor_of
@@ -72,8 +69,7 @@ class PriceListView(PortalView):
             actor=actor_of(request),
             now=now,
         )
-        location = request.build_absolute_uri(f"{request.path}{price.public_id}/")
-        return Response(PriceSerializer(price).data, status=201, headers={"Location": location})
+        return self.created(PriceSerializer(price).data, f"{request.path}{price.public_id}/")
 
 
 class PriceView(PortalView):
@@ -159,6 +155,7 @@ class CostExportView(PortalView):
     filters = LEDGER_FILTERS
     pagination_class = None  # type: ignore[assignment] # not a list of pages
     content_negotiation_class = AnyAccept
+    expensive = frozenset({"get"})
 
     @extend_schema(
         operation_id="costs_export", tags=["costs"], responses={(200, "text/csv"): OpenApiTypes.STR}
@@ -168,10 +165,8 @@ class CostExportView(PortalView):
         if "account" not in request.query_params:
             rows = rows.filter(account__startswith="team:")
         entries = rows.select_related("team", "workload", "price").order_by("id")
-        headers = {"Content-Disposition": 'attachment; filename="costs.csv"'}
-        return StreamingHttpResponse(
-            csv_lines(entries), content_type="text/csv; charset=utf-8", headers=headers
-        )
+        rows_of_csv = map(_csv_row, entries.iterator(chunk_size=CSV_CHUNK))
+        return csv_file(CSV_COLUMNS, rows_of_csv, filename="costs.csv")
 
 
 class AdjustmentView(PortalView):
@@ -204,18 +199,6 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def csv_lines(entries: QuerySet[LedgerEntry]) -> Iterator[str]:
-    """One line an entry after the names of the columns; nothing that a spreadsheet would run."""
-    yield ",".join(CSV_COLUMNS) + "\r\n"
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    for entry in entries.iterator(chunk_size=CSV_CHUNK):
-        writer.writerow([_harmless(value) for value in _csv_row(entry)])
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
-
-
 def _csv_row(entry: LedgerEntry) -> list[Any]:
     return [
         entry.transaction_id,
@@ -232,8 +215,3 @@ def _csv_row(entry: LedgerEntry) -> list[Any]:
         entry.reason,
         entry.account,
     ]
-
-
-def _harmless(value: Any) -> Any:
-    """A text that begins like a formula is shown as text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value

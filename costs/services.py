@@ -113,6 +113,7 @@ def _audit_price(action: str, price: Price, *, actor: Actor, now: datetime, **mo
         action=action,
         target_kind="price",
         target_id=str(price.public_id),
+        target_name=f"{price.priced.card} {price.priced.capacity_type}",
         now=now,
         **more,
     )

@@ -27,6 +27,7 @@ from .controllers.autoscaler import Autoscalers
 from .controllers.loop import Controller
 from .controllers.observing import Observer
 from .controllers.scaledobject import ScaledObjects
+from .controllers.triggers import OWN_HEADERS
 from .http import Api
 from .kinds import NAMESPACE, NODE
 from .kubelet.base import Kubelet
@@ -119,9 +120,8 @@ async def listen(api: Api, wanted: list[int]) -> tuple[web.AppRunner, int]:
     runner = web.AppRunner(api.app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
     await runner.setup()
     for candidate in wanted:
-        site = web.TCPSite(runner, "127.0.0.1", candidate, backlog=512)
         try:
-            await site.start()
+            await web.TCPSite(runner, "127.0.0.1", candidate, backlog=512).start()
         except OSError:
             if candidate == wanted[-1]:
                 raise
@@ -131,7 +131,7 @@ async def listen(api: Api, wanted: list[int]) -> tuple[web.AppRunner, int]:
 
 
 async def serve_prometheus(
-    options: argparse.Namespace, store: Store, use: Use | None
+    options: argparse.Namespace, store: Store, use: Use | None, token: str
 ) -> Callable[[], Awaitable[None]]:
     """Scrape and answer; the result ends it. Without a `use` pods are only played: no address of them answers."""
     storage, fixed = Storage(), given_targets(options.scrape)
@@ -140,9 +140,11 @@ async def serve_prometheus(
         return [*fixed, *pod_targets(store), simulated.target(store, use)] if use else fixed
 
     scraper = Scraper(storage, targets, options.scrape_interval)
-    runner = web.AppRunner(PrometheusApi(storage).app(), access_log=None, shutdown_timeout=0.2)
+    runner = web.AppRunner(PrometheusApi(storage, token).app(), access_log=None, shutdown_timeout=0.2)
     await runner.setup()
-    await web.SockSite(runner, loopback(options.prometheus)).start()
+    listener = loopback(options.prometheus)
+    OWN_HEADERS["http://{}:{}".format(*listener.getsockname())] = {"Authorization": f"Bearer {token}"}
+    await web.SockSite(runner, listener).start()
     scraper.start()
 
     async def end() -> None:
@@ -160,11 +162,6 @@ def loopback(address: str) -> socket.socket:
     if not ipaddress.ip_address(host).is_loopback:
         raise SystemExit(f"--prometheus {address}: only a loopback address is served")
     return socket.create_server((host, int(port)))
-
-
-def wanted_ports(port: int, last: Path) -> list[int]:
-    """Without a wanted port the last one is tried first, so that kubeconfigs stay right over a restart."""
-    return [port] if port else [int(remembered(last, "0")), 0]
 
 
 async def serve(options: argparse.Namespace, data: Path) -> None:
@@ -187,9 +184,11 @@ async def serve(options: argparse.Namespace, data: Path) -> None:
     for controller in controllers:
         controller.start()
     kubelet.start()
-    runner, port = await listen(api, wanted_ports(options.port, data / "port"))
+    # Without a wanted port the last one is tried first, so that kubeconfigs stay right over a restart.
+    wanted = [options.port] if options.port else [int(remembered(data / "port", "0")), 0]
+    runner, port = await listen(api, wanted)
     remember(data / "port", str(port))
-    end_prometheus = await serve_prometheus(options, store, use) if options.prometheus else None
+    end_prometheus = await serve_prometheus(options, store, use, token) if options.prometheus else None
     write_kubeconfig(options.kubeconfig, port, token)
     gc.collect()
     gc.freeze()

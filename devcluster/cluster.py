@@ -206,14 +206,9 @@ class Cluster:
         return self._update(kind, live, copy.deepcopy(merged), options, sub, managed=managed)
 
     def _update(
-        self,
-        kind: Kind,
-        live: Obj,
-        new: Obj,
-        options: Options,
-        sub: str = "",
+        self, kind: Kind, live: Obj, new: Obj, options: Options, sub: str = "",
         managed: list[Obj] | None = None,
-    ) -> Obj:
+    ) -> Obj:  # fmt: skip
         preconditions.check_identity(kind, live, new)
         metadata = new["metadata"]
         # A writer of the object may also hand its fields from one manager, or kind of writing, to another.

@@ -42,14 +42,9 @@ def _kind(
 ) -> Kind:
     group, _, version = api_version.rpartition("/")
     return Kind(
-        group,
-        version,
-        name,
-        plural,
-        short=tuple(short.split()),
-        subresources=tuple(subresources.split()),
+        group, version, name, plural, short=tuple(short.split()), subresources=tuple(subresources.split()),
         **more,
-    )
+    )  # fmt: skip
 
 
 NAMESPACE = _kind("v1", "Namespace", "namespaces", "ns", "status", namespaced=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from .errors import forbidden
-from .kinds import KINDS, POD, QUOTA, Kind
+from .kinds import CLAIM, KINDS, LIMIT_RANGE, POD, QUOTA, Kind
 from .objects import (
     Obj,
     dig,
@@ -30,6 +30,8 @@ def usage(kind: Kind, obj: Obj) -> dict[str, Fraction]:
         return used
     if kind.resource in _COUNTED_BY_NAME:
         used[kind.resource] = Fraction(1)
+    if kind is CLAIM:
+        used["requests.storage"] = quantity(dig(obj, "spec.resources.requests.storage") or "0")
     if kind is POD:
         for key, value in pod_requests(obj["spec"]).items():
             used[f"requests.{key}"] = value
@@ -45,17 +47,14 @@ def used(store: Store, namespace: str, hard: dict[str, str]) -> dict[str, Fracti
     """What the namespace uses of the keys in `hard`."""
     total = dict.fromkeys(hard, Fraction(0))
     for kind in KINDS:
-        if not kind.namespaced or not _concerns(kind, hard):
+        named = {kind.resource, f"count/{kind.resource}"} & hard.keys()
+        if not kind.namespaced or not (named or kind is POD):
             continue
         for obj in store.list(kind, namespace):
             for key, value in usage(kind, obj).items():
                 if key in total:
                     total[key] += value
     return total
-
-
-def _concerns(kind: Kind, hard: dict[str, str]) -> bool:
-    return kind is POD or f"count/{kind.resource}" in hard or kind.resource in hard
 
 
 def show(values: dict[str, Fraction], keys: list[str]) -> dict[str, str]:
@@ -67,7 +66,12 @@ def _text(values: dict[str, Fraction], keys: list[str]) -> str:
 
 
 def admit(store: Store, kind: Kind, obj: Obj) -> None:
-    """Refuse what would exceed a quota, in the words that people search for."""
+    """Fill in what a LimitRange gives a container; refuse what would exceed a quota, in the words that people search for."""
+    for limits in store.list(LIMIT_RANGE, namespace_of(obj)) if kind is POD else ():
+        for item in dig(limits, "spec.limits") or []:
+            given = item.get("defaultRequest") or {}
+            for asks in (each.setdefault("resources", {}) for each in obj["spec"]["containers"]):
+                asks["requests"] = given | (asks.get("limits") or {}) | (asks.get("requests") or {})
     for quota in store.list(QUOTA, namespace_of(obj)):
         hard = (quota.get("spec") or {}).get("hard") or {}
         wanted = {k: v for k, v in usage(kind, obj).items() if k in hard}

@@ -24,9 +24,9 @@ _secrets: set[str] = set()
 SECRET_LENGTH_MIN = 8
 REDACTED = "[redacted]"
 _TOKENS = re.compile(
-    r"mlp_[A-Za-z0-9]+_[A-Za-z0-9]+|mlr_[A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
-    # The secret of a one-time link stands in its path, that of a ticket in the query: Django logs both.
-    r"|(?<=/sign-in/link/)[^/\s\"'?]+|(?<=ticket=)[^&\s\"']+"
+    r"ml[pe]_[A-Za-z0-9]+_[A-Za-z0-9]+|mlr_[A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+    # The secret of a one-time link stands in its path, that of a ticket there or in the query: all are logged.
+    r"|(?<=/sign-in/link/)[^/\s\"'?]+|(?<=/-/invoke/)[^/\s\"'?]+|(?<=ticket=)[^&\s\"']+"
 )
 _URL_PASSWORDS = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+(?=@)")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "portal"}

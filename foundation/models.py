@@ -14,6 +14,8 @@ from typing_extensions import override
 
 from foundation import clock
 from foundation.optional_kinds import offered_by_default
+from foundation.pod_security import PodSecurity
+from foundation.validators import validate_image_prefixes
 
 DEFAULT_GIT_IMAGE = "alpine/git:v2.49.1"
 DEFAULT_STORAGE_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -28,6 +30,13 @@ validate_server_url = RegexValidator(
     r"\Ahttps?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[-A-Za-z0-9._~/]*)?\Z",
     "Write a URL as http://server:9090, without a query.",
     code="invalid_url",
+)
+
+
+validate_jobs = RegexValidator(
+    r"\A[A-Za-z0-9_./:-]+(\|[A-Za-z0-9_./:-]+)*\Z",
+    "Write names of Prometheus' jobs as dcgm-exporter, several as dcgm-exporter|nvidia-dcgm-exporter.",
+    code="invalid_jobs",
 )
 
 
@@ -106,8 +115,107 @@ class PlatformSettings(models.Model):
         default=DcgmLabels.EXPORTED,
         help_text="How Prometheus labels the pods of DCGM's metrics: exported_pod, unless its scrapes honour labels.",
     )
+    dcgm_job = models.CharField(
+        max_length=200,
+        default="",
+        blank=True,
+        validators=[validate_jobs],
+        help_text="Prometheus' job of DCGM's metrics, several joined by |; empty: whoever publishes them is believed.",
+    )
+    image_prefixes = models.JSONField(
+        default=list,
+        blank=True,
+        validators=[validate_image_prefixes],
+        help_text="Registries or beginnings of image names for teams without a list of their own; empty: any image.",
+    )
+    pod_security = models.CharField(
+        max_length=16,
+        choices=PodSecurity.choices,
+        default=PodSecurity.AUTOMATIC,
+        help_text="The profile of Pod Security in namespaces of teams that have none of their own; automatic: restricted, or "
+        "baseline while a kind is offered whose pods restricted refuses.",
+    )
     password_exchange = models.BooleanField(
         default=True, help_text="Whether a user's name and password get an API token over REST."
+    )
+    ceiling_cpus = models.PositiveIntegerField(
+        default=8192,
+        null=True,
+        blank=True,
+        help_text="CPU cores that a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    )
+    ceiling_memory_gib = models.PositiveIntegerField(
+        default=65_536,
+        null=True,
+        blank=True,
+        help_text="GiB of memory that a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    )
+    ceiling_ephemeral_storage_gib = models.PositiveIntegerField(
+        default=65_536,
+        null=True,
+        blank=True,
+        help_text="GiB of ephemeral storage that a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    )
+    ceiling_pods = models.PositiveIntegerField(
+        default=5000,
+        null=True,
+        blank=True,
+        help_text="Pods that a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    )
+    ceiling_volumes = models.PositiveIntegerField(
+        default=500,
+        null=True,
+        blank=True,
+        help_text="Volumes that a team may have, unless it has a ceiling of its own; empty for no ceiling.",
+    )
+    ceiling_volume_storage_gib = models.PositiveIntegerField(
+        default=102_400,
+        null=True,
+        blank=True,
+        help_text="GiB that a team's volumes may have together, unless it has a ceiling of its own; empty for no ceiling.",
+    )
+    open_sweeps = models.PositiveIntegerField(
+        default=50,
+        null=True,
+        blank=True,
+        help_text="Sweeps of a team whose members have not all ended; empty for no limit.",
+    )
+    open_workloads = models.PositiveIntegerField(
+        default=10_000,
+        null=True,
+        blank=True,
+        help_text="Runs and endpoints of a team that have not ended, those that wait among them; empty for no limit.",
+    )
+    team_log_gib = models.PositiveIntegerField(
+        default=200,
+        null=True,
+        blank=True,
+        help_text="GiB of logs that are kept of a team; beyond it the oldest are deleted first. Empty for no limit.",
+    )
+    reads_per_minute = models.PositiveIntegerField(
+        default=3000,
+        validators=[MinValueValidator(1)],
+        help_text="Requests to REST that read, of one user; a token has half of it.",
+    )
+    writes_per_minute = models.PositiveIntegerField(
+        default=600,
+        validators=[MinValueValidator(1)],
+        help_text="Requests to REST that change or submit, of one user; a token has half of it.",
+    )
+    expensive_per_minute = models.PositiveIntegerField(
+        default=120,
+        validators=[MinValueValidator(1)],
+        help_text="Of these, imports, advice, exports and tries of a query, of one user; a token has half of it.",
+    )
+    anonymous_per_minute = models.PositiveIntegerField(
+        default=300,
+        validators=[MinValueValidator(1)],
+        help_text="Requests to REST without a credential that holds, of one address.",
+    )
+    pages_per_minute = models.PositiveIntegerField(
+        default=1200,
+        validators=[MinValueValidator(1)],
+        help_text="Pages, their parts and forms, of one user, or of one address of who is not signed in.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     updated_at = models.DateTimeField(default=clock.now, editable=False)
@@ -133,6 +241,20 @@ class PlatformSettings(models.Model):
                     estimate_retention_days__gte=RETENTION_DAYS_MIN,
                 ),
                 name="platform_settings_retention",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(
+                    reads_per_minute__gte=1,
+                    writes_per_minute__gte=1,
+                    expensive_per_minute__gte=1,
+                    anonymous_per_minute__gte=1,
+                    pages_per_minute__gte=1,
+                ),
+                name="platform_settings_rates",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(pod_security__in=PodSecurity.values),
+                name="platform_settings_pod_security",
             ),
         ]
 

@@ -24,13 +24,17 @@ from gateway.serializers import (
     EndpointTokenCreateSerializer,
     EndpointTokenSerializer,
     EndpointTokenWithSecretSerializer,
+    TeamEndpointTokenSerializer,
     shown_series,
 )
 from gateway.series import POINTS_MAX, request_series, step_for
 from teams.actors import actor_of
 from teams.api.base import PortalView
 from teams.models import ApiToken
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_manage, check_can_submit, team_for
+from telemetry.gpu_series import gpu_series
+from telemetry.ranges import in_steps
+from telemetry.serializers import shown_gpus
 from workloads.models import Workload
 
 _DEFAULT_RANGE: Final = timedelta(hours=1)
@@ -75,11 +79,8 @@ class EndpointTokenListView(_OfEndpoint):
             actor=actor_of(request), endpoint=endpoint, now=clock.now(), **values
         )
         token.secret = secret  # type: ignore[attr-defined]
-        headers = {
-            "Location": request.build_absolute_uri(f"{request.path}{token.public_id}/"),
-            "Cache-Control": "no-store",
-        }
-        return Response(EndpointTokenWithSecretSerializer(token).data, status=201, headers=headers)
+        shown = EndpointTokenWithSecretSerializer(token).data
+        return self.created(shown, f"{request.path}{token.public_id}/", holds_secret=True)
 
 
 class EndpointTokenView(_OfEndpoint):
@@ -108,6 +109,48 @@ class EndpointTokenView(_OfEndpoint):
         return token
 
 
+class _OfLead(PortalView):
+    queryset = EndpointToken.objects.none()
+    serializer_class = TeamEndpointTokenSerializer
+    write_scope = ApiToken.Scope.MANAGE
+
+    def tokens(self, slug: str) -> QuerySet[EndpointToken]:
+        """All of the team. Raises NotFound for a stranger, NotAllowed for who is no lead of it."""
+        team = team_for(self.request.user, slug)
+        check_can_manage(self.request.user, team)
+        return queries.tokens_of_team(team)
+
+
+class TeamEndpointTokenListView(_OfLead):
+    filters = {
+        "name": filters.text("name"),
+        "created_by": filters.text("created_by__username"),
+        "endpoint": filters.uuid("endpoint__public_id"),
+    }
+    ordering_fields = ("created_at", "expires_at", "last_used_at", "name")
+    ordering = "-created_at"
+
+    @extend_schema(
+        operation_id="team_endpoint_tokens_list",
+        tags=["endpoints"],
+        responses=TeamEndpointTokenSerializer(many=True),
+    )
+    def get(self, request: Any, slug: str) -> Response:
+        """The tokens of all endpoints of the team, for its leads: who made each, when it was used, why it opens nothing."""
+        return self.page(self.tokens(slug))
+
+
+class TeamEndpointTokenView(_OfLead):
+    @extend_schema(operation_id="team_endpoint_tokens_revoke", tags=["endpoints"], responses={204: None})
+    def delete(self, request: Any, slug: str, token_id: UUID) -> Response:
+        """Revoke a token of one of the team's endpoints for good, whoever made it."""
+        token = self.tokens(slug).filter(public_id=token_id).first()
+        if token is None:
+            raise NotFound("No endpoint of the team has such a token.")
+        services.revoke_endpoint_token(actor=actor_of(request), token=token, now=clock.now())
+        return Response(status=204)
+
+
 class EndpointMetricsView(_OfEndpoint):
     serializer_class = EndpointMetricsSerializer
 
@@ -126,13 +169,13 @@ class EndpointMetricsView(_OfEndpoint):
         responses=EndpointMetricsSerializer,
     )
     def get(self, request: Any, public_id: UUID) -> Response:
-        """Requests, classes of status and latencies of an endpoint, by revision."""
+        """Requests, classes of status and latencies of an endpoint, by revision; and what its GPUs did."""
         check_query_parameters(request, ("from", "to", "step"))
         endpoint = self.find(public_id)
-        end = _moment(request, "to") or clock.now()
+        end = filters.asked_moment(request, "to") or clock.now()
         if end < _FIRST:
             raise refuse("to", f"must be after {_FIRST:%Y-%m-%d}.")
-        begin = _moment(request, "from") or end - _DEFAULT_RANGE
+        begin = filters.asked_moment(request, "from") or end - _DEFAULT_RANGE
         if begin >= end:
             raise refuse("from", "must be before to.")
         if end - begin > services.KEEP:
@@ -141,17 +184,13 @@ class EndpointMetricsView(_OfEndpoint):
             )
         step = _step(request, begin, end)
         series = request_series(endpoint=endpoint, begin=begin, end=end, step=step)
-        return Response(EndpointMetricsSerializer({"requests": shown_series(series)}).data)
+        shown = {"requests": shown_series(series), "gpus": self._gpus(endpoint, begin, end)}
+        return Response(EndpointMetricsSerializer(shown).data)
 
-
-def _moment(request: Any, name: str) -> datetime | None:
-    raw = one(request, name)
-    if raw is None:
-        return None
-    try:
-        return filters.parse_moment(raw)
-    except ValueError as error:
-        raise refuse(name, str(error)) from error
+    def _gpus(self, endpoint: Workload, begin: datetime, end: datetime) -> dict[str, Any]:
+        first, step, slots = in_steps(begin, end)
+        series = gpu_series(endpoint, begin=first, step=step, slots=slots, now=clock.now())
+        return shown_gpus(series, simulated=endpoint.simulated)
 
 
 def _step(request: Any, begin: datetime, end: datetime) -> timedelta:

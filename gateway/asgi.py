@@ -1,5 +1,5 @@
-"""The ASGI application of `live`: `/-/healthz`, `/-/events/`, `/-/logs/{workload}/` and
-`/{team}/{endpoint}/{path}`.
+"""The ASGI application of `live`: `/-/healthz`, `/-/events/`, `/-/wait/`, `/-/logs/{workload}/`,
+`/-/invoke/{ticket}/{path}` and `/{team}/{endpoint}/{path}`.
 
 Raw ASGI: no Django request stack, no session, no cookie, no database connection per stream. A team's slug begins
 with a letter, so that no team can take the paths below `/-/`.
@@ -16,21 +16,24 @@ from uuid import UUID
 import django.db
 
 from cluster.client import get_client
-from foundation import clock, logs
+from foundation import logs
 from foundation.errors import NotFound, PortalError
 from foundation.http.problems import UNEXPECTED, Problem, problem_of
-from gateway import tickets
 from gateway.errors import DatabaseAway
 from gateway.live.events import cors_headers, serve_events
 from gateway.live.exchange import Exchange, Receive, Scope, Send
+from gateway.live.invoking import serve_invoke
 from gateway.live.logstream import serve_logs
 from gateway.live.passthrough import GatewayLimits
 from gateway.live.state import Live
+from gateway.live.waits import serve_wait
 
 log = logging.getLogger(__name__)
 
 _OWN: Final = "/-/"
 _LOGS = re.compile(r"/-/logs/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/?")
+
+_INVOKE = re.compile(r"/-/invoke/(?P<ticket>[A-Za-z0-9_:=-]{1,1000})(?P<rest>/.*)")
 
 
 class Application:
@@ -89,18 +92,24 @@ class Application:
                 log.exception("live.failed", extra={"path": exchange.path})
             if exchange.status:
                 return
-            await exchange.refuse(_problem(error), headers=cors_headers() if own else ())
+            headers = cors_headers() if own and not exchange.also else ()
+            await exchange.refuse(_problem(error), headers=headers)
 
     async def _serve_own(self, exchange: Exchange) -> None:
-        if exchange.method not in {"GET", "HEAD"}:
+        if match := _INVOKE.fullmatch(exchange.path):
+            await serve_invoke(exchange, match["ticket"], match["rest"], live=self.live)
+        elif exchange.method not in {"GET", "HEAD"}:
             problem = Problem(status=405, code="method_not_allowed", detail="Only GET is answered here.")
             await exchange.refuse(problem, headers=[("Allow", "GET"), *cors_headers()])
         elif exchange.path in {"/-/healthz", "/-/healthz/"}:
             await self._answer_health(exchange)
         elif exchange.path in {"/-/events", "/-/events/"}:
-            principal = tickets.read_events_ticket(exchange.argument("ticket"), now=clock.now())
             live = self.live
-            await serve_events(exchange, principal, hub=live.hub, audience=live.audience)
+            await serve_events(
+                exchange, hub=live.hub, audience=live.audience, rows=live.log_rows, bell=live.log_bell
+            )
+        elif exchange.path in {"/-/wait", "/-/wait/"}:
+            await serve_wait(exchange, live=self.live)
         elif match := _LOGS.fullmatch(exchange.path):
             await serve_logs(exchange, UUID(match[1]), live=self.live)
         else:

@@ -79,8 +79,8 @@ def revoke_endpoint_token(*, actor: Actor, token: EndpointToken, now: datetime) 
 
 def find_live_endpoint_tokens(digests: Collection[str], *, now: datetime) -> list[EndpointToken]:
     """Those of them that open anything at `now`, with their endpoints and teams; it counts as their use."""
-    tokens = EndpointToken.objects.select_related("endpoint__team").filter(digest__in=digests)
-    live = [token for token in tokens if token.is_live(now) and not token.endpoint.is_final]
+    rows = EndpointToken.objects.with_makers().filter(digest__in=digests)
+    live = [token for token in rows if token.end_at(now) is None]
     stale = now - USE_NOTED_EVERY
     unnoted = [token.pk for token in live if token.last_used_at is None or token.last_used_at <= stale]
     if unnoted:

@@ -19,11 +19,5 @@ class GatewayTimeout(PortalError):
     title = "No answer in time"
 
 
-class LengthRequired(PortalError):
-    status = 411
-    code = "length_required"
-    title = "Length required"
-
-
 class DatabaseAway(Unavailable):
     code = "database_unavailable"

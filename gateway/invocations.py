@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -26,6 +29,11 @@ REQUEST_BYTES_MAX: Final = 2**20
 RESPONSE_BYTES_MAX: Final = 4 * 2**20
 SECONDS_MAX: Final = 30.0
 WAKING: Final = "endpoint_waking"
+BUSY: Final = "too_many_tries"
+PLACES: Final = 3
+"""How many of a process's threads may wait for endpoints at the same time: pages need the others."""
+PLACES_OF_TEAM: Final = 2
+"""How many of these for the endpoints of one team: one that never answers leaves the others' a place."""
 RETRY_SECONDS: Final = 5
 
 # An answer on the origin of the session may neither act there, nor move the browser, nor ask for a password.
@@ -37,6 +45,9 @@ _NOT_SENT: Final = frozenset(
     {"x-csrftoken", "referer", "origin", "idempotency-key", "upgrade-insecure-requests"}
 )
 _NOT_SENT_PREFIXES: Final = ("hx-", "sec-")
+_taken: Counter[str] = Counter()
+"""Places by namespace; guarded by `_lock`."""
+_lock = threading.Lock()
 _SHOWN: Final = ("text/", "application/json")
 
 
@@ -55,6 +66,7 @@ def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
     """The endpoint's answer to one request.
 
     Raises NotFound for a stranger, EndpointNotLive (with the code WAKING for one at zero replicas, which is called),
+    Unavailable (with the code BUSY) where as many of this process wait for endpoints as may,
     TooLarge for a body above 1 MiB, BadGateway for an answer above 4 MiB or none at all, GatewayTimeout after 30 seconds
     or the endpoint's own limit. What is no replica's to answer now says when to ask again.
     """
@@ -66,23 +78,41 @@ def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
         response_bytes=RESPONSE_BYTES_MAX,
         total_seconds=min(SECONDS_MAX, route.timeout_seconds),
     )
-    try:
-        answer = invoke(
-            get_client(),
-            Target(route.namespace, route.service, route.port),
-            method=call.method,
-            path=quote(call.path, safe="/"),
-            query=call.query,
-            headers=_sent_headers(call),
-            body=call.body or None,
-            limits=limits,
-        )
-    except ProxyFailed as error:
-        raise _error_of(error, route) from error
+    with _place_of(route.namespace):
+        try:
+            answer = invoke(
+                get_client(),
+                Target(route.namespace, route.service, route.port),
+                method=call.method,
+                path=quote(call.path, safe="/"),
+                query=call.query,
+                headers=sent_headers(call.headers),
+                body=call.body or None,
+                limits=limits,
+            )
+        except ProxyFailed as error:
+            raise _error_of(error, route) from error
     if answer.truncated:
         message = f"The answer is larger than {RESPONSE_BYTES_MAX} bytes; the gateway passes up to 256 MiB."
         raise BadGateway(message, code="response_too_large")
     return answer
+
+
+@contextmanager
+def _place_of(namespace: str) -> Iterator[None]:
+    """One of the places, inside. Raises Unavailable where all are taken, or as many as one team may have."""
+    with _lock:
+        if _taken.total() >= PLACES or _taken[namespace] >= PLACES_OF_TEAM:
+            message = "As many requests wait for endpoints here as may; try again in a moment."
+            raise Unavailable(message, code=BUSY, retry_after_seconds=RETRY_SECONDS)
+        _taken[namespace] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _taken[namespace] -= 1
+            if not _taken[namespace]:
+                del _taken[namespace]
 
 
 def harmless_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -125,11 +155,11 @@ def _route(*, user: User, public_id: UUID) -> Route:
     return route
 
 
-def _sent_headers(call: Call) -> list[tuple[str, str]]:
-    """Authorization, cookies and forwarding headers are dropped by the proxy itself."""
+def sent_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those that go on to an endpoint; Authorization, cookies and forwarding headers are dropped by the proxy itself."""
     return [
         (name, value)
-        for name, value in call.headers
+        for name, value in headers
         if name.lower() not in _NOT_SENT and not name.lower().startswith(_NOT_SENT_PREFIXES)
     ]
 

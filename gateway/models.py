@@ -9,14 +9,33 @@ from django.db import models
 from typing_extensions import override
 
 from foundation import ids
-from teams.models import User
+from teams.models import Membership, User
+from teams.permissions import role_in, role_of_member, role_with
 from workloads.models import Workload
+
+
+class TokenEnd(models.TextChoices):
+    """Why a token of an endpoint opens nothing, as REST and pages say it."""
+
+    REVOKED = "revoked", "revoked"
+    EXPIRED = "expired", "expired"
+    ENDPOINT_OVER = "endpoint_over", "its endpoint is over"
+    MAKER_INACTIVE = "maker_inactive", "who made it is not active"
+    MAKER_LEFT = "maker_left", "who made it left the team"
+    MAKER_ROLE = "maker_role", "who made it is only a viewer now"
+
+
+class EndpointTokens(models.QuerySet["EndpointToken"]):
+    def with_makers(self) -> EndpointTokens:
+        """With all that `EndpointToken.end_at` looks at."""
+        rows = self.select_related("created_by", "endpoint__team")
+        return rows.annotate(maker_membership=role_of_member("created_by", "endpoint__team"))
 
 
 class EndpointToken(models.Model):
     """A bearer token that calls one endpoint through the gateway and opens nothing else; only its SHA-256 is kept.
 
-    It belongs to the endpoint and not to its maker: it outlives their membership, and ends with the endpoint.
+    It opens no more than its maker may: it ends with the endpoint, and with the right of its maker to make one.
     """
 
     public_id = models.UUIDField(default=ids.new_public_id, unique=True, editable=False)
@@ -30,6 +49,11 @@ class EndpointToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     revoked_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects = EndpointTokens.as_manager()
+
+    end: TokenEnd | None = None
+    """What `end_at` said, where `queries.judged` asked it."""
 
     class Meta:
         ordering = ["-id"]
@@ -51,9 +75,26 @@ class EndpointToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
-    def is_live(self, now: datetime) -> bool:
-        """Whether it opens anything at `now`, as far as the token itself goes."""
-        return self.revoked_at is None and now < self.expires_at
+    def end_at(self, now: datetime) -> TokenEnd | None:
+        """Why it opens nothing at `now`; None while it does. Of one that was not read `with_makers` this is a query."""
+        if self.revoked_at is not None:
+            return TokenEnd.REVOKED
+        if now >= self.expires_at:
+            return TokenEnd.EXPIRED
+        if self.endpoint.is_final:
+            return TokenEnd.ENDPOINT_OVER
+        if not self.created_by.is_active:
+            return TokenEnd.MAKER_INACTIVE
+        role = self._role_of_maker()
+        if role is None:
+            return TokenEnd.MAKER_LEFT
+        return TokenEnd.MAKER_ROLE if role == Membership.Role.VIEWER else None
+
+    def _role_of_maker(self) -> str | None:
+        team = self.endpoint.team
+        if hasattr(self, "maker_membership"):
+            return role_with(self.maker_membership, self.created_by, team)
+        return role_in(self.created_by, team)
 
 
 class RequestCount(models.Model):

@@ -4,23 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from foundation import clock
 from foundation.http.serializers import StrictSerializer
 from gateway.credentials import NAME_LENGTH_MAX, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
-from gateway.models import EndpointToken
+from gateway.models import EndpointToken, TokenEnd
 from gateway.series import CallSeries, Summary
+from telemetry.serializers import GpuSeriesSerializer
 
 
 class EndpointTokenSerializer(serializers.ModelSerializer[EndpointToken]):
     id = serializers.UUIDField(source="public_id", read_only=True)
     created_by = serializers.CharField(source="created_by.username", read_only=True)
+    ended_because = serializers.SerializerMethodField(
+        help_text="Why it opens nothing; null while it does. What rests on its maker's rights may open again with them."
+    )
 
     class Meta:
         model = EndpointToken
         fields = [
             "id", "name", "prefix", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at",
+            "ended_because",
         ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ChoiceField(choices=TokenEnd.choices, allow_null=True))
+    def get_ended_because(self, token: EndpointToken) -> str | None:
+        """By the rights of this moment."""
+        end = token.end_at(clock.now())
+        return None if end is None else end.value
+
+
+class TeamEndpointTokenSerializer(EndpointTokenSerializer):
+    endpoint = serializers.UUIDField(source="endpoint.public_id", read_only=True)
+    endpoint_name = serializers.CharField(source="endpoint.name", read_only=True)
+
+    class Meta(EndpointTokenSerializer.Meta):
+        fields = [*EndpointTokenSerializer.Meta.fields, "endpoint", "endpoint_name"]
         read_only_fields = fields
 
 
@@ -68,9 +90,10 @@ class RequestSeriesSerializer(serializers.Serializer[Any]):
 
 
 class EndpointMetricsSerializer(serializers.Serializer[Any]):
-    """`requests` is what the gateway counted."""
+    """`requests` is what the gateway counted, `gpus` what DCGM measured of the replicas' cards."""
 
     requests = RequestSeriesSerializer()
+    gpus = GpuSeriesSerializer()
 
 
 def shown_series(series: CallSeries) -> dict[str, Any]:

@@ -1,34 +1,59 @@
-"""Tickets to the event stream: signed, good for a minute, with no more rights than the one who asked for it."""
+"""Tickets to `live`: what each is for, and how the live process reads and uses them up."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import UUID
 
 from django.conf import settings
 
 from foundation.errors import NotSignedIn
-from foundation.tickets import make_ticket, read_ticket
-from gateway.queries import Principal
-from teams.models import ApiToken, User
+from teams import tickets
+from teams.tickets import Ticket, read, spend
+from workloads.models import Workload
+
+__all__ = [
+    "INVOKE", "PURPOSE", "Invoking", "Ticket", "events_url", "invoke_url", "invoking_of", "mint_events", "read", "spend",
+]  # fmt: skip
 
 PURPOSE: Final = "events"
-_OF_TOKEN: Final = "token:"  # noqa: S105
+INVOKE: Final = "invoke"
+# What a path may be written with: what stands for itself there, and escapes.
+_WRITTEN: Final = "/%:@!$&'()*+,;=~"
 
 
-def make_events_ticket(*, user: User, token: ApiToken | None, now: datetime) -> str:
-    """A ticket for `/-/events/`; made with a token it ends and is bound as that token is."""
-    resource = f"{_OF_TOKEN}{token.pk}" if token is not None else ""
-    return make_ticket(user_id=user.pk, purpose=PURPOSE, resource=resource, now=now)
+def mint_events(request: Any, *, now: datetime) -> str:
+    """A ticket for `/-/events/`; it ends and is bound as the token or the session is that asks for it."""
+    return tickets.mint(request, purpose=PURPOSE, now=now)
 
 
-def read_events_ticket(ticket: str, *, now: datetime) -> Principal:
-    """The one whom the ticket is for. Raises NotSignedIn if it is expired or not one of ours."""
-    read = read_ticket(ticket, purpose=PURPOSE, now=now)
-    kind, _, number = read.resource.partition(":")
-    if read.resource and (kind != "token" or not number.isdigit()):
-        raise NotSignedIn("The ticket is not one for events.")
-    return Principal(user_id=read.user_id, token_id=int(number) if read.resource else None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoking:
+    """Which endpoint a ticket calls; its public id, as another may take the name."""
+
+    team: str
+    name: str
+    endpoint: UUID
+
+
+def invoke_url(request: Any, endpoint: Workload, *, path: str, now: datetime) -> str:
+    """Where the live process passes one request on to the endpoint; `path` is as it was written. The address opens once."""
+    chosen = json.dumps([endpoint.team.slug, endpoint.name, str(endpoint.public_id)])
+    ticket = tickets.mint(request, purpose=INVOKE, resource=chosen, now=now)
+    return f"{settings.LIVE_URL}/-/invoke/{ticket}/{quote(path, safe=_WRITTEN)}"
+
+
+def invoking_of(resource: str) -> Invoking:
+    """Which endpoint the resource of a ticket names. Raises NotSignedIn for one of another release."""
+    try:
+        team, name, endpoint = json.loads(resource)
+        return Invoking(team=team, name=name, endpoint=UUID(endpoint))
+    except (TypeError, ValueError) as error:
+        raise NotSignedIn("The ticket is one of another release.") from error
 
 
 def events_url() -> str:

@@ -11,18 +11,18 @@ from typing_extensions import override
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from cluster.names import object_name
-from controller.namespaces.namespace_manifests import priority_class
 from controller.reconcile.adapters import Raw, WorkloadAdapter
 from controller.reconcile.decide import Action, Plan
-from inference.autoscaling.platform import engine, scaler_platform
+from inference.autoscaling.platform import border_of, engine, scaler_platform
 from inference.autoscaling.sampling import follow_size, sample
-from inference.autoscaling.scalers import AUTOSCALER, KEDA, scaler_refs, steering, steering_patch
+from inference.autoscaling.scalers import AUTOSCALER, KEDA, query_patch, scaler_refs, steering, steering_patch
 from inference.changes import size_of
 from inference.manifests import build_endpoint
 from inference.models import Endpoint, EndpointRevision
 from inference.revisions.record import settle, way_back
 from inference.specs import KIND, SURGE, EndpointSpec
 from inference.status import observe_endpoint
+from tenancy.namespace_manifests import priority_class
 from workloads.kinds import WorkloadKind
 from workloads.models import Workload
 from workloads.placement import Placement
@@ -86,13 +86,13 @@ class EndpointAdapter(WorkloadAdapter):
         return scaler_refs(workload.team.namespace_name, object_name, engine())
 
     @override
-    def surge_units(self, workload: Workload, primary: Raw) -> int:
-        """One pod more, as `maxSurge: 1` asks for; nothing where the pods stay those that there are, or are none."""
+    def surge_units(self, workload: Workload, primary: Raw) -> int | None:
+        """One pod more, as `maxSurge: 1` asks for; None where the pods stay those that there are, or are none."""
         revision = _to_tell(workload)
         template = primary["spec"].get("template", {}).get("metadata", {})
         stays = revision.pods_of == revision_of(template) or primary["spec"].get("replicas") == 0
         if revision.strategy != SURGE or stays:
-            return 0
+            return None
         return revision.parsed.gpus_per_replica
 
     @override
@@ -118,7 +118,8 @@ class EndpointAdapter(WorkloadAdapter):
     def adjustments(
         self, workload: Workload, companions: Sequence[Raw], observation: Observation, plan: Plan
     ) -> list[tuple[Raw, Raw]]:
-        """The annotations of its ScaledObject: whether it is held, and whether it is to be up whatever its metric says.
+        """The annotations of its ScaledObject: whether it is held, and whether it is to be up whatever its metric says;
+        and its query, where that is not held to the team's namespace yet.
 
         What wakes or loads has no traffic yet, and must not be taken down for that.
         """
@@ -130,8 +131,11 @@ class EndpointAdapter(WorkloadAdapter):
             paused_replicas=endpoint.held_at(spec),
             wakes=spec.scale_to_zero and (plan.reason is Reason.WAKING or loads),
         )
+        border = border_of(workload.team.namespace_name)
         return [
-            (companion, patch) for companion in companions if (patch := steering_patch(companion, wanted))
+            (companion, patch)
+            for companion in companions
+            if (patch := steering_patch(companion, wanted) | query_patch(companion, spec.scaling, border))
         ]
 
     @override

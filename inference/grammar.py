@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from zoneinfo import ZoneInfo
 
+from foundation.time_zones import is_time_zone
 from workloads.podspec.grammar import Fault
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
@@ -16,7 +16,6 @@ _NAMES = (
     ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"),
 )
 _PART = re.compile(r"(\*|[0-9A-Z]{1,3}(?:-[0-9A-Z]{1,3})?)(?:/([0-9]{1,2}))?", re.ASCII)
-_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}", re.ASCII)
 
 
 def cron_expression(text: str) -> Fault | None:
@@ -57,13 +56,8 @@ def _value(index: int, text: str) -> int | None:
 
 def time_zone(text: str) -> Fault | None:
     """A name of the IANA database."""
-    if len(text) <= 64 and _ZONE.fullmatch(text):
-        try:
-            ZoneInfo(text)
-        except (OSError, ValueError, KeyError):
-            pass
-        else:
-            return None
+    if is_time_zone(text):
+        return None
     return Fault(
         "unknown_time_zone", f"{text[:64]!r} is no time zone of the IANA database, such as Europe/Berlin."
     )

@@ -8,16 +8,15 @@ from controller import hints
 from controller.hints import Hint
 from inference.runtimes import VLLM
 from inference.specs import EndpointSpec
-from teams.models import Team
 from workloads.models import ResourceFlavor
 from workloads.placement import SPOT, Sharing
 
 SHARED = frozenset({Sharing.TIME_SLICING.value, Sharing.MPS.value})
 
 
-def hints_of(spec: EndpointSpec, team: Team, *, sized: EndpointSpec) -> list[Hint]:
+def hints_of(spec: EndpointSpec, *, sized: EndpointSpec) -> list[Hint]:
     """`spec` is the request as it came, before cpu and memory were filled in; `sized` is what it came to."""
-    return [*hints.hints_of(spec, team, sized=sized), *_single_on_spot(spec), *_whole_card(spec)]
+    return [*hints.hints_of(spec, sized=sized), *_single_on_spot(spec), *_whole_card(spec)]
 
 
 def _single_on_spot(spec: EndpointSpec) -> Iterator[Hint]:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from cluster.kinds import POD_MONITOR
 from cluster.labels import METRICS_PORT, REVISION, WORKLOAD_ID
@@ -232,6 +232,10 @@ def metrics_port(spec: EndpointSpec) -> tuple[str, int] | None:
     return (spec.preset.metrics_port, port) if port is not None else None
 
 
+# What a pod may not say of itself or others: scalers of all teams go by these series.
+_OF_THE_PLATFORM: Final = {"sourceLabels": ["__name__"], "regex": "(DCGM_FI_|mlportal_).*", "action": "drop"}
+
+
 def _pod_monitor(spec: EndpointSpec, placement: Placement) -> list[Manifest]:
     """The object by which an operated Prometheus finds the pods' metrics, with the same labels as by the annotations."""
     metrics = metrics_port(spec)
@@ -245,7 +249,9 @@ def _pod_monitor(spec: EndpointSpec, placement: Placement) -> list[Manifest]:
             "spec": {
                 "selector": {"matchLabels": pod_template.workload_selector(placement)},
                 "podTargetLabels": [WORKLOAD_ID, REVISION],
-                "podMetricsEndpoints": [{"port": metrics[0], "path": METRICS_PATH}],
+                "podMetricsEndpoints": [
+                    {"port": metrics[0], "path": METRICS_PATH, "metricRelabelings": [_OF_THE_PLATFORM]}
+                ],
             },
         }
     ]

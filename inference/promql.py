@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-from controller import served_metrics
-from controller.gpu_metrics import EXPORTED_PREFIX, MIG_SLICE, WHOLE_GPU
+from inference.enforced_query import Border
+from telemetry import served_metrics
+from telemetry.gpu_metrics import EXPORTED_PREFIX, MIG_SLICE, WHOLE_GPU, by_job, of_job
 
 AVERAGE = "value"
 TOTAL = "average-value"
@@ -38,6 +39,13 @@ class Subject:
     is_mig: bool
     exported_labels: bool
     """Whether the pods of DCGM's metrics are in `exported_pod`, as Prometheus' default honorLabels=false makes it."""
+    dcgm_job: str = ""
+    """Whose GPU metrics are believed; empty for everybody's."""
+
+    @property
+    def border(self) -> Border:
+        """The series that a query of its team's own may see."""
+        return Border(self.namespace, self.exported_labels, self.dcgm_job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +104,9 @@ def _endpoint(endpoint_id: str) -> str:
 def gpu_utilization(subject: Subject) -> str:
     """Percent over the endpoint's pods: a pod that has no GPU yet is not counted, none at all is 0."""
     prefix = EXPORTED_PREFIX if subject.exported_labels else ""
-    matchers = _pods(subject, f"{prefix}namespace", f"{prefix}pod")
+    matchers = _pods(subject, f"{prefix}namespace", f"{prefix}pod", of_job(subject.dcgm_job))
     metric, factor = (MIG_SLICE, " * 100") if subject.is_mig else (WHOLE_GPU, "")
-    return f"avg({metric}{matchers}){factor} or 0 * avg({metric})"
+    return f"avg({metric}{matchers}){factor} or 0 * avg({by_job(metric, subject.dcgm_job)})"
 
 
 def of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
@@ -111,9 +119,10 @@ def of_runtime(signal: RuntimeSignal, subject: Subject) -> Signal:
     return Signal(f"{plain(signal.milliseconds)} * {spent} / ({answered} > 0) or 0 * {answered}", AVERAGE)
 
 
-def _pods(subject: Subject, namespace: str, pod: str) -> str:
+def _pods(subject: Subject, namespace: str, pod: str, believed: str = "") -> str:
     """Exactly the pods of one Deployment, whose names end in two generated parts."""
-    return f'{{{namespace}="{subject.namespace}",{pod}=~"{subject.object_name}-[a-z0-9]+-[a-z0-9]+"}}'
+    own = f'{namespace}="{subject.namespace}",{pod}=~"{subject.object_name}-[a-z0-9]+-[a-z0-9]+"'
+    return f"{{{own},{believed}}}" if believed else f"{{{own}}}"
 
 
 def plain(value: float) -> str:

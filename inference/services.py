@@ -10,9 +10,9 @@ from typing import Any, Final
 from django.db import transaction
 
 from controller import services, wakeups
+from controller.hints import Hint
 from controller.references import check_references
 from controller.services import Submission, check_priority
-from controller.sizing import with_host_share
 from controller.waiting_card import Card
 from foundation.errors import Conflict
 from foundation.http.etag import Versions, check_version
@@ -39,6 +39,7 @@ from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.kinds import kind_of
 from workloads.models import Workload
+from workloads.nodes.sizing import with_host_share
 from workloads.placement import ON_DEMAND
 from workloads.podrequests import PodGroup
 from workloads.podspec.specs import SPOT_FIRST
@@ -52,14 +53,21 @@ def deploy_endpoint(
     *, spec: EndpointSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
 ) -> Endpoint:
     """The queued endpoint with its first revision, in the place of a waiting one where `replaces` is the id of one."""
+    return deploy_with_hints(spec=spec, team=team, actor=actor, now=now, replaces=replaces)[0]
+
+
+def deploy_with_hints(
+    *, spec: EndpointSpec, team: Team, actor: Actor, now: datetime, replaces: str | None = None
+) -> tuple[Endpoint, tuple[Hint, ...]]:
+    """The same, and what is allowed in it and seldom meant."""
     check_can_submit(actor.user, team)
-    check_scaling(spec)
-    spec = with_host_share(spec)
+    doubt = check_scaling(spec, team, actor.user)
+    sized = with_host_share(spec)
     with transaction.atomic():
-        workload = services.submit(submission=_submission(spec, replaces), team=team, actor=actor, now=now)
+        workload = services.submit(submission=_submission(sized, replaces), team=team, actor=actor, now=now)
         endpoint = Endpoint.objects.create(workload=workload)
-        first_revision(endpoint, spec, actor=actor, now=now)
-    return endpoint
+        first_revision(endpoint, sized, actor=actor, now=now)
+    return endpoint, (*hints_of(spec, sized=endpoint.parsed), *scaling_hints(spec, doubt=doubt))
 
 
 def preview_endpoint(
@@ -67,10 +75,10 @@ def preview_endpoint(
 ) -> Card:
     """What deploying this now would do."""
     check_can_submit(user, team)
-    check_scaling(spec)
+    doubt = check_scaling(spec, team, user)
     sized = with_host_share(spec)
     card = services.preview(submission=_submission(sized, replaces), team=team, user=user, now=now)
-    return replace(card, hints=(*hints_of(spec, team, sized=sized), *scaling_hints(spec)))
+    return replace(card, hints=(*hints_of(spec, sized=sized), *scaling_hints(spec, doubt=doubt)))
 
 
 def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: datetime) -> Planned:
@@ -79,7 +87,7 @@ def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: d
     Raises Invalid and NotAllowed as the change would, but answers where that would be RolloutBlocked.
     """
     check_can_submit(user, endpoint.workload.team)
-    check_scaling(spec, known=endpoint.parsed)
+    check_scaling(spec, endpoint.workload.team, user, known=endpoint.parsed)
     sized = _sized(spec, endpoint)
     _check_held(sized, endpoint, now)
     planned = plan_revision(endpoint, sized, user=user, now=now)
@@ -103,7 +111,7 @@ def update_endpoint(
     that are left, where its pods have no room beside the old ones and it does not say what to do then.
     """
     check_can_submit(actor.user, endpoint.workload.team)
-    check_scaling(spec, known=endpoint.parsed)
+    check_scaling(spec, endpoint.workload.team, actor.user, known=endpoint.parsed)
     with transaction.atomic():
         _hold(endpoint, expected_versions)
         if made_from not in {None, endpoint.revision}:
@@ -216,7 +224,7 @@ def _change(
     _check(planned, actor.user, now)
     check_room(planned)
     endpoint, workload = planned.endpoint, planned.endpoint.workload
-    if planned.changed(Effect.SIZE):
+    if planned.changed(Effect.SIZE) or planned.spec.beside != workload.beside:
         locked = Workload.objects.select_related("team", "flavor").get(pk=workload.pk)
         claim_size(locked, planned.spec, now=now)
     before = endpoint.revision
@@ -234,6 +242,7 @@ def _change(
         action=f"endpoint.{action}",
         target_kind=KIND,
         target_id=str(workload.public_id),
+        target_name=workload.name,
         team=workload.team,
         before={"revision": before},
         after={"revision": endpoint.revision},

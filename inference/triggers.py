@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from inference import promql
+from inference.enforced_query import held
 from inference.promql import AVERAGE, TOTAL, RuntimeSignal, Signal, Subject
 
 GPU_UTILIZATION = "gpu-utilization"
@@ -57,7 +58,7 @@ class Trigger:
     def signal(self, subject: Subject, *, query: str | None, metric_type: str | None) -> Signal:
         """What Prometheus is asked; the two are the request's. ValueError for a runtime that does not measure it."""
         if self.own_query and query is not None:
-            return Signal(query, metric_type or promql.guessed_type(query))
+            return Signal(held(query, subject.border), metric_type or promql.guessed_type(query))
         if self.query is not None:
             return self.query(subject)
         if subject.runtime in self.signals:

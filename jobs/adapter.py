@@ -11,7 +11,7 @@ from cluster.kinds import ResourceKind
 from controller.reconcile.adapters import Raw, WorkloadAdapter
 from foundation.models import PlatformSettings
 from jobs import kinds
-from jobs.manifests import active_deadline_seconds, build_training_run
+from jobs.manifests import active_deadline_seconds, build_training_run, kept_fields
 from jobs.models import TrainingRun
 from jobs.status import observe_training_run
 from workloads.kinds import WorkloadKind
@@ -55,6 +55,10 @@ class TrainingRunAdapter(WorkloadAdapter):
         for key in reversed(path):
             patch = {key: patch}
         return cast("Mapping[str, Any]", patch)
+
+    @override
+    def set_back(self, workload: Workload, placement: Placement, primary: Raw) -> tuple[Raw, str] | None:
+        return kept_fields.set_back(self.manifests(workload, placement), primary)
 
     @override
     def retries(self, workload: Workload, ended: Observation) -> bool:

@@ -8,13 +8,16 @@ from typing import Any
 from django.db import transaction
 
 from foundation.errors import Invalid, NotFound
-from foundation.http.etag import GONE, Versions, check_version
+from foundation.http.etag import GONE, Versions, check_version, version_of
 from jobs.models import RunTemplate
 from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import ResourceFlavor
 
-PARTS = ("title", "description", "defaults", "minimum", "maximum", "locked", "enabled", "order")
+PARTS = (
+    *("title", "description", "defaults", "minimum", "maximum", "locked"),
+    *("idle_warn_minutes", "idle_stop_minutes", "enabled", "order"),
+)
 
 
 def set_template(
@@ -56,11 +59,6 @@ def delete_template(
         _audit(template.name, actor, now, before=before, after=None)
 
 
-def version_of(template: RunTemplate) -> str:
-    """Its version for ETags, which no template of the same name that was made later has."""
-    return f"{template.pk}v{template.version}"
-
-
 def _check_flavor(template: RunTemplate) -> None:
     flavor = template.defaults.get("flavor")
     if not flavor or ResourceFlavor.objects.filter(name=flavor).exists():
@@ -82,6 +80,7 @@ def _audit(name: str, actor: Actor, now: datetime, *, before: Any, after: Any) -
         action="template.changed" if after else "template.deleted",
         target_kind="template",
         target_id=name,
+        target_name=name,
         before=before,
         after=after,
         now=now,

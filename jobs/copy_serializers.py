@@ -49,7 +49,7 @@ def clone_request(run: TrainingRun, edits: Any) -> tuple[TrainingRunSerializer, 
     wish.is_valid(raise_exception=True)
     team = run.workload.team
     base = {
-        **typed(run.spec),
+        **typed(run.request),
         "team": team.slug,
         "name": free_name(run.workload.name, team),
         "template_version": None,

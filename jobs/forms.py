@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from django import forms
 from typing_extensions import override
 
-from console.pages.forms import CAPACITIES, SPOT_FIRST_CHOICE, ContainerForm, initial_of, text, whole
-from console.pages.further import FurtherForm, carried
+from console.pages.forms import (
+    CAPACITIES,
+    SPOT_FIRST_CHOICE,
+    ContainerForm,
+    initial_of,
+    lines,
+    text,
+    unix,
+    whole,
+)
+from console.pages.further import NOTHING, FurtherForm, carried
 from console.pages.words import limit_words, seconds_of
 from jobs.form_rules import TemplateRules, rules_of
 from jobs.kinds import JOB, KINDS
 from jobs.offers import offered_kinds
 from jobs.queries import template_named
-from jobs.serializers import TrainingRunSerializer
 from jobs.specs import TrainingRunSpec
+from jobs.sweeps.card import SweepFigures
+from jobs.sweeps.serializers import RunOrSweepSerializer
+from jobs.sweeps.written import can_be_written, read_parameters, written_parameters
 from workloads.podspec.specs import Json, typed
 from workloads.watches import Followed, followed_kinds
 
@@ -31,7 +43,7 @@ class _KindField(forms.ChoiceField):
 
 
 class TrainingRunForm(FurtherForm):
-    serializer_class = TrainingRunSerializer
+    serializer_class = RunOrSweepSerializer
     PATHS = {
         **ContainerForm.PATHS,
         "kind": "kind",
@@ -42,7 +54,14 @@ class TrainingRunForm(FurtherForm):
         "checkpoint": "checkpoint_path",
         "checkpoint.claim": "checkpoint_claim",
         "template": "template",
+        "matrix": "parameters",
+        "matrix.max_parallel": "max_parallel",
+        "matrix.early_stop": "stop_metric",
+        "matrix.early_stop.target": "stop_target",
+        "matrix.early_stop.worse_than_median_after": "stop_median",
     }
+    figures: SweepFigures | None = None
+    """What the preview says of a sweep besides its card."""
 
     kind = _KindField(label="Kind", required=False, help_text="What it becomes in the cluster.")
     processes = text(
@@ -59,6 +78,27 @@ class TrainingRunForm(FurtherForm):
         "Checkpoint folder", "Where the run writes what it can resume from.", placeholder="/checkpoints"
     )
     checkpoint_claim = text("Checkpoint claim", "Only if the folder is in no volume above.")
+    parameters = lines(
+        "Parameters",
+        "One a line; a run is made for every combination. ${{ matrix.lr }} in the command stands for a value, and so"
+        " does the variable MATRIX_LR.",
+        placeholder="lr = 0.1, 0.01, 0.001\nseed = 1..5",
+    )
+    max_parallel = text(
+        "At most at once", "How many of them wait for GPUs or have them. Empty: all.", inputmode="numeric"
+    )
+    stop_metric = text(
+        "Metric", "As the runs report it with progress/; for the rules beside.", placeholder="loss"
+    )
+    stop_goal = forms.ChoiceField(
+        label="Better is", required=False, choices=[("minimize", "less"), ("maximize", "more")]
+    )
+    stop_target = text("Target", "Once a run reports it, the others are stopped.", inputmode="decimal")
+    stop_median = text(
+        "Worse than the median after",
+        "Percent of its progress, from which on a run that is worse than the median of the others is stopped.",
+        inputmode="numeric",
+    )
     template = forms.CharField(label="Template", required=False, max_length=80, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -93,14 +133,69 @@ class TrainingRunForm(FurtherForm):
             "max_retries": whole(values.get("retries", "")),
             "checkpoint": folder or None,
             "template": values.get("template", ""),
+            "matrix": matrix_of(values),
         }
         return self.completed(typed, values)
+
+    def clean_parameters(self) -> str:
+        value = unix(str(self.cleaned_data["parameters"]))
+        try:
+            read_parameters(value)
+        except ValueError as error:
+            raise forms.ValidationError(str(error), code="invalid") from error
+        return value
 
     def clean_time_limit(self) -> str:
         value = str(self.cleaned_data["time_limit"])
         if value and not isinstance(seconds_of(value), int):
             raise forms.ValidationError("Write a time limit as 90m, 2h or 1d 12h.", code="invalid")
         return value
+
+
+def matrix_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The matrix that the form's values say, also where it is not complete; None where none of them is filled in."""
+    rules = {
+        "metric": values.get("stop_metric"),
+        "target": _number(values.get("stop_target") or ""),
+        "worse_than_median_after": whole(values.get("stop_median") or ""),
+    }
+    early_stop = {key: value for key, value in rules.items() if value not in NOTHING}
+    if early_stop and values.get("stop_goal"):
+        early_stop["goal"] = values["stop_goal"]
+    parameters: dict[str, Any] = {}
+    with suppress(ValueError):
+        parameters = read_parameters(values.get("parameters") or "")
+    matrix = {
+        "parameters": parameters,
+        "max_parallel": whole(values.get("max_parallel") or ""),
+        "early_stop": early_stop,
+    }
+    return {key: value for key, value in matrix.items() if value not in NOTHING} or None
+
+
+def _number(value: str) -> float | str | None:
+    """What was typed as a number; what is none goes on as it is, and the serializer names it."""
+    try:
+        return float(value) if value.strip() else None
+    except ValueError:
+        return value
+
+
+def matrix_values(matrix: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The form's values for the matrix of a request, as far as lines can say it."""
+    if not matrix:
+        return {}
+    written = matrix["parameters"] if can_be_written(matrix["parameters"]) else {}
+    rules = matrix.get("early_stop") or {}
+    values = {
+        "parameters": written_parameters(written),
+        "max_parallel": matrix.get("max_parallel"),
+        "stop_metric": rules.get("metric"),
+        "stop_goal": rules.get("goal"),
+        "stop_target": rules.get("target"),
+        "stop_median": rules.get("worse_than_median_after"),
+    }
+    return {name: "" if value is None else str(value) for name, value in values.items()}
 
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +212,7 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "checkpoint_path": checkpoint.get("path") or "",
         "checkpoint_claim": checkpoint.get("claim") or "",
         "template": spec.get("template") or "",
+        **matrix_values(spec.get("matrix")),
     }
     return carried(TrainingRunForm(teams=[]), values, spec, _written_out)
 
@@ -126,4 +222,4 @@ def _written_out(request: Json) -> Json:
     body = dict(request)
     if body.get("command") and body.get("args"):
         body |= {"command": [*body["command"], *body.pop("args")], "args": []}
-    return TrainingRunSpec.from_json(body).to_json()
+    return TrainingRunSpec.from_json(body).to_json() | {"matrix": body.get("matrix")}

@@ -13,11 +13,11 @@ from foundation.errors import FieldProblem, Invalid
 from foundation.http.problems import flatten
 from foundation.http.serializers import StrictSerializer
 from jobs.imports import Imported, Known, documents, request_of
-from jobs.imports.reading import TEXT_BYTES_MAX
-from jobs.serializers import TrainingRunSerializer
+from jobs.imports.reading import REFUSED_MAX, TEXT_BYTES_MAX
+from jobs.sweeps.serializers import RunOrSweepSerializer
 from teams.permissions import visible_teams
 from workloads.models import ResourceFlavor
-from workloads.node_capacity import nodes
+from workloads.nodes.capacity import nodes
 
 _MANIFEST = {"oneOf": [{"type": "string", "maxLength": TEXT_BYTES_MAX}, {"type": "object"}]}
 
@@ -82,10 +82,10 @@ def import_manifest(manifest: Any, *, user: Any) -> Imported:
         raise Invalid(f"{first.field}: {first.message}", code=first.code, errors=result.refused)
     known_fields = {problem.field for problem in result.problems}
     more = [problem for problem in _problems(result.request) if problem.field not in known_fields]
-    return Imported(result.request, result.dropped, (), [*result.problems, *more])
+    return Imported(result.request, result.dropped, (), [*result.problems, *more][:REFUSED_MAX])
 
 
 def _problems(request: Mapping[str, Any]) -> list[FieldProblem]:
     """What the serializer of requests would refuse."""
-    body = TrainingRunSerializer(data=dict(request))
+    body = RunOrSweepSerializer(data=dict(request))
     return [] if body.is_valid() else list(flatten(body.errors))

@@ -103,8 +103,12 @@ KINDS: Mapping[str, RunKind] = {
     )
 }
 NAMES: tuple[str, ...] = tuple(KINDS)
+MPI_JOB_V1 = "mpijob-v1"
+"""What the setting `optional_kinds` has to name beside `mpijob` for the training operator's: its launcher gets the token of an
+account of the namespace that may run commands in the workers, which no other pod of the portal has the like of."""
 OPTIONAL: Mapping[str, bool] = {
-    name: name == PYTORCH_JOB for name, kind in KINDS.items() if not kind.always_there
+    **{name: name == PYTORCH_JOB for name, kind in KINDS.items() if not kind.always_there},
+    MPI_JOB_V1: False,
 }
 """The kinds that only some clusters have; PyTorchJobs are offered unless the settings say otherwise."""
 OBJECTS: tuple[ResourceKind, ...] = tuple(resource for kind in KINDS.values() for resource in kind.objects)

@@ -17,7 +17,14 @@ from jobs.queries import enabled_templates, template_named
 from jobs.services import with_defaults
 from jobs.specs import CheckpointSpec, Elastic, TrainingRunSpec
 from workloads.podspec import fields, grammar
-from workloads.podspec.fields import AmountField, ChoiceLaterField, FlagField, TextField, WholeNumberField
+from workloads.podspec.fields import (
+    AmountField,
+    ChoiceLaterField,
+    FlagField,
+    TextField,
+    TextMapField,
+    WholeNumberField,
+)
 from workloads.podspec.grammar import Fault, Mount
 from workloads.podspec.specs import CAPACITY_TYPES, SPOT_FIRST, volume
 
@@ -249,9 +256,11 @@ class TrainingRunPatchSerializer(StrictSerializer):
     time_limit_seconds = WholeNumberField(
         min_value=TIME_LIMIT_SECONDS_MIN, max_value=TIME_LIMIT_SECONDS_MAX, required=False
     )
+    labels = TextMapField(check=fields.check_labels, item=grammar.label, allow_null=False)
 
     @override
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs:
-            raise serializers.ValidationError("Give priority or time_limit_seconds.", code="required")
+            message = "Give priority, time_limit_seconds or labels."
+            raise serializers.ValidationError(message, code="required")
         return attrs

@@ -12,7 +12,6 @@ from django.db import transaction
 from controller import services
 from controller.hints import hints_of
 from controller.services import Submission
-from controller.sizing import with_host_share
 from controller.waiting_card import Card
 from foundation.errors import Conflict, FieldProblem, Invalid
 from foundation.http.etag import Versions
@@ -28,6 +27,7 @@ from teams.actors import Actor
 from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Checkpoint
+from workloads.nodes.sizing import with_host_share
 from workloads.placement import ON_DEMAND
 from workloads.podspec.specs import SPOT_FIRST
 from workloads.reports import bring_checkpoint
@@ -54,7 +54,7 @@ def submit_training_run(
     kind = object_kind(spec.kind)
     with transaction.atomic():
         saved = _saved(origin, spec, team) if origin is not None and from_checkpoint else None
-        submission = _submission(spec, replaces, origin=origin, saved=saved)
+        submission = submission_of(spec, replaces, origin=origin, saved=saved)
         workload = services.submit(submission=submission, team=team, actor=actor, now=now)
         if saved is not None:
             bring_checkpoint(workload=workload, saved=saved)
@@ -86,8 +86,8 @@ def preview_training_run(
     """What submitting this now would do. Invalid for a kind that is not offered."""
     object_kind(spec.kind)
     sized = with_defaults(spec)
-    card = services.preview(submission=_submission(sized, replaces), team=team, user=user, now=now)
-    return replace(card, hints=tuple(hints_of(spec, team, sized=sized)))
+    card = services.preview(submission=submission_of(sized, replaces), team=team, user=user, now=now)
+    return replace(card, hints=tuple(hints_of(spec, sized=sized)))
 
 
 def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:
@@ -109,13 +109,14 @@ def _with_plain_roles(spec: TrainingRunSpec) -> TrainingRunSpec:
     return replace(spec, roles=tuple(roles))
 
 
-def _submission(
+def submission_of(
     spec: TrainingRunSpec,
     replaces: str | None,
     *,
     origin: TrainingRun | None = None,
     saved: Checkpoint | None = None,
 ) -> Submission:
+    """The request as the controller takes it."""
     audited = {"origin": str(origin.workload.public_id)} if origin is not None else {}
     return Submission(
         kind=KIND,
@@ -158,11 +159,13 @@ def update_training_run(
     run: TrainingRun,
     priority: Priority | None,
     time_limit_seconds: int | None,
+    labels: Mapping[str, str] | None = None,
     actor: Actor,
     now: datetime,
     expected_versions: Versions | None = None,
 ) -> TrainingRun:
-    """Change what may be changed of a run: its place in the queue while it waits, and its time limit.
+    """Change what may be changed of a run: its place in the queue while it waits, its time limit, and the labels by
+    which it is found, all of them at once.
 
     Conflict names the field that cannot be changed any more; NotAllowed for a priority that the role may not use;
     Invalid for what the run's template does not allow.
@@ -170,6 +173,13 @@ def update_training_run(
     workload = run.workload
     check_can_submit(actor.user, workload.team)
     with transaction.atomic():
+        if labels is not None:
+            services.relabel(
+                workload=workload, labels=labels, actor=actor, now=now, expected_versions=expected_versions
+            )
+            expected_versions = None
+        if priority is None and time_limit_seconds is None:
+            return run
         services.change(
             workload=workload,
             priority=priority,

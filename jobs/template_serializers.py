@@ -12,6 +12,7 @@ from console.api.request_serializers import Problems, error_details
 from foundation.http.problems import flatten
 from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import PARTS
+from jobs.idle.policy import IDLE_MINUTES_MAX, IDLE_MINUTES_MIN
 from jobs.models import RunTemplate
 from jobs.presets import NEVER_IN_A_TEMPLATE, Preset, contradictions
 from jobs.serializers import TrainingRunSerializer
@@ -68,6 +69,20 @@ class TemplateWriteSerializer(StrictSerializer):
         max_length=64,
         help_text="Fields that a request may not change.",
     )
+    idle_warn_minutes = WholeNumberField(
+        min_value=IDLE_MINUTES_MIN,
+        max_value=IDLE_MINUTES_MAX,
+        default=None,
+        allow_null=True,
+        help_text="Minutes for which all GPUs of a run may do nothing before it is warned; null: never.",
+    )
+    idle_stop_minutes = WholeNumberField(
+        min_value=IDLE_MINUTES_MIN,
+        max_value=IDLE_MINUTES_MAX,
+        default=None,
+        allow_null=True,
+        help_text="Minutes after which it is stopped, to be resumed; null: never. More than idle_warn_minutes.",
+    )
     enabled = FlagField(default=True)
     order = WholeNumberField(min_value=0, max_value=10_000, default=100)
 
@@ -83,6 +98,7 @@ class TemplateWriteSerializer(StrictSerializer):
         if not problems:
             rules = {part: attrs[part] for part in ("defaults", "minimum", "maximum", "locked")}
             problems = contradictions(Preset(name=attrs.get("name", ""), **rules))
+        problems += _idle_problems(attrs["idle_warn_minutes"], attrs["idle_stop_minutes"])
         if problems:
             raise serializers.ValidationError(error_details(problems))
         return attrs
@@ -92,6 +108,12 @@ class TemplateUpdateSerializer(TemplateWriteSerializer):
     """What is left out stays as it is; a template keeps its name."""
 
     name = serializers.CharField(read_only=True)  # type: ignore[assignment] # a TextField is to be written
+
+
+def _idle_problems(warn: int | None, stop: int | None) -> Problems:
+    if stop is None or (warn is not None and warn < stop):
+        return []
+    return [("idle_stop_minutes", Fault("not_warned", "Give fewer idle_warn_minutes: it is warned first."))]
 
 
 def _default_problems(body: TrainingRunSerializer, defaults: Mapping[str, Any]) -> Problems:

@@ -3,16 +3,20 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
-from jobs.api import reports, templates
+from jobs.api import reports, sweeps, templates
 from jobs.api import runs as runs_api
 from jobs.pages import commands, runs
+from jobs.pages import sweeps as sweep_pages
 
 app_name = "jobs"
 
 _PAGE = "runs/<uuid:public_id>/"
+_SWEEP = "sweeps/<uuid:public_id>/"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("runs/", runs.RunListPage.as_view(), name="run-list"),
+    path("runs/bulk/", runs.RunBulkPage.as_view(), name="run-bulk"),
+    path("runs/export.csv", runs.RunExportPage.as_view(), name="run-export"),
     path("runs/new/", runs.RunNewPage.as_view(), name="run-new"),
     path("runs/import/", runs.RunImportPage.as_view(), name="run-import"),
     path("teams/<slug:slug>/runs/", runs.RunListPage.as_view(), name="team-run-list"),
@@ -22,6 +26,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_PAGE}suspend/", commands.RunSuspendPage.as_view(), name="run-suspend"),
     path(f"{_PAGE}resume/", commands.RunResumePage.as_view(), name="run-resume"),
     path(f"{_PAGE}retry/", commands.RunRetryPage.as_view(), name="run-retry"),
+    path("sweeps/", sweep_pages.SweepListPage.as_view(), name="sweep-list"),
+    path("teams/<slug:slug>/sweeps/", sweep_pages.SweepListPage.as_view(), name="team-sweep-list"),
+    path(_SWEEP, sweep_pages.SweepPage.as_view(), name="sweep-detail"),
+    path(f"{_SWEEP}cancel/", sweep_pages.SweepCancelPage.as_view(), name="sweep-cancel"),
+    path(f"{_SWEEP}parallel/", sweep_pages.SweepParallelPage.as_view(), name="sweep-parallel"),
     path(f"{_PAGE}time-limit/", commands.RunTimeLimitPage.as_view(), name="run-time-limit"),
 ]
 
@@ -32,6 +41,10 @@ _RUN = "training-runs/<uuid:public_id>/"
 api_urlpatterns: list[URLPattern | URLResolver] = [
     path("templates/", templates.TemplateListView.as_view(), name="template-list"),
     path("templates/<str:name>/", templates.TemplateView.as_view(), name="template"),
+    path("sweeps/", sweeps.SweepListView.as_view(), name="sweep-list"),
+    path(_SWEEP, sweeps.SweepView.as_view(), name="sweep"),
+    path(f"{_SWEEP}cancel/", sweeps.SweepCancelView.as_view(), name="sweep-cancel"),
+    path(f"{_SWEEP}waiting/", sweeps.SweepWaitingView.as_view(), name="sweep-waiting"),
     *_router.urls,
     path(f"{_RUN}checkpoints/", reports.CheckpointsView.as_view(), name="training-run-checkpoints"),
     path(f"{_RUN}progress/", reports.ProgressView.as_view(), name="training-run-progress"),

@@ -314,6 +314,7 @@ class _Forward:
             expected_seconds=expected,
             preemptible=True,
             beside=holding.beside,
+            most=holding.most,
         )
 
     def _pass(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policy.backfill import Delayed, Denial
+from policy.ceilings import ABOVE_CEILING, AT_CEILING
 from policy.free_capacity import BLOCKS, CARDS, QUOTA
 from policy.node_resources import TOO_LARGE
 from policy.preemption import Chosen
@@ -45,6 +46,8 @@ STOPPED = _wait("queue-stopped", Reason.QUEUE_STOPPED, holds_up=False)
 MAX_QUOTA = _wait("max-quota", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
 MAX_OF_USER = _wait("max-of-user", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
 MAX_TIME_LIMIT = _wait("max-time-limit", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
+MAX_CEILING = {rule: _wait(rule, Reason.EXCEEDS_MAX_QUOTA, holds_up=False) for rule in ABOVE_CEILING}
+CEILING = {rule: _wait(rule, Reason.WAITING_FOR_TEAM_CEILING, holds_up=False) for rule in AT_CEILING}
 BEYOND = _wait("beyond", Reason.WAITING_FOR_QUOTA)
 USER_LIMIT = _wait("user-limit", Reason.WAITING_FOR_QUOTA, holds_up=False)
 LACKS = {
@@ -59,10 +62,11 @@ LEAVING = _wait("leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS)
 _STUCK = (
     *(CAPACITY, NO_QUOTA, LARGEST_BLOCK, UNSEEN, STOPPED, MAX_QUOTA, MAX_OF_USER, MAX_TIME_LIMIT),
     *LARGEST_HOST.values(),
+    *MAX_CEILING.values(),
 )
 STUCK = frozenset(finding.rule for finding in _STUCK)
 """Rules whose waiters cannot start as things are, however long they wait."""
-OUT_OF_LINE = (STUCK - {UNSEEN.rule}) | {USER_LIMIT.rule}
+OUT_OF_LINE = (STUCK - {UNSEEN.rule}) | {USER_LIMIT.rule, *AT_CEILING}
 """Rules whose waiters do not count as ahead of others."""
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-from policy import node_resources
+from policy import ceilings, node_resources
 from policy.arithmetic import Tree
 from policy.ordering import TeamQueue, TeamQueues
 from policy.packing import Blocks, Places, Shape
-from policy.pool_snapshot import Beside, Holder, PoolSnapshot, Waiter
+from policy.pool_snapshot import Amounts, Beside, Holder, PoolSnapshot, Waiter
 
 QUOTA, CARDS, BLOCKS = "quota", "cards", "blocks"
 
@@ -34,6 +34,7 @@ class Holding:
     lost_since: int
     ends: int | None
     beside: Beside = ()
+    most: Amounts = ()
     leaving: bool = False
     waiter: Waiter | None = None
     rank: tuple[int, int, int, str] = (0, 0, 0, "")
@@ -87,6 +88,8 @@ class PoolInTime:
     """A pool in time: its room, its holdings and its lines."""
 
     __slots__ = (
+        "amounts",
+        "ceilings",
         "counted",
         "ends",
         "held_by",
@@ -108,6 +111,14 @@ class PoolInTime:
         places = [tree.index.get(team.account, -1) for team in snapshot.teams]
         self.lines = TeamQueues(snapshot.teams, places, snapshot.flavor.gpu_fraction)
         self.lines.join(snapshot.waiters)
+        self.ceilings: dict[int, tuple[tuple[int, int], ...]] = {}
+        """By line, the ceilings of its team that may keep a waiter from starting; mostly none."""
+        self.amounts: dict[int, list[int]] = {}
+        """By line, what its team holds of these."""
+        for line in self.lines.lines:
+            if limits := ceilings.binding(line.facts, (entry[4] for entry in line.waiters)):
+                self.ceilings[line.index] = limits
+                self.amounts[line.index] = list(line.facts.held)
         card = snapshot.card
         self.counted = node_resources.may_run_out(snapshot)
         """Which of a node's other resources have to be counted; mostly none."""
@@ -148,6 +159,7 @@ class PoolInTime:
             lost_since=-holder.lost_seconds,
             ends=None if holder.ends_in is None else max(0, holder.ends_in),
             beside=holder.beside,
+            most=holder.most,
             leaving=holder.leaving,
         )
         self.holdings[holding.id] = holding
@@ -163,6 +175,17 @@ class PoolInTime:
     def _count_owner(self, holding: Holding, units: int) -> None:
         key = (holding.line.slug, holding.owner)
         self.held_by[key] = self.held_by.get(key, 0) + units
+
+    def _count_amounts(self, holding: Holding, sign: int) -> None:
+        amounts = self.amounts.get(holding.line.index)
+        if amounts is not None:
+            for number, amount in enumerate(holding.most):
+                amounts[number] += sign * amount
+
+    def above_ceiling(self, line: TeamQueue, waiter: Waiter) -> str:
+        """The rule by which its team's ceilings keep it from starting now; empty where they do not."""
+        limits = self.ceilings.get(line.index)
+        return ceilings.above(limits, tuple(self.amounts[line.index]), waiter.most) if limits else ""
 
     def holding_of(
         self, line: TeamQueue, waiter: Waiter, places: Places, *, start: int, lent: bool
@@ -182,6 +205,7 @@ class PoolInTime:
             lost_since=start,
             ends=None if waiter.seconds is None else start + waiter.seconds,
             beside=waiter.beside,
+            most=waiter.most,
             waiter=waiter,
         )
 
@@ -190,6 +214,7 @@ class PoolInTime:
         self.room.count(holding, holding.units)
         self.holdings[holding.id] = holding
         self._count_owner(holding, holding.units)
+        self._count_amounts(holding, 1)
         if holding.ends is not None:
             insort(self.ends, (holding.ends, holding.id, holding), key=_by_end)
         holding.line.use += holding.units * self.lines.penalty
@@ -221,6 +246,7 @@ class PoolInTime:
         del self.holdings[holding.id]
         self.room.release(holding)
         self._count_owner(holding, -holding.units)
+        self._count_amounts(holding, -1)
         if holding.lent:
             holding.line.lendable += holding.units
 

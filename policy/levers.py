@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from policy import ceilings
 from policy.arithmetic import Tree
 from policy.estimates import TOO_LONG, Estimate, estimate, estimate_now
 from policy.judge import judge
@@ -95,6 +96,7 @@ def levers(
     changes = [
         *_shorter(snapshot, waiter, verdict, time_limit_seconds),
         *_less_beside(snapshot, afresh, verdict),
+        *_below_ceiling(snapshot, afresh, verdict),
         *_fewer(snapshot, afresh, share),
         *(
             LeverChange(dict(alternative.change), _there(alternative, waiter.id, afresh))
@@ -243,7 +245,7 @@ def _shorter(
 
 def _there(alternative: Alternative, waiter_id: str, waiter: Waiter) -> PoolSnapshot:
     beside = waiter.beside if alternative.beside is None else alternative.beside
-    return _instead(alternative.snapshot, waiter_id, replace(waiter, beside=beside))
+    return _instead(alternative.snapshot, waiter_id, _asking(waiter, beside))
 
 
 def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
@@ -269,7 +271,50 @@ def _less_beside(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> It
             fields_by_share[less] = fields
     kept = sorted(fields_by_share, key=lambda less: _cut(asked, less))[:BESIDE_MOST]
     for less in kept:
-        yield LeverChange(fields_by_share[less], _instead(snapshot, waiter.id, replace(waiter, beside=less)))
+        yield LeverChange(fields_by_share[less], _instead(snapshot, waiter.id, _asking(waiter, less)))
+
+
+def _even(waiter: Waiter) -> bool:
+    """Whether all its pods ask for the same, so that what they ask for together follows from one."""
+    pods = waiter.most[-1] if waiter.most else 0
+    return bool(waiter.beside) and all(
+        each * pods == together for each, together in zip(waiter.beside, waiter.most, strict=False)
+    )
+
+
+def _asking(waiter: Waiter, beside: Beside) -> Waiter:
+    """The waiter with pods that ask for so much besides units."""
+    if not waiter.most or not _even(waiter):
+        return replace(waiter, beside=beside)
+    pods = waiter.most[-1]
+    return replace(waiter, beside=beside, most=(*(each * pods for each in beside), pods))
+
+
+def _below_ceiling(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
+    """Changes to less of what the team's ceiling is too low for, in each pod or in fewer of them: as much as is left of the
+    ceiling, or as there could ever be.
+    """
+    number = ceilings.NUMBER.get(verdict.rule)
+    if number is None or not _even(waiter):
+        return
+    facts = next(team for team in snapshot.teams if team.slug == waiter.team)
+    ceiling, pods = facts.ceilings[number] or 0, waiter.most[-1]
+    for room in (ceiling - facts.held[number], ceiling):
+        if number < len(BESIDE):
+            each = _round(number, max(0, room) // pods)
+            if SMALLEST[number] <= each < waiter.beside[number]:
+                less = (*waiter.beside[:number], each, *waiter.beside[number + 1 :])
+                fields = {BESIDE[number]: quantity_of(OTHERS[number], each)}
+                yield LeverChange(fields, _instead(snapshot, waiter.id, _asking(waiter, less)))
+        fewer = max(0, room) * pods // waiter.most[number]
+        if 0 < fewer < pods and (waiter.pods == pods or fewer >= waiter.pods):
+            changed = replace(
+                waiter,
+                units=waiter.units * fewer // pods,
+                pods=min(waiter.pods, fewer),
+                most=ceilings.scaled(waiter.most, fewer, pods),
+            )
+            yield LeverChange({"replicas": fewer}, _instead(snapshot, waiter.id, changed))
 
 
 def _had_beside(snapshot: PoolSnapshot, waiter: Waiter) -> Iterator[Beside]:
@@ -311,12 +356,13 @@ def _fewer(snapshot: PoolSnapshot, waiter: Waiter, share: ShareOf | None) -> Ite
     while fewer:
         changed = replace(waiter, units=replicas * fewer, units_each=fewer)
         if share is not None:
-            changed = replace(changed, beside=share(fewer))
+            changed = _asking(changed, share(fewer))
         yield LeverChange({"gpus_per_replica": fewer}, _instead(snapshot, waiter.id, changed))
         fewer //= 2
     less = replicas // 2 if replicas == waiter.pods else 0
     while less:
-        changed = replace(waiter, units=less * units_each, pods=less)
+        most = ceilings.scaled(waiter.most, less, replicas)
+        changed = replace(waiter, units=less * units_each, pods=less, most=most)
         yield LeverChange({"replicas": less}, _instead(snapshot, waiter.id, changed))
         less //= 2
 

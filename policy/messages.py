@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from policy import ceilings
 from policy.backfill import Delayed
 from policy.findings import Finding
 from policy.free_capacity import PoolInTime
@@ -98,6 +99,8 @@ class Messages:
 
     def _numbers(self, line: TeamQueue, waiter: Waiter, finding: Finding, ahead: int) -> tuple[Evidence, ...]:
         room, flavor = self._pool.room, self._flavor
+        if finding.rule in ceilings.NUMBER:
+            return self._ceiling(line, waiter, ceilings.NUMBER[finding.rule])
         if self._plain:
             return tuple(self._beside(waiter, finding))
         numbers = [self._number("requested", waiter.units, flavor)]
@@ -142,6 +145,14 @@ class Messages:
             self._number(f"requested_{BESIDE[number]}", waiter.beside[number], unit),
             self._number(f"largest_free_{BESIDE[number]}", left, unit),
         ]
+
+    def _ceiling(self, line: TeamQueue, waiter: Waiter, number: int) -> tuple[Evidence, ...]:
+        name, unit = (*BESIDE, "pods")[number], ("millicores", "bytes", "bytes", "pods")[number]
+        return (
+            self._number(f"requested_{name}", waiter.most[number], unit),
+            self._number(f"held_{name}", self._pool.amounts[line.index][number], unit),
+            self._number(f"ceiling_{name}", line.facts.ceilings[number] or 0, unit),
+        )
 
     def _number(self, fact: str, value: int, unit: str) -> Evidence:
         # A pass has thousands of them and few different ones.
@@ -188,6 +199,22 @@ class Messages:
             f"This {waiter.noun} needs {waiter.units} {self._what}; team {line.slug} may use {most} at most: "
             f"{min(own, most)} of its own and {max(0, most - own)} borrowed. "
             f"Ask for more quota or for fewer GPUs."
+        )
+
+    def max_ceiling(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
+        number = ceilings.NUMBER[finding.rule]
+        most = ceilings.told(number, line.facts.ceilings[number] or 0)
+        return (
+            f"This {waiter.noun} needs {ceilings.told(number, waiter.most[number])}; team {line.slug} may hold {most} at "
+            "most. Ask for less, or a quota manager for a higher ceiling."
+        )
+
+    def ceiling(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
+        number = ceilings.NUMBER[finding.rule]
+        held, most = self._pool.amounts[line.index][number], line.facts.ceilings[number] or 0
+        return (
+            f"Team {line.slug} holds {quantity_of(OTHERS[number], held)} of {ceilings.told(number, most)} that it may hold; "
+            f"this {waiter.noun} needs {quantity_of(OTHERS[number], waiter.most[number])}."
         )
 
     def max_of_user(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
@@ -306,6 +333,8 @@ _SENTENCES: Mapping[str, Sentence] = MappingProxyType(
         "max-quota": Messages.max_quota,
         "max-of-user": Messages.max_of_user,
         "max-time-limit": Messages.max_time_limit,
+        **dict.fromkeys(ceilings.ABOVE_CEILING, Messages.max_ceiling),
+        **dict.fromkeys(ceilings.AT_CEILING, Messages.ceiling),
         "beyond": Messages.beyond,
         "user-limit": Messages.user_limit,
         "quota": Messages.quota,

@@ -15,6 +15,8 @@ NEW = ""
 """Id of a waiter that has not been submitted."""
 Beside = tuple[int, ...]
 """What a pod asks for besides units: millicores of CPU, bytes of memory and of ephemeral storage. Empty for nothing."""
+Amounts = tuple[int, ...]
+"""What pods ask for together: as Beside, and behind these how many pods they are. Empty where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class TeamFacts:
     max_time_limit_seconds: int | None = None
     lendable: int = 0
     """Headroom of its endpoints that no run has borrowed."""
+    ceilings: tuple[int | None, ...] = ()
+    """The most of each of Amounts that the team may hold in all pools and without GPUs; None for no ceiling."""
+    held: Amounts = ()
+    """What it holds of these, wherever; the holders of this pool are a part of it."""
 
     @property
     def share(self) -> int:
@@ -124,6 +130,8 @@ class Holder:
     """What each of those asks for besides units."""
     taken: tuple[Beside, ...] = ()
     """What its pods take besides, for each of `placed`: with a fourth number, how many they are."""
+    most: Amounts = ()
+    """What it holds of its team's ceilings."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,8 @@ class Waiter:
     preemptible: bool
     beside: Beside = ()
     """What each of its pods asks for besides units."""
+    most: Amounts = ()
+    """What it claims of its team's ceilings; for an endpoint at its maximum of replicas."""
 
 
 @dataclass(frozen=True)

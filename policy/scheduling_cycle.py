@@ -9,10 +9,12 @@ from policy.backfill import PATIENCE_SECONDS, Delayed, Denial, Guard
 from policy.findings import (
     BEYOND,
     CAPACITY,
+    CEILING,
     LACKS,
     LARGEST_BLOCK,
     LARGEST_HOST,
     LEAVING,
+    MAX_CEILING,
     MAX_OF_USER,
     MAX_QUOTA,
     MAX_TIME_LIMIT,
@@ -166,10 +168,10 @@ class SchedulingCycle:
                     tries -= 1
                 elif standing in kept:
                     continue
-                if line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+                if not self._limited(line) or self._out_of_line(line, waiter) is None:
                     kept.add(standing)
                     entries.append(entry)
-            elif line.facts.user_limit is None or self._out_of_line(line, waiter) is None:
+            elif not self._limited(line) or self._out_of_line(line, waiter) is None:
                 entries.append(entry)
         return entries
 
@@ -218,9 +220,13 @@ class SchedulingCycle:
     def _judge(self, line: TeamQueue, waiter: Waiter) -> Finding:
         if not waiter.units:
             return NO_GPU
-        if line.facts.user_limit is not None and (finding := self._too_much(line, waiter)) is not None:
+        if self._limited(line) and (finding := self._too_much(line, waiter)) is not None:
             return finding
         return self._in_line(line, waiter)
+
+    def _limited(self, line: TeamQueue) -> bool:
+        """Whether an admission may bring another waiter of the line to a limit beside the line."""
+        return line.facts.user_limit is not None or line.index in self._pool.ceilings
 
     def _out_of_line(self, line: TeamQueue, waiter: Waiter) -> Finding | None:
         """What keeps it from starting however much is free; those behind it are not held up."""
@@ -240,12 +246,16 @@ class SchedulingCycle:
             return MAX_QUOTA
         if facts.max_time_limit_seconds is not None and (waiter.seconds or 0) > facts.max_time_limit_seconds:
             return MAX_TIME_LIMIT
-        if facts.user_limit is None:
-            return None
-        if waiter.units > facts.user_limit:
-            return MAX_OF_USER
-        held = self._pool.held_by.get((line.slug, waiter.owner), 0)
-        return USER_LIMIT if held + waiter.units > facts.user_limit else None
+        rule = self._pool.above_ceiling(line, waiter)
+        if rule in MAX_CEILING:
+            return MAX_CEILING[rule]
+        if facts.user_limit is not None:
+            if waiter.units > facts.user_limit:
+                return MAX_OF_USER
+            held = self._pool.held_by.get((line.slug, waiter.owner), 0)
+            if held + waiter.units > facts.user_limit:
+                return USER_LIMIT
+        return CEILING[rule] if rule else None
 
     def _in_line(self, line: TeamQueue, waiter: Waiter) -> Finding:
         snapshot = self._pool.snapshot

@@ -50,7 +50,7 @@ def load(body: bytes) -> PoolSnapshot:
         now=values["now"],
         revision=values["revision"],
         accounts=tuple(Account(**row) for row in values["accounts"]),
-        teams=tuple(TeamFacts(**row) for row in values["teams"]),
+        teams=tuple(_with(TeamFacts, row, "ceilings", "held") for row in values["teams"]),
         blocks=tuple(_with(Block, row, "whole", "left") for row in values["blocks"]),
         largest_block=values["largest_block"],
         exists=values["exists"],
@@ -60,7 +60,7 @@ def load(body: bytes) -> PoolSnapshot:
         provisionable=_with(Provisionable, values["provisionable"], "others"),
         card=CardFacts(**values["card"]) if values["card"] else None,
         holders=tuple(_holder(row) for row in values["holders"]),
-        waiters=tuple(_with(Waiter, row, "beside") for row in values["waiters"]),
+        waiters=tuple(_with(Waiter, row, "beside", "most") for row in values["waiters"]),
         beyond=tuple(Beyond(**row) for row in values["beyond"]),
         far=values["far"],
         before_far=values["before_far"],
@@ -108,7 +108,7 @@ def _with(kind: type[Made], body: dict[str, Any], *names: str) -> Made:
 def _holder(body: dict[str, Any]) -> Holder:
     body["placed"] = tuple((node, units) for node, units in body["placed"])
     body["taken"] = tuple(tuple(amounts) for amounts in body.get("taken", ()))
-    return _with(Holder, body, "beside")
+    return _with(Holder, body, "beside", "most")
 
 
 def _flavor_json(flavor: FlavorFacts) -> dict[str, Any]:

@@ -34,7 +34,6 @@ MENU: Final[dict[str, tuple[str, ...]]] = {
         "teams.Membership",
         "teams.ApiToken",
         "gateway.EndpointToken",
-        "auth.Group",
     ),
     "Quotas and prices": (
         "quotas.Quota",

@@ -23,12 +23,15 @@ class PortalConfig(AppConfig):
             enable_nested_tag_support,
         )
 
+        from pages.endpoints import panels
+        from pages.gpus import figures
+
         # Publishing needs the configured Celery application in every process.
         from portal import celery, checks  # noqa: F401
-        from portal.web.endpoints import panels
 
         enable_nested_tag_support()
         panels.register()
+        figures.register()
         pre_migrate.connect(_lift_the_timeout, dispatch_uid="portal.lift_statement_timeout")
         post_migrate.connect(_restore_the_timeout, dispatch_uid="portal.restore_statement_timeout")
 

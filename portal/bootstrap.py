@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import yaml
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from rest_framework import serializers
 
+from foundation import bounded_yaml
 from foundation.errors import FieldProblem, PortalError
 from foundation.http.problems import flatten
 from foundation.models import (
     GANG_SCHEDULERS,
     PlatformSettings,
     validate_image,
+    validate_jobs,
     validate_server_url,
 )
 from foundation.optional_kinds import optional_kinds
+from foundation.pod_security import PodSecurity
+from foundation.validators import validate_image_prefixes
 from portal.bootstrap_rows import ACTOR, SECTIONS, Apply, parents_first
+from quotas.ceilings import COLUMNS
 from teams.platform_settings import SETTINGS_CHANGEABLE, update_settings
 
 FILE_BYTES_MAX = 1024 * 1024
+LIMITS = bounded_yaml.Limits(values=200_000, times=True)
 SETTING_MAX = 2**31 - 1
 MAY_BE_ZERO = ("minimum_run_seconds",)
+WITHOUT_LIMIT = (*COLUMNS, "open_sweeps", "open_workloads", "team_log_gib")
+"""What may be null, for no limit, or zero."""
 SECTIONS_LATER = ("budgets",)
 KNOWN = ("settings", *SECTIONS)
 
@@ -65,10 +72,10 @@ def _parse(text: str) -> Mapping[str, Any]:
     if len(text.encode()) > FILE_BYTES_MAX:
         raise BootstrapError(f"The file is larger than {FILE_BYTES_MAX} bytes.")
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise BootstrapError("The file uses a YAML alias; write the values out.")
-        document = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
+        document = next(iter(bounded_yaml.read(text, LIMITS)), None) or {}
+    except bounded_yaml.TooMuchError as error:
+        raise BootstrapError(f"The file is too much: {error}.") from error
+    except bounded_yaml.UnreadableError as error:
         raise BootstrapError(f"The file is not YAML: {error}") from error
     if not isinstance(document, dict):
         raise BootstrapError("The file is not a mapping of sections.")
@@ -129,13 +136,19 @@ def _check_text(name: str, value: Any) -> None:
         raise BootstrapError(f"settings.{name}: {getattr(error, 'message', error)}") from error
 
 
-TEXTS = {
+TEXTS: Mapping[str, Callable[[Any], object]] = {
     "git_image": validate_image,
     "storage_image": validate_image,
     "scaler_prometheus_url": validate_server_url,
+    "dcgm_job": validate_jobs,
+    "image_prefixes": validate_image_prefixes,
 }
-MAY_BE_EMPTY = ("scaler_prometheus_url",)
-CHOICES = {"gang_scheduler": ("", *GANG_SCHEDULERS), "dcgm_labels": tuple(PlatformSettings.DcgmLabels.values)}
+MAY_BE_EMPTY = ("scaler_prometheus_url", "dcgm_job")
+CHOICES = {
+    "gang_scheduler": ("", *GANG_SCHEDULERS),
+    "dcgm_labels": tuple(PlatformSettings.DcgmLabels.values),
+    "pod_security": tuple(PodSecurity.values),
+}
 
 
 def _check_setting(name: Any, value: Any) -> None:
@@ -157,6 +170,11 @@ def _check_setting(name: Any, value: Any) -> None:
     if name in TEXTS:
         _check_text(name, value)
         return
-    least = 0 if name in MAY_BE_ZERO else 1
+    if value is not None or name not in WITHOUT_LIMIT:
+        _check_number(name, value)
+
+
+def _check_number(name: str, value: Any) -> None:
+    least = 0 if name in {*MAY_BE_ZERO, *WITHOUT_LIMIT} else 1
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= SETTING_MAX:
         raise BootstrapError(f"settings.{name}: not a whole number from {least} to {SETTING_MAX}.")

@@ -79,7 +79,7 @@ def _cohort(item: Any, now: datetime) -> bool:
 
 def _team(item: Any, now: datetime) -> bool:
     values = _read(TeamSection, item)
-    plain = ("name", "pod_security", "mlflow_tracking_uri")
+    plain = ("name", "pod_security", "mlflow_tracking_uri", *services.WORKLOAD_POLICY)
     facts: dict[str, Any] = {name: values[name] for name in plain if name in values}
     if "cohort" in values:
         facts["cohort_name"] = values["cohort"] or ""

@@ -11,10 +11,11 @@ from costs.serializers import PriceWriteSerializer
 from foundation.http.serializers import StrictSerializer
 from jobs.template_serializers import TemplateWriteSerializer
 from quotas.api.request_serializers import CohortCreateSerializer, PolicySerializer, QuotaWriteSerializer
+from teams.api.serializers import WorkloadPolicySerializer
 from teams.models import ApiToken, Membership
 
 
-class TeamSection(StrictSerializer):
+class TeamSection(WorkloadPolicySerializer):
     slug = serializers.CharField()
     name = serializers.CharField(required=False)
     cohort = serializers.CharField(required=False, allow_null=True, allow_blank=True)

@@ -47,6 +47,11 @@ class Folders:
         return self.data / "devcluster"
 
     @property
+    def devcluster_token(self) -> Path:
+        """What devcluster's API server and Prometheus ask for; devcluster writes it."""
+        return self.devcluster / "token"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.data / "devcluster.kubeconfig"
 
@@ -62,6 +67,9 @@ class Folders:
     @property
     def postgres_sockets(self) -> Path:
         return self.sockets / "postgres"
+
+    def metrics_socket(self, process: str) -> Path:
+        return self.sockets / f"metrics-{process}.sock"
 
     @property
     def valkey_socket(self) -> Path:

@@ -11,7 +11,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from foundation.http.problems import api_not_found
-from portal.web import urls as web
+from pages import urls as web
 
 APPS = (
     "foundation",
@@ -20,10 +20,12 @@ APPS = (
     "quotas",
     "costs",
     "advisor",
+    "telemetry",
     "console",
     "jobs",
     "inference",
     "gateway",
+    "notices",
 )
 
 
@@ -56,7 +58,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *(pattern for module in _modules() for pattern in _pages(module)),
 ]
 
-handler400 = "portal.web.errors.bad_request"
-handler403 = "portal.web.errors.permission_denied"
-handler404 = "portal.web.errors.page_not_found"
-handler500 = "portal.web.errors.server_error"
+handler400 = "pages.error_pages.bad_request"
+handler403 = "pages.error_pages.permission_denied"
+handler404 = "pages.error_pages.page_not_found"
+handler500 = "pages.error_pages.server_error"

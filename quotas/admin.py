@@ -87,7 +87,7 @@ class TeamPolicyAdmin(ServiceAdmin):
     list_display = ("team", "weight", "high_priority", "shows_name", "queue_stopped_at", "queue_stop_reason")
     list_select_related = ("team",)
     search_fields = ("team__slug",)
-    fields = ("team", "weight", "high_priority", "shows_name", "may_reserve_headroom")
+    fields = ("team", *limits.POLICY_CHANGEABLE)
 
     @override
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
@@ -95,10 +95,7 @@ class TeamPolicyAdmin(ServiceAdmin):
 
     @override
     def save_model(self, request: HttpRequest, obj: TeamPolicy, form: Any, change: bool) -> None:
-        values = {
-            name: form.cleaned_data[name]
-            for name in ("weight", "high_priority", "shows_name", "may_reserve_headroom")
-        }
+        values = {name: form.cleaned_data[name] for name in limits.POLICY_CHANGEABLE}
         obj.pk = limits.set_policy(team=obj.team, changes=values, actor=actor_of(request), now=clock.now()).pk
 
 

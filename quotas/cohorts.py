@@ -46,9 +46,8 @@ def move_cohort(
     actor: Actor,
     now: datetime,
     expected_versions: Versions | None = None,
-    keeps_parent: bool = False,
 ) -> Cohort:
-    """Put a cohort below another, or on top; with `keeps_parent` nothing moves. Raises Invalid (field `parent`, code `cycle`) below itself,
+    """Put a cohort below another, or on top. Raises Invalid (field `parent`, code `cycle`) below itself,
     PreconditionFailed for a cohort of another version than is expected.
     """
     check_manager(actor)
@@ -56,8 +55,6 @@ def move_cohort(
         one_at_a_time()
         moved = _fresh(cohort)
         check_version(expected=expected_versions, current=version_of(moved))
-        if keeps_parent:
-            return moved
         above = _fresh(parent) if parent else None
         if moved.parent_id == (above.pk if above else None):
             return moved
@@ -198,6 +195,7 @@ def _audit(
         action=action,
         target_kind="cohort",
         target_id=cohort.public_id,
+        target_name=cohort.name,
         before=before,
         after=after,
         reason=reason,

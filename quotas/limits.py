@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from foundation.errors import Conflict, Invalid
 from foundation.http.etag import Versions, check_version, version_of
+from quotas.ceilings import CEILING_MAX, COLUMNS, wake_waiting
 from quotas.checks import (
     LIMITS,
     check_capacity_type,
@@ -48,7 +50,7 @@ __all__ = [
     "stop_queue",
 ]
 
-POLICY_CHANGEABLE = ("weight", "high_priority", "shows_name", "may_reserve_headroom")
+POLICY_CHANGEABLE = ("weight", "high_priority", "shows_name", "may_reserve_headroom", *COLUMNS)
 WEIGHT_MAX = 1000
 
 
@@ -183,6 +185,7 @@ def _record(
         action="quota.changed",
         target_kind="quota",
         target_id=str(quota.public_id),
+        target_name=f"{quota.flavor.name} {quota.capacity_type}",
         team=quota.team,
         before={name: old[name] for name in changed},
         after={name: new[name] for name in changed},
@@ -199,7 +202,8 @@ def set_policy(
     now: datetime,
     expected_versions: Versions | None = None,
 ) -> TeamPolicy:
-    """A team's weight, which of its members may submit with priority high, and whether other teams see its name.
+    """A team's weight, which of its members may submit with priority high, whether other teams see its name, and its
+    ceilings.
 
     Unchanged values write nothing. Raises Invalid with the field, NotAllowed for a user who is no quota manager,
     PreconditionFailed for a policy of another version than is expected.
@@ -228,6 +232,8 @@ def _check_rule(name: str, value: Any) -> None:
     if name == "high_priority" and value not in TeamPolicy.PriorityRight.values:
         choices = ", ".join(TeamPolicy.PriorityRight.values)
         raise Invalid.of_field(name, f"Choose one of {choices}.", code="invalid_choice")
+    if name in COLUMNS and value is not None:
+        check_whole(name, value, least=0, most=CEILING_MAX)
     if name in {"shows_name", "may_reserve_headroom"} and not isinstance(value, bool):
         raise Invalid.of_field(name, "Choose true or false.", code="invalid")
 
@@ -283,12 +289,14 @@ def _save(
         action=action,
         target_kind="team",
         target_id=policy.team.public_id,
+        target_name=policy.team.slug,
         team=policy.team,
         before=before,
         after=after,
         reason=reason,
         now=now,
     )
+    transaction.on_commit(partial(wake_waiting, policy.team_id, now=now))
     pools = Quota.objects.filter(team=policy.team_id).values_list("flavor", "capacity_type")
     for flavor_id, capacity_type in sorted(pools):
         pool_changed(flavor_id=flavor_id, capacity_type=capacity_type, now=now)

@@ -12,9 +12,10 @@ from django.db import connection
 
 from foundation.models import PlatformSettings
 from quotas import pool_sql
+from quotas.ceilings import CLAIMED, values_of
 from workloads.kinds import kinds
 from workloads.models import Workload
-from workloads.node_capacity import Observed, observed_of, observed_values
+from workloads.nodes.capacity import Observed, observed_of, observed_values
 from workloads.states import OUT_OF_REACH
 
 WINDOW = 32
@@ -37,8 +38,8 @@ class PoolRows:
     flavor: str
     """The flavor's name."""
     revision: int
-    settings: tuple[int, int, int]
-    """Seconds that a run runs at least, seconds of grace, and hours of the half-life of fair share."""
+    settings: tuple[int, int, int, Sequence[int | None]]
+    """Seconds that a run runs at least, seconds of grace, hours of the half-life of fair share, and ceilings of teams."""
     cohorts: Sequence[pool_sql.CohortRow]
     quotas: Sequence[pool_sql.QuotaRow]
     on_card: Sequence[tuple[int, int, int]]
@@ -167,6 +168,11 @@ def _books(row: pool_sql.BookRow) -> PoolRows:
     )
 
 
-def _default_settings() -> tuple[int, int, int]:
+def _default_settings() -> tuple[int, int, int, Sequence[int | None]]:
     defaults = PlatformSettings()
-    return defaults.minimum_run_seconds, defaults.grace_seconds, defaults.fair_share_half_life_hours
+    return (
+        defaults.minimum_run_seconds,
+        defaults.grace_seconds,
+        defaults.fair_share_half_life_hours,
+        values_of(defaults, CLAIMED),
+    )

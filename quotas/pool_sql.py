@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from workloads.node_capacity import OBSERVED
+from quotas import ceilings
+from workloads.nodes.capacity import OBSERVED
 
 _POOLS = "unnest(%(flavors)s::bigint[], %(capacities)s::text[]) AS pool (flavor_id, capacity_type)"
 _WAITER = """pool.flavor_id, pool.capacity_type,
        w.public_id::text, t.slug, w.name, w.owner_id::text, w.kind, w.units, w.units_each, w.pod_count, w.priority,
        floor(extract(epoch FROM w.queued_at))::bigint, w.id,
-       w.time_limit_seconds, w.used_seconds, w.preemptible, w.cpu_each, w.memory_each, w.storage_each, w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
+       w.time_limit_seconds, w.used_seconds, w.preemptible, w.cpu_each, w.memory_each, w.storage_each, json_build_array(w.cpu_most, w.memory_most, w.storage_most, w.pods_most), w.reason, CASE WHEN %(telling)s THEN w.message ELSE '' END"""
 _QUEUED = """w.flavor_id = pool.flavor_id AND w.capacity_type = pool.capacity_type AND w.phase = 'Queued' AND w.desired = 'run'
   AND w.id <> %(without)s"""
 # Which waiters keep those behind waiting: counted, shown and placed by the same words, so that the three agree.
@@ -68,7 +69,8 @@ SELECT json_agg(json_build_array(
            SELECT FROM quotas_preemption AS x LEFT JOIN quotas_claim AS y ON y.id = x.claim_id
            WHERE x.workload_id = w.id AND x.ended_at IS NULL AND y.state IS DISTINCT FROM 'released'
        ),
-       r.estimated_remaining_seconds, n.placed, n.seen, w.cpu_each, w.memory_each, w.storage_each
+       r.estimated_remaining_seconds, n.placed, n.seen, w.cpu_each, w.memory_each, w.storage_each,
+       json_build_array(c.cpu, c.memory, c.storage, c.pods)
 ) ORDER BY c.id)
 FROM asked AS pool
 JOIN quotas_quota AS q ON q.flavor_id = pool.flavor_id AND q.capacity_type = pool.capacity_type
@@ -125,7 +127,7 @@ _BOOKS = f"""
 SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
     (SELECT p.revision FROM quotas_pool AS p
      WHERE p.flavor_id = pool.flavor_id AND p.capacity_type = pool.capacity_type),
-    (SELECT json_build_array(s.minimum_run_seconds, s.grace_seconds, s.fair_share_half_life_hours)
+    (SELECT json_build_array(s.minimum_run_seconds, s.grace_seconds, s.fair_share_half_life_hours, {ceilings.OWN})
      FROM foundation_platformsettings AS s WHERE s.id = 1),
     (SELECT json_agg(json_build_array(c.name, coalesce(a.name, ''), u.guaranteed, u.local, u.ceiling, u.used)
                      ORDER BY c.id)
@@ -136,11 +138,13 @@ SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
     (SELECT json_agg(json_build_array(
          q.id, t.slug, t.cohort_name, q.nominal, q.local, q.ceiling, q.used, q.headroom - q.lent_headroom,
          q.user_limit, q.max_time_limit_seconds, q.decayed_use, extract(epoch FROM q.decayed_at),
-         coalesce(p.weight, 1), CASE WHEN p.queue_stopped_at IS NULL THEN '' ELSE p.queue_stop_reason END
+         coalesce(p.weight, 1), CASE WHEN p.queue_stopped_at IS NULL THEN '' ELSE p.queue_stop_reason END,
+         {ceilings.OWN}, held.amounts
      ) ORDER BY t.id)
      FROM quotas_quota AS q
      JOIN teams_team AS t ON t.id = q.team_id
      LEFT JOIN quotas_teampolicy AS p ON p.team_id = t.id
+     LEFT JOIN held ON held.team_id = t.id
      WHERE q.flavor_id = pool.flavor_id AND q.capacity_type = pool.capacity_type),
     -- What is claimed of the flavor's cards, by whichever flavor is cut from them.
     (SELECT json_agg(json_build_array(fraction_numerator, fraction_denominator, used))
@@ -153,14 +157,19 @@ FROM asked AS pool
 JOIN workloads_resourceflavor AS f ON f.id = pool.flavor_id
 """  # noqa: S608 (the parts are constants)
 
+# What each team holds of its ceilings, in all pools and without GPUs.
+_HELD = (
+    f"SELECT team_id, {ceilings.HELD} AS amounts FROM quotas_claim WHERE state <> 'released' GROUP BY team_id"  # noqa: S608
+)
+
 # Everything that a judgement looks at, as of one moment: books, line and holders as JSON documents, and the cluster.
 POOLS = f"""
-WITH asked AS MATERIALIZED ({_OWN} UNION ALL ({_OTHERS}))
+WITH asked AS MATERIALIZED ({_OWN} UNION ALL ({_OTHERS})), held AS MATERIALIZED ({_HELD})
 SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS}), {OBSERVED}
 """
 # Books, line and holders of the others alone, for a caller that has the pool itself and the cluster already.
 OTHERS = f"""
-WITH asked AS MATERIALIZED ({_OTHERS})
+WITH asked AS MATERIALIZED ({_OTHERS}), held AS MATERIALIZED ({_HELD})
 SELECT ({_BOOKS}), ({_LINE}), ({_HOLDERS})
 """
 
@@ -177,7 +186,7 @@ class BookRow:
     capacity_type: str
     flavor: str
     revision: int | None
-    settings: tuple[int, int, int] | None
+    settings: tuple[int, int, int, Sequence[int | None]] | None
     cohorts: Sequence[CohortRow] | None
     quotas: Sequence[Sequence[Any]] | None
     on_card: Sequence[tuple[int, int, int]] | None
@@ -205,6 +214,8 @@ class WaiterRow:
     cpu_each: int
     memory_each: int
     storage_each: int
+    most: Sequence[int]
+    """What all its pods ask for: millicores, bytes of memory and of storage, and pods."""
     reason: str
     message: str
 
@@ -227,6 +238,10 @@ class QuotaRow:
     decayed_at: float | None
     weight: int
     stopped: str
+    ceilings: Sequence[int | None]
+    """Its own, as the columns have them."""
+    held: Sequence[int] | None
+    """What it holds of them wherever; None for nothing."""
 
 
 MOMENTS = 4
@@ -263,3 +278,5 @@ class HeldRow:
     cpu_each: int
     memory_each: int
     storage_each: int
+    most: Sequence[int]
+    """What the claim holds of its team's ceilings."""

@@ -58,10 +58,10 @@ def holds_surge(workload: Workload) -> bool:
     return claims.exclude(state=ClaimState.RELEASED).exists()
 
 
-def held_units(workload: Workload) -> int:
-    """Units of its own claim, without what a rollout takes on top."""
+def held_claim(workload: Workload) -> Claim | None:
+    """Its own open claim, without what a rollout takes on top."""
     claims = Claim.objects.filter(workload=workload, purpose=ClaimPurpose.WORKLOAD)
-    return sum(claims.exclude(state=ClaimState.RELEASED).values_list("units", flat=True))
+    return claims.exclude(state=ClaimState.RELEASED).first()
 
 
 def nameable_teams(user: Any) -> frozenset[str]:
@@ -253,7 +253,7 @@ _COUNTERS_OFF = """
 WITH held AS (
     SELECT quota_id, sum(units) FILTER (WHERE NOT lent) AS used, sum(headroom) AS headroom,
         sum(units) FILTER (WHERE lent) AS lent
-    FROM quotas_claim WHERE state <> 'released' GROUP BY quota_id
+    FROM quotas_claim WHERE state <> 'released' AND quota_id IS NOT NULL GROUP BY quota_id
 ), overflows AS (
     SELECT cohort.id AS cohort_id, flavor_id, capacity_type, greatest(0, used - local) AS units
     FROM quotas_quota AS quota
@@ -285,7 +285,7 @@ def leaks() -> Leaks:
     holding = [phase.value for phase in HOLDS_CLAIM]
     still = Claim.objects.exclude(state=ClaimState.RELEASED)
     own = still.filter(workload=OuterRef("pk"), purpose=ClaimPurpose.WORKLOAD)
-    running = Workload.objects.filter(phase__in=holding, units__gt=0)
+    running = Workload.objects.filter(phase__in=holding)
     with connection.cursor() as cursor:
         cursor.execute(_COUNTERS_OFF)
         ((counters_off,),) = cursor.fetchall()

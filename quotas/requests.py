@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.dispatch import Signal
 
 from foundation import leases
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
+from quotas.ceilings import hold_team
 from quotas.checks import NOMINAL_MAX, check_capacity_type, check_manager, check_reason, check_whole
 from quotas.cohort_trees import one_at_a_time
 from quotas.limits import set_limits
@@ -20,7 +22,12 @@ from workloads.models import ResourceFlavor
 
 RETURNS = Actor.system("quota-requests")
 DAYS_MAX = 366
+PENDING_MAX = 20
+"""Of a team. Those whose date comes are ended one by one, in the pass of their pool: many of one date held up all in it."""
 State = QuotaRequest.State
+
+request_decided = Signal()
+"""A quota manager has approved or denied `request` at `now`; in the transaction of the decision."""
 
 
 def request_quota(
@@ -36,7 +43,8 @@ def request_quota(
 ) -> QuotaRequest:
     """Ask for `units` on top of the nominal quota until a date. By a member or lead of the team.
 
-    Raises Invalid with the field, NotFound for a stranger, NotAllowed for a viewer.
+    Raises Invalid with the field, NotFound for a stranger, NotAllowed for a viewer, Conflict while as many of the team's as may
+    be wait for a decision.
     """
     if actor.user is None:
         raise NotAllowed("Only a user can ask for quota.")
@@ -49,6 +57,11 @@ def request_quota(
             "until", f"Choose a time to come, within {DAYS_MAX} days.", code="out_of_range"
         )
     with transaction.atomic():
+        # Counted and made one after the other.
+        hold_team(team)
+        if QuotaRequest.objects.filter(team=team, state=State.PENDING).count() >= PENDING_MAX:
+            message = f"{PENDING_MAX} requests of team {team.slug} wait for a decision, which is the most. Take one back."
+            raise Conflict(message, code="too_many_requests")
         made = QuotaRequest.objects.create(
             team=team,
             flavor=flavor,
@@ -163,6 +176,7 @@ def _decide(asked: QuotaRequest, state: str, *, comment: str, actor: Actor, now:
     asked.save(update_fields=["state", "comment", "decided_by", "decided_at"])
     verb = "approve" if state == State.APPROVED else "deny"
     _audit(asked, f"quota-request.{verb}", actor=actor, now=now, reason=comment)
+    request_decided.send(sender=QuotaRequest, request=asked, now=now)
     return asked
 
 
@@ -172,6 +186,7 @@ def _audit(asked: QuotaRequest, action: str, *, actor: Actor, now: datetime, rea
         action=action,
         target_kind="quota-request",
         target_id=asked.public_id,
+        target_name=f"{asked.units} {asked.flavor.name} {asked.capacity_type}",
         team=asked.team,
         after={
             "flavor": asked.flavor.name,

@@ -1,6 +1,6 @@
 """Claims on quotas. Counters and claims change in one statement or one transaction, decided by conditional updates.
 
-Order of locks, here and in `quotas.limits`: quotas by id, usages of cohorts (deepest first, then by id), claims and
+Order of locks, here and in `quotas.limits`: teams by id, quotas by id, usages of cohorts (deepest first, then by id), claims and
 workloads, pools last.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from django.db import transaction
 from django.db.models import F, QuerySet
@@ -16,6 +17,15 @@ from django.db.models import F, QuerySet
 from foundation.errors import Invalid
 from foundation.models import PlatformSettings
 from policy.decay import decayed, integral
+from quotas.ceilings import (
+    ceilings_of,
+    check_amounts,
+    check_ceilings,
+    held_of,
+    hold_team,
+    lock_teams,
+    wake_waiting,
+)
 from quotas.checks import NOMINAL_MAX, check_whole
 from quotas.counters import bump_revision, count_in_cohorts, mark_due, overflow, rows
 from quotas.errors import QuotaExceeded
@@ -40,17 +50,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Wanted:
-    """A claim to be made: `units` of a quota for a workload. Ids are those of the rows."""
+    """A claim to be made: `units` of a quota for a workload, and what its pods take of their team's ceilings; of these alone
+    without a quota. Ids are those of the rows.
+    """
 
     workload_id: int
-    quota_id: int
+    quota_id: int | None
     units: int
     headroom: int = 0
     lent: bool = False
 
 
 def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quota | None:
-    """The quota's row, locked until the transaction ends: admissions of one quota happen one after another."""
+    """The quota's row, locked until the transaction ends: admissions of one quota happen one after another. Its team's row is
+    held before, as whoever claims does.
+    """
+    hold_team(team)
     rows = Quota.objects.select_for_update(no_key=True)
     return rows.filter(team=team, flavor=flavor, capacity_type=capacity_type).first()
 
@@ -58,7 +73,7 @@ def lock_quota(*, team: Team, flavor: ResourceFlavor, capacity_type: str) -> Quo
 def claim(
     *,
     workload: Workload,
-    quota: Quota,
+    quota: Quota | None,
     units: int,
     now: datetime,
     purpose: ClaimPurpose = ClaimPurpose.WORKLOAD,
@@ -70,7 +85,7 @@ def claim(
     `headroom` of the units are for pods that an endpoint does not run yet. A `lent` claim lives on such headroom of
     its team. Raises QuotaExceeded if the units do not fit, with nothing changed: the caller's transaction goes on.
     """
-    wanted = Wanted(workload.pk, quota.pk, units, headroom, lent)
+    wanted = Wanted(workload.pk, quota.pk if quota else None, units, headroom, lent)
     _check(wanted)
     with transaction.atomic():
         _take([wanted], purpose, now)
@@ -97,16 +112,20 @@ def claim_many(*, wanted: Sequence[Wanted], now: datetime) -> None:
 _LOCK_QUOTAS = "SELECT id FROM quotas_quota WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
 _TAKE = """
 WITH made AS (
-    INSERT INTO quotas_claim (workload_id, quota_id, purpose, units, headroom, lent, state, reserved_at)
-    SELECT workload_id, quota_id, %(purpose)s, units, headroom, lent, 'reserved', %(now)s
+    INSERT INTO quotas_claim (workload_id, quota_id, team_id, purpose, units, headroom, lent, state, reserved_at,
+        cpu, memory, storage, pods)
+    SELECT workload_id, quota_id, team_id, %(purpose)s, wanted.units, headroom, lent, 'reserved', %(now)s,
+        CASE WHEN %(whole)s THEN cpu_most ELSE cpu_each END, CASE WHEN %(whole)s THEN memory_most ELSE memory_each END,
+        CASE WHEN %(whole)s THEN storage_most ELSE storage_each END, CASE WHEN %(whole)s THEN pods_most ELSE 1 END
     FROM unnest(%(workloads)s::bigint[], %(quotas)s::bigint[], %(units)s::int[], %(headrooms)s::int[], %(lents)s::bool[])
         AS wanted (workload_id, quota_id, units, headroom, lent)
+    JOIN workloads_workload AS w ON w.id = workload_id
     ON CONFLICT DO NOTHING
     RETURNING quota_id, units, headroom, lent
 ), sums AS (
     SELECT quota_id, coalesce(sum(units) FILTER (WHERE NOT lent), 0) AS units, sum(headroom) AS headroom,
         coalesce(sum(units) FILTER (WHERE lent), 0) AS lent
-    FROM made GROUP BY quota_id
+    FROM made WHERE quota_id IS NOT NULL GROUP BY quota_id
 ), taken AS (
     UPDATE quotas_quota AS quota
     SET used = used + sums.units, headroom = quota.headroom + sums.headroom, lent_headroom = lent_headroom + sums.lent
@@ -120,14 +139,19 @@ SELECT quota_id, units::bigint, used, local FROM sums LEFT JOIN taken ON id = qu
 
 
 def _take(wanted: Sequence[Wanted], purpose: ClaimPurpose, now: datetime) -> None:
-    rows(_LOCK_QUOTAS, {"ids": sorted({claim.quota_id for claim in wanted})})
+    workloads = [claim.workload_id for claim in wanted]
+    teams = lock_teams(workloads)
+    quotas = {claim.quota_id for claim in wanted if claim.quota_id is not None}
+    if quotas:
+        rows(_LOCK_QUOTAS, {"ids": sorted(quotas)})
     values = {
-        "workloads": [claim.workload_id for claim in wanted],
+        "workloads": workloads,
         "quotas": [claim.quota_id for claim in wanted],
         "units": [claim.units for claim in wanted],
         "headrooms": [claim.headroom for claim in wanted],
         "lents": [claim.lent for claim in wanted],
         "purpose": purpose.value,
+        "whole": purpose is ClaimPurpose.WORKLOAD,
         "now": now,
     }
     overflows = {}
@@ -137,6 +161,7 @@ def _take(wanted: Sequence[Wanted], purpose: ClaimPurpose, now: datetime) -> Non
         overflows[quota_id] = overflow(used, local) - overflow(used - units, local)
     if not count_in_cohorts(overflows):
         raise _exceeded(wanted)
+    check_ceilings(teams, workload_ids=workloads, now=now)
 
 
 def activate(*, workload: Workload, now: datetime) -> None:
@@ -148,7 +173,7 @@ def activate(*, workload: Workload, now: datetime) -> None:
 
 _FREE = """
 UPDATE quotas_claim SET state = 'released', released_at = %(now)s
-WHERE workload_id = %(workload)s AND quota_id = ANY(%(quotas)s) AND purpose = ANY(%(purposes)s)
+WHERE workload_id = %(workload)s AND (quota_id IS NULL OR quota_id = ANY(%(quotas)s)) AND purpose = ANY(%(purposes)s)
     AND state <> 'released'
 RETURNING quota_id, units, headroom, lent, reserved_at
 """
@@ -166,9 +191,11 @@ def release(*, workload: Workload, now: datetime, purpose: ClaimPurpose | None =
             .order_by("pk")
         }
         values = {"workload": workload.pk, "quotas": list(quotas), "purposes": purposes, "now": now}
-        freed = rows(_FREE, values) if quotas else []
-        if not freed:
+        every = rows(_FREE, values)
+        if not every:
             return False
+        transaction.on_commit(partial(wake_waiting, workload.team_id, now=now))
+        freed = [row for row in every if row[0] is not None]
         half_life = PlatformSettings.current().fair_share_half_life_hours * 3600
         overflows = {}
         for quota_id in sorted({row[0] for row in freed}):
@@ -226,6 +253,7 @@ def _add_to_second_claim(first: Claim, units: int, now: datetime) -> None:
     if not second.exclude(state=ClaimState.RELEASED).update(units=F("units") + units):
         Claim.objects.create(
             workload_id=first.workload_id,
+            team_id=first.team_id,
             quota_id=first.quota_id,
             purpose=ClaimPurpose.SURGE,
             units=units,
@@ -243,7 +271,7 @@ def set_firm(*, workload: Workload, units: int, now: datetime) -> int:
     """
     mine = _open_claims(workload).filter(purpose=ClaimPurpose.WORKLOAD, lent=False)
     seen = mine.first()
-    if seen is None or seen.headroom == max(0, seen.units - max(0, units)):
+    if seen is None or seen.quota_id is None or seen.headroom == max(0, seen.units - max(0, units)):
         return 0
     with transaction.atomic():
         quota = Quota.objects.select_for_update(no_key=True).get(pk=seen.quota_id)
@@ -260,16 +288,23 @@ def set_firm(*, workload: Workload, units: int, now: datetime) -> int:
     return headroom - wanted
 
 
-def resize(*, workload: Workload, units: int, lends: bool, now: datetime) -> int:
-    """Make the workload's claim one of `units`; returns what it holds now, 0 where it has none open.
+def resize(
+    *, workload: Workload, units: int, most: Sequence[int] | None = None, lends: bool, now: datetime
+) -> int:
+    """Make the workload's claim one of `units`, and of `most` of its team's ceilings where that is said; returns the units
+    that it holds now, 0 where it has none open.
 
     What comes on top is headroom where it `lends`, and what is given back is headroom first. Raises QuotaExceeded,
-    with nothing changed, where the quota does not give as much.
+    with nothing changed, where the quota or a ceiling does not give as much.
     """
     with transaction.atomic():
         seen = _open_claims(workload).filter(purpose=ClaimPurpose.WORKLOAD, lent=False).first()
-        if seen is None or seen.units == units:
-            return seen.units if seen else 0
+        if seen is None:
+            return 0
+        if most is not None and tuple(most) != seen.most:
+            _hold_amounts(workload, seen, most, now)
+        if seen.units == units or seen.quota_id is None:
+            return seen.units
         quota = Quota.objects.select_for_update(no_key=True).get(pk=seen.quota_id)
         held = Claim.objects.get(pk=seen.pk)
         if units > held.units:
@@ -278,6 +313,22 @@ def resize(*, workload: Workload, units: int, lends: bool, now: datetime) -> int
             _shrink(quota, held, held.units - units, now)
             mark_due(flavor_id=quota.flavor_id, capacity_type=quota.capacity_type, now=now)
     return units
+
+
+def _hold_amounts(workload: Workload, seen: Claim, most: Sequence[int], now: datetime) -> None:
+    """Make its part of the team's ceilings this much; QuotaExceeded where more of something is wanted than fits."""
+    hold_team(workload.team)
+    held = Claim.objects.get(pk=seen.pk)
+    added = [new - old for new, old in zip(most, held.most, strict=True)]
+    team = workload.team
+    together = [amount + more for amount, more in zip(held_of([team])[team.pk], added, strict=True)]
+    check_amounts(
+        team.slug, ceilings_of([team])[team.pk][: len(added)], together, [max(0, more) for more in added]
+    )
+    cpu, memory, storage, pods = most
+    Claim.objects.filter(pk=held.pk).update(cpu=cpu, memory=memory, storage=storage, pods=pods)
+    if any(more < 0 for more in added):
+        transaction.on_commit(partial(wake_waiting, team.pk, now=now))
 
 
 def _grow(quota: Quota, held: Claim, units: int, *, lends: bool) -> None:
@@ -305,7 +356,8 @@ def _open_claims(workload: Workload) -> QuerySet[Claim]:
 
 
 def _check(wanted: Wanted) -> None:
-    check_whole("units", wanted.units, least=1, most=NOMINAL_MAX)
+    least = 0 if wanted.quota_id is None else 1
+    check_whole("units", wanted.units, least=least, most=NOMINAL_MAX if least else 0)
     check_whole("headroom", wanted.headroom, least=0, most=NOMINAL_MAX)
     if wanted.headroom > (0 if wanted.lent else wanted.units):
         raise Invalid.of_field(

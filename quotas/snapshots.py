@@ -23,12 +23,13 @@ from policy.pool_snapshot import (
     Waiter,
 )
 from quotas import pool_sql
+from quotas.ceilings import CLAIMED, in_force
 from quotas.models import Pool
 from quotas.pool_rows import PoolReader, PoolRows
 from quotas.waiters import left_of, waiter_of
 from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
-from workloads.node_capacity import CardRoom, Observed, rooms_of
+from workloads.nodes.capacity import CardRoom, Observed, rooms_of
 from workloads.placement import FlavorFacts
 from workloads.states import OUT_OF_REACH, PRIORITY_VALUE
 
@@ -253,6 +254,7 @@ class _Assembly:
                 expected_seconds=left,
                 preemptible=row.preemptible,
                 beside=(row.cpu_each, row.memory_each, row.storage_each),
+                most=tuple(row.most),
             )
         )
 
@@ -266,7 +268,7 @@ class _Assembly:
         rooms = rooms_of(self.flavor, self.rows.capacity_type, known=self.observed)
         holders, held = self._holders({room.node for room in rooms.rooms})
         accounts, teams = self._accounts(held)
-        minimum, grace, _ = self.rows.settings
+        minimum, grace, *_ = self.rows.settings
         return PoolSnapshot(
             flavor=self.flavor,
             capacity_type=self.rows.capacity_type,
@@ -338,6 +340,8 @@ class _Assembly:
             user_limit=quota.user_limit,
             max_time_limit_seconds=quota.max_time_limit_seconds,
             lendable=quota.lendable,
+            ceilings=in_force(quota.ceilings, self.rows.settings[3]),
+            held=tuple(map(int, quota.held or (0,) * len(CLAIMED))),
         )
 
     def _holders(self, nodes: Container[str]) -> tuple[tuple[Holder, ...], dict[str, int]]:
@@ -374,6 +378,7 @@ class _Assembly:
             placed=tuple((node, units) for node, units, *_ in there),
             unplaced_pods=missing if claim.purpose == "workload" else 0,
             beside=(claim.cpu_each, claim.memory_each, claim.storage_each),
+            most=tuple(claim.most),
             taken=tuple(tuple(beside) for _, _, *beside in there),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from policy.pool_snapshot import NEW, Beside, Waiter
+from policy.pool_snapshot import NEW, Amounts, Beside, Waiter
 from workloads.models import Workload
 from workloads.states import PRIORITY_VALUE, Priority
 
@@ -29,6 +29,7 @@ def waiter_of(workload: Workload) -> Waiter:
         expected_seconds=left,
         preemptible=workload.preemptible,
         beside=workload.beside,
+        most=workload.most,
     )
 
 
@@ -44,6 +45,7 @@ def new_waiter(
     seconds: int | None,
     preemptible: bool,
     beside: Beside = (),
+    most: Amounts = (),
     now: datetime,
 ) -> Waiter:
     """A workload that would be submitted now: behind all others of the same standing."""
@@ -62,6 +64,7 @@ def new_waiter(
         expected_seconds=seconds,
         preemptible=preemptible,
         beside=beside,
+        most=most,
     )
 
 

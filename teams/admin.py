@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import django.contrib.auth.admin  # noqa: F401 - registers Group, which is taken back below
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.admin import GroupAdmin
 from django.contrib.auth.models import Group
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,9 +18,10 @@ from foundation import clock
 from foundation.errors import PortalError
 from teams import services
 from teams.actors import actor_of
+from teams.audit import name_in
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 from teams.permissions import GlobalRole, has_global_role
-from teams.views import admin_sign_in
+from teams.views import admin_password, admin_sign_in
 
 # Django's classes take a type parameter in the stubs alone, and Unfold, whose pages these are, has no types.
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ else:
     _UserForm = forms.ModelForm
 
 admin.site.login = admin_sign_in  # type: ignore[method-assign]
+admin.site.password_change = admin_password  # type: ignore[method-assign, assignment]
+admin.site.password_change_done = admin_password  # type: ignore[method-assign, assignment]
+admin.site.unregister(Group)  # it lends nobody a right here, and no change of it would be told
 
 
 class ServiceAdmin(_ModelAdmin):
@@ -106,19 +110,19 @@ class ReadOnlyAdmin(ServiceAdmin):
     can_add = can_change = can_delete = False
 
 
-admin.site.unregister(Group)
-
-
-@admin.register(Group)
-class ThemedGroupAdmin(GroupAdmin, _ModelAdmin):
-    """Django's groups, which lend nobody a right in the portal: as they were, in the look of the rest."""
-
-
 @admin.register(Team)
 class TeamAdmin(ServiceAdmin):
     list_display = ("slug", "name", "cohort_name", "namespace_name", "pod_security", "created_at")
     search_fields = ("slug", "name")
-    fields = ("slug", "name", "cohort_name", "namespace", "pod_security", "mlflow_tracking_uri")
+    fields = (
+        "slug",
+        "name",
+        "cohort_name",
+        "namespace",
+        "pod_security",
+        "mlflow_tracking_uri",
+        *services.WORKLOAD_POLICY,
+    )
 
     @override
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
@@ -126,7 +130,13 @@ class TeamAdmin(ServiceAdmin):
 
     @override
     def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
-        values = {name: form.cleaned_data[name] for name in self.fields if name in form.cleaned_data}
+        # A list that was left empty is not said: none of its entries is written as [].
+        given = {name: form.cleaned_data.get(name) for name in self.fields}
+        values = {
+            name: value
+            for name, value in given.items()
+            if name in form.cleaned_data and (value is not None or name not in services.WORKLOAD_POLICY)
+        }
         actor, now = actor_of(request), clock.now()
         if change:
             services.update_team(actor=actor, team=obj, changes=values, now=now)
@@ -241,9 +251,9 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
-    list_display = ("at", "actor_label", "action", "target_kind", "target_id", "team_slug", "ip")
-    list_filter = ("action",)
-    search_fields = ("=target_id", "=actor_label", "=team_slug", "=request_id")
+    list_display = ("at", "actor_label", "action", "target_kind", "called", "team_slug", "ip")
+    list_filter = ("at", "action")
+    search_fields = ("=target_name", "=target_id", "=actor_label", "=team_slug", "=request_id")
     ordering = ("-at", "-id")
     show_full_result_count = False
     fields = (
@@ -253,12 +263,18 @@ class AuditEventAdmin(ReadOnlyAdmin):
         "request_id",
         "action",
         "target_kind",
+        "called",
         "target_id",
         "team_slug",
         "before",
         "after",
         "reason",
     )
+
+    @admin.display(description="target name")
+    def called(self, event: AuditEvent) -> str:
+        """Its name then, or its id where the event has none."""
+        return event.target_name or name_in(event.after) or name_in(event.before) or event.target_id
 
 
 def _adopt(blank: Any, saved: Any) -> None:

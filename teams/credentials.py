@@ -36,10 +36,12 @@ def create_token(
     team: Team | None = None,
     expires_in_days: int = TOKEN_DAYS_DEFAULT,
     plain: str | None = None,
+    made_with: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
     """A new token of `user` and its text, which exists nowhere else from then on.
 
-    With `team` it sees that team only. `plain` brings a text along (bootstrap). Raises Invalid for unknown
+    With `team` it sees that team only. `plain` brings a text along (bootstrap). `made_with` is the token that asked for it,
+    which it does not outlive. Raises Invalid for unknown
     scopes, a team that the user is no member of, more than 365 days, a malformed text; Conflict above 100
     live tokens or when the text is in use.
     """
@@ -49,12 +51,7 @@ def create_token(
     if live >= LIVE_TOKENS_MAX:
         raise Conflict(f"{LIVE_TOKENS_MAX} live tokens are the most; revoke some.", code="too_many_tokens")
     text = plain or tokens.new_token()
-    if not tokens.is_well_formed(text):
-        message = (
-            "Bring 16 to 200 letters, digits or -._~+/=. What begins with mlp_ is one that the portal has made "
-            "(`manage.py token --new`) and ends with a checksum; what begins with mlr_ or mle_ is refused."
-        )
-        raise Invalid.of_field("token", message, code="malformed_token")
+    _check_text(text)
     token = ApiToken(
         user=user,
         team=team,
@@ -63,19 +60,17 @@ def create_token(
         digest=tokens.digest(text),
         scopes=_ordered(scopes),
         created_at=now,
-        expires_at=now + timedelta(days=expires_in_days),
+        expires_at=min(
+            [now + timedelta(days=expires_in_days), *([made_with.expires_at] if made_with else [])]
+        ),
+        made_with=made_with,
     )
     try:
         with transaction.atomic():
             token.save(force_insert=True)
     except IntegrityError as error:
         raise Conflict("This token exists already.", code="token_taken") from error
-    after = {
-        "name": token.name,
-        "prefix": token.prefix,
-        "scopes": token.scopes,
-        "expires_at": token.expires_at,
-    }
+    after = {name: getattr(token, name) for name in ("name", "prefix", "scopes", "expires_at")}
     record_audit(
         actor=actor,
         action="token.create",
@@ -88,14 +83,25 @@ def create_token(
     return token, text
 
 
+def _check_text(text: str) -> None:
+    if not tokens.is_well_formed(text):
+        message = (
+            "Bring 16 to 200 letters, digits or -._~+/=. What begins with mlp_ is one that the portal has made "
+            "(`manage.py token --new`) and ends with a checksum; what begins with mlr_ or mle_ is refused."
+        )
+        raise Invalid.of_field("token", message, code="malformed_token")
+
+
 @transaction.atomic
 def revoke_token(*, actor: Actor, token: ApiToken, now: datetime) -> ApiToken:
-    """The token, which opens nothing from now on. Revoking twice changes nothing."""
+    """The token, which opens nothing from now on, nor do those that were made with it. Revoking twice changes nothing."""
     locked = ApiToken.objects.select_for_update(of=("self",)).select_related("user", "team").get(pk=token.pk)
     if locked.revoked_at is not None:
         return locked
     locked.revoked_at, locked.revoked_by = now, actor.user
     locked.save(update_fields=["revoked_at", "revoked_by"])
+    for made in ApiToken.objects.filter(made_with=locked, revoked_at__isnull=True):
+        revoke_token(actor=actor, token=made, now=now)
     record_audit(
         actor=actor,
         action="token.revoke",
@@ -148,7 +154,12 @@ def redeem_sign_in_link(*, actor: Actor, plain: str, now: datetime) -> User:
         raise LinkUnusable(LINK_GONE)
     person = replace(actor, user=link.user, label=link.user.get_username())
     record_audit(
-        actor=person, action="sign-in-link.redeem", target_kind="user", target_id=link.user.public_id, now=now
+        actor=person,
+        action="sign-in-link.redeem",
+        target_kind="user",
+        target_id=link.user.public_id,
+        target_name=link.user.username,
+        now=now,
     )
     return link.user
 

@@ -12,6 +12,9 @@ from django.db.models.functions import Lower
 from typing_extensions import override
 
 from foundation import clock, ids
+from foundation.pod_security import PodSecurity
+from foundation.validators import validate_image_prefixes
+from teams.workload_policy import default_egress, validate_allowed_labels, validate_egress
 
 if TYPE_CHECKING:
     from django.db.models.base import Model
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 SLUG_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 SLUG_LENGTH_MAX = 40
 NAMESPACE_LENGTH_MAX = 63
+TARGET_NAME_LENGTH_MAX = 200
+OWN_NAMESPACE = "team-"
 
 validate_slug = RegexValidator(
     r"\A[a-z]([-a-z0-9]*[a-z0-9])?\Z",
@@ -71,10 +76,6 @@ class User(AbstractUser):
 class Team(models.Model):
     """People who share quota, a budget and a namespace."""
 
-    class PodSecurity(models.TextChoices):
-        BASELINE = "baseline"
-        RESTRICTED = "restricted"
-
     public_id = models.UUIDField(default=ids.new_public_id, unique=True, editable=False)
     slug = models.CharField(max_length=SLUG_LENGTH_MAX, unique=True, validators=[validate_slug])
     name = models.CharField(max_length=100)
@@ -87,13 +88,41 @@ class Team(models.Model):
         validators=[validate_slug],
         help_text="An existing namespace to use instead of team-<slug>.",
     )
-    pod_security = models.CharField(max_length=16, choices=PodSecurity.choices, default=PodSecurity.BASELINE)
+    pod_security = models.CharField(
+        max_length=16,
+        choices=PodSecurity.choices,
+        default=PodSecurity.AUTOMATIC,
+        help_text="The profile of Pod Security that its namespace enforces; automatic: baseline where it may run as root, else "
+        "the platform's.",
+    )
     mlflow_tracking_uri = models.CharField(
         max_length=500,
         blank=True,
         default="",
         validators=[validate_web_address],
         help_text="Address of the team's MLflow server, which its runs find in their environment.",
+    )
+    may_run_as_root = models.BooleanField(
+        default=False, help_text="Whether requests may set run_as_user to 0; needs Pod Security baseline."
+    )
+    egress = models.JSONField(
+        default=default_egress,
+        blank=True,
+        validators=[validate_egress],
+        help_text="What its pods may reach beside name service, their own run and the portal: everywhere (but the metadata "
+        "service, the API server and the portal's stores), metadata, api-server, stores, or networks (CIDR).",
+    )
+    image_prefixes = models.JSONField(
+        default=list,
+        blank=True,
+        validators=[validate_image_prefixes],
+        help_text="Registries or beginnings of image names that requests may use, such as ghcr.io/acme; empty: any.",
+    )
+    allowed_labels = models.JSONField(
+        default=list,
+        blank=True,
+        validators=[validate_allowed_labels],
+        help_text="Labels of meshes and workload identity that requests may set: keys, or domains for all keys below.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(default=clock.now, editable=False)
@@ -107,7 +136,7 @@ class Team(models.Model):
                 name="team_namespace_format",
             ),
             models.CheckConstraint(
-                condition=models.Q(pod_security__in=["baseline", "restricted"]),
+                condition=models.Q(pod_security__in=PodSecurity.values),
                 name="team_pod_security_known",
             ),
         ]
@@ -119,7 +148,7 @@ class Team(models.Model):
     @property
     def namespace_name(self) -> str:
         """The Kubernetes namespace of this team."""
-        return self.namespace or f"team-{self.slug}"
+        return self.namespace or f"{OWN_NAMESPACE}{self.slug}"
 
 
 class Membership(models.Model):
@@ -177,6 +206,15 @@ class ApiToken(models.Model):
         User, on_delete=models.PROTECT, null=True, blank=True, related_name="tokens_revoked"
     )
     last_used_at = models.DateTimeField(null=True, blank=True)
+    made_with = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        editable=False,
+        help_text="The token that asked for this one; revoked with it.",
+    )
 
     class Meta:
         verbose_name = "API token"
@@ -227,6 +265,23 @@ class SignInLink(models.Model):
         return f"link for {self.user}"
 
 
+class LiveTicket(models.Model):
+    """A way in to the live process, once; only the SHA-256 of its text is kept. See teams.tickets."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    session_key = models.CharField(max_length=40, blank=True, default="", editable=False)
+    purpose = models.CharField(max_length=32)
+    resource = models.TextField(blank=True, default="")
+    expires_at = models.DateTimeField(db_index=True)
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.purpose} for {self.user}"
+
+
 class SecretName(models.Model):
     """A Secret that the team's runs and endpoints may name: which keys it has, and never what is in them."""
 
@@ -256,7 +311,8 @@ class SecretName(models.Model):
 class AuditEvent(models.Model):
     """One change: who, what, when, from where, before and after. A trigger refuses UPDATE and DELETE.
 
-    The team's foreign key is not enforced, so that the trail outlives a deleted team; its slug is copied.
+    The team's foreign key is not enforced, so that the trail outlives a deleted team; its slug is copied. `target_name` is
+    what people called the target then.
     """
 
     public_id = models.UUIDField(default=ids.new_public_id, unique=True, editable=False)
@@ -273,6 +329,7 @@ class AuditEvent(models.Model):
     action = models.CharField(max_length=64)
     target_kind = models.CharField(max_length=64)
     target_id = models.CharField(max_length=64)
+    target_name = models.CharField(max_length=TARGET_NAME_LENGTH_MAX, blank=True, default="")
     team = models.ForeignKey(
         Team, on_delete=models.DO_NOTHING, null=True, blank=True, related_name="+", db_constraint=False
     )
@@ -286,8 +343,27 @@ class AuditEvent(models.Model):
             models.Index(fields=["team", "-id"], name="audit_event_of_team"),
             models.Index(fields=["target_kind", "target_id", "-id"], name="audit_event_of_target"),
             models.Index(fields=["-at", "-id"], name="audit_event_by_time"),
+            models.Index(fields=["actor_label", "-at", "-id"], name="audit_event_by_actor"),
+            models.Index(fields=["target_name", "-at", "-id"], name="audit_event_by_target_name"),
         ]
 
     @override
     def __str__(self) -> str:
         return f"{self.action} {self.target_kind} {self.target_id} by {self.actor_label}"
+
+
+class AuditCount(models.Model):
+    """How often the same was seen in an hour, of what strangers can cause at will: the trail gets the first, then sums."""
+
+    window = models.DateTimeField()
+    digest = models.CharField(max_length=64)
+    times = models.PositiveBigIntegerField(default=1)
+    noted = models.PositiveBigIntegerField(default=0, help_text="How many the trail already tells of.")
+    event = models.JSONField(help_text="The audit event, of which only the number is open.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["window", "digest"], name="audit_count_once_per_hour")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.times} times {self.event.get('action')}"

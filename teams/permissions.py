@@ -57,6 +57,19 @@ def of_visible_teams(user: Any) -> Q:
     return Q(team__in=visible_teams(user).values("pk"))
 
 
+def of_submit_teams(user: Any) -> Q:
+    """Rows whose `team` the user may submit for, as `check_can_submit` says of one; no condition if that is all of them."""
+    if not isinstance(user, User) or not user.is_active:
+        return Q(pk__in=[])
+    if has_global_role(user, "platform-admin"):
+        return Q()
+    roles = (Membership.Role.MEMBER, Membership.Role.LEAD)
+    mine = Membership.objects.filter(user=user, role__in=roles)
+    return Q(
+        team__in=(mine if user.bound_team_id is None else mine.filter(team=user.bound_team_id)).values("team")
+    )
+
+
 def searched_teams(user: Any, *, slugs: Collection[str] = ()) -> list[int] | None:
     """Keys of the teams that the user may know of, limited to `slugs` if there are any; None if that is all teams."""
     if not slugs and has_global_role(user):
@@ -93,6 +106,11 @@ def visible_audit_events(user: Any) -> QuerySet[AuditEvent]:
     return AuditEvent.objects.filter(mine)
 
 
+def sees_origin(user: Any, event: AuditEvent) -> bool:
+    """Whether a reader of the event may know its address and token: of their own, and of all as a platform admin."""
+    return bool(event.actor_id == user.pk or has_global_role(user, "platform-admin"))
+
+
 def role_in(user: Any, team: Team) -> str | None:
     """The role that a user acts with in a team, as a Membership.Role; None for a stranger.
 
@@ -116,6 +134,12 @@ def membership_role(user: Any, team: str) -> Subquery:
     """The role of the user's membership in the team that a row has as `team`, to be read with the row."""
     mine = Membership.objects.filter(team=OuterRef(team), user_id=user.pk or 0)
     return Subquery(mine.values("role")[:1])
+
+
+def role_of_member(user: str, team: str) -> Subquery:
+    """The role of the membership of who a row has as `user` in the team that it has as `team`."""
+    of_row = Membership.objects.filter(team=OuterRef(team), user=OuterRef(user))
+    return Subquery(of_row.values("role")[:1])
 
 
 def team_for(user: Any, slug: str, *, field: str = "") -> Team:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from foundation.errors import Invalid, NotFound
-from teams.models import ApiToken, Membership, SecretName, Team, User
+from teams.models import OWN_NAMESPACE, ApiToken, Membership, SecretName, Team, User
 from teams.permissions import global_roles, scopes_of, visible_teams
 
 
@@ -66,3 +67,10 @@ def caller(request: Any) -> dict[str, Any]:
         "token": token if isinstance(token, ApiToken) else None,
         "memberships": list(memberships_of(user)),
     }
+
+
+def namespaces_of_teams(names: Collection[str]) -> frozenset[str]:
+    """Those of the namespaces that are a team's."""
+    slugs = [name.removeprefix(OWN_NAMESPACE) for name in names if name.startswith(OWN_NAMESPACE)]
+    found = Team.objects.filter(Q(namespace__in=list(names)) | Q(slug__in=slugs, namespace=None))
+    return frozenset(team.namespace_name for team in found.only("slug", "namespace"))

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 from django.db import transaction
 
+from foundation.errors import Conflict
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import SecretName, Team
+
+SECRETS_MAX: Final = 100
+"""Of a team: each may hold 1 MiB, and all that the cluster knows has a few gigabytes of room together."""
+
+
+def check_room(team: Team, name: str) -> None:
+    """Conflict where another Secret would be one more than a team may have; those that it has may be written anew."""
+    others = SecretName.objects.filter(team=team).exclude(name=name)
+    if others[SECRETS_MAX - 1 :].exists():
+        message = (
+            f"Team {team.slug} has {SECRETS_MAX} secrets, which is the most; delete one that no run needs."
+        )
+        raise Conflict.of_field("name", message, code="too_many_secrets")
 
 
 @transaction.atomic

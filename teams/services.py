@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -17,12 +18,14 @@ from django.db.utils import IntegrityError
 
 from foundation.errors import Conflict, FieldProblem, Invalid, NotFound
 from foundation.http.etag import Versions, check_version
+from foundation.pod_security import PodSecurity
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.credentials import create_sign_in_link, create_token, redeem_sign_in_link, revoke_token
 from teams.errors import AlreadyMember, TeamInUse
 from teams.models import Membership, Team, User
 from teams.signals import cohort_changed
+from teams.workload_policy import is_reserved_namespace
 
 __all__ = [
     "add_member",
@@ -42,7 +45,9 @@ __all__ = [
     "update_team",
 ]
 
-TEAM_CHANGEABLE = ("name", "cohort_name", "pod_security", "mlflow_tracking_uri")
+WORKLOAD_POLICY = ("may_run_as_root", "egress", "image_prefixes", "allowed_labels")
+"""What a platform admin lets the team's pods do."""
+TEAM_CHANGEABLE = ("name", "cohort_name", "pod_security", "mlflow_tracking_uri", *WORKLOAD_POLICY)
 
 
 @transaction.atomic
@@ -54,10 +59,14 @@ def create_team(
     now: datetime,
     cohort_name: str = "",
     namespace: str | None = None,
-    pod_security: str = Team.PodSecurity.BASELINE,
+    pod_security: str = PodSecurity.AUTOMATIC,
     mlflow_tracking_uri: str = "",
+    **workload_policy: Any,
 ) -> Team:
-    """A new team. Raises Conflict when the slug or namespace is taken, Invalid for malformed values."""
+    """A new team; `workload_policy` are some of WORKLOAD_POLICY.
+
+    Raises Conflict when the slug or namespace is taken, Invalid for malformed values.
+    """
     team = Team(
         slug=slug,
         name=name,
@@ -66,8 +75,10 @@ def create_team(
         pod_security=pod_security,
         mlflow_tracking_uri=mlflow_tracking_uri,
         created_at=now,
+        **workload_policy,
     )
     _check(team)
+    _check_namespace(team)
     _check_names_are_free(team)
     try:
         with transaction.atomic():
@@ -260,7 +271,12 @@ def set_password(*, actor: Actor, user: User, password: str, now: datetime, vali
     locked.set_password(password)
     locked.save(update_fields=["password"])
     record_audit(
-        actor=actor, action="user.set-password", target_kind="user", target_id=locked.public_id, now=now
+        actor=actor,
+        action="user.set-password",
+        target_kind="user",
+        target_id=locked.public_id,
+        target_name=locked.username,
+        now=now,
     )
     return locked
 
@@ -274,6 +290,7 @@ def team_values(team: Team) -> dict[str, Any]:
         "namespace": team.namespace_name,
         "pod_security": str(team.pod_security),
         "mlflow_tracking_uri": team.mlflow_tracking_uri,
+        **{name: getattr(team, name) for name in WORKLOAD_POLICY},
     }
 
 
@@ -312,6 +329,14 @@ def _locked_membership(membership: Membership) -> Membership:
     if locked is None:
         raise NotFound("This membership is gone.")
     return locked
+
+
+def _check_namespace(team: Team) -> None:
+    if is_reserved_namespace(team.namespace_name, own=settings.OWN_NAMESPACES):
+        message = (
+            f"The namespace {team.namespace_name} belongs to Kubernetes or to the portal: name another one."
+        )
+        raise Invalid.of_field("namespace", message, code="reserved_name")
 
 
 def _check_names_are_free(team: Team) -> None:
@@ -369,6 +394,7 @@ def _record_user(
         action=action,
         target_kind="user",
         target_id=user.public_id,
+        target_name=user.username,
         before={name: before[name] for name in changed},
         after={name: after[name] for name in changed},
         now=now,

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
@@ -19,13 +19,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from foundation import clock
 from foundation.errors import PortalError, RateLimited
-from foundation.http.context import client_ip
-from teams import credentials, queries, services
+from teams import credentials, queries, services, sign_ins
 from teams.actors import actor_of
+from teams.devices import remember_device
 from teams.errors import LinkUnusable
-from teams.forms import SignInForm, TokenForm
+from teams.forms import add_errors, PasswordForm, SignInForm, TokenForm
 from teams.models import Team, User
-from teams.throttle import count_link_use, count_sign_in_attempt
+from teams.sign_ins import Way
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 WRONG = "This username and password do not fit together."
@@ -35,7 +35,7 @@ WRONG = "This username and password do not fit together."
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """The sign-in page. 422 for a wrong password, 429 after ten attempts in a minute."""
+    """The sign-in page. 422 for a wrong password, 429 with Retry-After while guesses are held."""
     target = _safe_target(request)
     if request.user.is_authenticated:
         return redirect(target)
@@ -46,18 +46,14 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, form, target, status=422)
     username, password = form.cleaned_data["username"], form.cleaned_data["password"]
     try:
-        count_sign_in_attempt(username=username, ip=client_ip(request))
+        user = sign_ins.with_password(request, username=username, password=password, way=Way.PASSWORD)
     except RateLimited as error:
         form.add_error(None, error.message)
-        response = _sign_in_page(request, form, target, status=429)
-        response["Retry-After"] = str(error.retry_after_seconds)
-        return response
-    user = authenticate(request, username=username, password=password)
+        return _held(_sign_in_page(request, form, target, status=429), error)
     if user is None:
         form.add_error("password", WRONG)
         return _sign_in_page(request, form, target, status=422)
-    login(request, user)
-    return redirect(target)
+    return _signed_in(request, user, target)
 
 
 @never_cache
@@ -70,14 +66,14 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
             link = credentials.usable_sign_in_link(plain=token, now=now)
             response = render(request, "teams/sign_in_link.html", {"person": link.user})
         else:
-            count_link_use(ip=client_ip(request))
-            user = services.redeem_sign_in_link(actor=actor_of(request), plain=token, now=now)
-            login(request, user, backend=BACKEND)
-            response = redirect(_safe_target(request))
+            user = sign_ins.with_link(request, plain=token)
+            response = _signed_in(request, user, _safe_target(request))
     except (LinkUnusable, RateLimited) as error:
         response = render(
             request, "teams/sign_in_link_unusable.html", {"message": error.message}, status=error.status
         )
+        if isinstance(error, RateLimited):
+            _held(response, error)
     # The link stays out of every Referer. Not "no-referrer": browsers then send `Origin: null` with the form.
     response["Referrer-Policy"] = "strict-origin"
     return response
@@ -121,7 +117,7 @@ def profile(request: HttpRequest) -> HttpResponse:
             actor=actor_of(request), user=user, now=clock.now(), **form.cleaned_data
         )
     except PortalError as error:
-        _add_errors(form, error)
+        add_errors(form, error)
         return _profile_page(request, form, status=422)
     return _profile_page(request, TokenForm(teams=teams), new_token=token, new_secret=secret)
 
@@ -136,6 +132,53 @@ def token_revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
     services.revoke_token(actor=actor_of(request), token=token, now=clock.now())
     messages.success(request, f"Token {token.name} is revoked.")
     return redirect("teams:profile")
+
+
+@sensitive_post_parameters("old_password", "new_password", "new_password_again")
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def password(request: HttpRequest) -> HttpResponse:
+    """My password: POST replaces it, which ends my other sessions. 422 for what will not do, 429 while guesses are held."""
+    user = _user(request)
+    if not user.has_usable_password() or request.method != "POST":
+        return _password_page(request, PasswordForm())
+    form = PasswordForm(request.POST)
+    if not form.is_valid():
+        return _password_page(request, form, status=422)
+    old, new = form.cleaned_data["old_password"], form.cleaned_data["new_password"]
+    try:
+        changed = sign_ins.change_password(request, old=old, new=new)
+    except RateLimited as error:
+        form.add_error(None, error.message)
+        return _held(_password_page(request, form, status=429), error)
+    except PortalError as error:
+        add_errors(form, error, {"password": "new_password"})
+        return _password_page(request, form, status=422)
+    update_session_auth_hash(request, changed)
+    messages.success(request, "Your password is changed. Other sessions have ended.")
+    return redirect("teams:profile")
+
+
+@never_cache
+@login_required
+def admin_password(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    """The admin console's pages of the password: the portal's own, which counts guesses and tells the audit trail."""
+    del request, extra_context
+    return redirect("teams:password")
+
+
+def _signed_in(request: HttpRequest, user: User, target: str) -> HttpResponse:
+    """On to `target` with a session, in a browser that is known from now on."""
+    login(request, user, backend=BACKEND)
+    response = redirect(target)
+    remember_device(request, response, user.get_username())
+    return response
+
+
+def _held(response: HttpResponse, error: RateLimited) -> HttpResponse:
+    response["Retry-After"] = str(error.retry_after_seconds)
+    return response
 
 
 def _user(request: HttpRequest) -> User:
@@ -170,8 +213,5 @@ def _profile_page(request: HttpRequest, form: TokenForm, status: int = 200, **ex
     return render(request, "teams/profile.html", context, status=status)
 
 
-def _add_errors(form: TokenForm, error: PortalError) -> None:
-    if not error.errors:
-        form.add_error(None, error.message)
-    for problem in error.errors:
-        form.add_error(problem.field if problem.field in form.fields else None, problem.message)
+def _password_page(request: HttpRequest, form: PasswordForm, status: int = 200) -> HttpResponse:
+    return render(request, "teams/password.html", {"form": form, "person": _user(request)}, status=status)

@@ -22,6 +22,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.rest_coverage import recorder
+from tests.rest_coverage.recorder import pytest_addoption  # noqa: F401
 from tests.seconds import Seconds
 from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_setup, stands  # noqa: F401
 from tests.waiting import until
@@ -60,6 +62,7 @@ _take_a_cluster()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    recorder.register(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Seconds())
         os.environ[SESSION_VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
@@ -96,7 +99,12 @@ def _point_settings_at(folder: Path) -> None:
     settings.STORAGES["logs"]["OPTIONS"]["location"] = folders.log_store
     # Looked up when asked for: otherwise every test client would first list all static files there are.
     settings.STATIC_ROOT = folders.static
+    settings.PROMETHEUS_TOKEN = "a-token"
     settings.WHITENOISE_AUTOREFRESH = settings.WHITENOISE_USE_FINDERS = True
+    # Tests ask from one address, and fuzzers often; what asks how often one may gives rates of its own.
+    settings.REST_RATES = {
+        f"{kind}_per_minute": 1_000_000 for kind in ("reads", "writes", "expensive", "anonymous", "pages")
+    }
     # The expensive hash protects real passwords; the tests' would only cost minutes.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     if settings.ENVIRONMENT.database is None:
@@ -199,6 +207,11 @@ def _nothing_left_in_valkey() -> Iterator[None]:
         import redis
         from django.conf import settings
 
+        from foundation.http import clients, rates
+
+        rates.forget()
+        rates._pause.until = 0.0
+        clients._known.clear()
         with redis.Redis.from_url(settings.REDIS_URL) as client:
             client.flushdb()
 

@@ -12,13 +12,16 @@ from aiohttp import web
 from devcluster.prometheus.api import PrometheusApi
 from devcluster.prometheus.storage import Storage
 
+TOKEN = "a-token"
+"""What it asks for: PORTAL_PROMETHEUS_TOKEN of every test."""
+
 
 @contextmanager
 def planted_metrics(storage: Storage | None = None) -> Iterator[tuple[str, Storage]]:
     """The server's URL and what it has."""
     storage = Storage(keep_seconds=3600) if storage is None else storage
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(PrometheusApi(storage).app(), access_log=None)
+    runner = web.AppRunner(PrometheusApi(storage, TOKEN).app(), access_log=None)
     loop.run_until_complete(runner.setup())
     loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
     thread = threading.Thread(target=loop.run_forever)

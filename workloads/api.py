@@ -29,7 +29,7 @@ from workloads.serializers import (
 
 
 class FlavorListView(PortalView):
-    """What can be asked for."""
+    """The flavors that can be asked for."""
 
     queryset = ResourceFlavor.objects.none()
     serializer_class = FlavorSerializer
@@ -76,7 +76,7 @@ class FlavorView(PortalView):
         responses=FlavorSerializer,
     )
     def patch(self, request: Any, name: str) -> Response:
-        """Change what is named; the rest stays as it is."""
+        """Change a flavor; what is left out stays as it is."""
         check_global_role(request.user, "quota-manager")
         flavor = _flavor_named(name)
         changes = self.read(FlavorUpdateSerializer, partial=True)

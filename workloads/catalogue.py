@@ -76,6 +76,7 @@ def set_flavor(
             action="flavor.changed",
             target_kind="flavor",
             target_id=name,
+            target_name=name,
             before=before,
             after=after,
             now=now,

@@ -13,5 +13,11 @@ class StaleWorkload(Conflict):
     code = "stale_workload"
 
 
+class TooManyWorkloads(Conflict):
+    """The team has as many that have not ended as it may."""
+
+    code = "too_many_workloads"
+
+
 class NameTaken(Conflict):
     code = "name_taken"

@@ -6,16 +6,17 @@ poorer description of the same pod. `cluster` is the name of the one that the cl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
+from django.db.models import BigIntegerField, Case, Count, Max, QuerySet, Sum, When
+from django.db.models.functions import Cast, JSONObject
 
-from cluster import labels as label_names
 from cluster import versions
+from cluster.names import DEFAULT_CLUSTER
 from workloads.models import (
     ClaimRecord,
     ForeignPod,
@@ -25,12 +26,16 @@ from workloads.models import (
     PodRecord,
     Workload,
 )
-from workloads.podrequests import gpu_units, gpus_of_pod
+from workloads.podrequests import STORAGE, gpu_units, gpus_of_pod, units_of
+from workloads.pods import evidence
 from workloads.pods.pod_facts import ENDED, attempt_of, created_at, others_held, pod_facts, pod_times
 
-STATE = frozenset({"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version"})
+STATE = frozenset(
+    {"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version", "evidence"}
+)
 # What such a field holds when a description says nothing of it.
 KEPT: dict[str, Any] = {
+    "attempt": 0,
     "node_name": "",
     "units": 0,
     "cpu_millicores": 0,
@@ -40,7 +45,7 @@ KEPT: dict[str, Any] = {
     "image_id": "",
     "disruption": "",
 }
-KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": ""}
+KEPT_OF_ENDED: dict[str, Any] = {"reason": "", "message": "", "evidence": {}}
 WRITTEN = [
     "namespace",
     "name",
@@ -57,6 +62,7 @@ WRITTEN = [
     "units",
     "exit_code",
     "image_id",
+    "evidence",
     "cpu_millicores",
     "memory_bytes",
     "storage_bytes",
@@ -72,42 +78,11 @@ OBJECT_FACTS = [
     "kind",
     "namespace",
     "name",
-    "workload",
-    "attempt",
     "resource_version",
+    "status",
     "created_at",
 ]
-
-
-def workloads_of(manifests: Sequence[Mapping[str, Any]]) -> list[Workload | None]:
-    """The workloads whose ids the objects' labels carry, in their order, in one query; None for objects that are not
-    the portal's.
-    """
-    named = [_workload_id(manifest) for manifest in manifests]
-    public_ids = {public_id for public_id in named if public_id is not None}
-    rows = Workload.objects.select_related("flavor", "team").filter(public_id__in=public_ids)
-    workloads = {row.public_id: row for row in rows}
-    return [
-        _own(workloads.get(public_id), manifest) if public_id else None
-        for public_id, manifest in zip(named, manifests, strict=True)
-    ]
-
-
-def _workload_id(manifest: Mapping[str, Any]) -> UUID | None:
-    labels = manifest.get("metadata", {}).get("labels") or {}
-    if labels.get(label_names.MANAGED_BY) != label_names.MANAGER:
-        return None
-    try:
-        return UUID(labels.get(label_names.WORKLOAD_ID, ""))
-    except ValueError:
-        # Anyone who may write to the namespace may write any label.
-        return None
-
-
-def _own(workload: Workload | None, manifest: Mapping[str, Any]) -> Workload | None:
-    """The workload if the object is in its namespace, else None: a label elsewhere must not bill the team for it."""
-    own = workload is not None and manifest["metadata"].get("namespace") == workload.team.namespace_name
-    return workload if own else None
+"""What may change of an object. Whose it is does not: anybody may write another label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +135,7 @@ def _locked(uids: Collection[str]) -> dict[str, PodRecord]:
 
 
 def _row_of(seen: PodSeen, cluster: str) -> PodRecord:
-    return PodRecord(cluster=cluster, uid=seen.uid, workload=seen.workload, resource_version="")
+    return PodRecord(cluster=cluster, uid=seen.uid, workload=seen.workload, attempt=0, resource_version="")
 
 
 def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone: bool) -> PodRecord | None:
@@ -214,6 +189,32 @@ def news(
     return [item for item in page if item["metadata"]["uid"] not in same]
 
 
+def latest_version(rows: QuerySet[Any]) -> str:
+    """The latest version that these rows know, of those that compare; empty where there is none."""
+    known = Case(
+        When(resource_version__regex=r"^[0-9]{1,18}$", then=Cast("resource_version", BigIntegerField()))
+    )
+    latest = rows.order_by().aggregate(latest=Max(known))["latest"]
+    return "" if latest is None else str(latest)
+
+
+def forget_later(rows: QuerySet[Any], *, version: str, **also: Any) -> int:
+    """Forget which version the rows know, where it is later than this one, and write what is to be `also` of them;
+    returns how many they were.
+
+    For a cluster that was set back: the versions that follow are older than those of the rows, and newer than what
+    they describe. A row that keeps no version was not seen since.
+    """
+    known = rows.exclude(resource_version="").values_list("pk", "resource_version")
+    later = [pk for pk, has in known.iterator() if versions.is_older(version, than=has)]
+    for start in range(0, len(later), _AT_ONCE):
+        rows.filter(pk__in=later[start : start + _AT_ONCE]).update(resource_version="", **also)
+    return len(later)
+
+
+_AT_ONCE = 5_000
+
+
 def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
     """Mark gone those of the rows that are as they were read; `as_of` is the version of the list that lacked them.
 
@@ -240,9 +241,24 @@ def record_object(
 
 
 def record_objects(
-    seen: Sequence[tuple[Mapping[str, Any], Workload]], *, cluster: str, now: datetime, gone: bool = False
+    seen: Sequence[tuple[Mapping[str, Any], Workload]],
+    *,
+    cluster: str,
+    now: datetime,
+    gone: bool = False,
+    as_of: str = "",
 ) -> list[ObjectRecord]:
-    """The same of many, in one statement. What has gone stays so: its UID does not come again."""
+    """The same of many. A description that is older than what the row knows changes nothing.
+
+    `as_of` is the version of the list that showed them: what is in it is there, and as the list says. Otherwise what has
+    gone stays so, as its UID does not come again.
+    """
+    shown = {
+        manifest["metadata"]["uid"]: versions.latest(manifest["metadata"]["resourceVersion"], as_of)
+        for manifest, _ in seen
+    }
+    has = ObjectRecord.objects.filter(uid__in=list(shown)).values_list("uid", "resource_version")
+    late = {uid for uid, version in has if versions.is_older(shown[uid], than=version)}
     rows = [
         ObjectRecord(
             cluster=cluster,
@@ -254,15 +270,18 @@ def record_objects(
             workload=workload,
             attempt=attempt_of(manifest["metadata"]),
             resource_version=manifest["metadata"]["resourceVersion"],
+            status=evidence.of_object(manifest),
             created_at=created_at(manifest["metadata"]),
             gone_at=now if gone else None,
         )
         for manifest, workload in seen
     ]
-    fields = [*OBJECT_FACTS, "gone_at"] if gone else OBJECT_FACTS
-    return ObjectRecord.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["uid"], update_fields=fields
+    fields = [*OBJECT_FACTS, "gone_at"] if gone or as_of else OBJECT_FACTS
+    fresh = rows if gone else [row for row in rows if row.uid not in late]
+    ObjectRecord.objects.bulk_create(
+        fresh, update_conflicts=True, unique_fields=["uid"], update_fields=fields
     )
+    return rows
 
 
 def record_node(
@@ -289,6 +308,8 @@ def record_node(
                 for name, value in (status.get("allocatable") or {}).items()
                 if name not in allocatable
             },
+            "capacity": gpu_units(status.get("capacity")),
+            "conditions": evidence.of_node(manifest),
             "ready": ready,
             "unschedulable": bool(spec.get("unschedulable")),
             "created_at": created_at(metadata),
@@ -364,6 +385,13 @@ def record_node_pool(manifest: Mapping[str, Any], *, cluster: str, now: datetime
     return record
 
 
+def storage_of(manifest: Mapping[str, Any]) -> int:
+    """The bytes that a PersistentVolumeClaim asks for, or those that it has where these are more."""
+    asked = ((manifest.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    has = (manifest.get("status") or {}).get("capacity") or {}
+    return max(units_of(STORAGE, str(amounts.get("storage", 0))) for amounts in (asked, has))
+
+
 def record_claim(manifest: Mapping[str, Any], *, cluster: str, now: datetime) -> ClaimRecord:
     """The row of a PersistentVolumeClaim as it was seen now."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
@@ -375,8 +403,25 @@ def record_claim(manifest: Mapping[str, Any], *, cluster: str, now: datetime) ->
             "namespace": metadata["namespace"],
             "name": metadata["name"],
             "access_modes": list(spec.get("accessModes") or ()),
+            "storage_bytes": storage_of(manifest),
             "phase": "Terminating" if ends else status.get("phase") or "Pending",
             "observed_at": now,
         },
     )
     return record
+
+
+def storage_by_namespace(
+    namespaces: Iterable[str], *, cluster: str = DEFAULT_CLUSTER
+) -> dict[str, tuple[int, int]]:
+    """How many PersistentVolumeClaims there are in these namespaces, and the bytes that they ask for or have."""
+    claims = ClaimRecord.objects.of(cluster).filter(namespace__in=list(namespaces)).order_by()
+    sums = claims.values_list("namespace").annotate(Count("pk"), Sum("storage_bytes"))
+    return {namespace: (count, size or 0) for namespace, count, size in sums}
+
+
+def storage_in(namespace: str, *, cluster: str = DEFAULT_CLUSTER) -> QuerySet[ClaimRecord, Any]:
+    """One value for a statement that reads something else anyway: the namespace's `volumes` and their `bytes`."""
+    claims = ClaimRecord.objects.of(cluster).filter(namespace=namespace).order_by().values("namespace")
+    both = JSONObject(volumes=Count("pk"), bytes=Sum("storage_bytes"))
+    return claims.annotate(both=both).values("both")

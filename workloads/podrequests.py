@@ -32,6 +32,15 @@ class PodGroup:
     within: str = ""
 
 
+def together(groups: Iterable[PodGroup]) -> tuple[int, ...]:
+    """What all these pods ask for of each of OTHERS."""
+    total = [0] * len(OTHERS)
+    for group in groups:
+        for number, amount in enumerate((*group.beside, 1)):
+            total[number] += amount * group.pods
+    return tuple(total)
+
+
 @lru_cache(maxsize=8192)
 def units_of(name: str, quantity: str) -> int:
     """A quantity in whole units, rounded up as the scheduler does: CPU in millicores, memory and storage in bytes."""

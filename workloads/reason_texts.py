@@ -26,9 +26,13 @@ REASON_TEXTS: Mapping[Reason, ReasonText] = MappingProxyType({
         "The team's quota and what it may borrow are used, or others stand before it in the queue.",
         "It starts by itself when units that it may use are given back.",
     ),
+    Reason.WAITING_FOR_TEAM_CEILING: ReasonText(
+        "The team holds so much of its ceiling of CPU, memory, ephemeral storage or pods that this does not fit beside it.",
+        "It starts by itself when others of the team end and enough is given back.",
+    ),
     Reason.EXCEEDS_MAX_QUOTA: ReasonText(
         "It asks for more than its team, or one member, may ever hold, or for a longer time limit.",
-        "It can only start with a larger quota or with fewer GPUs.",
+        "It can only start with a larger quota or ceiling, or when it asks for less.",
     ),
     Reason.NO_MATCHING_FLAVOR: ReasonText(
         "It was possible once: since then the quota row or the nodes have vanished.",
@@ -119,6 +123,17 @@ REASON_TEXTS: Mapping[Reason, ReasonText] = MappingProxyType({
     ),
     Reason.USER_REQUESTED: ReasonText(
         "A user asked for it.",
+    ),
+    Reason.WAITING_FOR_SWEEP: ReasonText(
+        "A member of a sweep beyond those that may run at once (`max_parallel`); it asks for no GPU yet.",
+        "It is queued by itself when another member of its sweep has ended; Resume queues it at once.",
+    ),
+    Reason.EARLY_STOPPED: ReasonText(
+        "A rule of its sweep (`early_stop`) stopped it; the message holds the metric and what it was compared with.",
+    ),
+    Reason.IDLE_POLICY: ReasonText(
+        "The idle policy of its template stopped it with its grace period: all its GPUs did nothing for longer than that allows.",
+        "Look at why it did nothing, then resume it: it goes on from its last checkpoint.",
     ),
     Reason.DEADLINE_EXCEEDED: ReasonText(
         "It used its time limit, counted over Starting and Running of all attempts.",

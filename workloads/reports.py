@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from django.db.models import Max, Q
+from django.db.models import Max, Q, QuerySet
 
 from workloads.models import Attempt, Checkpoint, ProgressReport, Workload
 
+CHECKPOINTS_MAX: Final = 1_000
+
 
 def report_checkpoint(*, attempt: Attempt, step: int, path: str, now: datetime) -> Checkpoint:
-    """Keep a resume point; the same step again keeps the newer path."""
-    checkpoint, _ = Checkpoint.objects.update_or_create(
+    """Keep a resume point; the same step again keeps the newer path. Of very many, old ones are thinned."""
+    checkpoint, is_new = Checkpoint.objects.update_or_create(
         workload_id=attempt.workload_id, attempt=attempt.number, step=step, defaults={"path": path, "at": now}
     )
+    if is_new:
+        _thin(Checkpoint.objects.filter(workload=attempt.workload_id))
     return checkpoint
+
+
+def _thin(known: QuerySet[Checkpoint]) -> None:
+    """Beyond CHECKPOINTS_MAX of a run every second of the older half goes, and never the furthest of an attempt."""
+    if known.count() <= CHECKPOINTS_MAX:
+        return
+    furthest = dict(known.order_by().values_list("attempt").annotate(Max("step")))
+    rows = known.order_by("id").values_list("id", "attempt", "step")[: CHECKPOINTS_MAX // 2]
+    spare = [number for number, attempt, step in rows if step != furthest[attempt]]
+    known.filter(pk__in=spare[1::2]).delete()
 
 
 def has_saved(attempt: Attempt) -> bool:

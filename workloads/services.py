@@ -1,4 +1,4 @@
-"""Writers of one workload's state; `bulk_transitions` does what `transition` does for many queued ones. Every move of a
+"""Writers of one workload's state; `bulk.transitions` does what `transition` does for many queued ones. Every move of a
 phase is one event row, in the same transaction.
 """
 
@@ -6,23 +6,28 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import F, Q
+from django.db.models import Count, F, OuterRef, Q, Subquery
 
+from foundation.models import PlatformSettings
 from teams.models import Team, User
-from workloads.errors import InvalidTransition, NameTaken, StaleWorkload
-from workloads.models import Attempt, ResourceFlavor, Workload
+from workloads import signals
+from workloads.errors import InvalidTransition, NameTaken, StaleWorkload, TooManyWorkloads
+from workloads.models import Attempt, ResourceFlavor, Workload, WorkloadEvent
+from workloads.podrequests import PodGroup, together
 from workloads.states import FINAL, REASONS, Desired, Phase, Priority, Reason, can_move
 
 logger = logging.getLogger(__name__)
 
 BACKOFF_SECONDS_MAX = 300
 NOTIFY_CHANNEL = "portal_events"
+DRIFT = "drift"
+"""The source of a note about what others changed of a workload's objects."""
 # Many may call a sleeping workload at once: one write is enough.
 CALL_NOTED_EVERY = timedelta(seconds=3)
 
@@ -30,6 +35,11 @@ CALL_NOTED_EVERY = timedelta(seconds=3)
 def beside_columns(beside: tuple[int, int, int]) -> dict[str, int]:
     """Each pod's requests besides GPUs, by the workload's columns."""
     return dict(zip(("cpu_each", "memory_each", "storage_each"), beside, strict=True))
+
+
+def most_columns(groups: Iterable[PodGroup]) -> dict[str, int]:
+    """What all these pods ask for together, by the workload's columns."""
+    return dict(zip(("cpu_most", "memory_most", "storage_most", "pods_most"), together(groups), strict=True))
 
 
 def create_workload(
@@ -46,6 +56,7 @@ def create_workload(
     units_each: int,
     pod_count: int,
     beside: tuple[int, int, int] = (0, 0, 0),
+    groups: Sequence[PodGroup] = (),
     preemptible: bool,
     keeps_headroom: bool = False,
     time_limit_seconds: int | None,
@@ -56,9 +67,8 @@ def create_workload(
     simulated: bool,
     now: datetime,
 ) -> Workload:
-    """A queued workload, due at once; NameTaken while a live one of the same team and kind has the name.
-
-    In the caller's transaction: the row of the run or endpoint lands with it or not at all; NameTaken rolls that back.
+    """A queued workload, due at once; NameTaken while a live one of the same team and kind has the name. `groups` are all
+    its pods. In the caller's transaction: the row of the run or endpoint lands with it or not at all; NameTaken rolls that back.
     """
     try:
         # Without a savepoint: a caller whose name is taken has nothing else to keep in this transaction.
@@ -75,7 +85,7 @@ def create_workload(
                 units=units,
                 units_each=units_each,
                 pod_count=pod_count,
-                **beside_columns(beside),
+                **(beside_columns(beside) | most_columns(groups)),
                 preemptible=preemptible,
                 keeps_headroom=keeps_headroom,
                 time_limit_seconds=time_limit_seconds,
@@ -93,11 +103,85 @@ def create_workload(
     return workload
 
 
+BATCH = 200
+"""Rows in one statement: a thousand copies are five of each, and none of them is very long."""
+
+
+def copy_workload(
+    workload: Workload, *, names: Sequence[str], held_from: int, held: str, actor: str, now: datetime
+) -> list[Workload]:
+    """As many workloads like a queued one as there are names, in the caller's transaction, in a few statements.
+
+    From the index `held_from` on they are suspended as members of a sweep that may not run yet, with the message
+    `held`. NameTaken, naming one, while a live workload of the same team and kind has a name; TooManyWorkloads for more than
+    the team may have.
+    """
+    copies = [
+        _copied(workload, name, held=held if index >= held_from else None) for index, name in enumerate(names)
+    ]
+    check_open_workloads(workload.team, more=len(copies))
+    check_names(kind=workload.kind, team=workload.team, names=names)
+    try:
+        with transaction.atomic(savepoint=False):
+            Workload.objects.bulk_create(copies, batch_size=BATCH)
+    except IntegrityError as error:
+        if "workload_name_unique_while_live" not in str(error):
+            raise
+        raise NameTaken.of_field("name", "A name of these has just been taken.", code="name_taken") from error
+    events = [
+        WorkloadEvent(
+            workload=copy, at=now, to_phase=copy.phase, reason=copy.reason, message=copy.message, actor=actor
+        )
+        for copy in copies
+    ]
+    WorkloadEvent.objects.bulk_create(events, batch_size=BATCH)
+    with connection.cursor() as cursor:
+        notes = [note_of(copy) for copy in copies]
+        cursor.execute("SELECT pg_notify(%s, note) FROM unnest(%s::text[]) AS note", [NOTIFY_CHANNEL, notes])
+    return copies
+
+
+def _copied(workload: Workload, name: str, *, held: str | None) -> Workload:
+    """A row like the workload's that is not saved yet; suspended where it is held back."""
+    columns = (field.attname for field in Workload._meta.concrete_fields if not field.generated)  # noqa: SLF001 - documented
+    own = {"id", "public_id", "name"}
+    copy = Workload(
+        name=name, **{column: getattr(workload, column) for column in columns if column not in own}
+    )
+    copy.team = workload.team
+    if held is not None:
+        copy.phase, copy.reason, copy.message = Phase.SUSPENDED.value, Reason.WAITING_FOR_SWEEP.value, held
+        copy.desired, copy.desired_reason = Desired.SUSPEND.value, Reason.WAITING_FOR_SWEEP.value
+        copy.desired_message = held
+        copy.next_reconcile_at = None
+    return copy
+
+
+def check_open_workloads(team: Team, *, more: int = 1) -> None:
+    """Raise TooManyWorkloads where the team may not have so many more that have not ended: a pass looks at all that wait.
+    One statement.
+    """
+    live = Workload.objects.filter(team=OuterRef("pk")).exclude(phase__in=Workload.FINAL_PHASES)
+    count = live.order_by().values("team").annotate(count=Count("pk")).values("count")
+    row, there = Team.objects.values_list(PlatformSettings.as_json(), Subquery(count)).get(pk=team.pk)
+    most = PlatformSettings.of_json(row).open_workloads
+    if most is not None and (there or 0) + more > most:
+        raise TooManyWorkloads(
+            f"Team {team.slug} may have {most:,} runs and endpoints that have not ended (open_workloads); {more:,} more would "
+            "be too many. Wait until some have ended, or cancel them."
+        )
+
+
 def check_name(*, kind: str, team: Team, name: str) -> None:
     """Raise NameTaken while a live workload of the same team and kind has the name, as submitting it would."""
-    same = Workload.objects.filter(team=team, kind=kind, name=name)
-    if same.exclude(phase__in=Workload.FINAL_PHASES).exists():
-        raise _taken(team, kind, name)
+    check_names(kind=kind, team=team, names=[name])
+
+
+def check_names(*, kind: str, team: Team, names: Sequence[str]) -> None:
+    """The same for several; it names one that is taken."""
+    same = Workload.objects.filter(team=team, kind=kind, name__in=names)
+    if taken := same.exclude(phase__in=Workload.FINAL_PHASES).order_by("pk").first():
+        raise _taken(team, kind, taken.name)
 
 
 def _taken(team: Team, kind: str, name: str) -> NameTaken:
@@ -124,7 +208,7 @@ def transition(
     `now` is the time of the event; `started_at` and `finished_at` are when the cluster says that it ran and ended.
     Updates only if the row still has the phase that `workload` was read with, else raises StaleWorkload.
     """
-    old = Phase(workload.phase)
+    old, old_reason = Phase(workload.phase), workload.reason
     if not can_move(old, to):
         raise InvalidTransition(f"A workload that is {old} cannot become {to}.")
     if reason not in REASONS[to]:
@@ -148,9 +232,18 @@ def transition(
         setattr(workload, field, value)
     if event_needed:
         _record_event(workload, from_phase=old.value, actor=actor, source=source, now=now)
+        moves = [signals.PhaseMove(workload, old.value, old_reason)]
+        signals.moved.send(sender=Workload, moves=moves, now=now)
     else:
         notify(workload)
+    _tell_if_stopped(workload, old)
     return True
+
+
+def _tell_if_stopped(workload: Workload, old: Phase) -> None:
+    new = Phase(workload.phase)
+    if new is not old and (new in FINAL or new is Phase.SUSPENDED):
+        signals.stopped.send(sender=Workload, workload=workload)
 
 
 def _milestones(
@@ -182,8 +275,9 @@ WITH event AS (
     INSERT INTO workloads_workloadevent
         (workload_id, at, from_phase, to_phase, reason, message, actor, source, attempt)
     VALUES (%(workload)s, %(at)s, %(from)s, %(to)s, %(reason)s, %(message)s, %(actor)s, %(source)s, %(attempt)s)
+    RETURNING id
 )
-SELECT pg_notify(%(channel)s, %(note)s)
+SELECT pg_notify(%(channel)s, (%(note)s::jsonb || jsonb_build_object('event', id))::text) FROM event
 """
 
 
@@ -220,7 +314,7 @@ def notify(workload: Workload) -> None:
 
 
 def note_of(workload: Workload) -> str:
-    """The notification about the workload for live listeners."""
+    """The notification about the workload for live listeners; of what is in its history it gets the row's key as `event`."""
     payload = {
         "workload": str(workload.public_id),
         "kind": workload.kind,
@@ -232,10 +326,16 @@ def note_of(workload: Workload) -> str:
 
 
 def set_desired(workload: Workload, *, desired: Desired, now: datetime) -> None:
-    """Set the desired state; the reconciler does the rest. A final workload can no longer be changed."""
+    """Set the state that a user wants; the reconciler does the rest. A final workload can no longer be changed."""
     changed = Workload.objects.filter(pk=workload.pk).exclude(phase__in=Workload.FINAL_PHASES)
     changed = changed.exclude(desired=Desired.CANCEL.value)
-    if not changed.update(desired=desired.value, generation=F("generation") + 1, next_reconcile_at=now):
+    if not changed.update(
+        desired=desired.value,
+        desired_reason=Reason.USER_REQUESTED.value,
+        desired_message="",
+        generation=F("generation") + 1,
+        next_reconcile_at=now,
+    ):
         raise InvalidTransition(f"{workload.name} is already {workload.phase} or being cancelled.")
     workload.desired = desired.value
 

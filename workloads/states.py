@@ -27,6 +27,7 @@ class Reason(StrEnum):
     # Queued
     PENDING_EVALUATION = "PendingEvaluation"
     WAITING_FOR_QUOTA = "WaitingForQuota"
+    WAITING_FOR_TEAM_CEILING = "WaitingForTeamCeiling"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"
     TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
@@ -61,6 +62,12 @@ class Reason(StrEnum):
     QUOTA_REDUCED = "QuotaReduced"
     # Stopping, Suspended, Cancelled
     USER_REQUESTED = "UserRequested"
+    # Suspended: a member of a sweep that may not run yet
+    WAITING_FOR_SWEEP = "WaitingForSweep"
+    # Stopping and Cancelled: a member of a sweep whose metric is not worth going on
+    EARLY_STOPPED = "EarlyStopped"
+    # Stopping, Suspended: its template's policy about GPUs that do nothing
+    IDLE_POLICY = "IdlePolicy"
     # Stopping and Failed
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
@@ -122,6 +129,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
             {
                 Reason.PENDING_EVALUATION,
                 Reason.WAITING_FOR_QUOTA,
+                Reason.WAITING_FOR_TEAM_CEILING,
                 Reason.EXCEEDS_MAX_QUOTA,
                 Reason.NO_MATCHING_FLAVOR,
                 Reason.TOPOLOGY_PLACEMENT_FAILED,
@@ -163,6 +171,8 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
         Phase.STOPPING: frozenset(
             {
                 Reason.USER_REQUESTED,
+                Reason.EARLY_STOPPED,
+                Reason.IDLE_POLICY,
                 Reason.DEADLINE_EXCEEDED,
                 Reason.IMAGE_PULL_FAILED,
                 Reason.START_ERROR,
@@ -175,7 +185,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.INVALID_SPEC,
             }
         ),
-        Phase.SUSPENDED: frozenset({Reason.USER_REQUESTED}),
+        Phase.SUSPENDED: frozenset({Reason.USER_REQUESTED, Reason.WAITING_FOR_SWEEP, Reason.IDLE_POLICY}),
         Phase.SUCCEEDED: frozenset({Reason.COMPLETED}),
         Phase.FAILED: frozenset(
             {
@@ -190,7 +200,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.DELETED_EXTERNALLY,
             }
         ),
-        Phase.CANCELLED: frozenset({Reason.USER_REQUESTED}),
+        Phase.CANCELLED: frozenset({Reason.USER_REQUESTED, Reason.EARLY_STOPPED}),
     }
 )
 

@@ -28,7 +28,7 @@ def measure(name: str, folder: Path, *arguments: str) -> Result:
     with database(folder / name) as fleet:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.inside", name, str(answer), *arguments],
-            env=_variables(fleet),
+            env=variables(fleet),
             stdin=subprocess.DEVNULL,
             cwd=ROOT,
             check=False,
@@ -38,7 +38,8 @@ def measure(name: str, folder: Path, *arguments: str) -> Result:
     return load(answer.read_text(encoding="utf-8"))
 
 
-def _variables(fleet: Fleet) -> dict[str, str]:
+def variables(fleet: Fleet) -> dict[str, str]:
+    """Those of a process that is set up as the portal's are, and serves nothing."""
     # The sockets that a server would listen on are not passed on: nothing listens here.
     kept = {name: text for name, text in fleet.variables.items() if not name.endswith("_BIND")}
     return kept | {"DJANGO_SETTINGS_MODULE": "portal.settings"}

@@ -97,8 +97,9 @@ class Caller(Messages):
 class Crowd:
     """`count` requests over `connections` connections; what each took in milliseconds, and the seconds of all."""
 
-    def __init__(self, request: bytes, *, count: int) -> None:
+    def __init__(self, request: bytes, *, count: int, ending: bytes = ANSWER) -> None:
         self.request = request
+        self._ending = ending
         self.milliseconds: list[float] = []
         self._count = count
         self._left = count
@@ -110,7 +111,7 @@ class Crowd:
         return self._left >= 0
 
     def answered(self, message: bytes, milliseconds: float) -> None:
-        if not message.startswith(b"HTTP/1.1 200") or not message.endswith(ANSWER):
+        if not message.startswith(b"HTTP/1.1 200") or not message.endswith(self._ending):
             self._failure = message[:300].decode("latin-1")
         self.milliseconds.append(milliseconds)
         if len(self.milliseconds) == self._count or self._failure:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from cluster.preflight import checks, gpus
+from cluster.preflight import checks, gpus, own_admission
 from cluster.preflight.registry import Check, CheckFunction, ClusterFacts, register, run
 
-__all__ = ["Check", "CheckFunction", "ClusterFacts", "checks", "gpus", "register", "run"]
+__all__ = ["Check", "CheckFunction", "ClusterFacts", "checks", "gpus", "own_admission", "register", "run"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster import kinds
 from cluster.errors import ClusterRejected, ObjectNotFound
-from cluster.labels import MANAGED_BY, MANAGER
+from cluster.labels import MANAGED_BY, MANAGER, TEAM
 from cluster.preflight import rights
 from cluster.preflight.registry import Check, ClusterFacts, Status, register
 
@@ -27,23 +27,52 @@ def reachable(facts: ClusterFacts) -> Check:
 
 @register(id="rights", title="The portal may do what it does")
 def own_rights(facts: ClusterFacts) -> Check:
-    """Every right of deploy/rbac.yaml, asked of the API server itself."""
-    title = "The portal may do what it does"
+    """Every right of deploy/rbac.yaml, asked of the API server itself: those in teams' namespaces in one of them."""
+    title, client = "The portal may do what it does", facts.client
     served_groups = {version.rpartition("/")[0] for version, _ in facts.served}
     wanted = [*rights.REQUIRED, *(right for right in rights.OPTIONAL if right.group in served_groups)]
     try:
-        lacking = [r for r in wanted if not facts.client.can_i(r.verb, r.group, r.resource)]
-        unwanted = [r for r in rights.UNWANTED if facts.client.can_i(r.verb, r.group, r.resource)]
+        lacking = [r for r in wanted if not client.can_i(r.verb, r.group, r.resource)]
+        role = rights.team_role_of(client.who_am_i() or "")
+        if not client.can_i(rights.BIND.verb, rights.BIND.group, rights.BIND.resource, name=role):
+            lacking.append(rights.BIND)
+        unwanted = [r for r in rights.UNWANTED if client.can_i(r.verb, r.group, r.resource)]
+        # Without the others this one cannot be asked for.
+        where = "" if lacking else _team_namespace(facts)
+        theirs = [r for r in rights.OF_TEAMS if not r.group or r.group in served_groups] if where else []
+        short = [r for r in theirs if not client.can_i(r.verb, r.group, r.resource, where)]
     except (ObjectNotFound, ClusterRejected) as error:
         return Check("rights", title, "warn", f"this cluster does not answer access reviews: {error.message}")
     if lacking:
-        required = any(right in rights.REQUIRED for right in lacking)
+        required = any(right in (*rights.REQUIRED, rights.BIND) for right in lacking)
         return Check("rights", title, "fail" if required else "warn", f"may not {_names(lacking)}", _GRANT)
+    if short:
+        fix = f"{_GRANT}; if that changes nothing: kubectl -n {where} delete rolebinding mlportal, which it makes anew"
+        return Check("rights", title, "fail", f"may not {_names(short)} in {where}", fix)
     if unwanted:
-        fix = f"run it as the service account of deploy/rbac.yaml ({_GRANT})"
-        return Check("rights", title, "warn", f"may {_names(unwanted)}, which the portal never needs", fix)
+        fix = f"run it as the service account of deploy/rbac.yaml ({_GRANT}), and remove older bindings of it"
+        return Check(
+            "rights", title, "warn", f"may {_names(unwanted)} in every namespace, which it never needs", fix
+        )
     return Check(
-        "rights", title, "ok", f"all {len(wanted)} rights are granted, and no needless one of weight"
+        "rights",
+        title,
+        "ok",
+        f"all {len(wanted) + len(theirs) + 1} rights are granted, and no needless one of weight",
+    )
+
+
+def _team_namespace(facts: ClusterFacts) -> str:
+    """A namespace of the portal's in which rights can be asked for; empty while there is none."""
+    return next(
+        (
+            item["metadata"]["name"]
+            for item in facts.namespaces
+            if _label(item, MANAGED_BY) == MANAGER
+            and _label(item, TEAM)
+            and not item["metadata"].get("deletionTimestamp")
+        ),
+        "",
     )
 
 

@@ -1,4 +1,4 @@
-"""REST: `cluster/capacity/`, `cluster/strays/`, `cluster/preflight/`."""
+"""REST: `cluster/capacity/`, `cluster/capacity/nodes/`, `cluster/strays/`, `cluster/preflight/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from cluster import preflight
 from cluster.client import get_client
-from console.api.capacity import capacity
+from console.api.capacity import capacity, nodes
 from controller.strays import delete_strays
 from foundation import clock
 from foundation.http.query import check_query_parameters
@@ -45,6 +45,11 @@ class CapacitySerializer(serializers.Serializer[Any]):
         help_text="Units that nodes which do not exist yet may still bring."
     )
     provisionable_block = serializers.IntegerField(help_text="Units that one such node brings.")
+    fragmentation = serializers.FloatField(
+        allow_null=True,
+        help_text="Share of what is free that lies outside the largest free block, from 0 to 1; null where nothing is free.",
+    )
+    words = serializers.CharField(help_text="Such as: 16 free, largest usable block 6.")
 
 
 class CapacityListSerializer(serializers.Serializer[Any]):
@@ -59,7 +64,39 @@ class CapacityView(PortalView):
     @extend_schema(operation_id="capacity_list", tags=["cluster"], responses=CapacityListSerializer)
     def get(self, request: Any) -> Response:
         check_query_parameters(request, ())
-        return Response({"results": [asdict(row) for row in capacity()]})
+        return Response(CapacityListSerializer({"results": capacity()}).data)
+
+
+class CapacityUnitsSerializer(serializers.Serializer[Any]):
+    resource = serializers.CharField(help_text="GPUs, or slices of one profile.")
+    flavors = serializers.ListField(child=serializers.CharField(), help_text="Which the node offers by it.")
+    units = serializers.IntegerField()
+    held = serializers.IntegerField(help_text="By pods of the portal.")
+    foreign = serializers.IntegerField(help_text="By pods that are not the portal's.")
+    free = serializers.IntegerField(help_text="Negative where more is bound than the node offers.")
+
+
+class CapacityNodeSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    product = serializers.CharField(help_text="The model of its cards, as its label says; may be empty.")
+    ready = serializers.BooleanField()
+    schedulable = serializers.BooleanField(help_text="False while it is cordoned.")
+    resources = CapacityUnitsSerializer(many=True)
+
+
+class CapacityNodesSerializer(serializers.Serializer[Any]):
+    results = CapacityNodeSerializer(many=True)
+
+
+class CapacityNodesView(PortalView):
+    """Every node with GPUs: what it offers, what is held of it, and what is free."""
+
+    serializer_class = CapacityNodeSerializer
+
+    @extend_schema(operation_id="capacity_nodes_list", tags=["cluster"], responses=CapacityNodesSerializer)
+    def get(self, request: Any) -> Response:
+        check_query_parameters(request, ())
+        return Response(CapacityNodesSerializer({"results": nodes()}).data)
 
 
 class StraySerializer(serializers.ModelSerializer[StrayObject]):

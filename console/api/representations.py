@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +21,8 @@ from workloads.models import Workload
 from workloads.podspec.specs import ContainerSpec
 from workloads.states import Phase, Reason
 
-LINKED = ("events", "pods", "logs", "manifests", "waiting", "cost")
+LINKED = ("events", "pods", "logs", "manifests", "waiting", "diagnosis", "timeline", "cost")
+SUSPENDED = "It is suspended, and asks for nothing until it is resumed."
 EXPANSIONS = frozenset({"attempts", "links", "spec"})
 """What a row of a list has in whole only where it is asked for."""
 
@@ -32,8 +33,11 @@ class WorkloadAnswer:
 
     workload: Workload
     spec: Mapping[str, Any]
-    cost: Cost
+    cost: Cost | None
+    """None where it was not asked for."""
     expand: Collection[str] = EXPANSIONS
+    of_kind: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that only its kind has."""
     hints: Sequence[Hint] = ()
     """Only after a submission: what its request says that is allowed and seldom meant."""
 
@@ -75,12 +79,18 @@ def answers_of(
     specs: Mapping[int, Mapping[str, Any]],
     now: datetime,
     expand: Collection[str] = EXPANSIONS,
+    with_cost: bool = True,
+    of_kind: Callable[[Workload], Mapping[str, Any]] = lambda _: {},
 ) -> list[WorkloadAnswer]:
-    """Each with its spec, which `specs` holds by the workload's key, and its cost; in few queries."""
-    costs = costs_of(workloads, now=now)
+    """Each with its spec, which `specs` holds by the workload's key, its cost, and what `of_kind` tells; in few queries."""
+    costs = costs_of(workloads, now=now) if with_cost else {}
     return [
         WorkloadAnswer(
-            workload=workload, spec=specs.get(workload.pk, {}), cost=costs[workload.pk], expand=expand
+            workload=workload,
+            spec=specs.get(workload.pk, {}),
+            cost=costs.get(workload.pk),
+            expand=expand,
+            of_kind=of_kind(workload),
         )
         for workload in workloads
     ]
@@ -128,8 +138,10 @@ def waiting_card(
 def card_without_queue(workload: Workload, *, now: datetime) -> Card:
     """What `waiting/` answers of what does not wait: what it is doing, and what it costs."""
     cost = cost_of(workload, now=now)
+    suspended = workload.phase == Phase.SUSPENDED.value
+    outcome = Outcome.WAIT if suspended else Outcome.ADMIT
     return Card(
-        verdict=Verdict(Outcome.ADMIT, Reason(workload.reason), workload.message, rule=""),
+        verdict=Verdict(outcome, Reason(workload.reason), workload.message, rule=""),
         kind=workload.kind,
         units=workload.units,
         now=now,
@@ -137,7 +149,7 @@ def card_without_queue(workload: Workload, *, now: datetime) -> Card:
         position=None,
         ahead_count=0,
         ahead=(),
-        estimate=Estimate(None, None, "", "Not queued."),
+        estimate=Estimate(None, None, "", SUSPENDED if suspended else "Not queued."),
         past_hit_rate=None,
         rate_per_hour=cost.rate_per_hour,
         at_time_limit=cost.at_time_limit,

@@ -184,8 +184,8 @@ class ContainerSerializer(StrictSerializer):
     def problems(self, body: Mapping[str, Any]) -> Problems:
         """What is wrong with fields together, each of which is right by itself."""
         return [
-            *_env_problems(body.get("env") or ()),
-            *_command_problems(body),
+            *env_problems(body.get("env") or ()),
+            *command_problems(body),
             *_gpu_problems(body),
             *_shm_problems(body),
             *_source_problems(body),
@@ -193,7 +193,8 @@ class ContainerSerializer(StrictSerializer):
         ]
 
 
-def _env_problems(env: Sequence[Mapping[str, Any]]) -> Problems:
+def env_problems(env: Sequence[Mapping[str, Any]]) -> Problems:
+    """What is wrong with variables together."""
     problems: Problems = []
     counts = Counter(item["name"] for item in env)
     for index, item in enumerate(env):
@@ -221,7 +222,8 @@ def _reference_problems(path: str, item: Mapping[str, Any]) -> Problems:
     return []
 
 
-def _command_problems(body: Mapping[str, Any]) -> Problems:
+def command_problems(body: Mapping[str, Any]) -> Problems:
+    """What is wrong with a command and its arguments together."""
     command, args = body.get("command") or [], body.get("args") or []
     if command and not command[0]:
         return [("command", Fault("blank", "The first item is the program to run; it cannot be empty."))]

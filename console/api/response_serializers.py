@@ -7,9 +7,10 @@ from typing import Any
 from rest_framework import serializers
 from typing_extensions import override
 
-from console.api.representations import EXPANSIONS
+from console.api.representations import EXPANSIONS, WorkloadAnswer
 from controller.waiting_card import Card, LeverOffer
 from costs.queries import CostLine
+from foundation.http.chosen import ChosenFields
 from foundation.http.serializers import EpochSecondsField, MoneySerializer, TextOrNullField
 from policy.pool_snapshot import TeamFacts
 from workloads.reason_texts import glossary
@@ -45,6 +46,33 @@ class AttemptSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
+class _OfKind(serializers.Field[Any, Any, Any, Any]):
+    """What not every kind has: the answer about another one does not have the field."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, **kwargs)
+
+    @override
+    def get_attribute(self, instance: WorkloadAnswer) -> Any:
+        name = str(self.field_name)
+        if name not in instance.of_kind:
+            raise serializers.SkipField
+        return instance.of_kind[name]
+
+
+class NumberOfKindField(_OfKind, serializers.IntegerField):
+    """A number that not every kind has."""
+
+
+class SweepPlaceSerializer(_OfKind, serializers.Serializer[Any]):
+    """The place of a run in the sweep that it is a member of."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    number = serializers.IntegerField()
+    parameters = serializers.DictField(help_text="Its combination of the sweep's parameters.")
+
+
 # Serializes a WorkloadAnswer.
 class WorkloadSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="workload.public_id")
@@ -67,6 +95,15 @@ class WorkloadSerializer(serializers.Serializer[Any]):
     )
     labels = serializers.DictField(child=serializers.CharField(), source="workload.labels")
     spec = serializers.DictField()
+    revision = NumberOfKindField(help_text="Of an endpoint: the revision that is wanted.")
+    serving_revision = NumberOfKindField(
+        allow_null=True,
+        help_text="Of an endpoint: the revision that serves, which is the last that was fully ready; null before.",
+    )
+    sweep = SweepPlaceSerializer(
+        allow_null=True,
+        help_text="Of a run: the sweep that it is a member of; null for one that stands alone.",
+    )
     attempts = AttemptSerializer(many=True, source="workload.attempts")
     cost = CostSerializer()
     simulated = serializers.BooleanField(
@@ -89,7 +126,11 @@ class BeginningField(serializers.CharField):
         return text if len(text) <= ROW_MESSAGE_LENGTH else f"{text[: ROW_MESSAGE_LENGTH - 1]}…"
 
 
-class WorkloadRowSerializer(WorkloadSerializer):
+class ReadWorkloadSerializer(ChosenFields, WorkloadSerializer):
+    """A run or an endpoint, with all its fields or those that were asked for."""
+
+
+class WorkloadRowSerializer(ChosenFields, WorkloadSerializer):
     """A row of a list: as one asked for alone, without what is long."""
 
     message = BeginningField(help_text="Its beginning, where it is long.", source="workload.message")
@@ -107,7 +148,7 @@ class WorkloadRowSerializer(WorkloadSerializer):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields = super().get_fields()
         if "attempts" not in self.context.get("expand", EXPANSIONS):
-            del fields["attempts"]
+            fields.pop("attempts", None)
         return fields
 
 

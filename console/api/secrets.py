@@ -10,7 +10,6 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from cluster.client import get_client
-from controller.namespaces.team_secrets import delete_secret, register_secret, write_secret
 from foundation import clock
 from foundation.http.query import check_query_parameters
 from foundation.http.serializers import StrictSerializer
@@ -19,6 +18,7 @@ from teams.api.base import PortalView
 from teams.models import SecretName
 from teams.permissions import check_can_submit, team_for
 from teams.queries import secrets_of
+from tenancy.team_secrets import delete_secret, register_secret, write_secret
 from workloads.podspec import grammar
 from workloads.podspec.fields import (
     TextField,

@@ -10,7 +10,6 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from cluster.client import get_client
-from controller.namespaces.volumes import create_volume, list_volumes
 from foundation import clock
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
@@ -18,6 +17,7 @@ from foundation.http.serializers import StrictSerializer
 from teams.actors import actor_of
 from teams.api.base import PortalView
 from teams.permissions import check_can_submit, team_for
+from tenancy.volumes import create_volume, list_volumes
 from workloads.podspec import grammar
 from workloads.podspec.fields import (
     MEMORY_BYTES_MIN,
@@ -48,6 +48,10 @@ class VolumesSerializer(serializers.Serializer[Any]):
     results = VolumeSerializer(many=True)
 
 
+def _may_make(request: Any, slug: str) -> None:
+    check_can_submit(request.user, team_for(request.user, slug))
+
+
 class TeamVolumesView(PortalView):
     """Claims that runs and endpoints of the team may mount."""
 
@@ -65,7 +69,7 @@ class TeamVolumesView(PortalView):
         request=VolumeWriteSerializer,
         responses={201: VolumeSerializer},
     )
-    @idempotent(atomic=False)
+    @idempotent(judge=_may_make)
     def post(self, request: Any, slug: str) -> Response:
         """Make a claim in the team's namespace."""
         team = team_for(request.user, slug)

@@ -10,12 +10,15 @@ from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.decorators import action
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSetMixin
 from typing_extensions import override
 
+from console.api.diagnosis import DiagnosisActions
+from console.api.exports import CSV_SCHEMA, csv_of
 from console.api.list_filters import LIST_FILTERS, search_in
 from console.api.logs import LogsAction
 from console.api.representations import (
@@ -33,10 +36,20 @@ from console.api.response_serializers import (
     EventSerializer,
     ManifestsSerializer,
     PodSerializer,
+    ReadWorkloadSerializer,
     SubmittedSerializer,
     WaitingSerializer,
     WorkloadRowSerializer,
     WorkloadSerializer,
+)
+from console.api.waits import (
+    TIMEOUT,
+    TIMEOUT_PARAMETER,
+    WAIT_FOR,
+    Waits,
+    asked_wait,
+    lead_to_live,
+    wait_parameter,
 )
 from controller import services
 from controller.hints import Hint
@@ -45,15 +58,19 @@ from controller.reconcile.gather_placement import placement_of
 from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import NotFound
+from foundation.http import rates
+from foundation.http.chosen import FIELDS, chosen_fields, fields_parameter
+from foundation.http.csv_files import CsvRenderer
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.filters import Filter, several
 from foundation.http.idempotency import idempotent
+from foundation.http.pages import CursorPage
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.models import PlatformSettings
 from quotas.api.response_serializers import DecisionSerializer
 from quotas.queries import nameable_teams
 from teams.actors import actor_of
-from teams.api.base import PortalView
+from teams.api.base import PART, PortalView
 from teams.permissions import of_visible_teams, searched_teams, team_for
 from workloads.kinds import kind_of
 from workloads.models import Workload
@@ -69,9 +86,18 @@ class OfKind(PortalView):
     spec_key: ClassVar[str]
     """In the rows of specs, the key of the workload."""
 
+    def rows(self) -> QuerySet[Workload]:
+        """All of the kind, with what an answer tells of each from rows beside it."""
+        return Workload.objects.filter(kind=self.kind).select_related("team", "owner", "flavor")
+
+    @property
+    def summary_words(self) -> Mapping[str, str]:
+        """What `{one}` and `{many}` are in the summaries of the OpenAPI document."""
+        many = kind_of(self.kind).resource_path.replace("-", " ")
+        return {"one": many.removesuffix("s"), "many": many}
+
     def seen_by(self, user: Any) -> QuerySet[Workload]:
-        rows = Workload.objects.filter(of_visible_teams(user), kind=self.kind)
-        return rows.select_related("team", "owner", "flavor")
+        return self.rows().filter(of_visible_teams(user))
 
     def find(self, user: Any, public_id: UUID) -> Workload:
         """The workload, or NotFound, which is also the answer to a stranger."""
@@ -98,14 +124,38 @@ class OfKind(PortalView):
             for row in rows
         }
 
+    def answers(
+        self,
+        workloads: Sequence[Workload],
+        *,
+        fields: Collection[str],
+        expand: Collection[str] = EXPANSIONS,
+        now: datetime,
+    ) -> list[WorkloadAnswer]:
+        """The workloads with what the fields tell of them; what no field tells is not asked for."""
+        read = self.specs if "spec" in expand else self.short_specs
+        specs = read(workloads) if _OF_SPEC & set(fields) else {}
+        with_cost = "cost" in fields
+        return answers_of(
+            workloads, specs=specs, now=now, expand=expand, with_cost=with_cost, of_kind=self.of_kind
+        )
+
+    def of_kind(self, workload: Workload) -> Mapping[str, Any]:
+        """The fields that only this kind has; `rows` has read what they tell."""
+        return {}
+
     def answer(self, workload: Workload, *, hints: Sequence[Hint] = (), now: datetime) -> WorkloadAnswer:
         """The workload with all that REST tells of it."""
-        (answer,) = answers_of([workload], specs=self.specs([workload]), now=now)
+        (answer,) = self.answers([workload], fields=ReadWorkloadSerializer.names(), now=now)
         return replace(answer, hints=hints)
 
-    def one(self, workload: Workload, *, now: datetime) -> Response:
-        """The workload; If-Match compares its generation, which moves with every wish and change of people alone."""
-        shown = WorkloadSerializer(self.answer(workload, now=now)).data
+    def one(self, workload: Workload, *, fields: Collection[str] | None = None, now: datetime) -> Response:
+        """The workload, or those fields of it; If-Match compares its generation, which moves with every wish and change
+        of people alone.
+        """
+        chosen = ReadWorkloadSerializer.names() if fields is None else fields
+        (answer,) = self.answers([workload], fields=chosen, now=now)
+        shown = ReadWorkloadSerializer(answer, context={FIELDS: chosen}).data
         return with_etag(Response(shown), workload.generation)
 
     def accepted(self, public_id: UUID, *, now: datetime) -> Response:
@@ -118,34 +168,30 @@ class OfKind(PortalView):
         workload = self.find(self.request.user, public_id)
         answer = self.answer(workload, hints=hints or (), now=now)
         serializer = WorkloadSerializer if hints is None else SubmittedSerializer
-        # At the host that was asked: a client that follows to another one leaves its token behind.
-        location = self.request.build_absolute_uri(answer.workload.own_kind.resource_of(public_id))
-        return Response(serializer(answer).data, status=201, headers={"Location": location})
+        return self.created(serializer(answer).data, workload.own_kind.resource_of(public_id))
 
 
+_OF_SPEC = frozenset({"spec", "kind"})
+"""Fields that tell of the spec."""
 EXPAND = OpenApiParameter(
     "expand",
     {"type": "array", "items": {"type": "string", "enum": sorted(EXPANSIONS)}},
     explode=False,
     description="What is to be there in whole, which a row of a list otherwise has not.",
 )
-PART: Final[dict[str, Any]] = {
-    "filters": {},
-    "extra_parameters": (),
-    "ordering_fields": {},
-    "honours_if_match": frozenset(),
-}
-"""An answer about one workload is not searched as the list of all is."""
 
 
-class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
+ENDED: Final[Waits] = {"ended": lambda workload: workload.is_final}
+
+
+class WorkloadViewSet(ViewSetMixin, LogsAction, DiagnosisActions, OfKind):
     """All that REST answers about the workloads of a kind. A kind subclasses it and adds what it alone has."""
 
     lookup_field = "public_id"
     lookup_value_converter = "uuid"
 
     filters: Mapping[str, Filter] = LIST_FILTERS
-    extra_parameters = ("expand",)
+    extra_parameters = ("expand", FIELDS)
     honours_if_match = frozenset({"patch", "delete"})
     ordering_fields: ClassVar[dict[str, str]] = {
         "created_at": "created_at",
@@ -154,13 +200,14 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
     }
     ordering = "-created_at"
     serializer_class = WorkloadRowSerializer
+    waits: ClassVar[Waits] = ENDED
 
     @override
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if self.action == "list":
             # Where it searches depends on who asks; what may be asked for does not.
-            self.filters = {**LIST_FILTERS, **search_in(self._searched_teams)}
+            self.filters = {**self.filters, **search_in(self._searched_teams)}
 
     def _searched_teams(self) -> Collection[int] | None:
         return searched_teams(self.request.user, slugs=several(self.request, "team"))
@@ -171,30 +218,62 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
         return rows.prefetch_related("attempts") if "attempts" in self.expand() else rows
 
     def expand(self) -> frozenset[str]:
-        """What is asked for in whole. Raises Malformed naming the parameter."""
+        """What is asked for in whole: attempts also as one of the `fields`. Raises Malformed naming the parameter."""
         raw = one(self.request, "expand")
         wanted = frozenset() if raw is None else frozenset(raw.split(","))
         if not wanted <= EXPANSIONS:
             raise refuse("expand", f"must be of {', '.join(sorted(EXPANSIONS))}, separated by commas.")
-        return wanted
+        if FIELDS not in self.request.GET:
+            return wanted
+        chosen = chosen_fields(self.request, WorkloadRowSerializer)
+        return (wanted | {"attempts"}) & chosen
 
-    @extend_schema(parameters=[EXPAND], responses=WorkloadRowSerializer(many=True))
-    def list(self, request: Any) -> Response:
-        """Those that the caller may see, newest first."""
+    @override
+    def get_renderers(self) -> list[Any]:
+        renderers: list[Any] = super().get_renderers()
+        return [*renderers, CsvRenderer()] if self.action == "list" else renderers
+
+    @extend_schema(
+        summary="List {many}",
+        parameters=[EXPAND, fields_parameter(WorkloadRowSerializer)],
+        responses={
+            (200, "application/json"): WorkloadRowSerializer(many=True),
+            (200, "text/csv"): CSV_SCHEMA,
+        },
+    )
+    def list(self, request: Any) -> HttpResponseBase:
+        """Those that the caller may see, newest first; with `Accept: text/csv` all of them as a file."""
+        self.headers["Vary"] = "Accept"
+        if isinstance(request.accepted_renderer, CsvRenderer):
+            check_query_parameters(request, {*self.filters, "ordering"})
+            found = CursorPage.ordered(self.filter_queryset(self.get_queryset()), request, self)
+            rates.check(rates.Kind.EXPENSIVE, f"user:{request.user.pk}")
+            return csv_of(found, kind=self.kind)
+        fields, expand = chosen_fields(request, WorkloadRowSerializer), self.expand()
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        expand = self.expand()
-        specs = self.specs(page) if "spec" in expand else self.short_specs(page)
-        rows = answers_of(page, specs=specs, now=clock.now(), expand=expand)
-        shown = WorkloadRowSerializer(rows, many=True, context={"expand": expand})
+        rows = self.answers(page, fields=fields, expand=expand, now=clock.now())
+        shown = WorkloadRowSerializer(rows, many=True, context={"expand": expand, FIELDS: fields})
         return self.get_paginated_response(shown.data)
 
-    @extend_schema(responses=WorkloadSerializer)
-    def retrieve(self, request: Any, public_id: UUID) -> Response:
-        """One of them as it is now: phase, reason, spec, attempts, cost."""
-        check_query_parameters(request, ())
-        return self.one(self.find(request.user, public_id), now=clock.now())
+    @extend_schema(
+        summary="One {one} as it is now",
+        parameters=[fields_parameter(ReadWorkloadSerializer), wait_parameter(ENDED), TIMEOUT_PARAMETER],
+        responses={
+            200: ReadWorkloadSerializer,
+            307: OpenApiResponse(description="To wait at the live process, with a ticket that opens once."),
+        },
+    )
+    def retrieve(self, request: Any, public_id: UUID) -> HttpResponse:
+        """One of them as it is now, or as soon as `wait_for` holds: phase, reason, spec, attempts, cost."""
+        check_query_parameters(request, (FIELDS, WAIT_FOR, TIMEOUT))
+        fields, now = chosen_fields(request, ReadWorkloadSerializer), clock.now()
+        wait = asked_wait(request, self.waits, kind=self.kind, public_id=public_id, fields=fields)
+        workload = self.find(request.user, public_id)
+        if wait is not None and not wait.holds(workload, self.waits):
+            return lead_to_live(request, wait, now=now)
+        return self.one(workload, fields=fields, now=now)
 
-    @extend_schema(responses={204: None})
+    @extend_schema(summary="Cancel or delete one {one}", responses={204: None})
     def destroy(self, request: Any, public_id: UUID) -> Response:
         """Cancel: its pods get their grace period, then its objects are deleted. Of what has ended, at once."""
         workload = self.find(request.user, public_id)
@@ -206,26 +285,26 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
         )
         return Response(status=204)
 
-    @extend_schema(responses=EventSerializer(many=True))
+    @extend_schema(summary="Events of one {one}", responses=EventSerializer(many=True))
     @action(detail=True, serializer_class=EventSerializer, ordering="-id", **PART)
     def events(self, request: Any, public_id: UUID) -> Response:
         """Every move of the phase and change of its reason, newest first."""
         return self.page(self.find(request.user, public_id).events.all())
 
-    @extend_schema(responses=PodSerializer(many=True))
+    @extend_schema(summary="Pods of one {one}", responses=PodSerializer(many=True))
     @action(detail=True, serializer_class=PodSerializer, ordering="id", **PART)
     def pods(self, request: Any, public_id: UUID) -> Response:
         """Every pod there ever was, oldest first, as the API server last described it."""
         return self.page(self.find(request.user, public_id).pods.all())
 
-    @extend_schema(responses=ManifestsSerializer)
+    @extend_schema(summary="Kubernetes manifests of one {one}", responses=ManifestsSerializer)
     @action(detail=True, **PART)
     def manifests(self, request: Any, public_id: UUID) -> Response:
         """The objects that the portal makes for it, without the Secret of its token."""
         check_query_parameters(request, ())
         return Response({"manifests": manifests_of(self.find(request.user, public_id))})
 
-    @extend_schema(responses=WaitingSerializer)
+    @extend_schema(summary="Why one {one} waits, and when it starts", responses=WaitingSerializer)
     @action(detail=True, **PART)
     def waiting(self, request: Any, public_id: UUID) -> Response:
         """Why it waits, when it starts, what it costs and what would make it start sooner, by the code that admits it."""
@@ -235,7 +314,7 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
         card = waiting_card(workload, reader=request.user, now=now) or card_without_queue(workload, now=now)
         return Response(WaitingSerializer(card).data)
 
-    @extend_schema(responses=DecisionSerializer(many=True))
+    @extend_schema(summary="Decisions about one {one}", responses=DecisionSerializer(many=True))
     @action(detail=True, serializer_class=DecisionSerializer, ordering="-id", **PART)
     def decisions(self, request: Any, public_id: UUID) -> Response:
         """Why it was admitted, or had to wait: every verdict that was stored, newest first."""
@@ -245,7 +324,7 @@ class WorkloadViewSet(ViewSetMixin, LogsAction, OfKind):
         shown = DecisionSerializer(rows, many=True, context={"named": named})
         return self.get_paginated_response(shown.data)
 
-    @extend_schema(responses=CostDetailSerializer)
+    @extend_schema(summary="Cost of one {one}", responses=CostDetailSerializer)
     @action(detail=True, **PART)
     def cost(self, request: Any, public_id: UUID) -> Response:
         """What it costs, and what each of its pods does."""

@@ -14,10 +14,15 @@ from contextlib import suppress
 _SHELLS_OWN = re.compile(
     r"""'[^']*' | "(?:\\.|[^"\\])*" | \\.       # quoted: an argument's own
         | \$\([A-Za-z_][-A-Za-z0-9_.]*\)        # the kubelet fills in $(NAME)
+        | \$\{\{matrix\.\w*\}\}                 # a sweep fills in its values
         | (?P<found>\&\& | \|\| | >> | << | [|&;<>()`\n] | \$\(?\w* | (?<!\S)\#)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
+_PLACEHOLDER = re.compile(
+    r"""'[^']*' | "(?:\\.|[^"\\])*" | (?P<found>\$\{\{\s*(?P<name>matrix\.\w*)\s*\}\})""",
+    re.VERBOSE | re.DOTALL,
+)
 _CONTINUED = re.compile(r"\\\n[ \t]*")
 INSTEAD = "or write one argument on each line."
 
@@ -57,6 +62,7 @@ def _closed(text: str) -> bool:
 
 
 def _split(line: str) -> list[str]:
+    line = _PLACEHOLDER.sub(_without_spaces, line)
     try:
         arguments = shlex.split(line)
     except ValueError as error:
@@ -71,6 +77,11 @@ def _split(line: str) -> list[str]:
         name = arguments[0].partition("=")[0]
         raise ValueError(f"{name}=… sets a variable in a shell only: write it under Environment.")
     return arguments
+
+
+def _without_spaces(found: re.Match[str]) -> str:
+    """Of `${{ matrix.lr }}` outside quotes what a shell would not split."""
+    return f"${{{{{found['name']}}}}}" if found["found"] else found[0]
 
 
 def _refusal(sign: str) -> str:

@@ -23,6 +23,7 @@ from console.pages.panels import Panel
 from console.pages.queries import find_workload, role_on
 from console.pages.reading import Own, PageReading, freshness_of
 from controller.logs.workload_logs import LINES_MAX
+from diagnosis.judge import DOING_WELL
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
 from teams.actors import Actor, actor_of
@@ -42,6 +43,7 @@ POLL_WAITING_SECONDS = 10
 TAB_SECONDS: Mapping[str, int] = {
     "overview": 5,
     "analytics": 30,
+    "gpus": 30,
     "revisions": 5,
     "events": 5,
     "pods": 5,
@@ -206,6 +208,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "cost": asked.cost,
             "burns": workload.phase in HOLDS_CLAIM,
             "next_step": next_step(workload.reason),
+            "explains": may_be_explained(workload),
             "attempts": attempts,
             "lost_seconds": sum(attempt.lost_seconds for attempt in attempts),
             "lossy_attempts": sum(attempt.lost_seconds > 0 for attempt in attempts),
@@ -254,6 +257,11 @@ def _ran(attempts: Sequence[Attempt], now: datetime) -> dict[str, Any]:
         "ran": sum(spans, timedelta()) if begun else None,
         "runs": any(end is None for _, end in begun),
     }
+
+
+def may_be_explained(workload: Workload) -> bool:
+    """Whether there may be something to say about why it failed or does not come up."""
+    return workload.attempt_number > 0 and workload.phase not in DOING_WELL
 
 
 def poll_seconds(workload: Workload) -> int:

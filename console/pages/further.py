@@ -11,7 +11,8 @@ from django import forms
 from typing_extensions import override
 
 from console.pages.forms import ContainerForm, lines
-from foundation.errors import Invalid
+from foundation.errors import Invalid, Malformed, TooLarge
+from foundation.http.parsers import loads
 from workloads.podspec.specs import Json
 
 SAID_ELSEWHERE = frozenset({"team", "name", "replaces", "template", "template_version"})
@@ -53,9 +54,10 @@ class FurtherForm(ContainerForm):
         """What was written there, as an object."""
         written = str(self.cleaned_data["more"]).strip()
         try:
-            fields = json.loads(written) if written else {}
-        except (ValueError, RecursionError) as error:
-            raise forms.ValidationError("This is not JSON.", code="invalid") from error
+            fields = loads(written.encode("utf-8", "surrogatepass")) if written else {}
+        except (Malformed, TooLarge) as error:
+            said = error.message.replace("The request body", "This")
+            raise forms.ValidationError(said, code="invalid") from error
         if not isinstance(fields, dict):
             raise forms.ValidationError('Write an object: {"field": value}.', code="invalid")
         return fields

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.views import View
 from typing_extensions import override
 
+from console.api.exports import csv_of
 from console.api.list_filters import LIST_FILTERS, search_in
 from console.pages.queries import submit_teams, teams_of, visible_workloads
 from costs.queries import Cost, PriceBook, costs_of
@@ -77,7 +78,13 @@ def plain_rows(
     workloads: Sequence[Workload], *, now: datetime, price_book: PriceBook | None = None
 ) -> list[WorkloadRow]:
     """The same without what only their kinds have, in two queries; in one for who has `spans_by_card` already."""
-    costs = costs_of(workloads, now=now, price_book=price_book)
+    return rows_with(workloads, costs_of(workloads, now=now, price_book=price_book), now=now)
+
+
+def rows_with(
+    workloads: Sequence[Workload], costs: Mapping[int, Cost], *, now: datetime
+) -> list[WorkloadRow]:
+    """The same where the costs are known; no query."""
     return [WorkloadRow(workload, costs[workload.pk], _took(workload, now)) for workload in workloads]
 
 
@@ -94,7 +101,7 @@ class WorkloadListPage(LoginRequiredMixin, View):
     template: ClassVar[str]
     ordering = "-created_at"
 
-    def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponseBase:
         now = clock.now()
         team = self._team(request, slug)
         pager = PageOfRows()
@@ -147,6 +154,15 @@ class WorkloadListPage(LoginRequiredMixin, View):
         if "mine" in request.GET:
             workloads = workloads.filter(owner=request.user.pk)
         return workloads
+
+
+class WorkloadExportPage(WorkloadListPage):
+    """All that a list shows with its filters, as a CSV file."""
+
+    @override
+    def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponseBase:
+        workloads = self._filtered(request, self._team(request, slug))
+        return csv_of(workloads.order_by(self.ordering, "-id"), kind=self.kind)
 
 
 def _searched_teams(request: HttpRequest, team: Team | None) -> Collection[int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import yaml
 from django.http import HttpRequest
@@ -12,10 +13,11 @@ from console.api.workloads import Make, manifests_of
 from console.pages.ansi import ansi_to_html
 from console.pages.reading import PageReading
 from controller.logs.cursor import LogCursor
-from controller.logs.workload_logs import NO_ATTEMPT, read_lines
+from controller.logs.workload_logs import LEVELS, NO_ATTEMPT, LineFilter, count_lines, read_lines
 from costs.queries import cost_lines
 from foundation.http.query import refuse
 from foundation.models import PlatformSettings
+from workloads.models import Workload
 
 LOG_TAIL_LINES: Final = 500
 LOG_FOLLOW_LINES_MAX: Final = 2_000
@@ -36,6 +38,8 @@ def logs(asked: PageReading[Any]) -> dict[str, Any]:
     attempt = _number(asked.request, "attempt")
     pod = asked.request.GET.get("pod") or None
     cursor = asked.request.GET.get("cursor") or None
+    given = asked.request.GET
+    wanted = LineFilter.of(search=given.get("search") or None, level=given.get("level") or None)
     page = read_lines(
         asked.workload,
         attempt=attempt,
@@ -43,30 +47,54 @@ def logs(asked: PageReading[Any]) -> dict[str, Any]:
         cursor=cursor,
         tail=None if cursor else LOG_TAIL_LINES,
         limit=LOG_FOLLOW_LINES_MAX,
+        wanted=wanted,
         attempts=asked.attempts,
     )
     began = LogCursor.decode(cursor).attempt if cursor and attempt is None else newest
     # Before an attempt there was nothing to read to its end, nor anything to choose from above the lines.
     moves = began < newest and (began == NO_ATTEMPT or not page.more)
     if moves:
-        pod, page = None, read_lines(asked.workload, tail=LOG_TAIL_LINES, attempts=asked.attempts)
+        pod = None
+        page = read_lines(asked.workload, tail=LOG_TAIL_LINES, wanted=wanted, attempts=asked.attempts)
     chosen = page.attempt if page.attempt < newest else None
     return {
         "log": page,
         "log_lines": [
-            {"at": line.at, "pod": line.pod, "html": ansi_to_html(line.text), "continued": line.continued}
+            {
+                "at": line.at,
+                "pod": line.pod,
+                "html": ansi_to_html(line.text),
+                "continued": line.continued,
+                "number": line.number,
+            }
             for line in page.lines
         ],
+        "log_wanted": wanted,
+        "log_levels": LEVELS,
+        "log_matches": _matches(asked.workload, wanted, attempt=page.attempt, pod=pod)
+        if not cursor
+        else None,
+        "log_query": urlencode({"search": wanted.text, "level": wanted.level}) if wanted else "",
         "log_attempts": list(range(1, newest + 1)),
         "log_pods": page.pod_names[:PODS_MAX],
         "log_pod": pod or "",
         "log_attempt": chosen or "",
         "log_moves": moves,
+        "log_begun": bool(page.lines) or page.has_started,
         "log_follows": page.more or not page.complete,
         "log_waits": page.complete and chosen is None and not asked.workload.is_final,
         "log_tail": LOG_TAIL_LINES,
         "retention_days": None if page.expires_at else PlatformSettings.current().log_retention_days,
     }
+
+
+def _matches(
+    workload: Workload, wanted: LineFilter, *, attempt: int, pod: str | None
+) -> dict[str, Any] | None:
+    if not wanted:
+        return None
+    count, complete = count_lines(workload, wanted, attempt=attempt, pod=pod, since=None)
+    return {"count": count, "complete": complete}
 
 
 def events(asked: PageReading[Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from teams.permissions import (
     visible_teams,
 )
 from workloads.models import ResourceFlavor, Workload
-from workloads.node_capacity import Host, hosts_of, nodes
+from workloads.nodes.capacity import Host, hosts_of, nodes
 from workloads.placement import ON_DEMAND, SPOT, NodeFacts, matches
 from workloads.podspec.specs import SPOT_FIRST
 from workloads.watches import Watches, watches

@@ -8,22 +8,27 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from django.db.models import Q
 from django.http import HttpRequest
 
 from console.pages.queries import watches_of
 from console.pages.timeline import Moved, Timeline, timeline
 from costs.queries import Cost, PriceBook, cost_of, cost_of_nothing, spans_by_card
 from workloads.models import Attempt, Workload
+from workloads.services import DRIFT
 from workloads.watches import Watches
 
 OF_A_ROLLOUT = "revision "
 """How the source of an event begins that is a step of a rollout and moves nothing."""
+NO_MOVE = Q(source__startswith=OF_A_ROLLOUT) | Q(source=DRIFT)
+"""Notes in the history: steps of rollouts, and what others changed in the cluster."""
 LIVE_EVENTS_MAX = 500
 """Moves that the timeline is drawn from."""
 Own = TypeVar("Own")
 """What only one kind of workload has."""
 
-FRESH_WITHIN: Final = timedelta(seconds=90)
+FRESH_WITHIN: Final = timedelta(seconds=60)
+"""Each watch is heard of every 20 seconds, and a dead one is noticed within 30."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ def newest_moves(workload: Workload, **beside: Any) -> list[Any]:
     """As many of a workload's moves as a timeline is drawn from, the oldest first, without the steps of rollouts; each with
     what is read `beside` it.
     """
-    moves = workload.events.exclude(source__startswith=OF_A_ROLLOUT).annotate(**beside).order_by("-id")
+    moves = workload.events.exclude(NO_MOVE).annotate(**beside).order_by("-id")
     shown = moves.values_list("at", "to_phase", "reason", "attempt", *beside, named=True)
     return list(shown[:LIVE_EVENTS_MAX])[::-1]
 

@@ -14,12 +14,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from cluster.client import get_client
 from console.pages.detail import see_other
-from controller.namespaces.team_secrets import delete_secret, register_secret, write_secret
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound, Unavailable
 from teams.actors import actor_of
 from teams.models import Team
 from teams.permissions import check_can_submit, team_for
+from tenancy.team_secrets import delete_secret, register_secret, write_secret
 from workloads.podspec import grammar
 
 

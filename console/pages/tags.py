@@ -54,6 +54,15 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 @register.filter
+def with_code(text: str) -> SafeString:
+    """What stands between backticks as code; the rest as it is."""
+    parts = enumerate(text.split("`")) if text.count("`") % 2 == 0 else ((0, text),)
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", part) if index % 2 else part,) for index, part in parts)
+    )
+
+
+@register.filter
 def file_name(path: str) -> str:
     """The last part of a path."""
     return path.rstrip("/").rpartition("/")[2]

@@ -14,12 +14,12 @@ from django.views import View
 from cluster.client import get_client
 from console.api.volumes import ACCESS_MODES, VolumeWriteSerializer
 from console.pages.detail import see_other
-from controller.namespaces.volumes import create_volume, list_volumes
 from foundation import clock
 from foundation.errors import Conflict, Invalid, PortalError, Unavailable
 from teams.actors import actor_of
 from teams.models import Membership, Team
 from teams.permissions import check_can_submit, role_in, team_for
+from tenancy.volumes import create_volume, list_volumes
 
 FIELDS = ("name", "size", "access_mode", "storage_class")
 

@@ -61,7 +61,8 @@ def seconds_of(value: str) -> int | str | None:
     """Seconds of `1d 12h`, `90m` or a plain number; None for nothing, the text itself where it is neither."""
     if not value.strip():
         return None
-    match = _LIMIT.match(value.strip())
+    # One space where there are many: an expression with four places for them tries every way to share them out.
+    match = _LIMIT.match(" ".join(value.split()))
     if match is None:
         return value
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

@@ -31,6 +31,7 @@ from policy.judge import plan, position, positions
 from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.verdicts import CyclePlan
 from quotas import snapshots
+from quotas.elsewhere import with_elsewhere
 from quotas.models import StartEstimate
 from workloads.models import ResourceFlavor, Workload
 from workloads.states import Desired, Phase
@@ -78,6 +79,8 @@ def start_of(workload: Workload, snapshot: PoolSnapshot, *, cycle_plan: CyclePla
 def _of_pool(flavor: ResourceFlavor, capacity_type: str, now: datetime) -> int:
     snapshot = snapshots.pool_snapshot_of(flavor=flavor, capacity_type=capacity_type, now=now, history=True)
     cycle_plan = plan(snapshot)
+    judged = ((waiter.team, cycle_plan.verdicts[waiter.id]) for waiter in snapshot.waiters)
+    snapshot = with_elsewhere(snapshot, judged, now=now)
     guesses = estimate_all(snapshot, cycle_plan=cycle_plan)
     if len(snapshot.waiters) > EXACT_MOST:
         _keep(_key(flavor.pk, capacity_type), snapshot, cycle_plan, guesses, now)
@@ -194,7 +197,10 @@ def _read_forecast(kept: Any, name: str, snapshot: PoolSnapshot) -> tuple[list[A
 def _facts(snapshot: PoolSnapshot) -> str:
     """A hash of the pool's capacity, usage and limits; it does not change with time alone."""
     teams = [
-        (team.slug, team.weight, team.stopped, team.user_limit, team.max_time_limit_seconds, team.lendable)
+        (
+            *(team.slug, team.weight, team.stopped, team.user_limit, team.max_time_limit_seconds),
+            *(team.lendable, team.ceilings, team.held),
+        )
         for team in snapshot.teams
     ]
     text = repr((snapshot.revision, snapshot.accounts, snapshot.blocks, snapshot.provisionable, teams))

@@ -18,8 +18,10 @@ from functools import partial
 from django.db import OperationalError, connection, transaction
 
 from controller import wakeups
-from controller.admission import preemption
+from controller.admission import plain, preemption
+from controller.admission.moves import write_verdicts
 from controller.admission.surge import surge_room
+from controller.measures import timed_pass
 from policy import judge
 from policy.arithmetic import Tree
 from policy.findings import Finding
@@ -32,12 +34,11 @@ from quotas.models import ClaimPurpose, Pool
 from quotas.queries import holds_surge
 from quotas.requests import return_due
 from quotas.services import Wanted
-from workloads.bulk_transitions import Move, lock_queued, move_queued
+from workloads.bulk.transitions import lock_queued
 from workloads.locks import hold, reread
 from workloads.models import ResourceFlavor, Workload
 from workloads.states import Phase, Reason
 
-ADMISSION = "admission"
 MUTEX = 20_406
 """First key of the advisory locks of pools; the second is the pool's own."""
 CARD_MUTEX = MUTEX + 1
@@ -50,9 +51,6 @@ TELL_AFTER = timedelta(seconds=50)
 _NUMBER = re.compile(r"[0-9]+")
 ROUNDS_MAX = 50
 
-NO_GPU = Verdict(Outcome.ADMIT, Reason.CREATING, "It asks for no GPU.", rule="no-gpu")
-"""Admitted whatever room nodes have: its pods are made, so that node autoscalers see them."""
-
 
 def admit(workload: Workload, *, now: datetime) -> Verdict | None:
     """Run an admission pass over this queued workload's pool; its verdict, or None if another pass has judged it.
@@ -62,8 +60,7 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
     """
     with transaction.atomic(savepoint=False):
         if workload.flavor is None or not workload.units:
-            hold(workload)
-            return _admit_without_gpu(workload, now)
+            return plain.admit(workload, now=now)
         pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
         _take_mutex(pool)
         # The previous holder of the mutex may have admitted or judged it already.
@@ -71,7 +68,8 @@ def admit(workload: Workload, *, now: datetime) -> Verdict | None:
         reread(workload, hold=True)
         if not workload.waits or workload.reason != before:
             return None
-        plan = _Pass(pool, workload.flavor, now, focus=workload).run()
+        with timed_pass():
+            plan = _Pass(pool, workload.flavor, now, focus=workload).run()
         next_at = _next_at(plan, now)
         if next_at is not None:
             due_by(pool_id=pool.pk, at=next_at)
@@ -87,12 +85,6 @@ def look_again(workload: Workload, *, now: datetime) -> None:
         return
     pool = snapshots.pool_for(flavor=workload.flavor, capacity_type=workload.capacity_type)
     pass_over(pool, now=now)
-
-
-def _admit_without_gpu(workload: Workload, now: datetime) -> Verdict | None:
-    moved = _move([workload], {workload.pk: NO_GPU}, focus=workload, now=now)
-    decisions.record(receipts=[decisions.Receipt(row, NO_GPU) for row in moved], snapshot=None, now=now)
-    return NO_GPU
 
 
 def _next_at(plan: CyclePlan, now: datetime) -> datetime | None:
@@ -135,7 +127,7 @@ def _rounds(pool: Pool, now: datetime, *, telling: bool) -> tuple[int, datetime 
     admitted, turn = 0, 0
     moments: list[datetime] = []
     for _ in range(ROUNDS_MAX):
-        with transaction.atomic():
+        with timed_pass(), transaction.atomic():
             _take_mutex(pool)
             one = _Pass(pool, pool.flavor, now, focus=None, turn=turn, telling=telling)
             plan = one.run()
@@ -174,18 +166,20 @@ def _room_left(snapshot: PoolSnapshot, plan: CyclePlan) -> bool:
     return free > 0 and (lendable or any(tree.available(account_of[slug]) > 0 for slug in behind))
 
 
-def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
-    """Claim the surge units of a rollout; without them the pods of the old revision stay as they are.
+def admit_surge(workload: Workload, *, units: int | None, now: datetime) -> Verdict:
+    """Claim the pod that a rollout has on top, of so many units; None for none. Without it the pods of the old revision
+    stay as they are.
 
     Nothing is claimed for a pod that fits no node: the units stay free for workloads that can use them.
     """
-    if units == 0 or workload.flavor is None:
+    if units is None:
         return Verdict(Outcome.ADMIT, Reason.UPDATING, "This rollout needs nothing on top.", rule="surge")
     flavor, capacity_type = workload.flavor, workload.capacity_type
-    what = f"{units} more {flavor.name} ({capacity_type})"
-    granted = Verdict(Outcome.ADMIT, Reason.UPDATING, f"The rollout may use {what}.", rule="surge")
     if holds_surge(workload):
-        return granted
+        return _surge("The rollout has its pod on top.")
+    if flavor is None or not units:
+        return _claim_surge(workload, None, 0, "a pod", now)
+    what = f"{units} more {flavor.name} ({capacity_type})"
     room = surge_room(
         team=workload.team,
         flavor=flavor,
@@ -195,16 +189,32 @@ def admit_surge(workload: Workload, *, units: int, now: datetime) -> Verdict:
     )
     if not room.placeable:
         return _no_surge(room.refusals[-1])
+    return _claim_surge(workload, flavor, units, what, now)
+
+
+def _claim_surge(
+    workload: Workload, flavor: ResourceFlavor | None, units: int, what: str, now: datetime
+) -> Verdict:
     with transaction.atomic():
         hold(workload)
-        quota = services.lock_quota(team=workload.team, flavor=flavor, capacity_type=capacity_type)
-        if quota is None:
-            return _no_surge(f"There is no quota for {what}.")
+        quota = None
+        if flavor is not None:
+            quota = services.lock_quota(
+                team=workload.team, flavor=flavor, capacity_type=workload.capacity_type
+            )
+            if quota is None:
+                return _no_surge(f"There is no quota for {what}.")
         try:
             services.claim(workload=workload, quota=quota, units=units, purpose=ClaimPurpose.SURGE, now=now)
-        except QuotaExceeded:
+        except QuotaExceeded as error:
+            if quota is None or quota.used + units <= quota.ceiling:
+                return _no_surge(error.message)
             return _no_surge(f"Its rollout needs {what}; {quota.used} of {quota.ceiling} are in use.")
-    return granted
+    return _surge(f"The rollout may use {what}.")
+
+
+def _surge(message: str) -> Verdict:
+    return Verdict(Outcome.ADMIT, Reason.UPDATING, message, rule="surge")
 
 
 def _no_surge(why: str) -> Verdict:
@@ -286,7 +296,7 @@ class _Pass:
         held = self._hold(news.keys() | needy)
         workloads = [workload for workload in held if workload.pk in news]
         self._claim(workloads, news)
-        self._keep(_move(workloads, news, focus=self.focus, now=self.now), news)
+        self._keep(write_verdicts(workloads, news, focus=self.focus, now=self.now), news)
         for workload in held:
             if workload.pk in needy:
                 preemption.ask_to_leave(
@@ -352,24 +362,3 @@ class _Pass:
         for workload in admitted:
             if self.focus is None or workload.pk != self.focus.pk:
                 transaction.on_commit(partial(wakeups.send, workload.public_id))
-
-
-def _move(
-    workloads: Iterable[Workload], verdicts: Mapping[int, Verdict], *, focus: Workload | None, now: datetime
-) -> list[Workload]:
-    """Write the verdicts to the rows; returns the workloads with a change visible to users."""
-    changed, moves = [], []
-    for workload in workloads:
-        verdict = verdicts[workload.pk]
-        phase = Phase.ADMITTED if verdict.admitted else Phase.QUEUED
-        if (workload.phase, workload.reason, workload.message) == (
-            phase.value,
-            verdict.reason.value,
-            verdict.message,
-        ):
-            continue
-        changed.append(workload)
-        moves.append(Move(workload.pk, phase, verdict.reason, verdict.message, wake=workload is not focus))
-    if moves:
-        move_queued(workloads=changed, moves=moves, actor=ADMISSION, now=now)
-    return changed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from quotas.queries import team_quotas
 from teams.models import Team
 from workloads.models import ResourceFlavor
-from workloads.node_capacity import rooms_of
+from workloads.nodes.capacity import rooms_of
 from workloads.podrequests import Others, has_beside
 
 

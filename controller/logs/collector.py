@@ -105,7 +105,6 @@ class LogCollector:
         self._pods: dict[str, _Pod] = {}
         self._stopping = threading.Event()
         self._resync_at = 0.0
-        self._keep = timedelta()
         self._manager = threading.Thread(target=self._run, name="log-collector", daemon=True)
         self._readers = [
             threading.Thread(target=self._read, name=f"log-reader-{index}", daemon=True)
@@ -156,7 +155,6 @@ class LogCollector:
         now = time.monotonic()
         if now >= self._resync_at:
             close_old_connections()
-            self._keep = store.retention()
             self._resync()
             self._resync_at = now + RESYNC_SECONDS
         for pod in list(self._pods.values()):
@@ -213,7 +211,7 @@ class LogCollector:
     def _flush(self, stream: Stream) -> None:
         lines = stream.peek()
         if lines:
-            stream.log.append(lines, now=clock.now(), keep=self._keep)
+            stream.log.append(lines, now=clock.now())
             stream.drop(len(lines))
 
     def _let_go(self, pod: _Pod) -> None:
@@ -281,7 +279,7 @@ class LogCollector:
             if store.is_stored(record):
                 return _Done(record.uid, Fetched(ended=True))
             now = clock.now()
-            fetched = fetch_pod(self._client(), record, now=now, keep=self._keep)
+            fetched = fetch_pod(self._client(), record, now=now)
             if fetched.ended:
                 store.mark_stored(record, now=now)
             logs = tuple(ContainerLog(store.source_of(record, container=name)) for name in fetched.running)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from cluster.client import ClusterClient
@@ -43,7 +43,7 @@ class _Container:
     restarted: bool
 
 
-def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime, keep: timedelta) -> Fetched:
+def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime) -> Fetched:
     """Store what this pod's containers have written and the store does not have.
 
     A pod that is not there (or whose name another pod has now) has ended. Raises ClusterUnavailable (LogUnavailable if
@@ -60,7 +60,7 @@ def fetch_pod(client: ClusterClient, pod: PodRecord, *, now: datetime, keep: tim
     stored = 0
     for container in containers:
         if container.started:
-            stored += _fetch_container(client, pod, container, now=now, keep=keep)
+            stored += _fetch_container(client, pod, container, now=now)
     running = () if ended else tuple(container.name for container in containers if container.running)
     return Fetched(ended=ended, running=running, stored=stored)
 
@@ -79,9 +79,7 @@ def _containers(manifest: Mapping[str, Any]) -> Iterator[_Container]:
             )
 
 
-def _fetch_container(
-    client: ClusterClient, pod: PodRecord, container: _Container, *, now: datetime, keep: timedelta
-) -> int:
+def _fetch_container(client: ClusterClient, pod: PodRecord, container: _Container, *, now: datetime) -> int:
     stored = 0
     log = ContainerLog(store.source_of(pod, container=container.name))
     for previous in (True, False) if container.restarted else (False,):
@@ -91,7 +89,7 @@ def _fetch_container(
         pieces = source.pieces(since=log.since, follow=False, previous=previous)
         try:
             for lines in _groups(pieces, final=final):
-                stored += log.append(lines, now=now, keep=keep)
+                stored += log.append(lines, now=now)
         except ClusterUnavailable as error:
             raise LogUnavailable(f"{pod}/{container.name}: {error}", retry_after=error.retry_after) from error
         except (ObjectNotFound, ClusterRejected) as refusal:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from heapq import merge
+from itertools import repeat
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.db.models import Q, QuerySet
 
 from controller.logs import lines as log_lines
 from controller.logs.cursor import LogCursor, stream_key
-from controller.logs.store import NO_CONTAINER, read_chunk
+from controller.logs.matching import LineFilter
+from controller.logs.store import NO_CONTAINER, lines_in, read_chunk, with_expiry
 from foundation.errors import NotFound
 from foundation.http.query import refuse
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
@@ -25,20 +27,27 @@ PAGE_BYTES_MAX: Final = 2 * 2**20
 TAIL_BYTES_MAX: Final = 8 * 2**20
 ROWS_MAX: Final = 64
 TAIL_ROWS_MAX: Final = 512
+COUNT_BYTES_MAX: Final = 16 * 2**20
+EVERYTHING: Final = LineFilter()
 NO_ATTEMPT: Final = 0
 """The place of a reader before the first attempt."""
+_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""When runtimes say that a program began which could not be started."""
 _END: Final = b"~"
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line. `continued`: a further piece of the (very long) line before it from the same container."""
+    """One line. `continued`: a further piece of the (very long) line before it from the same container. `number` counts the
+    stored lines and pieces of its container from 1, and is the same for ever.
+    """
 
     at: datetime
     pod: str
     text: str
     container: str = ""
     continued: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +55,8 @@ class LogPage:
     """A page of lines, with the cursor for the next page.
 
     `more`: further stored lines are available. `complete`: the attempt has ended and is fully stored, so that once
-    `more` is false nothing follows. `expires_at`: when the oldest stored part will be deleted, None without any.
+    `more` is false nothing follows. `expires_at`: when the oldest stored part will be deleted by the retention of today,
+    None without any.
     """
 
     attempt: int
@@ -58,6 +68,14 @@ class LogPage:
     pods: int
     pod_names: tuple[str, ...] = ()
     """All pods of the attempt, also if one was asked for; the oldest first."""
+    has_started: bool = False
+    """Whether a program of any of them has started: before that there is no log."""
+
+
+class _Pod(NamedTuple):
+    uid: str
+    name: str
+    started_at: datetime | None
 
 
 class _Part(NamedTuple):
@@ -76,6 +94,7 @@ class _Item(NamedTuple):
     stream: bytes
     sequence: int
     end: int
+    number: int
     line: bytes
     chunk: LogChunk
 
@@ -89,44 +108,52 @@ def read_lines(
     since: datetime | None = None,
     cursor: str | None = None,
     limit: int = LINES_DEFAULT,
+    wanted: LineFilter = EVERYTHING,
     attempts: Sequence[Attempt] | None = None,
 ) -> LogPage:
     """Stored lines of one attempt (by default the newest), of all its pods or of the one named, by time.
 
     With `cursor`, the lines after it: none twice and none left out, in whatever order pods are stored. A reader that
     began before there was an attempt reads the first from its beginning. With `tail`, the last lines. A page ends after
-    `limit` lines (at most 10,000) or 2 MiB. `attempts` are the workload's, for a caller that has just read them. Raises
+    `limit` lines (at most 10,000) or 2 MiB; one of few `wanted` lines after 16 MiB that were searched for them, and the
+    last lines are those of the last 8 MiB. `attempts` are the workload's, for a caller that has just read them. Raises
     NotFound for an attempt or pod that does not exist, Malformed for a cursor of other logs.
     """
-    place = _place(workload, attempt=attempt, since=since, cursor=cursor)
+    place = _place(workload, attempt=attempt, since=since, cursor=cursor, attempts=attempts)
     begun = _attempt(workload, place.attempt, attempts)
     # Before the lines: a log that is complete now is fully contained in what is read next.
     pods = _pods(workload, place.attempt)
-    read = pods if pod is None else {uid: name for uid, name in pods.items() if name == pod}
+    read = {each.uid for each in pods if pod in {None, each.name}}
     if pod is not None and not read:
         raise NotFound(f"Attempt {place.attempt} of {workload.name} has no pod {pod}.")
     ended = _has_ended(workload, fresh=attempts is not None) if begun is None else begun.ended_at is not None
     if place.attempt == NO_ATTEMPT:
         part = _Part()
     elif tail is not None and cursor is None:
-        part = _last(_chunks(workload, place, pod), place, count=min(tail, LINES_MAX))
+        part = _last(_chunks(workload, place, pod), place, wanted, count=min(tail, LINES_MAX))
     else:
         limit = max(1, min(limit, LINES_MAX))
-        part = _next(_chunks(workload, place, pod), place, limit=limit, ended=ended)
+        part = _next(_chunks(workload, place, pod), place, wanted, limit=limit, ended=ended)
     return LogPage(
         attempt=place.attempt,
         lines=[_shown(item) for item in part.items],
         cursor=place.encode(),
         more=part.more,
-        complete=ended and (begun is None or read.keys() <= part.whole),
+        complete=ended and (begun is None or read <= part.whole),
         expires_at=part.expires_at,
         pods=len(read),
-        pod_names=tuple(pods.values()),
+        pod_names=tuple(each.name for each in pods),
+        has_started=any(each.started_at and each.started_at.year > _NEVER.year for each in pods),
     )
 
 
 def _place(
-    workload: Workload, *, attempt: int | None, since: datetime | None, cursor: str | None
+    workload: Workload,
+    *,
+    attempt: int | None,
+    since: datetime | None,
+    cursor: str | None,
+    attempts: Sequence[Attempt] | None,
 ) -> LogCursor:
     if cursor is None:
         return LogCursor(attempt=workload.attempt_number if attempt is None else attempt, since=since)
@@ -134,14 +161,19 @@ def _place(
     if attempt is not None and attempt != place.attempt:
         raise refuse("cursor", f"is of attempt {place.attempt}, not {attempt}.")
     if place.attempt == NO_ATTEMPT:
-        place.attempt = _first_attempt(workload)
+        place.attempt = _first_attempt(workload, attempts)
     if since is not None:
         place.since = since
     return place
 
 
-def _first_attempt(workload: Workload) -> int:
-    """The number of the first attempt, read anew: a follower's workload object may be stale."""
+def _first_attempt(workload: Workload, known: Sequence[Attempt] | None) -> int:
+    """The number of the first attempt: of those that the caller has read, whatever began since, or read anew.
+
+    A follower's workload object may be stale.
+    """
+    if known is not None:
+        return min((attempt.number for attempt in known), default=NO_ATTEMPT)
     begun = Attempt.objects.filter(workload=workload).order_by("number").values_list("number", flat=True)
     return begun.first() or NO_ATTEMPT
 
@@ -161,11 +193,12 @@ def _has_ended(workload: Workload, *, fresh: bool) -> bool:
     return Workload.objects.filter(pk=workload.pk, phase__in=Workload.FINAL_PHASES).exists()
 
 
-def _pods(workload: Workload, number: int) -> dict[str, str]:
-    """Pod names by UID, oldest first; empty before the first attempt."""
+def _pods(workload: Workload, number: int) -> list[_Pod]:
+    """The pods, oldest first; none before the first attempt."""
     if number == NO_ATTEMPT:
-        return {}
-    return dict(PodRecord.objects.filter(workload=workload, attempt=number).values_list("uid", "name"))
+        return []
+    rows = PodRecord.objects.filter(workload=workload, attempt=number)
+    return [_Pod(*facts) for facts in rows.values_list("uid", "name", "started_at")]
 
 
 def _chunks(workload: Workload, place: LogCursor, pod: str | None) -> QuerySet[LogChunk]:
@@ -181,23 +214,28 @@ def _shown(item: _Item) -> LogLine:
         text=log_lines.text_of(item.line),
         container=item.chunk.container,
         continued=log_lines.is_continued(item.line),
+        number=item.number,
     )
 
 
 # -- onwards ------------------------------------------------------------------------------------------------------
 
 
-def _next(stored: QuerySet[LogChunk], place: LogCursor, *, limit: int, ended: bool) -> _Part:
+def _next(
+    stored: QuerySet[LogChunk], place: LogCursor, wanted: LineFilter, *, limit: int, ended: bool
+) -> _Part:
     """The next lines after `place`, which is advanced past them; `whole` is read only for an attempt that has ended."""
     marks = stored.filter(container=NO_CONTAINER) if ended else stored.none()
     whole = frozenset(marks.values_list("pod_uid", flat=True))
     chunks = stored.exclude(container=NO_CONTAINER)
-    items, more = _onwards(chunks, place, limit=limit)
-    oldest = chunks.order_by("first_at").values_list("expires_at", flat=True).first()
+    items, more = _onwards(chunks, place, wanted, limit=limit)
+    oldest = with_expiry(chunks.order_by("first_at")).values_list("expires_at", flat=True).first()
     return _Part(items, more, oldest, whole)
 
 
-def _onwards(chunks: QuerySet[LogChunk], place: LogCursor, *, limit: int) -> tuple[list[_Item], bool]:
+def _onwards(
+    chunks: QuerySet[LogChunk], place: LogCursor, wanted: LineFilter, *, limit: int
+) -> tuple[list[_Item], bool]:
     rows = _rows_after(chunks, place)
     # Lines of chunks not read yet are not older than the start of the first of those chunks.
     horizon = log_lines.stamp_of(rows[ROWS_MAX].first_at) if len(rows) > ROWS_MAX else _END
@@ -207,7 +245,9 @@ def _onwards(chunks: QuerySet[LogChunk], place: LogCursor, *, limit: int) -> tup
     oldest = log_lines.stamp_of(place.since) if place.since else b""
     items: list[_Item] = []
     size = 0
-    for item in merge(*(_walk(key, chunks_of_stream, place) for key, chunks_of_stream in streams.items())):
+    for item in merge(
+        *(_walk(key, chunks_of_stream, place, wanted) for key, chunks_of_stream in streams.items())
+    ):
         full = len(items) >= limit or (items and size + len(item.line) > PAGE_BYTES_MAX)
         if full or (items and item.stamp > horizon):
             return items, True
@@ -239,44 +279,70 @@ def _ends(chunks: QuerySet[LogChunk]) -> list[tuple[str, str, int, int]]:
     return list(newest.values_list("pod_uid", "container", "sequence", "size_bytes"))
 
 
-def _walk(key: bytes, rows: list[LogChunk], place: LogCursor) -> Iterator[_Item]:
+def _walk(key: bytes, rows: list[LogChunk], place: LogCursor, wanted: LineFilter) -> Iterator[_Item]:
     for row in rows:
         sequence, begin = place.positions.get(key, (0, 0))
         start = begin if row.sequence == sequence else 0
-        yield from _items(key, row, start=start)
+        yield from _items(key, row, wanted, start=start)
         # Also past lines that the file does not contain (any more), so that a reader always advances.
         reached = (row.sequence, row.size_bytes)
         place.positions[key] = max(place.positions.get(key, (0, 0)), reached)
 
 
-def _items(key: bytes, row: LogChunk, *, start: int, stop: int | None = None) -> Iterator[_Item]:
-    end = start
-    for line in log_lines_of(row, start=start, stop=stop):
+def _items(
+    key: bytes, row: LogChunk, wanted: LineFilter, *, start: int, stop: int | None = None
+) -> Iterator[_Item]:
+    """The wanted lines of a chunk between two byte offsets, both at the start of a line."""
+    data = read_chunk(row)
+    if wanted:
+        # From the beginning of the chunk, where the level of a line may come from.
+        lines = lines_in(data[:stop])
+        kept, end, number = wanted.marks(lines), 0, row.first_line
+    else:
+        lines = lines_in(data[start:stop])
+        kept, end, number = repeat(True), start, row.first_line + data.count(b"\n", 0, start)
+    for line, keep in zip(lines, kept, strict=False):
         end += len(line) + 1
-        yield _Item(line[: log_lines.STAMP_BYTES], key, row.sequence, end, line, row)
+        if keep and end > start:
+            yield _Item(line[: log_lines.STAMP_BYTES], key, row.sequence, end, number, line, row)
+        number += 1
 
 
-def log_lines_of(row: LogChunk, *, start: int, stop: int | None = None) -> list[bytes]:
-    """The stored lines of a chunk between two byte offsets, both at the start of a line."""
-    return read_chunk(row)[start:stop].split(b"\n")[:-1]
+def count_lines(
+    workload: Workload, wanted: LineFilter, *, attempt: int | None, pod: str | None, since: datetime | None
+) -> tuple[int, bool]:
+    """How many of the stored lines are wanted, and whether that is all of them: of a log of more than 16 MiB only the newest
+    are counted.
+    """
+    number = workload.attempt_number if attempt is None else attempt
+    chunks = _chunks(workload, LogCursor(attempt=number), pod).exclude(container=NO_CONTAINER)
+    rows = (chunks.filter(last_at__gte=since) if since else chunks).order_by("-last_at", "-sequence")
+    oldest = log_lines.stamp_of(since) if since else b""
+    found = size = 0
+    for place, row in enumerate(rows[: TAIL_ROWS_MAX + 1]):
+        if size >= COUNT_BYTES_MAX or place == TAIL_ROWS_MAX:
+            return found, False
+        size += row.size_bytes
+        found += sum(item.stamp >= oldest for item in _items(b"", row, wanted, start=0))
+    return found, True
 
 
 # -- from the end -------------------------------------------------------------------------------------------------
 
 
-def _last(stored: QuerySet[LogChunk], place: LogCursor, *, count: int) -> _Part:
+def _last(stored: QuerySet[LogChunk], place: LogCursor, wanted: LineFilter, *, count: int) -> _Part:
     """The last `count` lines; `place` is moved to the end of everything stored."""
-    rows = list(_rows_of_end(stored, place.since))
+    rows = list(_rows_of_end(with_expiry(stored), place.since))
     whole = frozenset(row.pod_uid for row in rows if row.container == NO_CONTAINER)
     chunks = [row for row in rows if row.container != NO_CONTAINER]
     for row in sorted(chunks, key=lambda row: row.sequence):
         place.positions[stream_key(row.pod_uid, row.container)] = (row.sequence, row.size_bytes)
     oldest = min(chunks, key=lambda row: row.first_at, default=None)
-    items = _tail(chunks, place, count=count) if count else []
+    items = _tail(chunks, place, wanted, count=count) if count else []
     return _Part(items, False, oldest.expires_at if oldest else None, whole)
 
 
-def _rows_of_end(stored: QuerySet[LogChunk], since: datetime | None) -> QuerySet[LogChunk]:
+def _rows_of_end(stored: QuerySet[Any], since: datetime | None) -> QuerySet[Any]:
     """The newest rows, the last row of each container, the oldest row, and the rows that mark complete logs, read in
     one statement so that they are consistent.
     """
@@ -287,7 +353,7 @@ def _rows_of_end(stored: QuerySet[LogChunk], since: datetime | None) -> QuerySet
     return newest[:TAIL_ROWS_MAX].union(ends, oldest, stored.filter(container=NO_CONTAINER))
 
 
-def _tail(chunks: Sequence[LogChunk], place: LogCursor, *, count: int) -> list[_Item]:
+def _tail(chunks: Sequence[LogChunk], place: LogCursor, wanted: LineFilter, *, count: int) -> list[_Item]:
     ends = place.positions
     rows = [row for row in chunks if place.since is None or row.last_at >= place.since]
     newest = sorted(rows, key=lambda row: (row.last_at, row.sequence), reverse=True)[:TAIL_ROWS_MAX]
@@ -297,7 +363,9 @@ def _tail(chunks: Sequence[LogChunk], place: LogCursor, *, count: int) -> list[_
         key = stream_key(row.pod_uid, row.container)
         sequence, stop = ends.get(key, (-1, 0))
         if row.sequence <= sequence:
-            items += _items(key, row, start=0, stop=stop if row.sequence == sequence else row.size_bytes)
+            items += _items(
+                key, row, wanted, start=0, stop=stop if row.sequence == sequence else row.size_bytes
+            )
             size += row.size_bytes
         # A line of an older chunk is not newer than that chunk's end.
         border = log_lines.stamp_of(newest[index + 1].last_at) if index + 1 < len(newest) else b""

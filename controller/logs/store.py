@@ -11,13 +11,14 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from datetime import date, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db import IntegrityError, connection, models, transaction
+from django.db.models.functions import Coalesce
 
 from controller.logs import lines as log_lines
 from foundation import leases
@@ -37,9 +38,11 @@ VERSIONS_MAX: Final = 100
 SEAM_CHUNKS_MAX: Final = 64
 EXPIRE_BATCH: Final = 500
 EXPIRE_BATCHES_MAX: Final = 20
+GIB: Final = 2**30
+# Which teams may have come above what a team may keep: the periodic job looks every 30 seconds.
+LATELY: Final = timedelta(minutes=10)
 # The row that marks a pod's log as completely stored has no file and is kept as long as the pod's record.
 NO_CONTAINER: Final = ""
-NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,17 @@ def source_of(pod: PodRecord, *, container: str) -> LogSource:
 
 
 def retention() -> timedelta:
-    """The retention of lines stored from now on."""
+    """How long lines are kept after they were stored, those of today and those of long ago."""
     return timedelta(days=PlatformSettings.current().log_retention_days)
+
+
+def with_expiry(chunks: models.QuerySet[LogChunk]) -> models.QuerySet[Any]:
+    """The chunks with `expires_at`, when the retention of now will have ended."""
+    set_days = PlatformSettings.objects.values("log_retention_days")[:1]
+    days = Coalesce(models.Subquery(set_days), PlatformSettings().log_retention_days)
+    keep = models.ExpressionWrapper(days * timedelta(days=1), output_field=models.DurationField())
+    expires_at = models.ExpressionWrapper(models.F("stored_at") + keep, output_field=models.DateTimeField())
+    return chunks.annotate(expires_at=expires_at)
 
 
 def store() -> Storage:
@@ -139,8 +151,8 @@ class ContainerLog:
                 break
             self._ahead.update(line for line in lines_in(_as_indexed(chunk)) if _second(line) >= second)
 
-    def append(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
-        """Store the lines that are not stored yet, with the retention `keep`; returns how many.
+    def append(self, lines: Sequence[bytes], *, now: datetime) -> int:
+        """Store the lines that are not stored yet; returns how many.
 
         If it raises, the caller passes the same lines (and more) again.
         """
@@ -149,7 +161,7 @@ class ContainerLog:
         try:
             while fresh:
                 try:
-                    count = self._store(fresh, now=now, keep=keep)
+                    count = self._store(fresh, now=now)
                 except _OvertakenError:
                     self._catch_up()
                     fresh = self._unseen(fresh)
@@ -190,17 +202,17 @@ class ContainerLog:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def _store(self, lines: Sequence[bytes], *, now: datetime, keep: timedelta) -> int:
+    def _store(self, lines: Sequence[bytes], *, now: datetime) -> int:
         tail = self._tail if self._may_grow(lines[0]) else None
         before = _as_indexed(tail) if tail else b""
         if tail and len(before) != tail.size_bytes:
             tail, before = None, b""
         batch = next(log_lines.batches(lines, bytes_max=CHUNK_BYTES_MAX - len(before)))
         data = before + b"".join(line + b"\n" for line in batch)
-        expires_at = now + keep
         times = [log_lines.time_of(line) for line in (min(batch), max(batch))]
         # Monotonic over the chunks of a log, even if a node's clock is set back: readers rely on it.
         floor = self._tail.last_at if self._tail else times[0]
+        first_line = self._tail.first_line + self._tail.lines if self._tail else 1
         chunk = LogChunk(
             workload_id=self.source.workload_id,
             attempt=self.source.attempt,
@@ -208,12 +220,13 @@ class ContainerLog:
             pod_name=self.source.pod_name,
             container=self.source.container,
             sequence=tail.sequence if tail else self._next_sequence,
-            storage_key=self._key(expires_at.date(), tail.sequence if tail else self._next_sequence),
+            storage_key=self._key(now.date(), tail.sequence if tail else self._next_sequence),
             first_at=tail.first_at if tail else max(times[0], floor),
             last_at=max(times[1], floor),
             lines=len(batch) + (tail.lines if tail else 0),
             size_bytes=len(data),
-            expires_at=expires_at,
+            first_line=tail.first_line if tail else first_line,
+            stored_at=now,
         )
         chunk.storage_key = store().save(chunk.storage_key, ContentFile(data))
         crash_point("logs.file_stored")
@@ -249,15 +262,15 @@ class ContainerLog:
     @staticmethod
     def _replace(chunk: LogChunk, grown: LogChunk) -> None:
         same = LogChunk.objects.filter(pk=grown.pk, storage_key=grown.storage_key)
-        fields = ("storage_key", "last_at", "lines", "size_bytes", "expires_at")
+        fields = ("storage_key", "last_at", "lines", "size_bytes", "stored_at")
         if not same.update(**{field: getattr(chunk, field) for field in fields}):
             raise _OvertakenError
 
-    def _key(self, expires: date, sequence: int) -> str:
-        """A new file name: by day of expiry, to sweep whole days; random, so that no two writers share a file."""
+    def _key(self, day: date, sequence: int) -> str:
+        """A new file name: by day of storing, to sweep whole days; random, so that no two writers share a file."""
         source = self.source
         name = f"{source.pod_uid}.{source.container}.{sequence:06d}.{uuid4().hex[:12]}"
-        return f"{expires:%Y-%m-%d}/{source.workload}/{name}"
+        return f"{day:%Y-%m-%d}/{source.workload}/{name}"
 
     def _chunks(self) -> models.QuerySet[LogChunk]:
         return LogChunk.objects.filter(pod_uid=self.source.pod_uid, container=self.source.container)
@@ -296,7 +309,7 @@ def mark_stored(pod: PodRecord, *, now: datetime) -> None:
                     last_at=now,
                     lines=0,
                     size_bytes=0,
-                    expires_at=NEVER,
+                    stored_at=now,
                 )
             ],
             ignore_conflicts=True,
@@ -310,33 +323,75 @@ def is_stored(pod: PodRecord) -> bool:
 
 
 def expire(*, now: datetime) -> int:
-    """Delete the chunks whose retention has ended, the file before the row; returns how many.
+    """Delete the chunks whose retention, as it is set now, has ended, the file before the row; returns how many.
 
     A call deletes at most 10,000; the next call continues. Files that never got a row (writer killed) are deleted with
-    the day on which they would have expired.
+    their day.
     """
     deleted = 0
+    begin = now - retention()
+    past = LogChunk.objects.filter(stored_at__lte=begin).exclude(container=NO_CONTAINER)
     for _ in range(EXPIRE_BATCHES_MAX):
-        rows = list(
-            LogChunk.objects.filter(expires_at__lte=now)
-            .order_by("expires_at")
-            .values_list("pk", "storage_key")[:EXPIRE_BATCH]
-        )
-        leases.check()
-        for _pk, key in rows:
-            _delete_file(key)
-        # A chunk that has grown meanwhile has a new file and a new expiry.
-        old = LogChunk.objects.filter(pk__in=[pk for pk, _key in rows], expires_at__lte=now)
-        with transaction.atomic():
-            leases.check()
-            deleted += old.delete()[0]
+        rows = list(past.order_by("stored_at").values_list("pk", "storage_key")[:EXPIRE_BATCH])
+        deleted += _delete(past, rows)
         if len(rows) < EXPIRE_BATCH:
-            _sweep_days(now)
+            _sweep_days(begin)
             break
     return deleted
 
 
-def _sweep_days(now: datetime) -> None:
+def expire_beyond(*, now: datetime) -> int:
+    """Delete the oldest chunks of teams whose logs are more than a team may keep (`team_log_gib`); returns how many.
+
+    Only teams that stored something lately are looked at, and of each 10,000 chunks at most are deleted; the next call
+    continues.
+    """
+    gib = PlatformSettings.current().team_log_gib
+    if gib is None:
+        return 0
+    chunks = LogChunk.objects.exclude(container=NO_CONTAINER)
+    lately = chunks.filter(stored_at__gt=now - LATELY).values("workload__team")
+    kept = (
+        chunks.filter(workload__team__in=lately)
+        .values("workload__team")
+        .annotate(size=models.Sum("size_bytes"))
+    )
+    over = kept.order_by().filter(size__gt=gib * GIB).values_list("workload__team", "size")
+    return sum(_delete_oldest(team, size - gib * GIB) for team, size in over)
+
+
+def _delete_oldest(team_id: int, size: int) -> int:
+    """Delete the team's oldest chunks until so many bytes are gone."""
+    own = LogChunk.objects.filter(workload__team=team_id).exclude(container=NO_CONTAINER)
+    deleted = 0
+    for _ in range(EXPIRE_BATCHES_MAX):
+        oldest = own.order_by("stored_at", "pk").values_list("pk", "storage_key", "size_bytes")[:EXPIRE_BATCH]
+        rows: list[tuple[int, str]] = []
+        for key, file, length in oldest:
+            if size <= 0:
+                break
+            rows.append((key, file))
+            size -= length
+        deleted += _delete(own, rows)
+        if size <= 0 or not rows:
+            break
+    logger.warning("logs.team_full", extra={"team": team_id, "chunks": deleted})
+    return deleted
+
+
+def _delete(chunks: models.QuerySet[LogChunk], rows: Sequence[tuple[int, str]]) -> int:
+    """Delete the files, then those of the rows that still have them."""
+    leases.check()
+    for _pk, key in rows:
+        _delete_file(key)
+    # A chunk that has grown meanwhile has a new file and a new time.
+    old = chunks.filter(pk__in=[pk for pk, _key in rows], storage_key__in=[key for _pk, key in rows])
+    with transaction.atomic():
+        leases.check()
+        return old.delete()[0]
+
+
+def _sweep_days(begin: datetime) -> None:
     try:
         days = store().listdir("")[0]
     except (FileNotFoundError, NotImplementedError):
@@ -347,7 +402,7 @@ def _sweep_days(now: datetime) -> None:
         except ValueError:
             continue
         # One day more, for a writer that has stored its file and not yet its row.
-        if ends + timedelta(days=1) < now:
+        if ends + timedelta(days=1) < begin:
             leases.check()
             _sweep_day(day)
 

@@ -11,17 +11,22 @@ from datetime import datetime, timedelta
 from cluster.client import ClusterClient
 from controller.logs import store
 from controller.logs.fetch import Fetched, LogUnavailable, fetch_pod
-from controller.logs.reading import LINES_MAX, NO_ATTEMPT, LogLine, LogPage, read_lines
-from controller.logs.store import NO_CONTAINER, NOTIFY_CHANNEL, expire
+from controller.logs.matching import LEVELS, LineFilter
+from controller.logs.reading import LINES_MAX, NO_ATTEMPT, LogLine, LogPage, count_lines, read_lines
+from controller.logs.store import NO_CONTAINER, NOTIFY_CHANNEL, expire, expire_beyond
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
 
 __all__ = [
+    "LEVELS",
     "LINES_MAX",
     "NOTIFY_CHANNEL",
     "NO_ATTEMPT",
+    "LineFilter",
     "LogLine",
     "LogPage",
+    "count_lines",
     "expire",
+    "expire_beyond",
     "fetch_last",
     "read_lines",
 ]
@@ -46,11 +51,10 @@ def fetch_last(client: ClusterClient, workload: Workload, *, attempt: int, now: 
     )
     pods = PodRecord.objects.filter(workload=workload, attempt=attempt).exclude(uid__in=whole)
     ended = Attempt.objects.filter(workload=workload, number=attempt, ended_at__lt=now - GIVE_UP)
-    keep = store.retention()
     stored = 0
     for pod in pods.select_related("workload"):
         if pod.gone_at is None:
-            fetched = _fetch(client, pod, now=now, keep=keep, give_up=ended.exists())
+            fetched = _fetch(client, pod, now=now, give_up=ended.exists())
             stored += fetched.stored
             if fetched.ended and not fetched.gone:
                 store.mark_stored(pod, now=now)
@@ -59,11 +63,9 @@ def fetch_last(client: ClusterClient, workload: Workload, *, attempt: int, now: 
     return stored
 
 
-def _fetch(
-    client: ClusterClient, pod: PodRecord, *, now: datetime, keep: timedelta, give_up: bool
-) -> Fetched:
+def _fetch(client: ClusterClient, pod: PodRecord, *, now: datetime, give_up: bool) -> Fetched:
     try:
-        return fetch_pod(client, pod, now=now, keep=keep)
+        return fetch_pod(client, pod, now=now)
     except LogUnavailable:
         if not give_up:
             raise

@@ -14,10 +14,11 @@ from cluster.errors import ClusterConflict, ClusterError, ClusterRejected, Forei
 from cluster.kinds import ObjectRef
 from controller.admission import scheduler
 from controller.logs import workload_logs
-from controller.namespaces.namespaces import ensure_namespace, forget_namespace
-from controller.reconcile import objects, orphans
+from controller.reconcile import drift, objects, orphans
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.decide import Action, Plan, rest, stop
+from controller.reconcile.identity import get_own
+from tenancy.namespaces import ensure_namespace, forget_namespace
 from workloads.models import Attempt, Workload
 from workloads.pods.observation import Observation
 from workloads.states import Phase, Reason
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 STEERED = frozenset({Phase.ADMITTED, Phase.STARTING, Phase.RUNNING})
 SURGE_RETRY_SECONDS = 15
+SET_BACK_SECONDS = 1
 SERVING = frozenset({Reason.READY, Reason.DEGRADED, Reason.UPDATING})
 REFUSED_RETRY_SECONDS = 30
 REFUSED_RETRY_SECONDS_MIN = 2
@@ -98,15 +100,6 @@ def _at_once(stopped: Plan) -> Plan:
     return replace(stopped, actions=(), next_in_seconds=0)
 
 
-def get_own(client: ClusterClient, ref: ObjectRef, workload: Workload) -> dict[str, Any] | None:
-    """The object; None if it does not exist or belongs to another owner."""
-    try:
-        item = client.get(ref)
-    except ObjectNotFound:
-        return None
-    return item if objects.belongs_to(item, workload) else None
-
-
 def _act(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
     client, workload, adapter, now = hand.client, hand.workload, hand.adapter, hand.now
     if look is not None and look.strays and Action.DELETE not in plan.actions:
@@ -127,10 +120,19 @@ def _act(plan: Plan, look: Look | None, hand: ActionContext) -> Plan:
             return waiting
         ensure_namespace(client, workload.team)
         objects.update_live(client, workload, adapter, hand.attempt, now=now, replicas=size)
+    elif _drifted(plan, look, hand):
+        plan = replace(plan, next_in_seconds=SET_BACK_SECONDS)
     if Action.DELETE in plan.actions and look is not None:
         _delete(look, hand)
     _steer(plan, look, hand)
     return plan
+
+
+def _drifted(plan: Plan, look: Look | None, hand: ActionContext) -> bool:
+    """Whether somebody else had changed the object, which is set back now."""
+    if plan.actions or plan.to not in STEERED or look is None or look.primary is None or hand.attempt is None:
+        return False
+    return drift.restore(hand.client, hand.workload, hand.adapter, hand.attempt, look.primary, now=hand.now)
 
 
 def _delete(look: Look, hand: ActionContext) -> None:
@@ -199,7 +201,8 @@ def _wait_for_surge(plan: Plan, look: Look | None, hand: ActionContext) -> Plan 
     stands = [] if look is None else [look.primary] if look.primary is not None else look.makers
     if not stands:
         return None
-    units = max(hand.adapter.surge_units(hand.workload, stand) for stand in stands)
+    asked = [hand.adapter.surge_units(hand.workload, stand) for stand in stands]
+    units = max((more for more in asked if more is not None), default=None)
     judgement = scheduler.admit_surge(hand.workload, units=units, now=hand.now)
     if judgement.admitted:
         return None

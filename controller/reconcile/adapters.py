@@ -95,9 +95,15 @@ class WorkloadAdapter(ABC):
         """
         return None
 
-    def surge_units(self, workload: Workload, primary: Raw) -> int:
-        """Units beyond the claim that rolling out a change to the running pods of `primary` needs."""
-        return 0
+    def set_back(self, workload: Workload, placement: Placement, primary: Raw) -> tuple[Raw, str] | None:
+        """Of a primary that is never applied again: a merge patch of what somebody else changed, and what to say of it."""
+        return None
+
+    def surge_units(self, workload: Workload, primary: Raw) -> int | None:
+        """Units of the pod beyond the claim that rolling out a change to the running pods of `primary` needs; None where it
+        needs none.
+        """
+        return None
 
     # --- ends
 

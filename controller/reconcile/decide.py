@@ -79,6 +79,9 @@ class Leave:
     message: str
 
 
+BY_USER = Leave(Reason.USER_REQUESTED, "")
+
+
 @dataclass(frozen=True)
 class WorkloadSnapshot:
     """The workload's row as an immutable value."""
@@ -104,6 +107,8 @@ class WorkloadSnapshot:
     """When a caller last waited for its answer while it slept."""
     returns: bool = False
     """Whether an older version takes over where the newest cannot start."""
+    wish: Leave = BY_USER
+    """Why it is to be suspended or cancelled, where it is; without a message where a user asked for it."""
     rests_until: datetime | None = None
     """Whoever wakes it, no node has room for it sooner than that."""
 
@@ -138,7 +143,8 @@ def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: dateti
     if snapshot.desired is not Desired.RUN:
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
         word = "suspend" if target is Phase.SUSPENDED else "cancel"
-        return stop(Reason.USER_REQUESTED, f"Asked to {word} this {snapshot.noun}.", to=target)
+        message = snapshot.wish.message or f"Asked to {word} this {snapshot.noun}."
+        return stop(snapshot.wish.reason, message, to=target)
     if snapshot.leave is not None and not observed.final:
         return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
     if snapshot.attempt is None or not snapshot.attempt.confirmed:
@@ -150,15 +156,15 @@ def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: dateti
 
 def _outside(snapshot: WorkloadSnapshot, now: datetime) -> Plan:
     if snapshot.desired is Desired.CANCEL:
-        return Plan(
-            Phase.CANCELLED, Reason.USER_REQUESTED, "Cancelled before it started.", next_in_seconds=None
-        )
-    if snapshot.phase is Phase.SUSPENDED:
-        if snapshot.desired is Desired.RUN:
-            return Plan(Phase.QUEUED, Reason.PENDING_EVALUATION, "Resumed.", next_in_seconds=0)
+        message = snapshot.wish.message or "Cancelled before it started."
+        return Plan(Phase.CANCELLED, snapshot.wish.reason, message, next_in_seconds=None)
+    if snapshot.phase is Phase.SUSPENDED and snapshot.desired is Desired.RUN:
+        return Plan(Phase.QUEUED, Reason.PENDING_EVALUATION, "Resumed.", next_in_seconds=0)
+    if snapshot.phase is Phase.SUSPENDED and snapshot.wish.reason is snapshot.reason:
         return Plan(Phase.SUSPENDED, snapshot.reason, snapshot.message, next_in_seconds=None)
     if snapshot.desired is Desired.SUSPEND:
-        return Plan(Phase.SUSPENDED, Reason.USER_REQUESTED, "Suspended while queued.", next_in_seconds=None)
+        message = snapshot.wish.message or "Suspended while queued."
+        return Plan(Phase.SUSPENDED, snapshot.wish.reason, message, next_in_seconds=None)
     left = _rest_left(snapshot, now)
     if left > 0:
         return Plan(Phase.QUEUED, snapshot.reason, snapshot.message, next_in_seconds=left)
@@ -198,7 +204,7 @@ def _stopping(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) 
     if snapshot.desired is not Desired.RUN and target in {Phase.ADMITTED, Phase.QUEUED, Phase.SUSPENDED}:
         # A user may have changed their mind while it was being stopped.
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
-        return _finished(target, Reason.USER_REQUESTED, snapshot.message)
+        return _finished(target, snapshot.wish.reason, snapshot.wish.message or snapshot.message)
     actions = (Action.END_ATTEMPT, Action.RELEASE)
     if target is Phase.QUEUED:
         rests = snapshot.reason is Reason.BACKOFF_WAITING
@@ -235,6 +241,11 @@ def _absent(snapshot: WorkloadSnapshot, observed: Observation, now: datetime) ->
         if overtime is not None:
             return overtime
         return Plan(snapshot.phase, snapshot.reason, snapshot.message, next_in_seconds=SOON_SECONDS)
+    if snapshot.ends and observed.set_back and snapshot.interruptions < INTERRUPTIONS_MAX:
+        message = (
+            "The cluster was set back to an older state, in which its object does not exist; it starts again."
+        )
+        return _again(Reason.NODE_LOST, message, interruption=snapshot.interruptions + 1)
     if snapshot.ends:
         message = "Somebody else deleted its object in the cluster."
         return _finished(Phase.FAILED, Reason.DELETED_EXTERNALLY, message)

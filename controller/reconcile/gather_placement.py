@@ -7,10 +7,10 @@ from django.db.models import Subquery
 
 from cluster import kinds
 from cluster.labels import workload_labels
-from controller.namespaces.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from foundation.models import PlatformSettings
+from tenancy.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from workloads.models import Workload
-from workloads.node_capacity import nodes_beside
+from workloads.nodes.capacity import nodes_beside
 from workloads.placement import NodeFacts, Placement, Sharing, node_terms, tolerations
 from workloads.watches import Followed, followed_kinds
 

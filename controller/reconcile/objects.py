@@ -11,13 +11,14 @@ from typing import Any
 
 from django.db import transaction
 
-from cluster import kinds
+from cluster import field_owners, kinds
 from cluster.client import ClusterClient, Manifest
 from cluster.errors import ClusterConflict, ObjectNotFound
 from cluster.kinds import ObjectRef
-from cluster.labels import ATTEMPT, MANAGED_BY, MANAGER, WORKLOAD_ID
+from cluster.labels import ATTEMPT, MANAGER
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.gather_placement import placement_of
+from controller.reconcile.identity import belongs_to
 from controller.reconcile.prerequisites import refuse_missing_config_maps
 from controller.reconcile.run_tokens import digest, run_token
 from foundation.crashpoints import crash_point
@@ -30,7 +31,6 @@ from workloads.podspec.pod_template import ManifestSet, owned_by
 __all__ = [
     "ATTEMPT",
     "adjust",
-    "belongs_to",
     "create_or_update",
     "delete",
     "open_attempt",
@@ -45,12 +45,6 @@ __all__ = [
 def primary_ref(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt) -> ObjectRef:
     kind = kinds.named(attempt.object_kind) if attempt.object_kind else adapter.primaries[0]
     return ObjectRef(kind.api_version, kind.kind, workload.team.namespace_name, attempt.object_name)
-
-
-def belongs_to(item: Mapping[str, Any], workload: Workload) -> bool:
-    """Whether the object has the portal's label of this workload; a foreign object of the same name does not."""
-    labels = item["metadata"].get("labels") or {}
-    return labels.get(MANAGED_BY) == MANAGER and labels.get(WORKLOAD_ID) == str(workload.public_id)
 
 
 def open_attempt(workload: Workload, adapter: WorkloadAdapter, *, now: datetime) -> Attempt:
@@ -195,7 +189,7 @@ def _apply_own(client: ClusterClient, manifests: ManifestSet, placement: Placeme
         return client.apply(manifest)
     made = {**manifest, "spec": {**manifest["spec"], "replicas": manifests.replicas_at_first}}
     item = _as_applied(client, client.create_or_adopt(made, workload_id=placement.workload_id))
-    if _applied_replicas(item):
+    if field_owners.applied_by_portal(item, ("spec", "replicas")):
         client.apply(_replicas_alone(item), manager=FORMER_MANAGER)
     return client.apply(manifest)
 
@@ -207,14 +201,9 @@ def _as_applied(client: ClusterClient, item: dict[str, Any]) -> dict[str, Any]:
     object's controller writes the status at the same time, so the object is read again after a conflict.
     """
     for _ in range(HAND_OVERS_MAX):
-        entries = item["metadata"].get("managedFields") or []
-        own = [entry for entry in entries if entry.get("manager") == MANAGER and not entry.get("subresource")]
-        created = [entry for entry in own if entry.get("operation") == "Update"]
-        if not created:
+        kept = field_owners.as_if_applied(item)
+        if kept is None:
             break
-        kept = [entry for entry in entries if entry not in created]
-        if len(own) == len(created):
-            kept.append({**created[0], "operation": "Apply"})
         patch = {"resourceVersion": item["metadata"]["resourceVersion"], "managedFields": kept}
         with suppress(ClusterConflict):
             return client.patch_merge(kinds.ref_of(item), {"metadata": patch})
@@ -225,16 +214,6 @@ def _as_applied(client: ClusterClient, item: dict[str, Any]) -> dict[str, Any]:
 HAND_OVERS_MAX = 10
 FORMER_MANAGER = f"{MANAGER}-former"
 """Holds the number of replicas that the portal had applied, until a scaler writes it."""
-
-
-def _applied_replicas(item: Mapping[str, Any]) -> bool:
-    """Whether the portal's own apply owns `spec.replicas`."""
-    return any(
-        entry.get("manager") == MANAGER
-        and entry.get("operation") == "Apply"
-        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-        for entry in item["metadata"].get("managedFields") or ()
-    )
 
 
 def _replicas_alone(item: Mapping[str, Any]) -> Manifest:

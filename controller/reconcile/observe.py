@@ -8,14 +8,15 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from cluster import kinds
-from cluster.client import ClusterClient, Listing
+from cluster import kinds, versions
+from cluster.client import ClusterClient
 from cluster.labels import selector
 from controller.reconcile import objects, orphans
-from controller.reconcile.act import Look, get_own
+from controller.reconcile.act import Look
 from controller.reconcile.adapters import WorkloadAdapter
-from controller.reconcile.sightings import absent_pods, miss_pods, see_pods
-from workloads.models import Attempt, NodeRecord, PodRecord, Workload
+from controller.reconcile.identity import get_own, own_pods, robbed_pods
+from controller.reconcile.sightings import miss_pods, see_pods
+from workloads.models import Attempt, NodeRecord, ObjectRecord, PodRecord, Workload
 from workloads.observations import PodSeen, news
 from workloads.placement import SPOT
 from workloads.pods.observation import Observation
@@ -37,17 +38,15 @@ def look_at(
     namespace = workload.team.namespace_name
     primary = None
     if attempt is not None:
-        primary = get_own(client, objects.primary_ref(workload, adapter, attempt), workload)
+        ref = objects.primary_ref(workload, adapter, attempt)
+        primary = get_own(client, ref, workload, made=attempt, ends=adapter.kind.ends)
     listing = client.list(
         kinds.POD, namespace=namespace, label_selector=selector(workload_id=str(workload.public_id))
     )
-    _record(workload, listing, client, now)
+    pods = own_pods(client, workload, attempt, listing.items, ends=adapter.kind.ends)
+    pods = _record(workload, pods, listing.resource_version, client, now)
     number = str(attempt.number) if attempt and adapter.kind.ends else None
-    own = [
-        pod
-        for pod in listing.items
-        if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number
-    ]
+    own = [pod for pod in pods if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number]
     events = objects.warnings(client, primary) if primary is not None and not own else []
     companions = _companions(workload, adapter, attempt, client) if primary is not None else []
     observation = adapter.observe(primary, own, events, companions)
@@ -64,12 +63,24 @@ def look_at(
         observation = _short_of_a_pod(workload, int(number), observation)
     if number is not None and observation.interruption:
         observation = _taken_away(workload, int(number), observation, client.cluster)
+    if primary is None and attempt is not None and _set_back(attempt, listing.resource_version):
+        observation = replace(observation, set_back=True)
     makers = orphans.left_behind(client, workload, adapter) if primary is None else []
     strays = orphans.strays(client, workload, adapter, primary, own)
     if primary is None and adapter.makers:
         adoptable = not strays and orphans.all_adoptable(makers, own)
         observation = replace(observation, left_behind=bool(makers), adoptable=adoptable)
-    return Look(observation, primary, companions, listing.items, makers, strays)
+    return Look(observation, primary, companions, pods, makers, strays)
+
+
+def _set_back(attempt: Attempt, version: str) -> bool:
+    """Whether the cluster is at an older version than its object was of, which is therefore not there, or was set back
+    since then (`forget_later`).
+    """
+    known = (
+        ObjectRecord.objects.filter(uid=attempt.object_uid).values_list("resource_version", flat=True).first()
+    )
+    return known is not None and (not known or versions.is_older(version, than=known))
 
 
 def _companions(
@@ -147,10 +158,19 @@ def _only_to_be_made(workload: Workload, attempt: Attempt | None) -> bool:
     return first and workload.phase == Phase.ADMITTED.value and workload.desired == Desired.RUN.value
 
 
-def _record(workload: Workload, listing: Listing, client: ClusterClient, now: datetime) -> None:
-    """Update rows and usage from this list of pods, in a constant number of statements."""
-    seen = [PodSeen(pod, workload) for pod in news(PodRecord, listing.items)]
-    see_pods(seen, cluster=client.cluster, now=now, as_of=listing.resource_version)
-    present = {pod["metadata"]["uid"] for pod in listing.items}
-    known = PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=present)
-    miss_pods(absent_pods(client, known), as_of=listing.resource_version, now=now)
+def _record(
+    workload: Workload, pods: list[dict[str, Any]], version: str, client: ClusterClient, now: datetime
+) -> list[dict[str, Any]]:
+    """Update rows and usage from this list of pods, in a constant number of statements; returns the pods, and those of
+    the rows that the list lacks although they are there.
+    """
+    seen = [PodSeen(pod, workload) for pod in news(PodRecord, pods)]
+    see_pods(seen, cluster=client.cluster, now=now, as_of=version)
+    present = {pod["metadata"]["uid"] for pod in pods}
+    known = list(PodRecord.objects.filter(workload=workload, gone_at__isnull=True).exclude(uid__in=present))
+    robbed = robbed_pods(client, workload, known)
+    found = [PodSeen(pod, workload) for pod in news(PodRecord, robbed)] if robbed else []
+    see_pods(found, cluster=client.cluster, now=now)
+    there = {pod["metadata"]["uid"] for pod in robbed}
+    miss_pods([row for row in known if row.uid not in there], as_of=version, now=now)
+    return [*pods, *robbed]

@@ -18,6 +18,7 @@ from cluster.client import ClusterClient
 from cluster.errors import ClusterRejected, ClusterUnavailable
 from controller.admission import scheduler
 from controller.admission.fallback import fall_back, falls_back_at
+from controller.measures import RECONCILES, reconcile_failed
 from controller.reconcile import garbage, objects
 from controller.reconcile.act import ActionContext, execute
 from controller.reconcile.adapters import adapter_for
@@ -57,11 +58,17 @@ def reconcile(*, public_id: UUID, client: ClusterClient, now: datetime) -> bool:
         with PlatformSettings.held():
             wait = _passes(workload, client, now)
         failed = False
-    except StaleWorkload:
+        RECONCILES.inc()
+    except StaleWorkload as error:
         wait = 0
+        reconcile_failed(error)
         logger.info("reconcile.stale", extra={"workload_id": str(public_id)})
     except (ClusterUnavailable, ClusterRejected) as error:
+        reconcile_failed(error)
         wait = record_unavailable(workload, error, now)
+    except Exception as error:
+        reconcile_failed(error)
+        raise
     finally:
         next_at = None if wait is None else now + timedelta(seconds=wait)
         again = locks.unlock(workload, next_at=next_at, failed=failed)
@@ -161,7 +168,10 @@ def _judge(workload: Workload, now: datetime) -> tuple[float | None, Attempt | N
         logger.info("admission.raced", extra={"workload_id": str(workload.public_id)})
         return ADMISSION_RETRY_SECONDS, None
     crash_point("admitted")
-    return 0 if verdict is None or verdict.admitted else RESYNC_SECONDS, attempt
+    if verdict is None or verdict.admitted:
+        return 0, attempt
+    # A pool that somebody waits for has passes of its own.
+    return (scheduler.AGAIN.total_seconds() if workload.flavor is None else RESYNC_SECONDS), attempt
 
 
 def _look_again(workload: Workload, now: datetime) -> float:

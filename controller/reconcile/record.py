@@ -23,6 +23,7 @@ LEFT_FOR_OTHERS = frozenset({Reason.PREEMPTED, Reason.QUOTA_REDUCED})
 JUDGED = frozenset(
     {
         Reason.WAITING_FOR_QUOTA,
+        Reason.WAITING_FOR_TEAM_CEILING,
         Reason.EXCEEDS_MAX_QUOTA,
         Reason.NO_MATCHING_FLAVOR,
         Reason.TOPOLOGY_PLACEMENT_FAILED,

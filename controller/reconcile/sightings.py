@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -33,7 +34,7 @@ def absent_pods(client: ClusterClient, lacking: Iterable[PodRecord]) -> list[Pod
     """The rows missing from a list whose pods a read by name does not find either: a list may be partial, or
     older than the row, and proves nothing alone.
     """
-    return [row for row in lacking if not still_there(client, _ref(row), row.uid)]
+    return [row for row in lacking if not still_there(client, ref_of_pod(row), row.uid)]
 
 
 def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list[PodRecord]:
@@ -48,16 +49,22 @@ def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list
     return rows
 
 
+def standing_as(client: ClusterClient, ref: ObjectRef, uid: str) -> dict[str, Any] | None:
+    """The object of this name as it is now; None if there is none, or if it is another one."""
+    try:
+        item = client.get(ref)
+    except ObjectNotFound:
+        return None
+    return item if item["metadata"]["uid"] == uid else None
+
+
 def still_there(
     client: ClusterClient, ref: ObjectRef, uid: str, *, lacking: frozenset[str] = frozenset()
 ) -> bool:
     """Whether the object exists and is in none of the `lacking` phases."""
-    try:
-        item = client.get(ref)
-    except ObjectNotFound:
-        return False
-    return item["metadata"]["uid"] == uid and (item.get("status") or {}).get("phase") not in lacking
+    item = standing_as(client, ref, uid)
+    return item is not None and (item.get("status") or {}).get("phase") not in lacking
 
 
-def _ref(row: PodRecord) -> ObjectRef:
+def ref_of_pod(row: PodRecord) -> ObjectRef:
     return ObjectRef("v1", "Pod", row.namespace, row.name)

@@ -32,6 +32,7 @@ def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt |
         message=workload.message,
         since=workload.since,
         desired=Desired(workload.desired),
+        wish=Leave(Reason(workload.desired_reason), workload.desired_message),
         stopping_to=Phase(workload.stopping_to) if workload.stopping_to else None,
         stale_generation=workload.generation != workload.observed_generation,
         attempt=facts,

@@ -19,8 +19,10 @@ from controller.reconcile.sightings import still_there
 from controller.watch.sinks import OneByOne, lacking
 from quotas.services import mark_due
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord
-from workloads.node_capacity import pool_facts, pools_fed_by, pools_near
+from workloads.nodes.capacity import pool_facts, pools_fed_by, pools_near
 from workloads.observations import (
+    forget_later,
+    latest_version,
     record_foreign_pod,
     record_node,
     record_node_pool,
@@ -37,7 +39,7 @@ class ForeignPodSink(OneByOne):
 
     @override
     @transaction.atomic
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+    def one(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         nodes = record_foreign_pod(manifest, cluster=cluster, now=now, gone=gone)
         foreign_use_changed(nodes, cluster=cluster, now=now)
 
@@ -62,7 +64,7 @@ class ForeignPodSink(OneByOne):
 class NodeSink(OneByOne):
     @override
     @transaction.atomic
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+    def one(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         known = NodeRecord.objects.filter(uid=manifest["metadata"]["uid"], gone_at__isnull=True).first()
         before = [(known.facts, known.offers)] if known else []
         record = record_node(manifest, cluster=cluster, now=now, gone=gone)
@@ -74,6 +76,14 @@ class NodeSink(OneByOne):
     @override
     def unchanged(self, page: Sequence[Mapping[str, Any]]) -> set[str]:
         return unchanged(NodeRecord, page)
+
+    @override
+    def reached(self, *, cluster: str) -> str:
+        return latest_version(NodeRecord.objects.of(cluster))
+
+    @override
+    def went_back(self, *, cluster: str, version: str) -> None:
+        forget_later(NodeRecord.objects.of(cluster), version=version)
 
     @override
     def forget_absent(
@@ -93,7 +103,7 @@ class NodePoolSink(OneByOne):
 
     @override
     @transaction.atomic
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+    def one(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         known = NodePoolRecord.objects.filter(uid=manifest["metadata"]["uid"]).first()
         before = [pool_facts(known)] if known else []
         if gone:

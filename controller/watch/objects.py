@@ -16,22 +16,24 @@ from controller import wakeups
 from controller.reconcile.sightings import still_there
 from controller.watch.sinks import lacking
 from workloads.models import ObjectRecord
-from workloads.observations import news, record_objects, workloads_of
-from workloads.strays import forget_strays, record_stray
+from workloads.observations import forget_later, latest_version, news, record_objects
+from workloads.strays import forget_strays, record_stray, workloads_of
 
 
 @dataclass(frozen=True)
 class ObjectSink:
     kind: ResourceKind
 
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
-        self._record([manifest], cluster=cluster, now=now, gone=gone)
+    def seen(
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, now: datetime, gone: bool
+    ) -> None:
+        self._record(manifests, cluster=cluster, as_of="", now=now, gone=gone)
 
     def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
-        self._record(news(ObjectRecord, page), cluster=cluster, now=now, gone=False)
+        self._record(news(ObjectRecord, page), cluster=cluster, as_of=as_of, now=now, gone=False)
 
     def _record(
-        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, now: datetime, gone: bool
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime, gone: bool
     ) -> None:
         kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
         owners = zip(manifests, workloads_of(manifests), strict=True)
@@ -44,7 +46,16 @@ class ObjectSink:
         with transaction.atomic():
             # Same lock order as a worker that made the object: it holds the workload when it writes the object's row.
             wakeups.wake_workloads((workload for _, workload in own), now=now)
-            record_objects(own, cluster=cluster, now=now, gone=gone)
+            record_objects(own, cluster=cluster, now=now, gone=gone, as_of=as_of)
+
+    def reached(self, *, cluster: str) -> str:
+        own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
+        return latest_version(ObjectRecord.objects.of(cluster).filter(**own))
+
+    def went_back(self, *, cluster: str, version: str) -> None:
+        """What was deleted since then may be there again: a row is gone anew when a read by name says so."""
+        own = {"api_version": self.kind.api_version, "kind": self.kind.kind}
+        forget_later(ObjectRecord.objects.of(cluster).filter(**own), version=version, gone_at=None)
 
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime
@@ -69,15 +80,19 @@ class CompanionSink(ObjectSink):
     last_news: dict[str, str] = field(default_factory=dict)
 
     @override
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
-        uid, news = manifest["metadata"]["uid"], _news_of(manifest)
-        if not gone and self.last_news.get(uid) == news:
-            return
-        super().seen(manifest, cluster=cluster, now=now, gone=gone)
+    def seen(
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, now: datetime, gone: bool
+    ) -> None:
+        news = {manifest["metadata"]["uid"]: _news_of(manifest) for manifest in manifests}
+        changed = {uid for uid, now_said in news.items() if gone or self.last_news.get(uid) != now_said}
+        if changed:
+            told = [item for item in manifests if item["metadata"]["uid"] in changed]
+            super().seen(told, cluster=cluster, now=now, gone=gone)
         if gone:
-            self.last_news.pop(uid, None)
+            for uid in changed:
+                self.last_news.pop(uid, None)
         else:
-            self.last_news[uid] = news
+            self.last_news.update(news)
 
     @override
     def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:

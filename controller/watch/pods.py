@@ -17,16 +17,18 @@ from controller.watch.capacity import foreign_use_changed
 from controller.watch.sinks import lacking
 from foundation.crashpoints import crash_point
 from workloads.models import PodRecord
-from workloads.observations import PodSeen, news, record_foreign_pod, workloads_of
-from workloads.strays import forget_strays, record_stray
+from workloads.observations import PodSeen, forget_later, latest_version, news, record_foreign_pod
+from workloads.strays import forget_strays, record_stray, workloads_of
 
 
 @dataclass(frozen=True)
 class PodSink:
     logs: LogCollector
 
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
-        self._record([manifest], cluster=cluster, as_of="", now=now, gone=gone)
+    def seen(
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, now: datetime, gone: bool
+    ) -> None:
+        self._record(manifests, cluster=cluster, as_of="", now=now, gone=gone)
 
     def listed(self, page: Sequence[Mapping[str, Any]], *, cluster: str, as_of: str, now: datetime) -> None:
         self._record(news(PodRecord, page), cluster=cluster, as_of=as_of, now=now, gone=False)
@@ -53,6 +55,12 @@ class PodSink:
     def _tell(self, rows: Iterable[PodRecord]) -> None:
         for row in rows:
             self.logs.pod_changed(row)
+
+    def reached(self, *, cluster: str) -> str:
+        return latest_version(PodRecord.objects.of(cluster))
+
+    def went_back(self, *, cluster: str, version: str) -> None:
+        forget_later(PodRecord.objects.of(cluster), version=version)
 
     def forget_absent(
         self, client: ClusterClient, present: set[str], *, as_of: str = "", now: datetime

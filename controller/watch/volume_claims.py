@@ -23,7 +23,7 @@ class ClaimSink(OneByOne):
     """Records claims; a row missing from a list is gone once a read by name confirms it, as the list may be older."""
 
     @override
-    def seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
+    def one(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
         if gone:
             ClaimRecord.objects.filter(uid=manifest["metadata"]["uid"]).delete()
         else:

@@ -1,7 +1,7 @@
 """The watcher: list + watch per kind → rows → wake-ups. Restartable at any time: rows are upserted, a list repairs all.
 
 One thread per kind, each with its own connection to PostgreSQL. What is known is as old as
-`WatchCursor.seen_at` says; a half-open connection is noticed because bookmarks stop coming.
+`WatchCursor.seen_at` says; a half-open connection is noticed because the server does not end a watch when asked to.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,15 +19,17 @@ from typing import Any
 from django.db import Error, InterfaceError, OperationalError, close_old_connections
 from typing_extensions import override
 
-from cluster import kinds
+from cluster import kinds, versions
 from cluster.client import ClusterClient, Listing, get_client
 from cluster.errors import ClusterError, ObjectNotFound
-from cluster.kinds import ResourceKind
+from cluster.kinds import ObjectRef, ResourceKind
 from cluster.labels import MANAGED_BY, MANAGER, selector
-from cluster.watch import WatchExpired, watch_once
+from cluster.watch import WatchEvent, WatchExpired, watch_batches
 from controller.logs.collector import LogCollector
 from controller.reconcile.adapters import adapters
+from controller.reconcile.sightings import standing_as
 from controller.watch.capacity import ForeignPodSink, NodePoolSink, NodeSink
+from controller.watch.events import EventSink
 from controller.watch.objects import CompanionSink, ObjectSink
 from controller.watch.pods import PodSink
 from controller.watch.sinks import Sink
@@ -40,7 +43,14 @@ logger = logging.getLogger(__name__)
 BACKOFF_SECONDS_MAX = 30.0
 CURSOR_EVERY_SECONDS = 5
 HEARTBEAT_SECONDS = 10
-WATCH_SECONDS = 240
+WATCH_SECONDS = 20
+"""When the server is asked to end a watch, which then begins again where it stood."""
+SILENT_SECONDS = 28.0
+"""Longer than a watch lasts, so that one which is silent for so long is cut off, although nobody was told."""
+TOO_SHORT_SECONDS = 1.0
+"""A watch that ends sooner is not begun again at once: that would be a busy loop."""
+ASKED_TO_WAIT_SECONDS_MAX = 120.0
+"""However long a server asks to be left alone."""
 UNSERVED_SECONDS = 60.0
 """How long a kind that the API server does not serve is left alone."""
 
@@ -54,6 +64,8 @@ class WatchScope:
     name: str = ""
     optional: bool = False
     """Whether the API server may not serve the kind at all."""
+    told_only: bool = False
+    """Whether its objects are messages: no bookmark tells how old they are, so that nothing is as old as their watch."""
 
 
 EVERY = WatchScope()
@@ -65,6 +77,7 @@ FOREIGN = WatchScope(
     name="ForeignPod",
 )
 WHERE_SERVED = WatchScope(optional=True)
+TOLD = WatchScope(told_only=True)
 
 
 WHERE_THERE = (*kinds.POD_GROUPS.values(), kinds.POD_MONITOR)
@@ -96,7 +109,11 @@ class KindWatcher(threading.Thread):
         self.client = client
         self.stopping = stop
         self.resource_version = ""
+        self.reached = ""
+        """The latest version that is known; a server whose own is older was set back."""
         self.failures = 0
+        self.expired = 0
+        """How often in a row its version was too old, without an event in between."""
         self._written_at: datetime | None = None
 
     @override
@@ -108,6 +125,7 @@ class KindWatcher(threading.Thread):
             except WatchExpired:
                 logger.info("watch.expired", extra={"kind": self.cursor})
                 self.resource_version = ""
+                self._rest_before_listing()
             except ObjectNotFound as error:
                 # The kind itself is gone: its API may come back with other objects.
                 self.resource_version = ""
@@ -127,27 +145,49 @@ class KindWatcher(threading.Thread):
             self.relist(client)
             if self.stopping.is_set():
                 return
-        events = 0
-        for event in watch_once(
+        began = time.monotonic()
+        for events in watch_batches(
             client,
             self.kind,
             resource_version=self.resource_version,
             label_selector=self.scope.label_selector,
             field_selector=self.scope.field_selector,
             timeout_seconds=WATCH_SECONDS,
+            read_timeout_seconds=SILENT_SECONDS,
         ):
             if self.stopping.is_set():
                 return
-            events += 1
             now = clock.now()
-            if event.type != "BOOKMARK":
-                self._seen(event.object, cluster=client.cluster, now=now, gone=event.type == "DELETED")
-            self.resource_version = event.resource_version
-            self.failures = 0
+            self._told(client, events, now=now)
+            for event in events:
+                self._reach(event)
+            self.failures = self.expired = 0
             self._write_cursor(client.cluster, now)
-        if not events:
-            # Avoids a busy loop on a server that ends every watch at once.
-            self.stopping.wait(1.0)
+        lasted = time.monotonic() - began
+        if lasted >= WATCH_SECONDS / 2:
+            # The server has ended it as it was asked to: until then nothing happened that was not told.
+            self._write_cursor(client.cluster, clock.now())
+        if lasted < TOO_SHORT_SECONDS:
+            self.stopping.wait(TOO_SHORT_SECONDS)
+
+    def _told(self, client: ClusterClient, events: Sequence[WatchEvent], *, now: datetime) -> None:
+        """Record what a batch tells; of an object that it names more than once, only the last."""
+        last = {_uid(event.object): event for event in events if event.type != "BOOKMARK"}
+        for event in last.values():
+            if event.type == "DELETED":
+                self._left(client, event.object, now=now)
+        there = [event.object for event in last.values() if event.type != "DELETED"]
+        self._seen(there, cluster=client.cluster, now=now, gone=False)
+
+    def _reach(self, event: WatchEvent) -> None:
+        """Note how far the watch has come. A bookmark tells where the server stands: one that is behind was set back,
+        and would be silent until it had come as far again.
+        """
+        if versions.is_older(event.resource_version, than=self.resource_version):
+            if event.type == "BOOKMARK":
+                raise WatchExpired("the cluster was set back to an older state")
+            return
+        self.resource_version = self.reached = event.resource_version
 
     def _served(self, client: ClusterClient) -> bool:
         """Whether the API serves the kind; if it no longer does, its objects are marked gone."""
@@ -165,47 +205,88 @@ class KindWatcher(threading.Thread):
         """
         present: set[str] = set()
         version = ""
+        reached = self.reached or self._reached_before(client.cluster)
         pages = client.pages(
             self.kind, label_selector=self.scope.label_selector, field_selector=self.scope.field_selector
         )
         for page in pages:
             if self.stopping.is_set():
                 return
+            if not version and versions.is_older(page.resource_version, than=reached):
+                logger.warning(
+                    "watch.went_back", extra={"kind": self.cursor, "version": page.resource_version}
+                )
+                self.sink.went_back(cluster=client.cluster, version=page.resource_version)
             self._listed(page, client.cluster)
             present |= {item["metadata"]["uid"] for item in page.items}
             version = page.resource_version
         now = clock.now()
         self.sink.forget_absent(client, present, as_of=version, now=now)
-        self.resource_version = version
+        self.resource_version = self.reached = version
+        if self.scope.told_only:
+            return
         WatchCursor.objects.update_or_create(
             cluster=client.cluster,
             kind=self.cursor,
             defaults={"resource_version": self.resource_version, "listed_at": now, "seen_at": now},
         )
 
+    def _reached_before(self, cluster: str) -> str:
+        """The version that the process before this one had come to: what it wrote down now and then, or a row's."""
+        rows = WatchCursor.objects.of(cluster).filter(kind=self.cursor)
+        written = rows.values_list("resource_version", flat=True).first() or ""
+        return versions.latest(self.sink.reached(cluster=cluster) or written, written)
+
     def _listed(self, page: Listing, cluster: str) -> None:
         """Record a page in one go; if that fails, each object separately."""
-        try:
-            self.sink.listed(page.items, cluster=cluster, as_of=page.resource_version, now=clock.now())
-        except (OperationalError, InterfaceError):
-            raise
-        except Exception:
-            logger.warning("watch.page_one_by_one", exc_info=True, extra={"kind": self.cursor})
-            for item in page.items:
-                self._seen(item, cluster=cluster, now=clock.now(), gone=False)
+        as_of, now = page.resource_version, clock.now()
+        self._together(
+            page.items, lambda items: self.sink.listed(items, cluster=cluster, as_of=as_of, now=now)
+        )
 
-    def _seen(self, manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool) -> None:
-        """Record one object. A failure must not keep other objects from being recorded."""
+    def _left(self, client: ClusterClient, manifest: Mapping[str, Any], *, now: datetime) -> None:
+        """Record one that has left what is watched: it is gone, or somebody has taken the portal's mark from it."""
+        metadata = manifest["metadata"]
+        if self.scope.label_selector == OWN.label_selector and not metadata.get("deletionTimestamp"):
+            ref = ObjectRef(
+                self.kind.api_version, self.kind.kind, metadata.get("namespace", ""), metadata["name"]
+            )
+            standing = standing_as(client, ref, metadata["uid"])
+            if standing is not None:
+                self._seen([standing], cluster=client.cluster, now=now, gone=False)
+                return
+        self._seen([manifest], cluster=client.cluster, now=now, gone=True)
+
+    def _seen(
+        self, manifests: Sequence[Mapping[str, Any]], *, cluster: str, now: datetime, gone: bool
+    ) -> None:
+        self._together(manifests, lambda items: self.sink.seen(items, cluster=cluster, now=now, gone=gone))
+
+    def _together(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        record: Callable[[Sequence[Mapping[str, Any]]], None],
+    ) -> None:
+        """Record them in one go; if that fails, each separately: one must not keep others from being recorded."""
+        if not items:
+            return
         try:
-            self.sink.seen(manifest, cluster=cluster, now=now, gone=gone)
+            record(items)
         except (OperationalError, InterfaceError):
             raise
         except Exception:
-            name = manifest.get("metadata", {}).get("name", "")
-            logger.exception("watch.object_skipped", extra={"kind": self.cursor, "object": name})
+            if len(items) == 1:
+                name = (items[0].get("metadata") or {}).get("name", "")
+                logger.exception("watch.object_skipped", extra={"kind": self.cursor, "object": name})
+                return
+            logger.warning("watch.one_by_one", exc_info=True, extra={"kind": self.cursor})
+            for item in items:
+                self._together([item], record)
 
     def _write_cursor(self, cluster: str, now: datetime) -> None:
-        if self._written_at and (now - self._written_at).total_seconds() < CURSOR_EVERY_SECONDS:
+        if self.scope.told_only or (
+            self._written_at and (now - self._written_at).total_seconds() < CURSOR_EVERY_SECONDS
+        ):
             return
         self._written_at = now
         WatchCursor.objects.of(cluster).filter(kind=self.cursor).update(
@@ -214,12 +295,25 @@ class KindWatcher(threading.Thread):
 
     def _rest(self, error: Exception) -> None:
         wait = min(BACKOFF_SECONDS_MAX, 0.5 * 2**self.failures) * random.uniform(0.5, 1.0)  # noqa: S311 (jitter)
+        asked = getattr(error, "retry_after", None) or 0.0
+        wait = max(wait, min(asked, ASKED_TO_WAIT_SECONDS_MAX))
         self.failures = min(self.failures + 1, 8)
         if not is_missed(error):
             logger.warning(
                 "watch.broken", extra={"kind": self.cursor, "error": str(error), "wait_seconds": wait}
             )
         self.stopping.wait(wait)
+
+    def _rest_before_listing(self) -> None:
+        """The first list comes at once; a server whose own list is too old for it is not asked in a busy loop."""
+        if self.expired:
+            self.stopping.wait(min(BACKOFF_SECONDS_MAX, 0.5 * 2**self.expired))
+        self.expired = min(self.expired + 1, 8)
+
+
+def _uid(manifest: Mapping[str, Any]) -> str | int:
+    """What is not even an object is told apart from every other, and skipped where it is recorded."""
+    return (manifest.get("metadata") or {}).get("uid") or id(manifest)
 
 
 class Watcher:
@@ -237,6 +331,7 @@ class Watcher:
             (kinds.POD, ForeignPodSink(), FOREIGN),
             (kinds.NODE_POOL, NodePoolSink(), WHERE_SERVED),
             (kinds.CLAIM, ClaimSink(), EVERY),
+            (kinds.EVENT, EventSink(), TOLD),
             *((kind, ObjectSink(kind), _own(kind)) for kind in primaries),
             *((kind, CompanionSink(kind), _own(kind)) for kind in companions),
             *((kind, ObjectSink(kind), _own(kind)) for kind in WHERE_THERE),

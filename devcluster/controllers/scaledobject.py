@@ -240,10 +240,7 @@ class ScaledObjects(Polling):
         annotations = annotations_of(obj)
         labels |= labels_of(obj)
         wanted: Obj = {
-            "metadata": {
-                "name": name, "labels": labels,
-                "ownerReferences": [objects.owner_reference(SCALED_OBJECT, obj)],
-            },
+            "metadata": {"name": name, "labels": labels, "ownerReferences": [objects.owner_reference(SCALED_OBJECT, obj)]},
             "spec": {
                 "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.name, "name": spec["scaleTargetRef"]["name"]},
                 "minReplicas": spec.get("minReplicaCount") or 1, "maxReplicas": spec.get("maxReplicaCount", MAX_DEFAULT),

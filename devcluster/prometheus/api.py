@@ -1,56 +1,82 @@
-"""Prometheus' HTTP API: `query` and `status/buildinfo`, without a token and on loopback only."""
+"""Prometheus' HTTP API: `query`, `query_range` and `status/buildinfo`, on loopback only, for who has the token."""
 
 from __future__ import annotations
 
+import hmac
 import math
 import time
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from devcluster.objects import seconds
 
-from .engine import Moment, ParseError, parse
+from .engine import Expression, Moment, ParseError, parse
+from .functions import LabelSet, label_set
 from .operators import ExecutionError
 from .storage import Storage
 
-BUILD = {
-    "version": "2.42.0+devcluster", "revision": "", "branch": "", "buildUser": "", "buildDate": "", "goVersion": "",
-}  # fmt: skip
+BUILD = {"version": "2.42.0+devcluster"} | dict.fromkeys(("revision", "branch", "buildUser", "buildDate"), "")
 
 
 class PrometheusApi:
-    """Answers from the storage; who listens on the port may ask."""
+    """Answers from the storage."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, token: str) -> None:
+        self._storage, self._wanted = storage, ascii(f"Bearer {token}")
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=1 << 20)
-        app.router.add_get("/api/v1/query", self._query)
-        app.router.add_post("/api/v1/query", self._query)
+        app = web.Application(client_max_size=1 << 20, middlewares=[self._authorized])
+        for name in ("query", "query_range"):
+            app.router.add_route("*", f"/api/v1/{name}", self._query)
         app.router.add_get("/api/v1/status/buildinfo", _buildinfo)
         app.router.add_route("*", "/api/v1/{path:.*}", _not_served)
         return app
 
+    @web.middleware
+    async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not hmac.compare_digest(ascii(request.headers.get("Authorization")), self._wanted):
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
+        return await handler(request)
+
     async def _query(self, request: web.Request) -> web.Response:
         form = await request.post() if request.method == "POST" else {}
-        parameters = {**request.query, **{key: str(text) for key, text in form.items()}}
+        asked = {**request.query, **{key: str(text) for key, text in form.items()}}
         try:
-            at = _time(parameters)
-            value = parse(parameters.get("query", ""))(Moment(self._storage, at))
+            value = parse(asked.get("query", ""))
+            if not request.path.endswith("_range"):
+                return _success(_now(value, self._storage, _time(asked.get("time", ""))))
+            step = round(float(asked.get("step", "")) * 1000)
+            times = range(_time(asked.get("start", "")), _time(asked.get("end", "")) + 1, step)
+            if len(times) > 11_000:
+                return _failure(
+                    400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries"
+                )
+            return _success(_over(value, self._storage, times))
         except ParseError as error:
             return _failure(400, "bad_data", f'invalid parameter "query": parse error: {error}')
         except ValueError as error:
             return _failure(400, "bad_data", f'invalid parameter "time": {error}')
         except ExecutionError as error:
             return _failure(422, "execution", str(error))
-        if isinstance(value, float):
-            return _success({"resultType": "scalar", "result": _pair(at, value)})
-        vector = [{"metric": labels, "value": _pair(at, number)} for labels, number in value]
-        return _success({"resultType": "vector", "result": vector})
+
+
+def _now(expression: Expression, storage: Storage, at: int) -> dict[str, Any]:
+    value = expression(Moment(storage, at))
+    if isinstance(value, float):
+        return {"resultType": "scalar", "result": _pair(at, value)}
+    return {"resultType": "vector", "result": [{"metric": m, "value": _pair(at, v)} for m, v in value]}
+
+
+def _over(expression: Expression, storage: Storage, times: range) -> dict[str, Any]:
+    found: dict[LabelSet, list[Any]] = {}
+    for at in times:
+        value = expression(Moment(storage, at))
+        for labels, number in [({}, value)] if isinstance(value, float) else value:
+            found.setdefault(label_set(labels), []).append(_pair(at, number))
+    return {"resultType": "matrix", "result": [{"metric": dict(m), "values": v} for m, v in found.items()]}
 
 
 async def _buildinfo(_request: web.Request) -> web.Response:
@@ -61,9 +87,8 @@ async def _not_served(request: web.Request) -> web.Response:
     return _failure(404, "not_found", f"devcluster does not serve {request.path}, only /api/v1/query")
 
 
-def _time(parameters: Mapping[str, str]) -> int:
+def _time(text: str) -> int:
     """Unix milliseconds, from seconds or an RFC 3339 time in UTC. ValueError where it is neither."""
-    text = parameters.get("time", "")
     if not text:
         return int(time.time() * 1000)
     for read in (float, seconds):

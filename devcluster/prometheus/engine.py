@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import promql_parser as promql
 
-from .functions import (
-    AGGREGATIONS,
-    OVER_RANGE,
-    LabelSet,
-    Vector,
-    histogram_quantile,
-    label_set,
-    nameless,
-)
+from .functions import AGGREGATIONS, OVER_RANGE, LabelSet, Vector, histogram_quantile, label_set, nameless
 from .operators import ARITHMETIC, COMPARISONS, SETS, Operation, matched, of_sets, unique, with_scalar
 from .storage import NAME, Matcher, Storage
 
 LOOKBACK_MS = 300_000
-CHARACTERS_MAX, DEPTH_MAX = 4096, 100
+CHARACTERS_MAX, DEPTH_MAX = 8000, 100
 _MATCH_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 _GROUPING = {
     "VectorMatchCardinality.ManyToOne": "group_left",
@@ -121,11 +113,6 @@ class _Selector:
         return unique(vector)
 
 
-def _number_literal(node: promql.NumberLiteral, _depth: int) -> Expression:
-    number = float(node.val)
-    return lambda _moment: number
-
-
 def _negated(node: promql.UnaryExpr, depth: int) -> Expression:
     inner = _expression(node.expr, depth)
 
@@ -223,7 +210,7 @@ def _operation(node: promql.BinaryExpr) -> Operation:
 
 _READERS: dict[type[promql.Expr], Callable[[Any, int], Expression]] = {
     promql.ParenExpr: lambda node, depth: _expression(node.expr, depth),
-    promql.NumberLiteral: _number_literal,
+    promql.NumberLiteral: lambda node, _depth: lambda _moment: float(node.val),
     promql.VectorSelector: lambda node, _depth: _Selector(node),
     promql.UnaryExpr: _negated,
     promql.Call: _call,
@@ -233,12 +220,8 @@ _READERS: dict[type[promql.Expr], Callable[[Any, int], Expression]] = {
 
 
 def _number(value: Value) -> float:
-    if not isinstance(value, float):
-        raise TypeError("promql-parser lets only a scalar stand here")
-    return value
+    return cast("float", value)
 
 
 def _vector(value: Value) -> Vector:
-    if isinstance(value, float):
-        raise TypeError("promql-parser lets only an instant vector stand here")
-    return value
+    return cast("Vector", value)

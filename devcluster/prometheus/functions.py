@@ -10,6 +10,7 @@ from .storage import NAME
 Point = tuple[int, float]
 Element = tuple[dict[str, str], float]
 Vector = list[Element]
+OverRange = Callable[[Sequence[Point], int, int], float | None]
 LabelSet = tuple[tuple[str, str], ...]
 
 
@@ -58,9 +59,7 @@ def _irate(points: Sequence[Point], _start: int, _end: int) -> float | None:
     return (value if value < before else value - before) / ((at - before_at) / 1000)
 
 
-def _of_values(
-    function: Callable[[Sequence[float]], float],
-) -> Callable[[Sequence[Point], int, int], float | None]:
+def _of_values(function: Callable[[Sequence[float]], float]) -> OverRange:
     return lambda points, _start, _end: function([value for _, value in points])
 
 
@@ -85,7 +84,7 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "max": _extreme(max),
     "count": lambda values: float(len(values)),
 }
-OVER_RANGE: dict[str, Callable[[Sequence[Point], int, int], float | None]] = {
+OVER_RANGE: dict[str, OverRange] = {
     "rate": _rate,
     "irate": _irate,
     "increase": _increase,

@@ -43,7 +43,7 @@ class Target:
 
 def given_targets(urls: list[str]) -> list[Target]:
     """Those of the command line: their job is `portal`."""
-    return [Target(url, (("instance", urlsplit(url).netloc), ("job", "portal"))) for url in urls]
+    return [Target(url, (("instance", urlsplit(url).netloc or url), ("job", "portal"))) for url in urls]
 
 
 def pod_targets(store: Store) -> Iterator[Target]:
@@ -138,6 +138,9 @@ class Scraper:
         return samples
 
     async def _text(self, http: aiohttp.ClientSession, url: str) -> str:
+        if url.startswith("unix://"):
+            async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(url[7:])) as local:
+                return await self._text(local, "http://localhost/metrics")
         limit = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         headers = {"Accept": "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"}
         async with http.get(url, headers=headers, timeout=limit) as answer:

@@ -23,9 +23,7 @@ Use = Callable[[Obj, str], Usage | None]
 
 def target(store: Store, use: Use) -> Target:
     return Target(
-        "simulated",
-        LABELS,
-        lambda: (sample for pod in store.list(POD) for sample in _of_pod(store, pod, use)),
+        "simulated", LABELS, lambda: (s for pod in store.list(POD) for s in _of_pod(store, pod, use))
     )
 
 

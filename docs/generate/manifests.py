@@ -11,11 +11,11 @@ import yaml
 
 from cluster.labels import workload_labels
 from cluster.names import object_name
-from controller.namespaces.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from docs.generate.manifest_rows import Example, ManifestRow, Step
 from docs.generate.training_examples import EXAMPLES
 from jobs.manifests import build_training_run
 from jobs.specs import TrainingRunSpec
+from tenancy.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from workloads.placement import Placement, node_terms, tolerations
 from workloads.podspec.pod_template import ManifestSet
 from workloads.podspec.specs import ContainerSpec

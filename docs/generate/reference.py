@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import NOT_PROVIDED
 from drf_spectacular.generators import SchemaGenerator
 
-from docs.generate import layers, manifests, serving
+from docs.generate import cluster_rights, diagnosis_rules, error_codes, layers, manifests, metrics, serving
 from docs.generate.words import (
     ENVIRONMENT_MEANING,
     PHASE_MEANING,
@@ -33,8 +33,12 @@ def pages() -> dict[str, str]:
         "workload-phases.md": _workload_phases,
         "layers.md": layers.page,
         "rest-api.md": _rest_api,
+        "error-codes.md": error_codes.page,
         "settings.md": _settings,
+        "cluster-rights.md": cluster_rights.page,
+        "diagnosis.md": diagnosis_rules.page,
         "manifests.md": manifests.page,
+        "metrics.md": metrics.page,
         "serving.md": serving.page,
     }
     return {name: "\n".join([WRITTEN_BY, "", *make()]) + "\n" for name, make in makers.items()}
@@ -71,7 +75,7 @@ def _workload_phases() -> list[str]:
         "A run and an endpoint move through the same phases. A phase is coarse and drives the machine; a reason is fine",
         "and is for people. Beside both stand a message with numbers, `since` (when phase or reason last changed) and",
         "`observed_at` (when the cluster was last looked at). `workloads/states.py` holds the tables, one function",
-        "(`workloads.services.transition`; for many queued ones together `workloads.bulk_transitions`) moves the phase, and every",
+        "(`workloads.services.transition`; for many queued ones together `workloads.bulk.transitions`) moves the phase, and every",
         "move is one row of events.",
         "",
         "```mermaid",
@@ -91,8 +95,10 @@ def _workload_phases() -> list[str]:
         "",
         "## Reasons",
         "",
-        "| reason | in the phases | meaning |",
-        "|---|---|---|",
+        "An event, a run or endpoint and an attempt have one of these; there are no others.",
+        "",
+        "| reason | in the phases | meaning | what comes next |",
+        "|---|---|---|---|",
         *(_reason_row(reason) for reason in Reason),
     ]
 
@@ -106,7 +112,8 @@ def _phase_row(phase: Phase) -> str:
 
 def _reason_row(reason: Reason) -> str:
     phases = ", ".join(f"`{phase}`" for phase in Phase if reason in REASONS[phase])
-    return f"| `{reason}` | {phases} | {REASON_TEXTS[reason].meaning} |"
+    text = REASON_TEXTS[reason]
+    return f"| `{reason}` | {phases} | {text.meaning} | {text.next_step} |"
 
 
 def _in_order(targets: frozenset[Phase]) -> list[Phase]:
@@ -142,7 +149,7 @@ def _rest_api() -> list[str]:
 
 
 def _says(operation: Mapping[str, Any]) -> str:
-    text = str(operation.get("summary") or operation.get("description") or "").strip()
+    text = str(operation.get("description") or operation.get("summary") or "").strip()
     sentence = " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")
     return sentence or str(operation["operationId"]).replace("_", " ")
 

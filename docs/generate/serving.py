@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cluster.names import object_name
-from controller.namespaces.namespace_manifests import priority_class
 from docs.generate.manifest_rows import Example
 from docs.generate.manifests import SHORT_ID, placement, section
 from docs.generate.scaler_examples import PROMETHEUS_URL
@@ -17,6 +16,7 @@ from inference.manifests import build_endpoint
 from inference.runtimes import CUSTOM, PRESETS, ServerPreset
 from inference.serving_serializers import RuntimeOptionsSerializer
 from inference.specs import EndpointSpec
+from tenancy.namespace_manifests import priority_class
 from workloads.podspec import model_source
 from workloads.podspec.pod_template import ManifestSet
 

@@ -30,6 +30,31 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
         "`postgresql://USER:PASSWORD@HOST:PORT/NAME?sslmode=…`. PostgreSQL is the only database.",
     ),
     "PORTAL_DATA_DIR": ("`.data` in the checkout", "Where everything embedded, its secrets and its logs are kept."),
+    "PORTAL_HTTP_BODY_BYTES": (
+        "4194304 (4 MiB)",
+        "Of web: the largest body that is taken; 413 beyond it. Each view has a limit of its own, of 2 MiB at most. The gateway takes 32 MiB.",
+    ),
+    "PORTAL_HTTP_BODY_SECONDS": (
+        "30",
+        "Of web: how long the body of a request may take to arrive; 408 after it. At the gateway the endpoint's own limit of time holds.",
+    ),
+    "PORTAL_HTTP_CONNECTIONS": (
+        "1000",
+        "Of web and of live: connections open at the same time. One more, and the one that has owed a request for longest is given up; where none does, the new one is answered 503.",
+    ),
+    "PORTAL_HTTP_HEADER_BYTES": ("32768 (32 KiB)", "Of web and of live: the largest headers of a request; 431 beyond it."),
+    "PORTAL_HTTP_HEADER_SECONDS": (
+        "10",
+        "Of web and of live: how long the headers of a request may take to arrive; 408 after it.",
+    ),
+    "PORTAL_HTTP_IDLE_SECONDS": (
+        "75",
+        "Of web and of live: how long a connection may wait for its next request. More than the proxy in front keeps its own.",
+    ),
+    "PORTAL_HTTP_READER_SECONDS": (
+        "60",
+        "Of web and of live: within this time a client takes 48 KiB of what waits for it, or is cut off.",
+    ),
     "PORTAL_INTERNAL_URL": (
         "`http://127.0.0.1:` and the port of `PORTAL_BIND`",
         "Where pods reach REST, to report checkpoints and progress.",
@@ -44,9 +69,22 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
         "Where clients reach the live process. Not the host name of `PORTAL_PUBLIC_URL`: cookies ignore ports.",
     ),
     "PORTAL_LOG_STORAGE": ("a folder in `PORTAL_DATA_DIR`", "Folder of the log store; all processes must see it."),
+    "PORTAL_MAIL_FROM": ("`portal@` and the host of `PORTAL_PUBLIC_URL`", "The sender of the portal's mail."),
+    "PORTAL_MAIL_URL": (
+        "none: there is no mail",
+        "The mail server: `smtp://HOST:PORT`, or `smtp+starttls://` or `smtps://USER:PASSWORD@HOST:PORT`. A password goes over TLS alone.",
+    ),
     "PORTAL_METRICS_BIND": (
-        "none; `up` takes the ports from 8002 on, one a process",
-        "Where each of the five processes answers `/metrics` and `/healthz`, without an account: keep it off public proxies.",
+        "none; `up` takes Unix sockets in its data folder, one a process",
+        "Where each of the five processes answers `/metrics` and `/healthz`, web and live `/readyz` too, without an account: keep it off public proxies.",
+    ),
+    "PORTAL_NOTICE_NETWORKS": (
+        "none",
+        "Private networks (`10.20.0.0/16`), by commas, that webhooks of people may go to, also over http. Never one in which the cluster, its pods or the stores are.",
+    ),
+    "PORTAL_PROMETHEUS_TOKEN": (
+        "none; `up` with its own cluster has one",
+        "The bearer token that this Prometheus asks for, if it does: of a proxy in front of it, say.",
     ),
     "PORTAL_PROMETHEUS_URL": (
         "none; `up` with its own cluster brings one",
@@ -62,11 +100,11 @@ ENVIRONMENT_MEANING: Mapping[str, tuple[str, str]] = MappingProxyType({
     ),
     "PORTAL_SECRET_KEY": (
         "made once by `up`",
-        "At least 32 characters. Signs cookies, tickets and run tokens, so all processes must have the same.",
+        "At least 32 characters. Signs cookies and run tokens, so all processes must have the same.",
     ),
     "PORTAL_TRUSTED_PROXIES": (
         "none",
-        "Addresses and networks (`10.0.0.0/8`) of the proxies in front, by commas, whose `X-Forwarded-For` says who the client is. Without it all clients of a proxy share its address.",
+        "Addresses and networks (`192.0.2.0/28`) of the proxies in front, by commas and without any that pods have, whose `X-Forwarded-For` says who the client is. Without it all clients of a proxy share its address.",
     ),
 })  # fmt: skip
 
@@ -90,7 +128,27 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "optional_kinds": "Kinds of runs that are offered where the cluster serves them, besides `job`. `keda`: endpoints"
     " scale by KEDA where it is served; else by the cluster's autoscaler, on CPU alone. `podmonitor`: one for each endpoint that has metrics.",
     "scaler_prometheus_url": "Where KEDA, inside the cluster, asks Prometheus. Empty: where `PORTAL_PROMETHEUS_URL` says.",
+    "image_prefixes": "Registries or beginnings of image names that requests may use, such as `ghcr.io/acme`, of teams without a"
+    " list of their own. Empty: any image.",
+    "pod_security": "Which profile of Pod Security the namespaces of teams enforce that have none of their own: `baseline`,"
+    " `restricted`, or `automatic`: restricted, or baseline while a kind is offered whose pods restricted refuses.",
+    "reads_per_minute": "Requests to REST that read (GET), of one user in a minute; one token has half. Refused with 429 and Retry-After.",
+    "writes_per_minute": "Requests to REST that change or submit, of one user in a minute; one token has half. One more for each 16 KiB of a body.",
+    "expensive_per_minute": "Imports, advice, exports and tries of a scaler's query, of one user in a minute, beside the two above.",
+    "anonymous_per_minute": "Requests to REST without a credential that holds, of one address (IPv6: of a /64) in a minute.",
+    "pages_per_minute": "Pages, their parts and forms, of one user in a minute, or of one address (IPv6: of a /64) of who is not signed in.",
     "password_exchange": "Whether `POST tokens/exchange/` gives an API token for a user's name and password.",
+    "ceiling_cpus": "How many CPU cores a team may hold in all pools and without GPUs, unless it has a ceiling of its own; empty for no ceiling.",
+    "ceiling_memory_gib": "How many GiB of memory a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    "ceiling_ephemeral_storage_gib": "How many GiB of ephemeral storage a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    "ceiling_pods": "How many pods a team may hold, unless it has a ceiling of its own; empty for no ceiling.",
+    "ceiling_volumes": "How many volumes a team may have, unless it has a ceiling of its own; empty for no ceiling.",
+    "ceiling_volume_storage_gib": "How many GiB a team's volumes may have together, unless it has a ceiling of its own; empty for no ceiling.",
+    "dcgm_job": "Which job of Prometheus scrapes dcgm-exporter, such as `dcgm-exporter`; several joined by `|`. Series of another job are not"
+    " believed, as any pod that is scraped may publish series of that name. Empty: of any job.",
+    "open_sweeps": "How many sweeps of a team may be open at once: some member of each has not ended. Empty for no limit.",
+    "open_workloads": "How many runs and endpoints of a team may not have ended, those that wait among them. Empty for no limit.",
+    "team_log_gib": "How many GiB of logs are kept of a team; beyond it the oldest are deleted first, before their retention ends. Empty for no limit.",
     "dcgm_labels": "How the pods of DCGM's metrics are labelled in Prometheus: `exported` (`exported_pod`, as a scrape without"
     " `honorLabels` makes it) or `plain` (`pod`).",
 })  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every request carries: its id and the address it came from."""
+"""What every request carries: who asks in which way, its id, and the address it came from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from django.conf import settings
 from django.http import HttpRequest
 
 REQUEST_ID_HEADER = "X-Request-ID"
+API_PREFIX = "/api/"
 _SANE_REQUEST_ID = re.compile(r"\A[A-Za-z0-9._-]{8,64}\Z")
+
+
+def is_api(request: HttpRequest) -> bool:
+    """Whether a program is asking, so that errors are problem documents and not pages."""
+    return request.path.startswith(API_PREFIX)
 
 
 def request_id_of(request: Any) -> str:
@@ -28,12 +34,13 @@ def request_id_of(request: Any) -> str:
 
 def client_ip(request: Any) -> str | None:
     """The client's address; X-Forwarded-For counts only as far as trusted proxies wrote it. None if unknown."""
-    chain = [
-        address.strip()
-        for address in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
-        if address.strip()
-    ]
-    address = _address(request.META.get("REMOTE_ADDR", ""))
+    return client_address(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
+
+
+def client_address(peer: str, forwarded: str) -> str | None:
+    """The same of the address of a connection and of the header's value."""
+    chain = [address.strip() for address in forwarded.split(",") if address.strip()]
+    address = _address(peer)
     while address is not None and chain and any(address in proxy for proxy in settings.TRUSTED_PROXIES):
         address = _address(chain.pop())
     return None if address is None else str(address)

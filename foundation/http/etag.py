@@ -52,17 +52,26 @@ def conditional(request: Any, response: HttpResponse) -> HttpResponse:
     """
     if request.method not in {"GET", "HEAD"} or response.status_code != 200 or response.streaming:
         return response
-    version = response.get("ETag", "").strip('"')
-    digest = _digest(response.content)
-    response["ETag"] = tag = f'"{version}-{digest}"' if version else f'"{digest}"'
-    known = parse_etags(request.headers.get(KNOWN_HEADER, ""))
-    if "*" not in known and tag not in {item.removeprefix("W/") for item in known}:
+    response["ETag"] = tag = tag_of(response.get("ETag", "").strip('"'), response.content)
+    if not is_known(tag, request.headers.get(KNOWN_HEADER, "")):
         return response
     unchanged = HttpResponse(status=304, headers={"ETag": tag})
     for name in _KEPT_IN_304:
         if name in response:
             unchanged[name] = response[name]
     return unchanged
+
+
+def tag_of(version: str, content: bytes) -> str:
+    """The tag of what is answered, of a row with that version; of one that has none, "" as the version."""
+    digest = _digest(content)
+    return f'"{version}-{digest}"' if version else f'"{digest}"'
+
+
+def is_known(tag: str, header: str) -> bool:
+    """Whether If-None-Match says that the client has it already."""
+    known = parse_etags(header)
+    return "*" in known or tag in {item.removeprefix("W/") for item in known}
 
 
 def expected_versions(request: Any) -> Versions | None:

@@ -133,6 +133,11 @@ def condition_of(request: Any, name: str, declared: Filter) -> Q:
         values = [declared.parse(text) for text in raw]
     except ValueError as error:
         raise refuse(name, str(error)) from error
+    return condition_on(declared, values)
+
+
+def condition_on(declared: Filter, values: list[Any]) -> Q:
+    """What the parsed values ask for."""
     if declared.where is not None:
         return declared.where(values)
     # The rows of a single value are in the order of an index that begins with it.
@@ -151,6 +156,17 @@ def parse_moment(raw: str) -> datetime:
     except (ValueError, OverflowError):
         pass
     raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z.")
+
+
+def asked_moment(request: Any, name: str) -> datetime | None:
+    """The time that a parameter names, None when absent. Raises Malformed."""
+    raw = one(request, name)
+    if raw is None:
+        return None
+    try:
+        return parse_moment(raw)
+    except ValueError as error:
+        raise refuse(name, str(error)) from error
 
 
 def several(request: Any, name: str) -> list[str]:

@@ -3,6 +3,9 @@
 Same key and same body: the first answer again, with `Idempotency-Replayed: true`. Another body: 422. Still
 in flight: 409. Kept for 24 hours. The key's row is written in the transaction of the service call, so a
 crash leaves neither; a try that failed leaves none, and may be repeated with the same key.
+
+A first answer is shown again to who might ask for it now: whoever left the team meanwhile is refused as anybody would be
+that asks for the first time.
 """
 
 from __future__ import annotations
@@ -12,15 +15,26 @@ import json
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
+from rest_framework.exceptions import APIException
 from rest_framework.renderers import JSONRenderer
 
 from foundation import clock
-from foundation.errors import Conflict, FieldProblem, Invalid, Malformed
+from foundation.errors import (
+    Conflict,
+    FieldProblem,
+    Invalid,
+    Malformed,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    PortalError,
+)
 from foundation.models import IdempotencyKey
 
 HEADER = "Idempotency-Key"
@@ -30,16 +44,21 @@ IN_FLIGHT_AT_MOST = timedelta(minutes=5)
 PURGE_BATCH_MAX = 10_000
 _KEY = re.compile(r"\A[\x21-\x7e]{1,255}\Z")
 _KEPT_HEADERS = ("Location", "ETag")
+_WRITES = re.compile(
+    r"\s*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|WITH\b.*?\b(?:INSERT|UPDATE|DELETE)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 Method = Callable[..., Any]
 
 
-def idempotent(*, store_body: bool = True, atomic: bool = True) -> Callable[[Method], Method]:
+def idempotent(*, store_body: bool = True, judge: Method | None = None) -> Callable[[Method], Method]:
     """Decorate a POST method of a DRF view.
 
     `store_body=False` is for answers that hold a secret: they are never stored, so asking again gives 409
-    `answer_not_kept`. `atomic=False` is for a method that must not run inside one transaction (it talks to
-    the cluster): its row is committed first and marked done afterwards.
+    `answer_not_kept`. `judge` is for a method that must not run inside one transaction (it talks to the cluster): its
+    row is committed first and marked done afterwards. Called with what the method is called with, `judge` raises what a caller without the
+    right is answered; other methods are judged by themselves, up to the first row that they would change.
     """
 
     def decorate(method: Method) -> Method:
@@ -48,10 +67,11 @@ def idempotent(*, store_body: bool = True, atomic: bool = True) -> Callable[[Met
             key = _key(request)
             if key is None:
                 return method(view, request, *args, **kwargs)
-            run = _in_one_transaction if atomic else _in_two_steps
-            return run(
-                _new_row(request, key), lambda: method(view, request, *args, **kwargs), store_body=store_body
-            )
+            row, call = _new_row(request, key), partial(method, view, request, *args, **kwargs)
+            if judge is None:
+                return _in_one_transaction(row, call, store_body=store_body)
+            judged = partial(judge, request, *args, **kwargs)
+            return _in_two_steps(row, call, judged, store_body=store_body)
 
         wrapped.honours_idempotency_key = True  # type: ignore[attr-defined]
         return wrapped
@@ -72,20 +92,22 @@ def _in_one_transaction(row: IdempotencyKey, call: Callable[[], Any], *, store_b
             raise _in_flight()
         known = _known(row)
         if known is not None:
-            return _replay(known, row)
+            return _replay(known, row, partial(_judge, call))
         row.save()
         response = call()
         _finish(row, response, store_body=store_body)
         return response
 
 
-def _in_two_steps(row: IdempotencyKey, call: Callable[[], Any], *, store_body: bool) -> Any:
+def _in_two_steps(
+    row: IdempotencyKey, call: Callable[[], Any], judge: Callable[[], None], *, store_body: bool
+) -> Any:
     with transaction.atomic():
         if not _try_lock(row):
             raise _in_flight()
         known = _known(row)
         if known is not None:
-            return _replay(known, row)
+            return _replay(known, row, judge)
         row.save()
     try:
         response = call()
@@ -148,12 +170,39 @@ def _known(row: IdempotencyKey) -> IdempotencyKey | None:
     return known
 
 
-def _replay(known: IdempotencyKey, row: IdempotencyKey) -> HttpResponse:
+class _WouldWrite(BaseException):
+    """What is asked for would be carried out. No `except Exception` on the way takes it for a failure."""
+
+
+def _judge(call: Callable[[], Any]) -> None:
+    """Raise what the caller would be refused with who asked for this now for the first time; changes nothing.
+
+    Whatever else would come of it is no matter of rights: that it was done before is why it is asked for again.
+    """
+    refused = (NotSignedIn, NotAllowed, NotFound, PermissionDenied, Http404)
+    try:
+        with transaction.atomic(), connection.execute_wrapper(_stop_at_a_write):
+            call()
+            transaction.set_rollback(True)
+    except refused:
+        raise
+    except (_WouldWrite, PortalError, APIException):
+        return
+
+
+def _stop_at_a_write(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+    if _WRITES.match(sql):
+        raise _WouldWrite
+    return execute(sql, *rest)
+
+
+def _replay(known: IdempotencyKey, row: IdempotencyKey, judge: Callable[[], None]) -> HttpResponse:
     if known.fingerprint != row.fingerprint:
         message = "This key was used before with another request."
         raise Invalid.of_field(HEADER, message, code="key_reused")
     if known.state == IdempotencyKey.State.IN_FLIGHT:
         raise _in_flight()
+    judge()
     if known.body is None:
         raise Conflict(
             "This request was carried out before. Its answer held a secret, which is shown once and not kept.",

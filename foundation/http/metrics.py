@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -40,6 +42,43 @@ def register_collector(collector: Collector) -> None:
     _scrape_collectors.append(collector)
 
 
+@dataclass(frozen=True, slots=True)
+class ScrapedGauge:
+    """A gauge that is read from the rows at every scrape: its name, what it says, and its labels."""
+
+    name: str
+    says: str
+    labels: tuple[str, ...] = ()
+
+    def family(self, values: Mapping[Any, float] | float | None = None) -> GaugeMetricFamily:
+        """With these values, by their labels in order as tuples; with none nothing is known."""
+        family = GaugeMetricFamily(self.name, self.says, labels=self.labels)
+        none: Mapping[Any, float] = {}
+        by_labels = values if isinstance(values, Mapping) else none if values is None else {(): values}
+        for labels, value in by_labels.items():
+            family.add_metric(labels, value)
+        return family
+
+
+class GaugeCollector(Collector):
+    """Gauges of one app: `figures` names them all, so that they are known before there is a database."""
+
+    figures: ClassVar[tuple[ScrapedGauge, ...]] = ()
+
+    def describe(self) -> Iterable[Metric]:
+        return [figure.family() for figure in self.figures]
+
+
+def scraped_figures() -> list[Metric]:
+    """Every gauge that is read from the rows, without its values."""
+    return [
+        family
+        for each in _scrape_collectors
+        if isinstance(each, GaugeCollector)
+        for family in each.describe()
+    ]
+
+
 def exposition() -> bytes:
     """The text that Prometheus reads: all processes together where PROMETHEUS_MULTIPROC_DIR is set."""
     at_scrape = CollectorRegistry(auto_describe=False)
@@ -48,20 +87,23 @@ def exposition() -> bytes:
     return generate_latest(_own_registry()) + generate_latest(at_scrape)
 
 
-class HeartbeatCollector(Collector):
+HEARTBEAT_AGE = ScrapedGauge(
+    "portal_heartbeat_age_seconds", "Seconds since a process last said that it is alive.", ("process",)
+)
+
+
+class HeartbeatCollector(GaugeCollector):
     """Seconds since each process last said that it is alive."""
+
+    figures = (HEARTBEAT_AGE,)
 
     @override
     def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily(
-            "portal_heartbeat_age_seconds",
-            "Seconds since a process last said that it is alive.",
-            labels=["process"],
-        )
         now = clock.now()
-        for process, at in Heartbeat.objects.order_by("process").values_list("process", "at"):
-            family.add_metric([process], max(0.0, (now - at).total_seconds()))
-        yield family
+        beats = Heartbeat.objects.order_by("process").values_list("process", "at")
+        yield HEARTBEAT_AGE.family(
+            {(process,): max(0.0, (now - at).total_seconds()) for process, at in beats}
+        )
 
 
 def _own_registry() -> CollectorRegistry:

@@ -63,6 +63,11 @@ class CursorPage(BasePagination):
 
     display_page_controls = False
 
+    @staticmethod
+    def ordered(queryset: QuerySet[Any], request: Any, view: Any) -> QuerySet[Any]:
+        """All the rows, as the pages would have them."""
+        return queryset.order_by(*_order_by(_order(request, queryset, view), backwards=False))
+
     @override
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any]:
         self.limit = _limit(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
@@ -15,14 +16,19 @@ from foundation.errors import FieldProblem, Malformed, TooLarge
 
 BODY_BYTES_MAX = 2 * 1024 * 1024
 DEPTH_MAX = 32
+VALUES_MAX = 20_000
+"""Keys and values in all. The largest body of the API, 500 changes of quotas, has 5,000; each costs much more to check than to read."""
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class StrictJSONParser(BaseParser):
     """DRF parser for application/json.
 
-    Raises TooLarge above 2 MiB; Malformed (400), naming the field where there is one, for what is no JSON,
+    Raises TooLarge above 2 MiB and above 20,000 keys and values; Malformed (400), naming the field where there is one, for what is no JSON,
     no UTF-8, nested deeper than 32, a duplicate key, NaN or Infinity, an integer beyond 64 bits, a NUL
     character or a lone surrogate.
     """
@@ -41,6 +47,9 @@ def loads(raw: bytes) -> Any:
     """The value of a JSON text under the rules above."""
     if len(raw) > BODY_BYTES_MAX:
         raise TooLarge(f"The request body is larger than {BODY_BYTES_MAX} bytes.")
+    if holds_more(raw, VALUES_MAX):
+        message = f"The request body holds more than {VALUES_MAX} keys and values."
+        raise TooLarge(message, code="too_many_values")
     try:
         value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
@@ -62,6 +71,27 @@ def loads(raw: bytes) -> Any:
             errors=problems,
         )
     return value
+
+
+def holds_more(raw: bytes, most: int) -> bool:
+    """Whether a JSON text holds more than `most` keys and values, found without reading it: exact for JSON, while for
+    what is none it may be either.
+
+    A list of n has n - 1 commas and a bracket, an object of n keys n colons, n - 1 commas and a brace, and each of these
+    marks in a string makes it look like more; so a text of few marks needs no second look.
+    """
+    if _marks(raw) <= most:
+        return False
+    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Every string is a key or a value: so many of them are not even taken apart.
+    if unescaped.count(b'"') // 2 > most:
+        return True
+    bare = b"0".join(unescaped.split(b'"')[::2]).translate(None, b" \t\r\n")
+    return _marks(bare) - bare.count(b"[]") - bare.count(b"{}") > most
+
+
+def _marks(raw: bytes) -> int:
+    return 1 + sum(map(raw.count, (b",", b":", b"[", b"{")))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -96,7 +126,7 @@ def _problems(value: Any, path: str, depth: int) -> Iterator[FieldProblem]:
 def _text_problems(text: str, path: str) -> Iterator[FieldProblem]:
     if "\x00" in text:
         yield FieldProblem(field=path, code="null_character", message="NUL characters are not accepted.")
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+    if not text.isascii() and _SURROGATE.search(text):
         yield FieldProblem(field=path, code="surrogate", message="Lone surrogates are not accepted.")
 
 

@@ -27,12 +27,12 @@ from rest_framework.views import set_rollback
 from foundation import database
 from foundation.errors import FieldProblem, PortalError, RateLimited, TooLarge, Unavailable
 from foundation.errors import NotFound as PortalNotFound
-from foundation.http.context import request_id_of
+from foundation.http import rates
+from foundation.http.context import is_api, request_id_of
 
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
-API_PREFIX = "/api/"
 TITLES = {
     400: "Malformed request",
     401: "Not signed in",
@@ -40,15 +40,19 @@ TITLES = {
     404: "Not found",
     405: "Method not allowed",
     406: "Not acceptable",
+    408: "Too late",
     413: "Too large",
     415: "Unsupported media type",
     422: "Invalid values",
     429: "Too many requests",
+    431: "Headers too large",
     500: "Something went wrong",
     503: "Not available right now",
 }
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 DATABASE_AWAY = "The portal's database does not answer. Nothing is lost; try again in a few seconds."
+ERRORS_MAX = 100
+"""Of a problem document; its detail says how many there are in all."""
 UNEXPECTED = "The portal failed to answer. It has been logged under the request id."
 
 
@@ -97,6 +101,10 @@ def handle(exception: Exception, context: Mapping[str, Any]) -> HttpResponse:
     request = context["request"]
     plain_request: HttpRequest = getattr(request, "_request", request)
     problem = problem_of(exception)
+    if problem is not None and problem.status == 401 and not getattr(plain_request, "is_counted", False):
+        # Only now is it known that nobody is asking whom a count of their own would stop.
+        wait = rates.count_unknown(plain_request)
+        problem = too_many(wait) if wait else problem
     if problem is None:
         log.error("request.failed", exc_info=exception, extra={"path": plain_request.path})
         got_request_exception.send(sender=type(context.get("view")), request=plain_request)
@@ -118,11 +126,6 @@ def problem_of(exception: Exception) -> Problem | None:
     if database.is_away(exception):
         return _DATABASE_AWAY
     return next((problem for kind, problem in _DJANGO_PROBLEMS if isinstance(exception, kind)), None)
-
-
-def is_api(request: HttpRequest) -> bool:
-    """Whether a program is asking, so that errors are problem documents and not pages."""
-    return request.path.startswith(API_PREFIX)
 
 
 def bad_request(request: HttpRequest, exception: Exception, **kwargs: Any) -> HttpResponse:
@@ -206,9 +209,20 @@ def _of_portal_error(error: PortalError) -> Problem:
         code=error.code,
         title=error.title,
         detail=error.message,
-        errors=error.errors,
+        errors=error.errors[:ERRORS_MAX],
         headers=headers,
         members=error.members,
+    )
+
+
+def too_many(wait: float) -> Problem:
+    """More requests than the rate allows, for so many seconds."""
+    seconds = max(1, math.ceil(wait))
+    return Problem(
+        status=429,
+        code=RateLimited.code,
+        detail=f"Too many requests: try again in {seconds} s.",
+        headers={"Retry-After": str(seconds)},
     )
 
 
@@ -218,13 +232,7 @@ def _of_api_exception(error: drf_errors.APIException) -> Problem:
     if isinstance(error, (drf_errors.NotAuthenticated, drf_errors.AuthenticationFailed)):
         return Problem(status=401, code=_code(error), detail=_text(error.detail), headers=CHALLENGE)
     if isinstance(error, drf_errors.Throttled):
-        seconds = max(1, math.ceil(getattr(error, "wait", None) or 1))
-        return Problem(
-            status=429,
-            code="rate_limited",
-            detail=f"Too many requests: try again in {seconds} s.",
-            headers={"Retry-After": str(seconds)},
-        )
+        return too_many(getattr(error, "wait", None) or 1)
     if isinstance(error, drf_errors.UnsupportedMediaType):
         return Problem(status=415, code=_code(error), detail=_no_json(error))
     return Problem(status=error.status_code, code=_code(error), detail=_text(error.detail))
@@ -239,8 +247,9 @@ def _of_fields(problems: tuple[FieldProblem, ...]) -> Problem:
     first = problems[0] if problems else FieldProblem(field="", code="invalid", message="Invalid values.")
     detail = f"{first.field}: {first.message}" if first.field else first.message
     if len(problems) > 1:
-        detail = f"{detail} ({len(problems)} problems in all)"
-    return Problem(status=422, code="invalid", detail=detail, errors=problems)
+        listed = f", of which {ERRORS_MAX} are listed" if len(problems) > ERRORS_MAX else ""
+        detail = f"{detail} ({len(problems):,} problems in all{listed})"
+    return Problem(status=422, code="invalid", detail=detail, errors=problems[:ERRORS_MAX])
 
 
 def flatten(detail: Any, path: str = "") -> Iterator[FieldProblem]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.conf import settings
+
 from foundation.http import etag, idempotency, problems
+from foundation.http.codes import codes_of
 
 _STRING = {"type": "string"}
 FIELD_PROBLEM = {
@@ -35,6 +39,7 @@ MEANINGS = {
     401: "Not signed in, or the token is expired or revoked",
     403: "Known, but not allowed",
     404: "Unknown, or not yours",
+    406: "The answer is in none of the forms that Accept names",
     409: "Conflict",
     412: "Changed in the meantime (If-Match)",
     413: "The body is larger than 2 MiB",
@@ -44,32 +49,30 @@ MEANINGS = {
     500: "Unexpected failure, logged under the request id",
     503: "Temporarily unavailable",
 }
-ALWAYS = (400, 401, 403, 404, 429, 500, 503)
-WITH_BODY = (409, 413, 415, 422)
+ALWAYS = (400, 401, 403, 429, 500, 503)
+UNTRIED = (404, 409, 422, 429)
+"""What an operation may answer that no test has been seen to ask yet."""
+CODES_SHOWN_MAX = 8
 METHODS = frozenset({"get", "post", "put", "patch", "delete"})
-IDEMPOTENCY_PARAMETER = {
-    "name": idempotency.HEADER,
-    "in": "header",
-    "required": False,
-    "description": "The same key and body within 24 hours give the first answer again.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
-}
-IF_MATCH_PARAMETER = {
-    "name": etag.HEADER,
-    "in": "header",
-    "required": False,
-    "description": "The ETag that was read, or *: the change is refused (412) if the row has moved on.",
-    "schema": {"type": "string"},
-}
 
 
-IF_NONE_MATCH_PARAMETER = {
-    "name": etag.KNOWN_HEADER,
-    "in": "header",
-    "required": False,
-    "description": "The ETag of the last answer: 304 without a body where nothing has changed since.",
-    "schema": {"type": "string"},
-}
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+IDEMPOTENCY_PARAMETER = _header(
+    idempotency.HEADER,
+    "The same key and body within 24 hours give the first answer again.",
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
+)
+IF_MATCH_PARAMETER = _header(
+    etag.HEADER, "The ETag that was read, or *: the change is refused (412) if the row has moved on.", _STRING
+)
+IF_NONE_MATCH_PARAMETER = _header(
+    etag.KNOWN_HEADER,
+    "The ETag of the last answer: 304 without a body where nothing has changed since.",
+    _STRING,
+)
 ETAG_HEADER = {
     "description": "Of what is answered, for If-None-Match, and of the row's version, for If-Match.",
     "schema": {"type": "string"},
@@ -81,25 +84,47 @@ def declare_problems(result: dict[str, Any], generator: Any, request: Any, publi
     del generator, request, public
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas["FieldProblem"], schemas["Problem"] = FIELD_PROBLEM, PROBLEM
-    for operations in result.get("paths", {}).values():
+    known = codes_of(settings.OPENAPI_PROBLEM_CODES)
+    for path, operations in result.get("paths", {}).items():
         for method, operation in operations.items():
             if method in METHODS:
-                _declare(method, operation)
+                _declare(method, path, operation, known.get(operation["operationId"]))
     return result
 
 
-def _declare(method: str, operation: dict[str, Any]) -> None:
-    statuses = [*ALWAYS]
-    if method in {"post", "put", "patch"}:
-        statuses += WITH_BODY
-    if IF_MATCH_PARAMETER in operation.get("parameters", []):
-        statuses.append(412)
+def _declare(
+    method: str, path: str, operation: dict[str, Any], codes: Mapping[str, list[str]] | None
+) -> None:
+    seen = UNTRIED if codes is None else map(int, codes)
+    responses = operation.setdefault("responses", {})
+    for status in sorted({*_by_its_form(method, path, operation), *seen}):
+        response = responses.setdefault(str(status), problem_response(status))
+        if codes and str(status) in codes:
+            _name_codes(response, codes[str(status)])
     if method == "get":
         _declare_etag(operation)
-    if method == "delete":
-        statuses.append(409)
-    for status in sorted(statuses):
-        operation.setdefault("responses", {}).setdefault(str(status), _response(status))
+
+
+def _by_its_form(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[int]:
+    """The errors that follow from what an operation takes."""
+    parameters = operation.get("parameters", [])
+    yield from ALWAYS
+    if "{" in path:
+        yield 404
+    if method in {"post", "put", "patch"}:
+        yield 413
+    if IDEMPOTENCY_PARAMETER in parameters:
+        yield from (409, 415, 422)
+    if "application/json" in operation.get("requestBody", {}).get("content", {}):
+        yield from (415, 422)
+    if IF_MATCH_PARAMETER in parameters:
+        yield 412
+
+
+def _name_codes(response: dict[str, Any], codes: list[str]) -> None:
+    response["x-codes"] = codes
+    if len(codes) <= CODES_SHOWN_MAX:
+        response["description"] += f": {', '.join(f'`{code}`' for code in codes)}"
 
 
 def _declare_etag(operation: dict[str, Any]) -> None:
@@ -121,7 +146,8 @@ def _add_parameter(operation: dict[str, Any], parameter: dict[str, Any]) -> None
         parameters.append(parameter)
 
 
-def _response(status: int) -> dict[str, Any]:
+def problem_response(status: int) -> dict[str, Any]:
+    """How an error of that status is described."""
     content = {problems.CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     response: dict[str, Any] = {"description": MEANINGS[status], "content": content}
     if status == 429:

@@ -8,9 +8,13 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
+from rest_framework.settings import api_settings
 from typing_extensions import override
 
 from foundation.money import as_json
+
+UNKNOWN_NAMED_MAX = 20
+"""Of the fields of one object that there are not; the rest are counted."""
 
 
 class _Strict(serializers.Serializer[Any]):
@@ -34,20 +38,26 @@ class _Strict(serializers.Serializer[Any]):
         return value
 
     def _refused(self, data: Mapping[str, Any]) -> dict[str, list[ErrorDetail]]:
-        refused = {}
+        refused: dict[str, list[ErrorDetail]] = {}
+        fields, unknown = self.fields, 0
         for name in data:
-            field = self.fields.get(name)
+            field = fields.get(name)
             if field is None and name in self.unsupported_fields:
                 if data[name] in (None, "", False) or data[name] in ([], {}):
                     continue
                 what = self.unsupported_fields[name]
                 refused[name] = [ErrorDetail(f"Not supported yet: {what}.", code="not_yet_supported")]
             elif field is None:
-                refused[str(name)] = [ErrorDetail("There is no such field.", code="unknown_field")]
+                unknown += 1
+                if unknown <= UNKNOWN_NAMED_MAX:
+                    refused[str(name)] = [ErrorDetail("There is no such field.", code="unknown_field")]
             elif field.read_only:
                 refused[name] = [ErrorDetail("This field cannot be set.", code="read_only")]
-            elif (wrong := _wrong_type(field, data[name])) is not None:
+            elif (wrong := _wrong_type(field, data[name]) or _too_long(field, data[name])) is not None:
                 refused[name] = [wrong]
+        if unknown > UNKNOWN_NAMED_MAX:
+            more = f"And {unknown - UNKNOWN_NAMED_MAX:,} more fields that there are not."
+            refused[api_settings.NON_FIELD_ERRORS_KEY] = [ErrorDetail(more, code="unknown_field")]
         return refused
 
 
@@ -59,6 +69,15 @@ def _wrong_type(field: serializers.Field[Any, Any, Any, Any], value: Any) -> Err
         if isinstance(field, kind) and type(value) not in accepted:
             return ErrorDetail(f"A {word} is needed here.", code="invalid")
     return None
+
+
+def _too_long(field: Any, value: Any) -> ErrorDetail | None:
+    """Said of a list or an object before its items are looked at: each would bring an error of its own."""
+    most = getattr(field, "max_length", None)
+    if not isinstance(value, (list, dict)) or most is None or len(value) <= most:
+        return None
+    said = getattr(field, "error_messages", {}).get("max_length", "At most {max_length} are accepted.")
+    return ErrorDetail(str(said).format(max_length=most), code="max_length")
 
 
 _JSON_TYPES: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (

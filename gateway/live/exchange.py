@@ -10,6 +10,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import uuid4
 
+from foundation.http.clients import network_of
+from foundation.http.context import client_address
 from foundation.http.problems import CONTENT_TYPE, Problem
 
 Scope = dict[str, Any]
@@ -41,9 +43,12 @@ class Exchange:
         ]
         # Where a header was sent twice, the first counts.
         self._first = {name.lower(): value for name, value in reversed(self.headers)}
+        self._peer = str((scope.get("client") or ("",))[0])
         sent = self.header("x-request-id")
         self.request_id = sent if _SANE_REQUEST_ID.fullmatch(sent) else uuid4().hex
         self.status = 0
+        self.also: list[tuple[str, str]] = []
+        """Headers of whatever is answered."""
         self.hung_up = False
         """Whether the caller was gone before the whole body was read."""
         self._receive = receive
@@ -58,7 +63,11 @@ class Exchange:
 
     def argument(self, name: str) -> str:
         """The first value of a query argument, "" if it was not sent."""
-        return parse_qs(self.query, keep_blank_values=True).get(name, [""])[0]
+        return next(iter(self.arguments(name)), "")
+
+    def arguments(self, name: str) -> list[str]:
+        """All values of a query argument."""
+        return parse_qs(self.query, keep_blank_values=True).get(name, [])
 
     @property
     def bearer(self) -> str:
@@ -67,6 +76,12 @@ class Exchange:
         return (
             credential.strip() if scheme.lower() == "bearer" and len(credential) <= BEARER_LENGTH_MAX else ""
         )
+
+    @property
+    def network(self) -> str:
+        """What the caller is taken for while nobody knows who it is: an IPv4 address, the /64 of an IPv6 one."""
+        forwarded = ",".join(value for name, value in self.headers if name.lower() == "x-forwarded-for")
+        return network_of(client_address(self._peer, forwarded))
 
     @property
     def has_body(self) -> bool:
@@ -99,7 +114,7 @@ class Exchange:
     async def start(self, status: int, headers: Headers) -> None:
         self.status = status
         sent = [*((name, value) for name, value in headers if name.lower() != "x-request-id")]
-        sent.append((REQUEST_ID, self.request_id))
+        sent += [*self.also, (REQUEST_ID, self.request_id)]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
@@ -175,14 +190,14 @@ class Body:
 
 
 async def while_connected(
-    exchange: Exchange, work: Coroutine[Any, Any, None], *, until: Iterable[Coroutine[Any, Any, Any]] = ()
+    exchange: Exchange, work: Coroutine[Any, Any, None], *, until: Iterable[Awaitable[Any]] = ()
 ) -> bool:
     """Runs `work` until it ends, one of `until` ends or the caller hangs up; False in the last case only.
 
     Raises what `work` raises; whatever is left is cancelled, and awaited, before this returns.
     """
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(exchange.gone())
-    tasks = [working, gone, *(asyncio.ensure_future(coroutine) for coroutine in until)]
+    tasks = [working, gone, *(asyncio.ensure_future(awaited) for awaited in until)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():

@@ -6,12 +6,13 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
-from uuid import uuid4
+from itertools import islice
+from typing import Final, Protocol
 
 from foundation.digits import whole_number
+from gateway.followed import Followed
 
 WAITING_MAX = 256
 REMEMBERED_MAX = 2000
@@ -19,6 +20,7 @@ REMEMBERED_MAX = 2000
 PAGE_SECONDS = 10.0
 
 PING = b": ping\n\n"
+EVERYTHING: Final = Followed()
 _EVENT_FIELDS = ("workload", "kind", "team", "phase", "reason")
 
 
@@ -32,19 +34,25 @@ class StreamScope(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as bytes of the stream, and the slug of the team that may see it. `at` is a monotonic time."""
+    """One event as bytes of the stream, and whom it is about. `at` is a monotonic time.
 
-    sequence: int
+    `number` is that of the last move that was told: what moved nothing, such as a new message, has none of its own.
+    """
+
+    number: int
+    is_move: bool
     at: float
     team: str
+    workload: str
     frame: bytes
 
 
 class Subscription:
     """One stream's queue. A consumer that lets it run full is cut off, and asks for the whole state again."""
 
-    def __init__(self, view: StreamScope) -> None:
+    def __init__(self, view: StreamScope, followed: Followed = EVERYTHING) -> None:
         self.view = view
+        self._followed = followed
         self.ended = asyncio.Event()
         self._waiting: deque[bytes] = deque()
         self._some = asyncio.Event()
@@ -55,8 +63,14 @@ class Subscription:
         """
         if not self.view.is_fresh():
             self.end()
-        elif event.team in self.view.slugs:
+        elif self.takes(event):
             self.put(event.frame)
+
+    def takes(self, event: Event) -> bool:
+        """Whether the stream may see the event and asked for it."""
+        return event.team in self.view.slugs and self._followed.takes(
+            team=event.team, workload=event.workload
+        )
 
     def put(self, frame: bytes) -> None:
         if len(self._waiting) >= WAITING_MAX:
@@ -90,14 +104,17 @@ class Hub:
     """All event streams of the process, and the last events for those that come back."""
 
     def __init__(self) -> None:
+        self.position = 0
+        """The number of the last move that was told, 0 before the first."""
         self._subscriptions: set[Subscription] = set()
         self._recent: deque[Event] = deque(maxlen=REMEMBERED_MAX)
-        self._epoch = ""
-        self._sequence = 0
-        self.resync()
 
     def __len__(self) -> int:
         return len(self._subscriptions)
+
+    def begin_at(self, number: int) -> None:
+        """The place of a process that has heard of nothing yet."""
+        self.position = self.position or number
 
     def add(self, subscription: Subscription) -> None:
         self._subscriptions.add(subscription)
@@ -113,50 +130,60 @@ class Hub:
         """Hands on one notification of the channel `portal_events`; anything malformed is dropped."""
         try:
             body = json.loads(payload)
-            data = {name: str(body[name]) for name in _EVENT_FIELDS}
+            facts = {name: str(body[name]) for name in _EVENT_FIELDS}
+            number = int(body.get("event") or 0)
         except (ValueError, TypeError, KeyError):
             return
-        self._sequence += 1
-        frame = _frame("workload", json.dumps(data, separators=(",", ":")), self._id(self._sequence))
-        event = Event(sequence=self._sequence, at=time.monotonic(), team=data["team"], frame=frame)
+        self.position = number or self.position
+        event = Event(
+            number=self.position,
+            is_move=bool(number),
+            at=time.monotonic(),
+            team=facts["team"],
+            workload=facts["workload"],
+            frame=workload_frame(facts, self.position),
+        )
         self._recent.append(event)
         for subscription in self._subscriptions:
             subscription.offer(event)
 
     def resync(self) -> None:
-        """Tells every stream that events may have been missed: pages then ask for the state itself."""
-        self._epoch, self._sequence = uuid4().hex[:12], 0
+        """Tells every stream that events may have been missed: their readers then ask for the state itself."""
         self._recent.clear()
         for subscription in self._subscriptions:
             subscription.put(self.resync_frame())
 
     def resync_frame(self) -> bytes:
-        return _frame("resync", "{}", self._id(self._sequence))
+        return _frame("resync", "{}", self.position)
 
-    def backlog(self, last_id: str, view: StreamScope) -> bytes:
-        """What a stream that saw `last_id` has missed: the events, or a resync if they are no longer known.
+    def backlog(self, last_id: str, subscription: Subscription) -> bytes | None:
+        """What a stream that saw `last_id` has missed: the events, or a resync; None where the database has to be asked.
 
         A first stream ("") is told to ask again only if something happened while its page was being made.
         """
         if not last_id:
             since = time.monotonic() - PAGE_SECONDS
-            return self.resync_frame() if any(event.at >= since for event in self._seen_by(view)) else b""
-        epoch, _, number = last_id.partition("-")
-        oldest = self._recent[0].sequence if self._recent else self._sequence + 1
-        seen = whole_number(number, digits=15)
-        if seen is None or epoch != self._epoch or not oldest - 1 <= seen <= self._sequence:
+            recent = any(event.at >= since and subscription.takes(event) for event in self._recent)
+            return self.resync_frame() if recent else b""
+        seen = whole_number(last_id, digits=18)
+        if seen is None:
             return self.resync_frame()
-        return b"".join(event.frame for event in self._seen_by(view) if event.sequence > seen)
+        # Notifications come in the order of the commits, so what follows a move here is what follows it everywhere.
+        after = (
+            index
+            for index, event in enumerate(self._recent, start=1)
+            if event.is_move and event.number == seen
+        )
+        start = next(after, None)
+        if start is None:
+            return None
+        return b"".join(
+            event.frame for event in islice(self._recent, start, None) if subscription.takes(event)
+        )
 
-    def _seen_by(self, view: StreamScope) -> list[Event]:
-        return [event for event in self._recent if event.team in view.slugs]
 
-    def _id(self, sequence: int) -> str:
-        return f"{self._epoch}-{sequence}"
-
-
-class LogBell:
-    """Wakes the log streams of a workload when new lines were stored, and when it has moved."""
+class Bell:
+    """Wakes who waits for news of a workload: that it has moved, or that new lines of its log were stored."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -191,5 +218,15 @@ class LogBell:
             event.set()
 
 
-def _frame(name: str, data: str, event_id: str) -> bytes:
-    return f"id: {event_id}\nevent: {name}\ndata: {data}\n\n".encode()
+def workload_frame(facts: Mapping[str, str], number: int) -> bytes:
+    """One event about a workload; `number` is the stream's place then."""
+    return _frame("workload", json.dumps(facts, separators=(",", ":")), number)
+
+
+def log_frame(workload: str) -> bytes:
+    """That there are new lines of a workload's log. It has no place of its own in the stream."""
+    return f"event: log\ndata: {json.dumps({'workload': workload}, separators=(',', ':'))}\n\n".encode()
+
+
+def _frame(name: str, data: str, number: int) -> bytes:
+    return f"id: {number}\nevent: {name}\ndata: {data}\n\n".encode()

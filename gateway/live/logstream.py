@@ -11,20 +11,19 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from controller.logs.workload_logs import LogLine, LogPage, read_lines
+from console.api.logs import TICKET_PURPOSE
+from controller.logs.workload_logs import LineFilter, LogLine, LogPage, read_lines
 from foundation import clock
 from foundation.digits import whole_number
 from foundation.errors import Malformed, NotFound
-from foundation.tickets import read_ticket
 from gateway.live.audience import View
 from gateway.live.events import PING_SECONDS, stream_headers, until_ended
 from gateway.live.exchange import Exchange
 from gateway.live.hub import PING
 from gateway.live.state import Live
-from gateway.queries import Principal
+from teams import tickets
 from workloads.models import Workload
 
-PURPOSE: Final = "logs"
 LINES_A_PAGE: Final = 1_000
 _FORMATS: Final = {"text": "text/plain; charset=utf-8", "sse": "text/event-stream; charset=utf-8"}
 
@@ -38,6 +37,7 @@ class Selection:
     tail: int | None = None
     since: datetime | None = None
     cursor: str | None = None
+    wanted: LineFilter
 
     @classmethod
     def of(cls, exchange: Exchange) -> Selection:
@@ -49,6 +49,7 @@ class Selection:
             tail=_number(arguments, "tail"),
             since=_moment(arguments, "since"),
             cursor=exchange.header("last-event-id") or arguments.get("cursor"),
+            wanted=LineFilter.of(search=arguments.get("search"), level=arguments.get("level")),
         )
 
     def first(self) -> dict[str, Any]:
@@ -57,32 +58,38 @@ class Selection:
 
     def after(self, page: LogPage) -> dict[str, Any]:
         """The same for the page that follows."""
-        return {"pod": self.pod, "cursor": page.cursor}
+        return {"pod": self.pod, "cursor": page.cursor, "wanted": self.wanted}
 
 
 async def serve_logs(exchange: Exchange, workload_id: UUID, *, live: Live) -> None:
     """Streams until everything is written, or one of the ends of an event stream.
 
-    Raises, before the answer has begun, NotSignedIn for a bad ticket, NotFound for who may not see the workload (any
+    Raises, before the answer has begun, NotSignedIn for a bad or spent ticket, NotFound for who may not see the workload (any
     more) and for an attempt or pod that there is not, Malformed, and what `Audience.join` raises.
     """
-    ticket = read_ticket(
-        exchange.argument("ticket"), purpose=PURPOSE, now=clock.now(), resource=str(workload_id)
+    ticket = await live.log_rows.ask(
+        tickets.read,
+        exchange.argument("ticket"),
+        purpose=TICKET_PURPOSE,
+        resource=str(workload_id),
+        now=clock.now(),
     )
     selection = Selection.of(exchange)
     how = exchange.argument("format") or "text"
     if how not in _FORMATS:
         raise Malformed.of_field("format", "format: must be text or sse.")
-    async with live.audience.join(Principal(ticket.user_id)) as view:
+    async with live.audience.join(ticket.principal) as view:
         workload = await live.log_rows.ask(_workload, workload_id)
         if workload is None or workload.team.slug not in view.slugs:
             raise NotFound("There is no such workload, or it is not yours.")
         bell = live.log_bell.add(str(workload_id))
         try:
             page = await live.log_rows.ask(read_lines, workload, **selection.first(), limit=LINES_A_PAGE)
-            follower = _Follower(live, workload, selection, view, bell, as_events=how == "sse")
+            await live.log_rows.ask(tickets.spend, ticket, now=clock.now())
+            frames = _Follower(live, workload, selection, view, bell, as_events=how == "sse").frames(page)
             await exchange.start(200, stream_headers(_FORMATS[how]))
-            await until_ended(exchange, follower.frames(page), first=b"", view=view, ended=live.stopping)
+            teams = frozenset({workload.team.slug})
+            await until_ended(exchange, frames, first=b"", view=view, ended=live.stopping, teams=teams)
         finally:
             live.log_bell.remove(str(workload_id), bell)
 
@@ -100,7 +107,8 @@ class _Follower:
 
     async def frames(self, page: LogPage) -> AsyncGenerator[bytes]:
         render = events_of if self.as_events else text_of
-        while True:
+        # What may have ended meanwhile is shown nothing: neither where that is known, nor while it cannot be asked.
+        while self._may_see():
             if page.lines:
                 yield render(page)
             if page.complete and not page.more:
@@ -109,12 +117,13 @@ class _Follower:
                 return
             if not page.more and not await self._rung() and self.as_events:
                 yield PING
-            if self.workload.team.slug not in self.view.slugs:
-                return
             self.bell.clear()
             page = await self.live.log_rows.ask(
                 read_lines, self.workload, **self.selection.after(page), limit=LINES_A_PAGE
             )
+
+    def _may_see(self) -> bool:
+        return self.view.is_fresh() and self.workload.team.slug in self.view.slugs
 
     async def _rung(self) -> bool:
         try:
@@ -152,6 +161,7 @@ def _shown(lines: Iterable[LogLine]) -> Iterable[dict[str, Any]]:
             "container": line.container,
             "text": line.text,
             "continued": line.continued,
+            "number": line.number,
         }
         for line in lines
     )

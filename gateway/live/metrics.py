@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from controller import served_metrics as names
 from gateway import latency
+from telemetry import served_metrics as names
 
 
 @dataclass(slots=True)

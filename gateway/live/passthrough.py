@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -17,7 +18,7 @@ from controller.routes import Route
 from foundation import clock
 from foundation.errors import NotFound, PortalError
 from gateway.live import refusals
-from gateway.live.callers import Callers, opens
+from gateway.live.callers import NOT_FOUND, Callers, opens
 from gateway.live.counts import Counts
 from gateway.live.directory import Directory, Key
 from gateway.live.exchange import REQUEST_ID, Body, ClientGone, Exchange, while_connected
@@ -32,7 +33,6 @@ _PATH = re.compile(r"/(?P<team>[a-z][-a-z0-9]*)/(?P<name>[a-z][-a-z0-9]*)(?P<res
 _ORDERS: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
 # What may be asked twice without doing it twice, by RFC 9110.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_NOT_FOUND: Final = "There is no such endpoint, or it is not yours."
 # Failures that say something of the endpoint: it had the request.
 _ASKED: Final = frozenset({"bad-status", "broken", "response-too-large", "timeout"})
 _READER_SECONDS: Final = 1.0
@@ -43,7 +43,8 @@ _PAUSE_SECONDS_MAX: Final = 0.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
     """Bytes of one request and of one answer; for how long a request that could not be sent is tried again, and how
-    much of its body is kept for that; how old a check of a token may be.
+    much of its body is kept for that; how old a check of a token may be; how many calls with the tokens of one user may be
+    under way in this process.
     """
 
     request_bytes: int = 32 * 2**20
@@ -52,7 +53,25 @@ class GatewayLimits:
     again_seconds: float = 5.0
     access_seconds: float = 4.0
     stale_seconds: float = 300.0
+    calls_of_user: int = 256
     hold: HoldLimits = field(default_factory=HoldLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invited:
+    """A request that did not come to the endpoint's own address: to which endpoint and path it goes, and for whom.
+
+    `check` raises NotSignedIn or NotFound where who sent it may not call what is there now; the endpoint gets the headers
+    that `sent` leaves, and the caller those that `returned` makes of a status and headers.
+    """
+
+    key: Key
+    path: str
+    check: Callable[[Route | None], Awaitable[None]]
+    sent: Callable[[Iterable[tuple[str, str]]], list[tuple[str, str]]]
+    returned: Callable[[int, Iterable[tuple[str, str]]], list[tuple[str, str]]]
+    until: Callable[[], Iterable[Awaitable[object]]]
+    """What ends the call while it is under way: each returns when who sent it may not call any more."""
 
 
 @dataclass(slots=True)
@@ -64,6 +83,9 @@ class _Call:
     route: Route
     path: str
     body: Body | None
+    invited: Invited | None = None
+    user_id: int = 0
+    """Whose token it came with, or who made that; 0 where it was invited."""
     asked: bool = False
     """Whether the endpoint was asked, so that how long it took says something of it."""
 
@@ -101,9 +123,18 @@ class Gateway:
         access = await self._callers.access(exchange, key[0])
         route = await self._directory.get(key)
         if match is None or route is None or not opens(access, route):
-            raise NotFound(_NOT_FOUND)
+            raise NotFound(NOT_FOUND)
         body = Body(exchange, kept_max=self._limits.kept_bytes) if exchange.has_body else None
-        await self._measured(_Call(exchange, key, route, match["rest"] or "/", body))
+        await self._measured(_Call(exchange, key, route, match["rest"] or "/", body, user_id=access.user_id))
+
+    async def serve_invited(self, exchange: Exchange, invited: Invited) -> None:
+        """The same for a request that was let in otherwise. Raises what its `check` raises."""
+        route = await self._directory.get(invited.key)
+        await invited.check(route)
+        if route is None:
+            raise NotFound(NOT_FOUND)
+        body = Body(exchange, kept_max=self._limits.kept_bytes) if exchange.has_body else None
+        await self._measured(_Call(exchange, invited.key, route, invited.path, body, invited))
 
     def forget(self, endpoints: Collection[UUID]) -> None:
         """Forgets what it counted of endpoints that are gone."""
@@ -118,8 +149,10 @@ class Gateway:
         # What the field calls a caller that hung up.
         status = 499
         try:
-            if await while_connected(call.exchange, self._admitted(call, now=began)):
-                status = call.exchange.status or 500
+            with self._watched(call) as ends:
+                answered = self._admitted(call, now=began)
+                if await while_connected(call.exchange, answered, until=ends):
+                    status = call.exchange.status or 500
         except ClientGone:
             pass
         except PortalError as error:
@@ -138,6 +171,16 @@ class Gateway:
             )
             self._counts.add(call.route, status=status, seconds=seconds, asked=asked, now=clock.now())
 
+    @contextmanager
+    def _watched(self, call: _Call) -> Iterator[Iterable[Awaitable[object]]]:
+        """What ends the call as soon as its caller may make it no more."""
+        if call.invited is not None:
+            yield call.invited.until()
+            return
+        caller = call.user_id
+        with self._callers.watched(call.exchange, call.key[0], call.route, user_id=caller) as watched:
+            yield [watched.ended]
+
     async def _admitted(self, call: _Call, *, now: float) -> None:
         wait = self._buckets.take(call.route.public_id, call.route.rate, now=now)
         if wait and call.route.rate is not None:
@@ -153,22 +196,28 @@ class Gateway:
 
     async def _is_awake(self, call: _Call) -> bool:
         """Whether the endpoint is live now; if not, the caller has been told."""
-        with self._waking.place(call.route.public_id) as has_room:
+        with self._waking.place(call.route.public_id, team=call.key[0]) as has_room:
             if not has_room:
                 members = refusals.phase_of(call.route)
                 await call.exchange.refuse(refusals.TOO_MANY_HELD, members=members)
                 return False
             route = await self._held(call)
         # Meanwhile the token may have ended, and another endpoint may have taken the name.
-        access = await self._callers.access(call.exchange, call.key[0])
-        if route is None or not opens(access, route):
-            raise NotFound(_NOT_FOUND)
+        await self._check(call, route)
+        if route is None:
+            raise NotFound(NOT_FOUND)
         call.route = route
         if route.is_waking:
             await call.exchange.refuse(refusals.STILL_ASLEEP, members=refusals.phase_of(route))
         elif not route.is_live:
             await call.exchange.refuse(refusals.not_live(route), members=refusals.phase_of(route))
         return route.is_live
+
+    async def _check(self, call: _Call, route: Route | None) -> None:
+        if call.invited is not None:
+            await call.invited.check(route)
+        elif not opens(await self._callers.access(call.exchange, call.key[0]), route):
+            raise NotFound(NOT_FOUND)
 
     async def _held(self, call: _Call) -> Route | None:
         waiting = asyncio.ensure_future(self._waking.wait(call.key, call.route))
@@ -234,7 +283,7 @@ class Gateway:
             method=call.exchange.method,
             path=call.path,
             query=call.exchange.query,
-            headers=_sent_headers(call.exchange),
+            headers=_sent_headers(call),
             body=call.body.chunks() if call.body is not None else None,
             limits=ProxyLimits(
                 request_bytes=self._limits.request_bytes,
@@ -245,7 +294,7 @@ class Gateway:
             # The proxy limits the wait for the endpoint; this limits the wait for a caller that does not read.
             try:
                 async with asyncio.timeout(route.timeout_seconds + _READER_SECONDS):
-                    await _relay(call.exchange, upstream)
+                    await _relay(call, upstream)
             except TimeoutError as error:
                 raise ProxyFailed(
                     "the caller did not read the answer in time", status=504, reason="timeout"
@@ -263,8 +312,11 @@ def _may_repeat(call: _Call, error: ProxyFailed) -> bool:
     return error.unsent or (call.exchange.method in _SAFE and error.reason in {"broken", "unreachable"})
 
 
-async def _relay(exchange: Exchange, upstream: Upstream) -> None:
-    await exchange.start(upstream.status, _returned_headers(upstream.headers))
+async def _relay(call: _Call, upstream: Upstream) -> None:
+    exchange, headers = call.exchange, _returned_headers(upstream.headers)
+    if call.invited is not None:
+        headers = call.invited.returned(upstream.status, headers)
+    await exchange.start(upstream.status, headers)
     async for chunk in upstream.chunks():
         await exchange.write(chunk)
     await exchange.end()
@@ -280,10 +332,12 @@ async def _failed(call: _Call, error: ProxyFailed) -> None:
     await call.exchange.refuse(refusals.of_proxy(error), members=members)
 
 
-def _sent_headers(exchange: Exchange) -> list[tuple[str, str]]:
+def _sent_headers(call: _Call) -> list[tuple[str, str]]:
     """The caller's, with the id of this request; credentials, cookies and the like are dropped by the proxy."""
-    others = [(name, value) for name, value in exchange.headers if name.lower() != "x-request-id"]
-    return [*others, (REQUEST_ID, exchange.request_id)]
+    others = [(name, value) for name, value in call.exchange.headers if name.lower() != "x-request-id"]
+    if call.invited is not None:
+        others = call.invited.sent(others)
+    return [*others, (REQUEST_ID, call.exchange.request_id)]
 
 
 def _returned_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -44,12 +44,13 @@ TOO_MANY_HELD: Final = Problem(
 
 def of_proxy(error: ProxyFailed) -> Problem:
     """The problem for a request that got no answer from the endpoint."""
+    text = str(error).removesuffix(".")
     retry_after = error.retry_after or (1 if error.status == 503 else None)
     return Problem(
         status=error.status,
         code=error.reason.replace("-", "_"),
         title=_TITLES.get(error.status, ""),
-        detail=f"{error}.".capitalize().replace("..", "."),
+        detail=f"{text[:1].upper()}{text[1:]}.",
         headers={"Retry-After": str(max(1, round(retry_after)))} if retry_after else {},
     )
 

@@ -23,6 +23,8 @@ Ask = Callable[[Collection[K]], Awaitable[Mapping[K, V]]]
 
 ROWS_MAX: Final = 10_000
 BATCH: Final = 500
+AT_ONCE: Final = 2
+"""Questions of the database at a time; what is wanted meanwhile is asked together, so that many keys make no queue."""
 # A database that takes longer is away as far as a caller is concerned.
 ANSWER_SECONDS: Final = 3.0
 
@@ -47,6 +49,14 @@ class _Row(Generic[V]):
     used_at: float
 
 
+@dataclass(slots=True)
+class _Batch(Generic[K, V]):
+    """Keys that are asked together: their answers, and when these were asked for."""
+
+    keys: list[K]
+    answers: asyncio.Task[tuple[float, Mapping[K, V]]] | None = None
+
+
 class Table(Generic[K, V]):
     """Ages count from when the question was asked, so that an answer is never older than it seems.
 
@@ -60,6 +70,8 @@ class Table(Generic[K, V]):
         self._is_refusal = is_refusal
         self._rows: dict[K, _Row[V]] = {}
         self._asking: dict[K, asyncio.Task[V]] = {}
+        self._wanted: _Batch[K, V] | None = None
+        self._turns = asyncio.Semaphore(AT_ONCE)
         self._doubted: set[K] = set()
         self._stir = asyncio.Event()
         self._news = asyncio.Event()
@@ -91,6 +103,11 @@ class Table(Generic[K, V]):
                 raise
             return row.value
 
+    def opens(self, key: K) -> bool:
+        """Whether there was an answer, however old, that is no refusal."""
+        row = self._rows.get(key)
+        return row is not None and not self._is_refusal(row.value)
+
     def forget(self, is_meant: Callable[[K, V], bool]) -> None:
         """What is remembered opens nothing any more: it is asked again before it is used.
 
@@ -99,6 +116,7 @@ class Table(Generic[K, V]):
         for key in [key for key, row in self._rows.items() if is_meant(key, row.value)]:
             del self._rows[key]
         self._asking.clear()
+        self._tell()
 
     def doubt(self, is_meant: Callable[[K, V], bool]) -> None:
         """What is remembered may have changed: it is asked again at once, and used until the answer is there."""
@@ -112,7 +130,7 @@ class Table(Generic[K, V]):
         return [row.value for row in self._rows.values()]
 
     async def news(self, seconds: float) -> None:
-        """Returns when something was asked again, after `seconds` at the latest."""
+        """Returns when something was asked again or forgotten, after `seconds` at the latest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -140,12 +158,27 @@ class Table(Generic[K, V]):
     # -- asking -------------------------------------------------------------------------------------------------
 
     async def _ask_one(self, key: K) -> V:
-        asked_at = _monotonic()
-        value = (await self._answers([key]))[key]
+        asked_at, answers = await asyncio.shield(self._together(key))
+        value = answers[key]
         if self._asking.get(key) is asyncio.current_task():
             self._make_room()
             self._rows[key] = _Row(value, asked_at, asked_at)
         return value
+
+    def _together(self, key: K) -> asyncio.Task[tuple[float, Mapping[K, V]]]:
+        batch = self._wanted
+        if batch is None or batch.answers is None or len(batch.keys) >= BATCH:
+            batch = self._wanted = _Batch([])
+            batch.answers = asyncio.create_task(self._ask_batch(batch))
+        batch.keys.append(key)
+        return batch.answers
+
+    async def _ask_batch(self, batch: _Batch[K, V]) -> tuple[float, Mapping[K, V]]:
+        async with self._turns:
+            if self._wanted is batch:
+                self._wanted = None
+            asked_at = _monotonic()
+            return asked_at, await self._answers(batch.keys)
 
     def _asked(self, key: K, task: asyncio.Task[V]) -> None:
         if self._asking.get(key) is task:
@@ -163,6 +196,9 @@ class Table(Generic[K, V]):
             for key, row in batch:
                 if self._rows.get(key) is row:
                     row.value, row.asked_at = answers[key], asked_at
+        self._tell()
+
+    def _tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
@@ -189,7 +225,12 @@ class Table(Generic[K, V]):
         now = _monotonic()
         for key in [key for key, row in self._rows.items() if now - row.asked_at >= self._ages.stale]:
             del self._rows[key]
-        return {key for key, row in self._rows.items() if now - row.used_at < self._ages.idle}
+        return {
+            key
+            for key, row in self._rows.items()
+            # Who was refused asks again by themselves: a stranger who makes up tokens costs no question twice.
+            if now - row.used_at < self._ages.idle and not self._is_refusal(row.value)
+        }
 
     def _make_room(self) -> None:
         """Refusals go first: any caller can have as many of them as they like."""

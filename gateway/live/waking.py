@@ -26,9 +26,10 @@ Call = Callable[[UUID], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldLimits:
-    """How many requests are held in this process, for one endpoint and in all, and for how long at most."""
+    """How many requests are held in this process, for one endpoint, for those of a team and in all, and for how long at most."""
 
     of_endpoint: int = 100
+    of_team: int = 250
     in_all: int = 500
     seconds: float = 300.0
 
@@ -42,25 +43,34 @@ class Waking:
         self._metrics = metrics
         self._limits = limits
         self._held: Counter[UUID] = Counter()
+        self._held_of_team: Counter[str] = Counter()
         self._called_at: dict[UUID, float] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
     @contextmanager
-    def place(self, endpoint: UUID) -> Iterator[bool]:
+    def place(self, endpoint: UUID, *, team: str) -> Iterator[bool]:
         """Whether one more request may be held; inside the block it then is."""
-        room = self._held[endpoint] < self._limits.of_endpoint and self._held.total() < self._limits.in_all
-        if not room:
+        limits = self._limits
+        if (
+            self._held[endpoint] >= limits.of_endpoint
+            or self._held_of_team[team] >= limits.of_team
+            or self._held.total() >= limits.in_all
+        ):
             yield False
             return
         self._held[endpoint] += 1
+        self._held_of_team[team] += 1
         self._metrics.hold(endpoint, 1)
         try:
             yield True
         finally:
             self._metrics.hold(endpoint, -1)
             self._held[endpoint] -= 1
+            self._held_of_team[team] -= 1
             if not self._held[endpoint]:
                 del self._held[endpoint]
+            if not self._held_of_team[team]:
+                del self._held_of_team[team]
 
     async def wait(self, key: Key, route: Route) -> Route | None:
         """The endpoint's route when it sleeps no longer, or as it was at the last look when its time is over.

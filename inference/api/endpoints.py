@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from console.api.response_serializers import SubmittedSerializer, WaitingSerializer, WorkloadSerializer
-from console.api.workloads import PART, WorkloadViewSet, command, previewed
+from console.api.waits import Waits, wait_parameter
+from console.api.workloads import ENDED, WorkloadViewSet, command, previewed
 from controller import services
 from foundation import clock
 from foundation.http.etag import expected_versions
@@ -18,41 +19,60 @@ from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from inference.api.revisions import EndpointApi, RollbackSerializer
 from inference.api.scaling_status import ScalingStateSerializer
-from inference.autoscaling.checks import scaling_hints
 from inference.autoscaling.services import pause_scaler, resume_scaler, scale_endpoint
 from inference.autoscaling.state import scaling_of, slept
-from inference.hints import hints_of
 from inference.models import Endpoint
 from inference.serializers import EndpointSerializer, PauseSerializer, ScaleSerializer, changed_request
-from inference.services import deploy_endpoint, merge_update, preview_endpoint, roll_back
+from inference.services import deploy_with_hints, merge_update, preview_endpoint, roll_back
 from teams.actors import actor_of
+from teams.api.base import PART
 from teams.permissions import check_can_submit, team_for
 from workloads.models import Workload
+from workloads.states import Phase, Reason
+
+_NOT_YET = {Reason.WAKING.value, Reason.UPDATING.value}
 
 
+def _is_ready(workload: Workload) -> bool:
+    own: Endpoint = workload.endpoint
+    answers = workload.phase == Phase.RUNNING.value and workload.reason not in _NOT_YET
+    return answers and own.stable_revision == own.revision
+
+
+WAITS: Final[Waits] = {"ready": _is_ready, **ENDED}
+
+
+def _may_deploy(request: Any) -> None:
+    body = EndpointSerializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    check_can_submit(request.user, team_for(request.user, body.validated_data["team"], field="team"))
+
+
+@extend_schema_view(retrieve=extend_schema(parameters=[wait_parameter(WAITS)]))
 class EndpointViewSet(EndpointApi, WorkloadViewSet):
+    waits = WAITS
+
     @extend_schema(request=EndpointSerializer, responses={201: SubmittedSerializer})
-    @idempotent(atomic=False)
+    @idempotent(judge=_may_deploy)
     def create(self, request: Any) -> Response:
         """Deploy an endpoint. 201 also when it has to wait; 422 when it could never start."""
         body = EndpointSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = clock.now()
         team = team_for(request.user, body.validated_data["team"], field="team")
-        endpoint = deploy_endpoint(
+        endpoint, hints = deploy_with_hints(
             spec=body.to_spec(),
             team=team,
             actor=actor_of(request),
             now=now,
             replaces=body.replaced_id,
         )
-        hints = [*hints_of(body.to_spec(), team, sized=endpoint.parsed), *scaling_hints(body.to_spec())]
-        return self.made(endpoint.workload.public_id, hints=hints, now=now)
+        return self.made(endpoint.workload.public_id, hints=list(hints), now=now)
 
     @extend_schema(request=EndpointSerializer, responses=WaitingSerializer)
     @action(detail=False, methods=["post"])
     def preview(self, request: Any) -> Response:
-        """What submitting this body would do now; makes nothing."""
+        """What deploying this endpoint would do now; makes nothing."""
         return previewed(request, EndpointSerializer(data=request.data), preview_endpoint)
 
     @extend_schema(request=EndpointSerializer, responses=WorkloadSerializer)
@@ -83,7 +103,7 @@ class EndpointViewSet(EndpointApi, WorkloadViewSet):
 
     @command
     def stop(self, workload: Workload, request: Any) -> None:
-        """Free its GPUs and keep it."""
+        """Stop an endpoint: its GPUs are freed, and it can be started again."""
         services.suspend(workload=workload, actor=actor_of(request), now=clock.now())
 
     @command

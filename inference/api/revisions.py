@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -139,6 +139,15 @@ class RollbackSerializer(StrictSerializer):
 class EndpointApi(OfKind):
     kind = KIND
     spec_key = "endpoint_id"
+
+    @override
+    def rows(self) -> QuerySet[Workload]:
+        return super().rows().select_related("endpoint")
+
+    @override
+    def of_kind(self, workload: Workload) -> Mapping[str, Any]:
+        own: Endpoint = workload.endpoint
+        return {"revision": own.revision, "serving_revision": own.stable_revision}
 
     @override
     def spec_rows(self, workloads: Sequence[Workload]) -> QuerySet[EndpointRevision]:

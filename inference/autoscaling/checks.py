@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from django.conf import settings
 
 from controller.hints import Hint
-from controller.metric_queries import QueryAnswer, try_query
 from foundation.errors import FieldProblem, Invalid
+from foundation.http import rates
 from foundation.models import PlatformSettings
-from inference.autoscaling.platform import engine, prometheus_url
+from inference.autoscaling.platform import border_of, engine, prometheus_url
 from inference.autoscaling.scalers import AUTOSCALER, KEDA, needs_prometheus
+from inference.enforced_query import QueryRefusedError, enforced
 from inference.promql import guessed_type
 from inference.specs import EndpointSpec
+from teams.models import Team, User
+from telemetry.metric_queries import QueryAnswer, try_query
 from workloads.models import ResourceFlavor
 from workloads.placement import Sharing
 
 
-def check_scaling(spec: EndpointSpec, *, known: EndpointSpec | None = None) -> None:
-    """Raises Invalid, naming the field, for what cannot be scaled here.
+def check_scaling(
+    spec: EndpointSpec, team: Team, user: User | None, *, known: EndpointSpec | None = None
+) -> str:
+    """Why a query could not be tried; nothing where it was, or where there is none. Raises Invalid, naming the field, for what
+    cannot be scaled here, RateLimited where `user` tries too many queries.
 
-    A query is asked of Prometheus, so not inside a transaction; `known` is the spec that runs, whose query is not
-    asked again.
+    A query is asked of Prometheus as it would run, held to the namespace of the team, so not inside a transaction;
+    `known` is the spec that runs, whose query is not asked again.
     """
     if not spec.scales or spec.scaling is None:
-        return
-    problems = list(_engine_problems(spec))
+        return ""
+    problems, doubt = list(_engine_problems(spec)), ""
     if not problems and spec.scaling.query and (known is None or known.scaling != spec.scaling):
-        problems += _query_problems(_tried(spec))
+        if user is not None:
+            rates.check(rates.Kind.EXPENSIVE, f"user:{user.pk}")
+        answer = _tried(spec, team)
+        doubt = answer.doubt
+        if answer.fault:
+            problems.append(FieldProblem(field="scaling.query", code=answer.code, message=answer.fault))
     if problems:
         raise Invalid.of_problems(problems)
+    return doubt
 
 
 def _engine_problems(spec: EndpointSpec) -> Iterator[FieldProblem]:
@@ -52,22 +65,21 @@ def _engine_problems(spec: EndpointSpec) -> Iterator[FieldProblem]:
         yield FieldProblem(field="scale_to_zero", code="needs_keda", message=message)
 
 
-def _query_problems(answer: QueryAnswer) -> list[FieldProblem]:
-    return (
-        [FieldProblem(field="scaling.query", code=answer.code, message=answer.fault)] if answer.fault else []
-    )
+def _tried(spec: EndpointSpec, team: Team) -> QueryAnswer:
+    written = (spec.scaling and spec.scaling.query) or ""
+    try:
+        query = enforced(written, border_of(team.namespace_name))
+    except QueryRefusedError as error:
+        return QueryAnswer(code="bad_query", fault=f"This query is refused: {error}")
+    answer = try_query(settings.PROMETHEUS_URL or "", query)
+    if answer.code == "no_series":
+        seen = f" It sees series of namespace {team.namespace_name} alone."
+        return replace(answer, fault=answer.fault + seen)
+    return answer
 
 
-def _tried(spec: EndpointSpec) -> QueryAnswer:
-    return try_query(settings.PROMETHEUS_URL or "", (spec.scaling and spec.scaling.query) or "")
-
-
-def scaling_hints(spec: EndpointSpec) -> list[Hint]:
-    """What is allowed and seldom meant. Asks Prometheus, so not inside a transaction."""
-    return [*_hints(spec)] if spec.scaling is not None else []
-
-
-def _hints(spec: EndpointSpec) -> Iterator[Hint]:
+def scaling_hints(spec: EndpointSpec, *, doubt: str) -> Iterator[Hint]:
+    """What is allowed and seldom meant; `doubt` is what `check_scaling` gave."""
     scaling = spec.scaling
     if scaling is None:
         return
@@ -84,7 +96,7 @@ def _hints(spec: EndpointSpec) -> Iterator[Hint]:
             "until an admin names one, the endpoint does not follow its load."
         )
         yield Hint("scaling.trigger", "no_prometheus", message)
-    elif scaling.query and (doubt := _tried(spec).doubt):
+    elif scaling.query and doubt:
         yield Hint("scaling.query", "query_not_tried", doubt)
     if scaling.query and scaling.metric_type is None:
         metric_type = guessed_type(scaling.query)

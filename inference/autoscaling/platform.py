@@ -9,6 +9,7 @@ from django.conf import settings
 from cluster import kinds
 from foundation.models import PlatformSettings
 from inference.autoscaling.scalers import AUTOSCALER, KEDA, ScalerPlatform, steering
+from inference.enforced_query import Border
 from inference.models import Endpoint
 from inference.specs import EndpointSpec
 from workloads.watches import Followed, Watches, followed_kinds
@@ -29,6 +30,12 @@ def engine_by(watches: Watches) -> str:
 
 def _engine(followed: frozenset[str], named: Collection[str]) -> str:
     return KEDA if KEDA in named and kinds.SCALED_OBJECT.address in followed else AUTOSCALER
+
+
+def border_of(namespace: str) -> Border:
+    """Which series a query of the namespace's team may see, by the settings of now."""
+    known = PlatformSettings.current()
+    return Border(namespace, known.dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED, known.dcgm_job)
 
 
 def prometheus_url() -> str:
@@ -53,4 +60,5 @@ def scaler_platform(
         held={key: value for key, value in steered.items() if value is not None},
         prometheus_url=prometheus_url(),
         exported_labels=settings.dcgm_labels == PlatformSettings.DcgmLabels.EXPORTED,
+        dcgm_job=settings.dcgm_job,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from inference.models import Endpoint, ScaleSample
-from quotas.queries import held_units
+from quotas.queries import held_claim
 from quotas.services import resize
 from workloads.models import Workload
 from workloads.pods.observation import Observation
@@ -49,15 +49,29 @@ def follow_size(workload: Workload, observation: Observation | None, now: dateti
     """A claim that is larger than the endpoint may become shrinks as its pods go, and never below what its scaler in the
     cluster may still make.
     """
-    if observation is None or workload.phase not in LIVE or not workload.units_each:
+    if observation is None or workload.phase not in LIVE:
         return
     # As it is in this transaction: a user may have scaled it since the look began.
-    units = Workload.objects.values_list("units", flat=True).get(pk=workload.pk)
+    row = Workload.objects.only("units", "cpu_most", "memory_most", "storage_most", "pods_most").get(
+        pk=workload.pk
+    )
     reach = observation.scaler.reach if observation.scaler is not None else None
     pods = max(observation.pods_alive, observation.desired_replicas, reach or 0)
-    wanted = max(units, pods * workload.units_each)
-    if held_units(workload) > wanted:
-        resize(workload=workload, units=wanted, lends=not workload.keeps_headroom, now=now)
+    wanted = max(row.units, pods * workload.units_each)
+    held = held_claim(workload)
+    if held is None:
+        return
+    # Pods of an older revision may ask for more than those that follow them.
+    settled = pods <= row.pods_most and (observation.rollout is None or observation.rollout.complete)
+    if held.units > wanted or (settled and held.most != row.most):
+        most = row.most if settled else held.most
+        resize(
+            workload=workload,
+            units=min(wanted, held.units),
+            most=most,
+            lends=not workload.keeps_headroom,
+            now=now,
+        )
 
 
 def forget_old_samples(*, now: datetime) -> int:

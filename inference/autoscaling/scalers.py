@@ -10,6 +10,7 @@ from typing import Any
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from inference import promql
+from inference.enforced_query import Border, held
 from inference.promql import Subject, plain
 from inference.scaling_spec import ScalingSpec
 from inference.specs import EndpointSpec
@@ -51,6 +52,7 @@ class ScalerPlatform:
     prometheus_url: str = ""
     exported_labels: bool = True
     """Whether the pods of DCGM's metrics are labelled `exported_pod` and `exported_namespace`."""
+    dcgm_job: str = ""
 
 
 def build_scaler(spec: EndpointSpec, placement: Placement, platform: ScalerPlatform) -> Manifest | None:
@@ -86,7 +88,9 @@ def _ref(kind: kinds.ResourceKind, namespace: str, name: str) -> ObjectRef:
 def _scaled_object(
     spec: EndpointSpec, scaling: ScalingSpec, placement: Placement, platform: ScalerPlatform
 ) -> Manifest:
-    subject = subject_of(spec, placement, exported_labels=platform.exported_labels)
+    subject = subject_of(
+        spec, placement, exported_labels=platform.exported_labels, dcgm_job=platform.dcgm_job
+    )
     polling = POLLING_AT_ZERO_SECONDS if spec.scale_to_zero else POLLING_SECONDS
     manifest: Manifest = {
         "apiVersion": kinds.SCALED_OBJECT.api_version,
@@ -114,7 +118,9 @@ def _scaled_object(
     return manifest
 
 
-def subject_of(spec: EndpointSpec, placement: Placement, *, exported_labels: bool) -> Subject:
+def subject_of(
+    spec: EndpointSpec, placement: Placement, *, exported_labels: bool, dcgm_job: str = ""
+) -> Subject:
     return Subject(
         endpoint_id=placement.workload_id,
         namespace=placement.namespace,
@@ -122,6 +128,7 @@ def subject_of(spec: EndpointSpec, placement: Placement, *, exported_labels: boo
         runtime=spec.runtime,
         is_mig=placement.sharing is Sharing.MIG or (placement.resource_name or "").startswith(MIG_PREFIX),
         exported_labels=exported_labels,
+        dcgm_job=dcgm_job,
     )
 
 
@@ -244,6 +251,21 @@ def steering_patch(companion: Mapping[str, Any], wanted: Mapping[str, Any]) -> d
     annotations = companion["metadata"].get("annotations") or {}
     changes = {key: value for key, value in wanted.items() if annotations.get(key) != value}
     return {"metadata": {"annotations": changes}} if changes else {}
+
+
+def query_patch(companion: Mapping[str, Any], scaling: ScalingSpec | None, border: Border) -> dict[str, Any]:
+    """The patch that holds a ScaledObject's own query to the team's namespace, where it still runs as it was written.
+
+    Releases before queries were held made such objects; empty for all others.
+    """
+    if companion.get("kind") != kinds.SCALED_OBJECT.kind or scaling is None or not scaling.query:
+        return {}
+    first, *others = companion["spec"].get("triggers") or [{}]
+    metadata = first.get("metadata") or {}
+    # Every look asks: the query is parsed only where the object still has it as it was written.
+    if metadata.get("query") != scaling.query or (own := held(scaling.query, border)) == scaling.query:
+        return {}
+    return {"spec": {"triggers": [{**first, "metadata": {**metadata, "query": own}}, *others]}}
 
 
 def needs_prometheus(spec: EndpointSpec) -> bool:

@@ -44,7 +44,7 @@ def scale_endpoint(
     most = old.max_replicas if max_replicas is None else max_replicas
     spec = replace(old, min_replicas=least, max_replicas=most)
     _check_bounds(spec)
-    check_scaling(spec, known=old)
+    check_scaling(spec, workload.team, actor.user, known=old)
     with transaction.atomic():
         fresh = _locked(workload)
         check_version(expected=expected_versions, current=fresh.generation)
@@ -160,6 +160,7 @@ def _audit(
         action=f"{KIND}.{action}",
         target_kind=KIND,
         target_id=str(workload.public_id),
+        target_name=workload.name,
         team=workload.team,
         before=before,
         after=after,

@@ -1,4 +1,4 @@
-"""Pages of inference endpoints. Trying one out is in `portal.web`, because the gateway does it."""
+"""Pages of inference endpoints. Trying one out is in `pages`, because the gateway does it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.pages.detail import (
     suspend_refusal,
 )
 from console.pages.forms import ContainerForm
-from console.pages.lists import WorkloadListPage
+from console.pages.lists import WorkloadExportPage, WorkloadListPage
 from console.pages.reading import PageReading
 from console.pages.submit import SubmitPage
 from controller import services
@@ -63,6 +63,7 @@ TABS = (
     Tab("overview", "Overview"),
     Tab("try", "Try it"),
     Tab("analytics", "Analytics"),
+    Tab("gpus", "GPUs"),
     Tab("logs", "Logs"),
     Tab("revisions", "Revisions"),
     Tab("update", "Settings"),
@@ -112,6 +113,12 @@ class EndpointListPage(WorkloadListPage):
 
     kind = KIND
     template = "inference/endpoint_list.html"
+
+
+class EndpointExportPage(WorkloadExportPage):
+    """The same endpoints as a CSV file."""
+
+    kind = KIND
 
 
 class EndpointNewPage(SubmitPage):

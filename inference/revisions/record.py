@@ -92,8 +92,10 @@ class _Settling:
         own = revision.pods_of == revision.number
         if own and revision.strategy == RolloutStrategy.SURGE.value and holds_surge(self.workload):
             gpus = revision.parsed.gpus_per_replica
-            what = f"{gpus} {self.workload.flavor} ({self.workload.capacity_type})"
-            self._note(revision, RolloutStep.SURGE_CLAIMED, f"{what} are claimed on top until it is over.")
+            what = (
+                f"{gpus} {self.workload.flavor} ({self.workload.capacity_type}) are" if gpus else "A pod is"
+            )
+            self._note(revision, RolloutStep.SURGE_CLAIMED, f"{what} claimed on top until it is over.")
 
     def _waits(self, revision: EndpointRevision) -> bool:
         """Nothing was applied: its surge has no quota or no room now, and what runs stays. False where it goes in place."""

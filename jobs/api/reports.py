@@ -20,10 +20,12 @@ from foundation import clock
 from foundation.errors import NotAllowed, NotFound
 from foundation.http.serializers import StrictSerializer
 from jobs.adapter import KIND
+from jobs.api.report_limits import BODY_BYTES_MAX, count_report
+from jobs.sweeps.progress import report
 from teams.api.authentication import TokenAuthentication, bearer_of
 from teams.api.scopes import ScopePermission
 from workloads.models import Attempt
-from workloads.reports import report_checkpoint, report_progress
+from workloads.reports import report_checkpoint
 
 STEP_MAX = 2**63 - 1
 METRICS_MAX = 64
@@ -127,6 +129,7 @@ class _ReportsView(OfKind):
     authentication_classes = [RunTokenAuthentication, TokenAuthentication, SessionAuthentication]
     permission_classes = [ReportPermission]
     ordering = "-id"
+    body_bytes_max = BODY_BYTES_MAX
 
     def own_attempt(self, request: Any, public_id: UUID) -> Attempt:
         """The attempt whose token this is; NotFound if it is another run's."""
@@ -153,13 +156,14 @@ class CheckpointsView(_ReportsView):
         responses={201: ReportedCheckpointSerializer},
     )
     def post(self, request: Any, public_id: UUID) -> Response:
-        """Report a checkpoint; the same step again replaces its path."""
-        attempt = self.own_attempt(request, public_id)
-        values = self.read(CheckpointWriteSerializer)
-        return Response(
-            ReportedCheckpointSerializer(report_checkpoint(attempt=attempt, **values, now=clock.now())).data,
-            status=201,
-        )
+        """Report a checkpoint; the same step again replaces its path. Of more than 1,000 of a run old ones are thinned.
+
+        429 `too_many_reports` beyond 120 a minute.
+        """
+        attempt, now = self.own_attempt(request, public_id), clock.now()
+        count_report(attempt=attempt, sort="checkpoints", now=now)
+        kept = report_checkpoint(attempt=attempt, **self.read(CheckpointWriteSerializer), now=now)
+        return Response(ReportedCheckpointSerializer(kept).data, status=201)
 
 
 class ProgressView(_ReportsView):
@@ -177,14 +181,15 @@ class ProgressView(_ReportsView):
         responses={201: ProgressSerializer},
     )
     def post(self, request: Any, public_id: UUID) -> Response:
-        """Report progress; it replaces what the attempt said before."""
-        attempt = self.own_attempt(request, public_id)
+        """Report progress; it replaces what the attempt said before. 429 `too_many_reports` beyond 120 a minute."""
+        attempt, now = self.own_attempt(request, public_id), clock.now()
+        count_report(attempt=attempt, sort="progress", now=now)
         values = self.read(ProgressWriteSerializer)
-        report = report_progress(
+        kept = report(
             attempt=attempt,
             progress_percentage=values.get("progress_percentage"),
             estimated_remaining_seconds=values.get("estimated_remaining_seconds"),
             metrics=values.get("metrics", {}),
-            now=clock.now(),
+            now=now,
         )
-        return Response(ProgressSerializer(report).data, status=201)
+        return Response(ProgressSerializer(kept).data, status=201)

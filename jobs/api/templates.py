@@ -12,10 +12,10 @@ from rest_framework.response import Response
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http import filters
-from foundation.http.etag import expected_versions, with_etag
+from foundation.http.etag import expected_versions, version_of, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
-from jobs.catalogue import delete_template, facts, set_template, version_of
+from jobs.catalogue import delete_template, facts, set_template
 from jobs.models import RunTemplate
 from jobs.template_serializers import TemplateSerializer, TemplateUpdateSerializer, TemplateWriteSerializer
 from teams.actors import actor_of
@@ -72,7 +72,7 @@ class TemplateView(_OfTemplates):
         responses=TemplateSerializer,
     )
     def patch(self, request: Any, name: str) -> Response:
-        """Change what is named; the rest stays as it is. What is named is replaced as a whole."""
+        """Change a template; what is left out stays, what is named is replaced as a whole."""
         check_global_role(request.user, "platform-admin")
         template = _named(name)
         if not isinstance(request.data, Mapping):
@@ -80,18 +80,18 @@ class TemplateView(_OfTemplates):
         body = TemplateUpdateSerializer(data={**facts(template), **request.data})
         body.is_valid(raise_exception=True)
         values = body.validated_data
-        changed, _ = set_template(
+        set_template(
             name=name,
             **values,
             actor=actor_of(request),
             now=clock.now(),
             expected_versions=expected_versions(request),
         )
-        return _answer(changed)
+        return _answer(_named(name))
 
     @extend_schema(operation_id="templates_delete", tags=["catalogue"], responses={204: None})
     def delete(self, request: Any, name: str) -> Response:
-        """Offer it no longer; runs that were made by it stay as they are."""
+        """Offer a template no longer; runs that were made by it stay as they are."""
         check_global_role(request.user, "platform-admin")
         delete_template(
             template=_named(name),

@@ -11,6 +11,7 @@ from jobs.imports import pod
 from jobs.imports.pod import Known
 from jobs.imports.reading import Fields, Notes, documents
 from jobs.kinds import JOB, PYTORCH_JOB
+from jobs.matrix import MEMBERS_MAX
 from workloads.podspec import grammar
 
 __all__ = ["Imported", "Known", "documents", "request_of"]
@@ -29,6 +30,9 @@ GANG_NAMES = (
 )
 """Variables by which the pods of a Job find each other; the portal gives them to every run of several pods."""
 PROCESSES = "PET_NPROC_PER_NODE"
+INDEX = "JOB_COMPLETION_INDEX"
+"""By which a pod of an Indexed Job knows its number."""
+INDEX_PARAMETER = "index"
 BY_ITSELF = frozenset({"auto", "gpu"})
 """What torchrun does by itself where GPUs are."""
 
@@ -112,7 +116,7 @@ def _merge_labels(head: dict[str, Any], body: dict[str, Any], notes: Notes) -> N
 
 
 def _job(spec: Fields, known: Known) -> tuple[dict[str, Any], list[FieldProblem]]:
-    replicas = _pods(spec)
+    replicas, matrix = _pods(spec)
     names = frozenset(GANG_NAMES) if replicas > 1 else frozenset[str]()
     template = spec.object("template")
     body, problems = pod.read(template, known, of_portal=names)
@@ -120,7 +124,16 @@ def _job(spec: Fields, known: Known) -> tuple[dict[str, Any], list[FieldProblem]
     if replicas > 1:
         inner.drop("subdomain", BY_PORTAL)
     _processes_of_job(body)
-    body |= {"kind": JOB, "replicas": replicas, "max_retries": spec.take("backoffLimit", int)}
+    if matrix is not None:
+        problems = [*problems, *_of_each(spec)]
+        body["env"] = [each for each in body["env"] if each["name"] != INDEX]
+        body["env"] = [*body["env"], {"name": INDEX, "value": f"${{{{ matrix.{INDEX_PARAMETER} }}}}"}]
+    body |= {
+        "kind": JOB,
+        "replicas": replicas,
+        "max_retries": spec.take("backoffLimit", int),
+        "matrix": matrix,
+    }
     body["time_limit_seconds"] = spec.take("activeDeadlineSeconds", int)
     spec.drop("suspend", BY_QUEUE)
     spec.drop("ttlSecondsAfterFinished", TTL)
@@ -136,19 +149,53 @@ def _job(spec: Fields, known: Known) -> tuple[dict[str, Any], list[FieldProblem]
     return body, problems
 
 
-def _pods(spec: Fields) -> int:
-    """How many equal pods it has, that start and end together."""
+def _of_each(spec: Fields) -> list[FieldProblem]:
+    """Limits of the whole Job that are those of every member now."""
+    limits = {"activeDeadlineSeconds": "time_limit_seconds", "backoffLimit": "max_retries"}
+    return [
+        FieldProblem(
+            field=field,
+            code="of_each_member",
+            message=f"{name} was for all pods together; each member of the sweep has it for itself.",
+        )
+        for name, field in limits.items()
+        if spec.rest.get(name) is not None
+    ]
+
+
+def _pods(spec: Fields) -> tuple[int, dict[str, Any] | None]:
+    """How many equal pods it has that start and end together; of one whose pods take turns, the matrix of a sweep."""
     completions, parallelism = spec.take("completions", int), spec.take("parallelism", int)
     indexed = spec.take("completionMode", str) == "Indexed"
+    for name, count in (("completions", completions), ("parallelism", parallelism)):
+        if count is not None and count < 1:
+            spec.notes.refuse(
+                spec.at(name), "A run has at least one pod, and starts when it may.", "min_value"
+            )
+            return 1, None
     several = (completions or 1) > 1 or (parallelism or 1) > 1
     if several and not indexed:
         spec.notes.refuse(
             spec.at("completionMode"), "Several pods of a run have numbers: it must be Indexed."
         )
-    elif several and completions != (parallelism or 1):
-        message = "All pods of a run start together: it must be equal to completions."
-        spec.notes.refuse(spec.at("parallelism"), message)
-    return completions or parallelism or 1
+    elif several and (completions or 0) > (parallelism or 1):
+        return 1, _turns(spec, completions or 0, parallelism or 1)
+    elif several and completions != parallelism:
+        spec.notes.refuse(spec.at("parallelism"), "It cannot be more than completions.")
+    return completions or parallelism or 1, None
+
+
+def _turns(spec: Fields, completions: int, parallelism: int) -> dict[str, Any]:
+    """Pods that do not start together are runs of their own: each knows its number as in a Job."""
+    if completions > MEMBERS_MAX:
+        message = (
+            f"Pods that take turns become the members of a sweep, of which there are at most {MEMBERS_MAX}."
+        )
+        spec.notes.refuse(spec.at("completions"), message)
+    return {
+        "parameters": {INDEX_PARAMETER: {"from": 0, "to": completions - 1}},
+        "max_parallel": parallelism,
+    }
 
 
 def _processes_of_job(body: dict[str, Any]) -> None:

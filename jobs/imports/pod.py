@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.namespaces.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from foundation.errors import FieldProblem
 from jobs.imports import placing
 from jobs.imports.reading import Fields
+from tenancy.namespace_manifests import SERVICE_ACCOUNT, priority_class
 from workloads.placement import FlavorFacts, NodeFacts
 from workloads.podspec import grammar
 from workloads.podspec.pod_template import UNBUFFERED

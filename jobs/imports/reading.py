@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
+from foundation import bounded_yaml
 from foundation.errors import FieldProblem, Malformed
 from workloads.podspec.specs import says_nothing
 
 TEXT_BYTES_MAX = 128 * 1024
-NODES_MAX = 20_000
-"""Values in all; those behind an alias count each time that it is used."""
-DOCUMENTS_MAX = 20
-UNREADABLE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
-"""What PyYAML's own types, such as sexagesimal numbers and times, raise when a value does not fit."""
+LIMITS = bounded_yaml.Limits(values=20_000, documents=20, aliases=1000)
+REFUSED_MAX = 100
+"""Paths that are named of one manifest; the last says how many more there are."""
 NO_PLACE = "There is no place for it in a training run."
 _TYPES = {str: "text", int: "whole number", bool: "true or false", dict: "object", list: "list"}
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads times as the texts that they are in Kubernetes."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def documents(text: str) -> list[Any]:
@@ -38,57 +24,19 @@ def documents(text: str) -> list[Any]:
         raise _malformed(f"A manifest has at most {TEXT_BYTES_MAX // 1024} KiB.", "too_large")
     try:
         parsed = (
-            [json.loads(text, object_pairs_hook=_unique)] if text.lstrip().startswith("{") else _yaml(text)
+            [json.loads(text, object_pairs_hook=_unique)]
+            if text.lstrip().startswith("{")
+            else bounded_yaml.read(text, LIMITS)
         )
         # What an alias stands for becomes a value of its own; what is no JSON raises here.
-        plain = [
+        return [
             json.loads(json.dumps(document, allow_nan=False)) for document in parsed if document is not None
         ]
-    except yaml.YAMLError as error:
-        raise _malformed(f"This is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from error
-    except UNREADABLE as error:
-        raise _malformed(f"This is no manifest: {str(error)[:300] or 'it is nested too deeply'}") from error
-    if len(plain) > DOCUMENTS_MAX:
-        raise _malformed(f"At most {DOCUMENTS_MAX} documents are read.", "too_large")
-    return plain
-
-
-def _yaml(text: str) -> list[Any]:
-    loader = _Loader(text)
-    parsed = []
-    try:
-        while loader.check_node():
-            node = loader.get_node()
-            if node is not None:
-                _check_size(node, {}, set())
-                parsed.append(loader.construct_document(node))
-    finally:
-        loader.dispose()
-    return parsed
-
-
-def _check_size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
-    """Values below the node, each alias expanded. ValueError for too many, for a cycle and for a key given twice."""
-    if id(node) in above:
-        raise ValueError("an alias stands for something that holds it")
-    if id(node) in known:
-        return known[id(node)]
-    inner: list[yaml.Node] = []
-    if isinstance(node, yaml.MappingNode):
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if len(keys) != len(node.value):
-            raise ValueError("a key is no text")
-        twice = next((key for key, times in Counter(keys).items() if key != "<<" and times > 1), None)
-        if twice is not None:
-            raise ValueError(f"the key {twice[:80]} is given twice")
-        inner = [value for _, value in node.value]
-    elif isinstance(node, yaml.SequenceNode):
-        inner = list(node.value)
-    size = 1 + sum(_check_size(value, known, above | {id(node)}) for value in inner)
-    if size > NODES_MAX:
-        raise ValueError(f"it has more than {NODES_MAX} values")
-    known[id(node)] = size
-    return size
+    except bounded_yaml.TooMuchError as error:
+        raise _malformed(f"This is too much for a manifest: {error}.", "too_large") from error
+    except bounded_yaml.UNREADABLE as error:
+        said = str(error)[:300] or "it is nested too deeply"
+        raise _malformed(f"This is neither YAML nor JSON: {said}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -106,12 +54,24 @@ class Notes:
     """What was found on the way: what has no place, and what is left out because the portal sees to it itself."""
 
     def __init__(self) -> None:
-        self.refused: list[FieldProblem] = []
+        self._refused: list[FieldProblem] = []
+        self._unnamed = 0
         self.dropped: dict[str, str] = {}
+
+    @property
+    def refused(self) -> list[FieldProblem]:
+        """What has no place, up to REFUSED_MAX of it by name."""
+        if not self._unnamed:
+            return self._refused
+        more = f"And {self._unnamed:,} more that have no place in a training run."
+        return [*self._refused, FieldProblem(field="", code="no_place", message=more)]
 
     def refuse(self, path: str, message: str = NO_PLACE, code: str = "no_place") -> None:
         """Say that this manifest cannot be mapped, for this."""
-        self.refused.append(FieldProblem(field=path, code=code, message=message))
+        if len(self._refused) < REFUSED_MAX:
+            self._refused.append(FieldProblem(field=path, code=code, message=message))
+        else:
+            self._unnamed += 1
 
     def drop(self, path: str, why: str) -> None:
         """Say what is left out, and why that is no loss."""

@@ -90,8 +90,9 @@ def among_themselves(spec: TrainingRunSpec, placement: Placement) -> Manifest:
         "metadata": pod_template.metadata(placement.object_name, spec, placement),
         "spec": {
             "podSelector": own(),
-            "policyTypes": ["Ingress"],
+            "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"from": [{"podSelector": own()}]}],
+            "egress": [{"to": [{"podSelector": own()}]}],
         },
     }
 

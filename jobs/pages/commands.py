@@ -17,6 +17,7 @@ from jobs.models import TrainingRun
 from jobs.pages.runs import OfRuns
 from jobs.serializers import TrainingRunPatchSerializer
 from jobs.services import submit_training_run, update_training_run
+from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
 from workloads.models import Workload
 
@@ -74,7 +75,7 @@ class RunRetryPage(OfRuns, CommandPage):
     def carry_out(self, workload: Workload, actor: Actor, now: datetime) -> Workload:
         run = TrainingRun.objects.select_related("workload__team").get(workload=workload)
         return submit_training_run(
-            spec=run.parsed,
+            spec=TrainingRunSpec.from_json(run.request),
             team=workload.team,
             actor=actor,
             now=now,

@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from typing_extensions import override
 
+from console.pages.bulk import WorkloadBulkPage
 from console.pages.detail import (
     PageCommand,
     Tab,
@@ -22,7 +23,7 @@ from console.pages.detail import (
     suspend_refusal,
 )
 from console.pages.forms import ContainerForm, unix
-from console.pages.lists import WorkloadListPage
+from console.pages.lists import WorkloadExportPage, WorkloadListPage
 from console.pages.queries import watches_of
 from console.pages.reading import PageReading
 from console.pages.submit import SubmitPage, teams_to_submit
@@ -35,22 +36,27 @@ from jobs.adapter import KIND
 from jobs.forms import TrainingRunForm, values_of
 from jobs.importing import import_manifest
 from jobs.imports import Imported
+from jobs.matrix import Matrix, text_of
 from jobs.models import TrainingRun
 from jobs.queries import enabled_templates, free_name, template_named
-from jobs.serializers import TrainingRunSerializer
 from jobs.services import preview_training_run, submit_training_run
 from jobs.specs import TrainingRunSpec
+from jobs.sweeps.card import preview_sweep
+from jobs.sweeps.serializers import RunOrSweepSerializer
+from jobs.sweeps.services import submit_sweep
 from jobs.time_limit import running_out
 from teams.actors import actor_of
 from teams.models import Team, User
+from telemetry.size_advice import right_size_of
 from workloads.models import Checkpoint, Workload
 
-BESIDE = ("training_run__origin",)
+BESIDE = ("training_run__origin", "training_run__sweep")
 """What is read with a run."""
 TABS = (
     Tab("logs", "Logs"),
     Tab("events", "Events"),
     Tab("pods", "Pods"),
+    Tab("gpus", "GPUs"),
     Tab("cost", "Cost"),
     Tab("manifests", "Manifests"),
     Tab("spec", "Spec"),
@@ -77,6 +83,19 @@ class RunListPage(WorkloadListPage):
     template = "jobs/run_list.html"
 
 
+class RunExportPage(WorkloadExportPage):
+    """The same runs as a CSV file."""
+
+    kind = KIND
+
+
+class RunBulkPage(WorkloadBulkPage):
+    """Cancel or label all the runs that a list shows with its filters."""
+
+    kind = KIND
+    list_name = "jobs:run-list"
+
+
 class RunNewPage(SubmitPage):
     """The form of a new run; `?from=` fills it in as an earlier one."""
 
@@ -91,7 +110,10 @@ class RunNewPage(SubmitPage):
         values: dict[str, Any] = {**EXAMPLE, "time_limit": limit}
         if (workload := self.filled_from(request)) is None:
             return {**values, **self._of_template(request)}
-        spec = workload.training_run.spec
+        spec = workload.training_run.request
+        if request.GET.get("right_size") == "1":
+            advice = right_size_of(workload, now=clock.now()).advice
+            spec = {**spec, **(advice.changes if advice else {})}
         name = free_name(workload.name, workload.team)
         return {**values, **values_of(spec), "team": workload.team.slug, "name": name}
 
@@ -111,6 +133,11 @@ class RunNewPage(SubmitPage):
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
+        if (matrix := _matrix(form)) is not None:
+            user = cast("User", request.user)
+            sweep = preview_sweep(spec=_spec(form), matrix=matrix, team=team, user=user, now=clock.now())
+            cast("TrainingRunForm", form).figures = sweep.figures
+            return sweep.card
         return preview_training_run(
             spec=_spec(form),
             team=team,
@@ -121,6 +148,16 @@ class RunNewPage(SubmitPage):
 
     @override
     def submit(self, form: ContainerForm, team: Team, request: HttpRequest) -> str:
+        if (matrix := _matrix(form)) is not None:
+            sweep = submit_sweep(
+                spec=_spec(form),
+                matrix=matrix,
+                asked=cast("RunOrSweepSerializer", form.serializer).validated_data["matrix"],
+                team=team,
+                actor=actor_of(request),
+                now=clock.now(),
+            )
+            return sweep.page_url
         run = submit_training_run(
             spec=_spec(form),
             team=team,
@@ -173,7 +210,11 @@ class RunImportPage(RunNewPage):
 
 
 def _spec(form: ContainerForm) -> TrainingRunSpec:
-    return cast("TrainingRunSerializer", form.serializer).to_spec()
+    return cast("RunOrSweepSerializer", form.serializer).to_spec()
+
+
+def _matrix(form: ContainerForm) -> Matrix | None:
+    return cast("RunOrSweepSerializer", form.serializer).matrix_asked
 
 
 _SAVED = Checkpoint.objects.filter(workload=OuterRef("pk")).order_by("-id")
@@ -198,6 +239,8 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
         return {
             "spec": run.spec,
             "origin": run.origin if run.origin and run.origin.team_id == workload.team_id else None,
+            "member": run if run.sweep_id else None,
+            "parameters": [(name, text_of(value)) for name, value in run.parameters.items()],
             "continues": workload.checkpoints.filter(attempt=0).first() if run.origin else None,
             "running_out": running_out(workload, asked.attempts, now=asked.now),
             "limit_url": self.url(self.limit_name, workload),
@@ -230,7 +273,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 label="Run again",
                 icon="retry",
                 url=self.url("run-retry", workload),
-                effect="Submits the same request as a new run.",
+                effect="Submits the same request as a new run. To change it first, use Clone.",
                 refused="" if workload.is_final else "Only when this one has ended.",
             ),
             *self._continue(workload),

@@ -10,9 +10,10 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Gauge, generate_latest
 from typing_extensions import override
@@ -23,8 +24,10 @@ from portal.settings.env import Bind
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 10
+CONNECTIONS_MAX: Final = 32
 METRICS: Final = "/metrics"
 HEALTH: Final = "/healthz"
+READY: Final = "/readyz"
 AGE = Gauge(
     "portal_sign_of_life_age_seconds", "Seconds since the loop of the process last turned.", ["process"]
 )
@@ -32,10 +35,13 @@ AGE = Gauge(
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessReport:
-    """What a process reports: its metrics as text, and why it counts as stuck, None where it does not."""
+    """What a process reports: its metrics as text, why it counts as stuck (None where it does not), and whether it can be
+    given requests, with a text that says more.
+    """
 
     metrics: Callable[[], bytes]
     stuck: Callable[[], str | None] = lambda: None
+    ready: Callable[[], tuple[bool, bytes]] = lambda: (True, b"ok\n")
 
 
 def own_metrics() -> bytes:
@@ -86,7 +92,29 @@ def answer(listener: socket.socket, report: ProcessReport) -> ThreadingHTTPServe
 
 
 class _Server(ThreadingHTTPServer):
+    """Has a few connections at a time: one more ends the oldest, so that nobody keeps probes from being answered."""
+
     daemon_threads = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._open: list[Any] = []
+        self._lock = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            while len(self._open) >= CONNECTIONS_MAX:
+                with suppress(OSError):
+                    self._open.pop(0).shutdown(socket.SHUT_RDWR)
+            self._open.append(request)
+        super().process_request(request, client_address)
+
+    @override
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock, suppress(ValueError):
+            self._open.remove(request)
+        super().shutdown_request(request)
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
@@ -125,7 +153,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path == HEALTH:
             stuck = self.source.stuck()
             return (200, plain, b"ok\n") if stuck is None else (503, plain, f"{stuck}\n".encode())
-        return 404, plain, b"/metrics and /healthz are here\n"
+        if path == READY:
+            ready, said = self.source.ready()
+            return 200 if ready else 503, plain, said
+        return 404, plain, b"/metrics, /healthz and /readyz are here\n"
 
     @override
     def log_message(self, format: str, *args: object) -> None:

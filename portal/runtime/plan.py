@@ -27,7 +27,7 @@ class Addresses:
     """The opened sockets of web and live, and the URLs under which they are reached.
 
     `prometheus_fd` is the socket of the embedded Prometheus, None where there is none; `metrics` holds by process
-    the socket and the address of its metrics.
+    the socket and the URL of its metrics.
     """
 
     web_fd: int
@@ -38,7 +38,7 @@ class Addresses:
     live_url: str
     internal_url: str
     prometheus_fd: int | None = None
-    metrics: Mapping[str, tuple[int, tuple[str, int]]] = field(default_factory=dict)
+    metrics: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
 PROCESSES = MappingProxyType(
@@ -125,8 +125,8 @@ def _devcluster(folders: Folders, addresses: Addresses) -> Service:
     if addresses.prometheus_fd is not None:
         inherited = (addresses.prometheus_fd,)
         arguments += ["--prometheus", f"fd://{addresses.prometheus_fd}", "--scrape-interval", "2"]
-        for _, address in addresses.metrics.values():
-            arguments += ["--scrape", f"{_origin(address)}/metrics"]
+        for _, url in addresses.metrics.values():
+            arguments += ["--scrape", url]
     return Service(
         name="devcluster",
         command=ChildCommand(
@@ -142,7 +142,7 @@ def _devcluster(folders: Folders, addresses: Addresses) -> Service:
     )
 
 
-def _origin(address: tuple[str, int]) -> str:
+def origin(address: tuple[str, int]) -> str:
     host, port = address
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -1,89 +1,56 @@
-"""`manage.py serve`: the web process, gunicorn with one worker of eight threads."""
+"""`manage.py serve`: pages and REST on PORTAL_BIND, eight threads behind an event loop (portal.runtime.front)."""
 
 from __future__ import annotations
 
-import argparse
+import json
+import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Final
 
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
-from typing_extensions import override
+from django.db import connections
 
-from portal import settings
+from foundation.http import health
+from foundation.http import metrics as counted
 from portal.runtime import metrics_server as metrics
-from portal.runtime.guard import end_with_parent
-from portal.runtime.refusals import refusals
+from portal.runtime.front import Front
+from portal.runtime.http_server import Server
+from portal.settings.env import Environment
+from portal.wsgi import application
 
-WORKERS = 1
-THREADS = 8
-REQUEST_SECONDS = 60
-GRACEFUL_SECONDS = 20
-
-
-class WebServer(BaseApplication):  # type: ignore[misc]
-    """Gunicorn's parent stays small: only the worker, after the fork, imports Django and the applications."""
-
-    def __init__(self, *, workers: int, threads: int) -> None:
-        self.workers = workers
-        self.threads = threads
-        # Opened once, before the workers: all of them answer on it.
-        bind = settings.ENVIRONMENT.metrics_bind
-        self.metrics = None if bind is None else metrics.listen(bind)
-        super().__init__(prog="manage.py serve")
-
-    @override
-    def load_config(self) -> None:
-        shared_memory = Path("/dev/shm")  # noqa: S108 (gunicorn's own beat file, on memory instead of disk)
-        options = {
-            "bind": [str(settings.ENVIRONMENT.bind)],
-            "worker_class": "gthread",
-            "workers": self.workers,
-            "threads": self.threads,
-            "timeout": REQUEST_SECONDS,
-            "graceful_timeout": GRACEFUL_SECONDS,
-            "worker_tmp_dir": str(shared_memory) if shared_memory.is_dir() else None,
-            "logconfig_dict": _logging(),
-            "control_socket_disable": True,
-            "post_fork": _tie_to_parent,
-        }
-        for name, value in options.items():
-            self.cfg.set(name, value)
-
-    @override
-    def load(self) -> Callable[..., Any]:
-        from portal.wsgi import application  # noqa: PLC0415 (after the fork, see the class)
-
-        if self.metrics is not None:
-            metrics.answer(self.metrics, metrics.ProcessReport(metrics=_exposition))
-        return application
+THREADS: Final = 8
+GRACEFUL_SECONDS: Final = 20
 
 
-def main(arguments: list[str]) -> int:
-    """Serves until SIGTERM; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="manage.py serve", description="Serve pages and REST on PORTAL_BIND."
-    )
-    parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--threads", type=int, default=THREADS)
-    options = parser.parse_args(arguments)
-    reasons = refusals(settings.ENVIRONMENT)
-    if reasons:
-        print(*reasons, sep="\n", file=sys.stderr)  # noqa: T201
-        return 2
-    WebServer(workers=options.workers, threads=options.threads).run()
-    return 0
+def run(environment: Environment, *, threads: int = THREADS) -> None:
+    """Serves until SIGTERM or SIGINT, and lets requests in hand finish. Raises OSError when an address is taken."""
+    # The server raises the signal once more when it has ended in good order.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    front = Front(application, environment.http, threads=threads)
+    server = Server(front, environment.http, graceful_seconds=GRACEFUL_SECONDS, lifespan="off")
+
+    def ready() -> tuple[bool, bytes]:
+        return _ready() if server.turns() else (False, b"the server does not turn\n")
+
+    metrics.start(environment.metrics_bind, metrics.ProcessReport(metrics=_exposition, ready=ready))
+    try:
+        server.serve_on(environment.bind)
+    finally:
+        front.close()
+        if front.in_hand:
+            # Their time to finish is over, and the interpreter would wait for their threads.
+            logging.shutdown()
+            os._exit(0)
+
+
+def _leave(*_: object) -> None:
+    sys.exit(0)
 
 
 def _exposition() -> bytes:
     """What the process has counted, and the figures that are read from the database."""
-    from django.db import connections  # noqa: PLC0415 (after the fork, as above)
-
-    from foundation.http import metrics as counted  # noqa: PLC0415
-
     try:
         return counted.exposition()
     finally:
@@ -91,17 +58,9 @@ def _exposition() -> bytes:
         connections.close_all()
 
 
-def _tie_to_parent(_server: Any, _worker: Any) -> None:
-    if sys.platform.startswith("linux"):
-        end_with_parent(signal.SIGKILL, parent=os.getppid())
-
-
-def _logging() -> dict[str, Any]:
-    """The settings' own logging, with gunicorn's loggers in it."""
-    own = {"handlers": [], "level": "INFO", "propagate": True}
-    loggers = {
-        **settings.LOGGING["loggers"],
-        "gunicorn.error": own,
-        "gunicorn.access": {**own, "level": "WARNING"},
-    }
-    return {**settings.LOGGING, "loggers": loggers}
+def _ready() -> tuple[bool, bytes]:
+    try:
+        is_ready, said = health.readiness()
+    finally:
+        connections.close_all()
+    return is_ready, f"{json.dumps(said)}\n".encode()

@@ -31,7 +31,6 @@ from portal.settings.env import Bind, Environment
 PORTS_TRIED = 50
 BACKLOG = 2048
 PROMETHEUS_BIND = Bind(host="127.0.0.1", port=9090)
-METRICS_BIND = Bind(host="127.0.0.1", port=8002)
 QUIET = frozenset({"postgres", "valkey", "static", "migrate"})
 WELCOME = "welcome"
 THEN = "then"
@@ -84,8 +83,10 @@ def _run(environment: Environment, folders: Folders, options: argparse.Namespace
             if environment.kubeconfig is None and environment.prometheus_url is None:
                 # The port stays the same where it can: ScaledObjects of the cluster name it.
                 sockets.append(stack.enter_context(_listener(PROMETHEUS_BIND, fixed=False)))
-            first = environment.metrics_bind or METRICS_BIND
-            listeners = {name: stack.enter_context(_listener(first, fixed=False)) for name in plan.PROCESSES}
+            listeners = {
+                name: stack.enter_context(_metrics_listener(environment, folders, name))
+                for name in plan.PROCESSES
+            }
             return _serve(environment, folders, supervisor, sockets, listeners, options)
     except StoppedError:
         return 0
@@ -108,9 +109,9 @@ def _serve(
 ) -> int:
     if environment.secret_key is None:
         _keep_secret_key(folders.secret_key)
-    metrics = {name: (listener.fileno(), listener.getsockname()[:2]) for name, listener in listeners.items()}
+    metrics = {name: (listener.fileno(), _metrics_url(listener)) for name, listener in listeners.items()}
     addresses = replace(_addresses(environment, *sockets), metrics=metrics)
-    prometheus = _prometheus(sockets[2:])
+    prometheus = _prometheus(sockets[2:], folders)
     variables = env.for_child(
         DATA_DIR=str(folders.data),
         PUBLIC_URL=addresses.public_url,
@@ -133,7 +134,8 @@ def _serve(
     if prometheus:
         say(
             SELF,
-            f"its metrics are at {prometheus['PROMETHEUS_URL']} (a small Prometheus; GPU series are simulated)",
+            f"its metrics are at {prometheus['PROMETHEUS_URL']}, with the token in {folders.devcluster_token} "
+            "(a small Prometheus; GPU series are simulated)",
         )
     if not options.then:
         supervisor.watch()
@@ -185,12 +187,39 @@ def _listener(bind: Bind, *, fixed: bool) -> socket.socket:
     )
 
 
-def _prometheus(listeners: Sequence[socket.socket]) -> dict[str, str]:
-    """Where the portal's processes find the embedded one, if there is one."""
+def _metrics_listener(environment: Environment, folders: Folders, process: str) -> socket.socket:
+    """Where a process tells its metrics: where the environment says, else on a socket that this user alone may open.
+
+    A port of the machine is open to each of its users, and metrics ask for no account.
+    """
+    if environment.metrics_bind is not None:
+        return _listener(environment.metrics_bind, fixed=False)
+    path = folders.metrics_socket(process)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _metrics_url(listener: socket.socket) -> str:
+    """The address that the embedded Prometheus scrapes."""
+    if listener.family == socket.AF_UNIX:
+        return f"unix://{listener.getsockname()}"
+    return f"{plan.origin(listener.getsockname()[:2])}/metrics"
+
+
+def _prometheus(listeners: Sequence[socket.socket], folders: Folders) -> dict[str, str]:
+    """Where the portal's processes find the embedded one, and what it asks for, if there is one."""
     if not listeners:
         return {}
     host, port = listeners[0].getsockname()
-    return {"PROMETHEUS_URL": f"http://{host}:{port}"}
+    return {
+        "PROMETHEUS_URL": f"http://{host}:{port}",
+        "PROMETHEUS_TOKEN_FILE": str(folders.devcluster_token),
+    }
 
 
 def _addresses(

@@ -28,6 +28,7 @@ PUBLIC_URL = ENVIRONMENT.public_url or f"http://localhost:{ENVIRONMENT.bind.port
 LIVE_URL = ENVIRONMENT.live_url or f"http://127.0.0.1:{ENVIRONMENT.live_bind.port or 8001}"
 INTERNAL_URL = ENVIRONMENT.internal_url or f"http://127.0.0.1:{ENVIRONMENT.bind.port or 8000}"
 PROMETHEUS_URL = ENVIRONMENT.prometheus_url
+PROMETHEUS_TOKEN = ENVIRONMENT.prometheus_token or ""
 _HTTPS = PUBLIC_URL.startswith("https://")
 
 ALLOWED_HOSTS = [
@@ -43,6 +44,8 @@ ALLOWED_HOSTS = [
 
 EMBEDDED_CLUSTER = ENVIRONMENT.kubeconfig is None
 CLUSTER_KUBECONFIG = ENVIRONMENT.kubeconfig or str(FOLDERS.kubeconfig)
+# Namespaces in which the portal itself runs: no team gets one of them, and no team's pod reaches more there than its port.
+OWN_NAMESPACES = env.own_namespaces(INTERNAL_URL)
 
 # --- security
 
@@ -114,6 +117,8 @@ INSTALLED_APPS = [
     "jobs",
     "inference",
     "gateway",
+    "notices",
+    "telemetry",
     "controller",
     "quotas",
     "costs",
@@ -143,19 +148,24 @@ MIDDLEWARE = [
     "portal.probes.ProbesMiddleware",
     "foundation.http.middleware.RequestContextMiddleware",
     "foundation.http.middleware.MetricsMiddleware",
+    "foundation.http.middleware.RateMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "foundation.http.middleware.HygieneMiddleware",
     "foundation.http.middleware.VaryMiddleware",
+    "foundation.http.middleware.PersonalMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    # Outside of what answers 403, and of CSRF protection too.
+    "teams.trail.refusals.RefusalsMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "portal.web.expired.ExpiredSessionMiddleware",
-    "portal.web.errors.ErrorPagesMiddleware",
+    "pages.rates.PageRateMiddleware",
+    "pages.expired.ExpiredSessionMiddleware",
+    "pages.error_pages.ErrorPagesMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 WSGI_APPLICATION = "portal.wsgi.application"
@@ -183,7 +193,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "portal.web.context.shell",
+                "pages.context.shell",
             ],
         },
     }
@@ -280,11 +290,36 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "keep-fences": {"task": "controller.keep_fences", "schedule": 30.0, "options": {"expires": 30}},
     "return-requests": {"task": "quotas.return_requests", "schedule": 60.0, "options": {"expires": 60}},
     "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
+    "advance-sweeps": {"task": "jobs.tasks.advance_sweeps", "schedule": 10.0, "options": {"expires": 10}},
+    "look-at-gpus": {"task": "telemetry.look_at_gpus", "schedule": 60.0, "options": {"expires": 60}},
+    "apply-idle-policies": {
+        "task": "jobs.tasks.apply_idle_policies",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
     "collect-garbage": {"task": "controller.collect_garbage", "schedule": 60.0, "options": {"expires": 60}},
     "purge-expired-rows": {"task": "teams.tasks.purge_expired_rows", "schedule": 3600.0},
     "forget-old-scale-samples": {"task": "inference.tasks.forget_old_samples", "schedule": 3600.0},
     "forget-old-request-counts": {"task": "gateway.tasks.forget_old_request_counts", "schedule": 3600.0},
+    "deliver-notices": {"task": "notices.tasks.deliver", "schedule": 5.0, "options": {"expires": 5}},
+    "look-for-waits": {"task": "notices.tasks.look_for_waits", "schedule": 60.0, "options": {"expires": 60}},
+    "forget-old-notices": {"task": "notices.tasks.forget_old", "schedule": 3600.0},
 }
+
+# --- notices
+
+# Private networks that webhooks may go to; public addresses need no word of the operator.
+NOTICE_NETWORKS = ENVIRONMENT.notice_networks
+_MAIL = ENVIRONMENT.mail_server
+# Empty: there is no mail.
+EMAIL_HOST = _MAIL.host if _MAIL else ""
+EMAIL_PORT = _MAIL.port if _MAIL else 25
+EMAIL_HOST_USER = _MAIL.user if _MAIL else ""
+EMAIL_HOST_PASSWORD = _MAIL.password if _MAIL else ""
+EMAIL_USE_TLS = bool(_MAIL and _MAIL.security == "starttls")
+EMAIL_USE_SSL = bool(_MAIL and _MAIL.security == "tls")
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENVIRONMENT.mail_from or f"portal@{urlsplit(PUBLIC_URL).hostname}"
 
 # --- REST
 
@@ -294,6 +329,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["teams.api.scopes.ScopePermission"],
+    "DEFAULT_THROTTLE_CLASSES": ["teams.api.throttles.RequestThrottle"],
     "DEFAULT_PARSER_CLASSES": ["foundation.http.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "foundation.http.pages.CursorPage",
@@ -304,6 +340,11 @@ REST_FRAMEWORK = {
     "URL_FORMAT_OVERRIDE": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
+# Requests a minute by the name of their platform setting, instead of what the platform's settings say: tests have their own.
+REST_RATES: dict[str, int] = {}
+OPENAPI_REQUEST_EXAMPLES = BASE_DIR / "portal" / "openapi" / "request_examples.yaml"
+OPENAPI_ANSWER_EXAMPLES = BASE_DIR / "portal" / "openapi" / "answer_examples.json"
+OPENAPI_PROBLEM_CODES = BASE_DIR / "portal" / "openapi" / "problem_codes.json"
 SPECTACULAR_SETTINGS = {
     "TITLE": "ML Platform Portal",
     "VERSION": "1.0.0",
@@ -317,6 +358,8 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "foundation.http.schema.declare_problems",
+        "foundation.http.examples.add_examples",
+        "foundation.http.links.declare_links",
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "GET_LIB_DOC_EXCLUDES": "teams.api.base.classes_without_api_docs",
@@ -327,8 +370,9 @@ SPECTACULAR_SETTINGS = {
         "RequestedCapacity": ["on-demand", "spot", "spot-first"],
         "MembershipRole": "teams.models.Membership.Role",
         "TokenScope": "teams.models.ApiToken.Scope",
-        "PodSecurity": "teams.models.Team.PodSecurity",
+        "PodSecurity": "foundation.pod_security.PodSecurity",
         "RunKind": "jobs.kinds.NAMES",
+        "BulkAction": ["cancel", "label"],
         "RuntimeKind": ["ClusterTrainingRuntime", "TrainingRuntime"],
     },
 }

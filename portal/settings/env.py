@@ -10,18 +10,38 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from typing_extensions import override
 
+from portal.settings.http_limits import RANGES, HttpLimits
+
 PREFIX = "PORTAL_"
 TEST_PREFIX = "PORTAL_TEST_"
-SECRETS = frozenset({"PORTAL_SECRET_KEY", "PORTAL_DATABASE_URL", "PORTAL_REDIS_URL"})
+DEPLOYED_NAMESPACE = "ml-portal"
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+SECRETS = frozenset(
+    {
+        "PORTAL_SECRET_KEY",
+        "PORTAL_DATABASE_URL",
+        "PORTAL_REDIS_URL",
+        "PORTAL_PROMETHEUS_TOKEN",
+        "PORTAL_MAIL_URL",
+    }
+)
+_REDIS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+# Each scheme's own, which redis-py and Celery read alike.
+_REDIS_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "redis": (),
+    "rediss": (*_REDIS_FILES, "ssl_cert_reqs"),
+    "unix": ("db",),
+}
 IN_CLUSTER = "in-cluster"
 SECRET_KEY_LENGTH_MIN = 32
 
@@ -76,6 +96,17 @@ class DatabaseAddress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MailServer:
+    """Where mail goes, as `PORTAL_MAIL_URL` says. `security` is "", "starttls" or "tls"."""
+
+    host: str
+    port: int
+    security: str
+    user: str = ""
+    password: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """The configuration of one process. None means: not set, so embedded or derived (see the settings)."""
 
@@ -96,8 +127,14 @@ class Environment:
     internal_url: str | None = None
     log_storage: Path | None = None
     prometheus_url: str | None = None
+    prometheus_token: str | None = None
     # Proxies whose word about the client's address (X-Forwarded-For) is trusted.
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    # Private networks that webhooks may go to.
+    notice_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    mail_server: MailServer | None = None
+    mail_from: str | None = None
+    http: HttpLimits = field(default_factory=HttpLimits)
     # Where a test wants the process to kill itself (foundation.crashpoints); nothing else reads it.
     test_crash_point: str = ""
 
@@ -146,9 +183,25 @@ def load(variables: Mapping[str, str] | None = None) -> Environment:
         internal_url=read("PORTAL_INTERNAL_URL", _origin),
         log_storage=read("PORTAL_LOG_STORAGE", _folder),
         prometheus_url=read("PORTAL_PROMETHEUS_URL", _http_url),
+        prometheus_token=read("PORTAL_PROMETHEUS_TOKEN", _bearer),
         trusted_proxies=read("PORTAL_TRUSTED_PROXIES", _networks) or (),
+        notice_networks=read("PORTAL_NOTICE_NETWORKS", _any_networks) or (),
+        mail_server=read("PORTAL_MAIL_URL", _mail_url),
+        mail_from=read("PORTAL_MAIL_FROM", _mail_address),
+        http=HttpLimits(
+            **{
+                name: number
+                for name, (least, most) in RANGES.items()
+                if (number := read(http_variable(name), _whole(least, most))) is not None
+            }
+        ),
         test_crash_point=source.get("PORTAL_TEST_CRASH_POINT", ""),
     )
+
+
+def http_variable(limit: str) -> str:
+    """The variable of a limit of connections, such as PORTAL_HTTP_BODY_BYTES of `body_bytes`."""
+    return f"PORTAL_HTTP_{limit.upper()}"
 
 
 KNOWN = (
@@ -156,12 +209,17 @@ KNOWN = (
     "PORTAL_BIND",
     "PORTAL_DATABASE_URL",
     "PORTAL_DATA_DIR",
+    *(http_variable(name) for name in sorted(RANGES)),
     "PORTAL_INTERNAL_URL",
     "PORTAL_KUBECONFIG",
     "PORTAL_LIVE_BIND",
     "PORTAL_LIVE_URL",
     "PORTAL_LOG_STORAGE",
+    "PORTAL_MAIL_FROM",
+    "PORTAL_MAIL_URL",
     "PORTAL_METRICS_BIND",
+    "PORTAL_NOTICE_NETWORKS",
+    "PORTAL_PROMETHEUS_TOKEN",
     "PORTAL_PROMETHEUS_URL",
     "PORTAL_PUBLIC_URL",
     "PORTAL_REDIS_URL",
@@ -183,6 +241,17 @@ def set_variables(variables: Mapping[str, str]) -> None:
 def for_child(**portal: str) -> dict[str, str]:
     """The environment of this process with the given `PORTAL_` variables (named without the prefix) replaced."""
     return {**os.environ, **{PREFIX + name: text for name, text in portal.items()}}  # noqa: TID251
+
+
+def own_namespaces(internal_url: str) -> frozenset[str]:
+    """Where the portal runs in a cluster: that of deploy/, of this pod, and of the Service that `internal_url` names."""
+    names = {DEPLOYED_NAMESPACE}
+    with suppress(OSError):
+        names.add(_POD_NAMESPACE.read_text(encoding="ascii").strip())
+    parts = (urlsplit(internal_url).hostname or "").split(".")
+    if len(parts) > 1 and (len(parts) == 2 or parts[2] == "svc"):
+        names.add(parts[1])
+    return frozenset(names - {""})
 
 
 def parse_bind(text: str) -> Bind:
@@ -266,12 +335,40 @@ def _secret_key(text: str) -> str:
     return text
 
 
+def _bearer(text: str) -> str:
+    if not re.fullmatch(r"[\x21-\x7e]+", text):
+        raise ValueError(
+            "must be a token in one line of printable ASCII without spaces (the value is not shown)"
+        )
+    return text
+
+
 def _redis_url(text: str) -> str:
+    """The address as redis-py and Celery read it alike; of `rediss://` the certificate is checked, whatever it says.
+
+    Celery takes any certificate where the address does not ask for a check, and ignores a database in the query.
+    """
     parts = urlsplit(text)
-    if parts.scheme == "unix" and parts.path:
-        return text
-    if parts.scheme not in {"redis", "rediss"} or not parts.hostname:
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    where = parts.path if parts.scheme == "unix" else parts.hostname
+    if parts.scheme not in _REDIS_OPTIONS or not where or port == 0:
         raise ValueError("must be redis://HOST:PORT/DB, rediss://… or unix:///PATH (the value is not shown)")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name, value in options.items():
+        if name not in _REDIS_OPTIONS[parts.scheme]:
+            known = ", ".join(_REDIS_OPTIONS[parts.scheme]) or "none"
+            raise ValueError(
+                f"has the option {name}, which {parts.scheme}:// does not take (options: {known})"
+            )
+        if name in _REDIS_FILES and not Path(value).is_file():
+            raise ValueError(f"names {value!r} as {name}, which is no file")
+        if name == "ssl_cert_reqs" and value != "required":
+            raise ValueError("must leave out ssl_cert_reqs, or say required: a certificate is always checked")
+    if parts.scheme == "rediss":
+        return urlunsplit(parts._replace(query=urlencode({**options, "ssl_cert_reqs": "required"})))
     return text
 
 
@@ -292,7 +389,45 @@ def _hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
-def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+_MAIL_PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
+_MAIL_SECURITY: Final = {"smtp": "", "smtp+starttls": "starttls", "smtps": "tls"}
+
+
+def _mail_url(text: str) -> MailServer:
+    """`smtp://`, `smtp+starttls://` or `smtps://USER:PASSWORD@HOST:PORT`; a password goes over TLS alone."""
+    expected = "must be smtp://HOST:PORT, or smtp+starttls:// or smtps://USER:PASSWORD@HOST:PORT (the value is not shown)"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(expected) from None
+    if parts.scheme not in _MAIL_PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError(expected)
+    if parts.password and parts.scheme == "smtp":
+        raise ValueError("must not send a password in the clear: use smtp+starttls:// or smtps://")
+    return MailServer(
+        host=parts.hostname,
+        port=port or _MAIL_PORTS[parts.scheme],
+        security=_MAIL_SECURITY[parts.scheme],
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+    )
+
+
+def _mail_address(text: str) -> str:
+    if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", text):
+        raise ValueError(f"must be a mail address such as portal@example.org, not {text!r}")
+    return text
+
+
+def _any_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Networks that are not the whole world."""
+    return _networks(text, every="every address, public or not, would be allowed")
+
+
+def _networks(
+    text: str, every: str = "every client could then say that it is another"
+) -> tuple[IPv4Network | IPv6Network, ...]:
     networks = []
     for item in filter(None, map(str.strip, text.split(","))):
         try:
@@ -302,7 +437,7 @@ def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
                 f"must be addresses or networks such as 10.0.0.0/8, by commas, not {item!r}"
             ) from None
         if network.prefixlen == 0:
-            raise ValueError(f"must not be {item}: every client could then say that it is another")
+            raise ValueError(f"must not be {item}: {every}")
         networks.append(network)
     return tuple(networks)
 
@@ -316,6 +451,15 @@ def _http_url(text: str) -> str:
     if not valid:
         raise ValueError(f"must be an http:// or https:// URL, not {text!r}")
     return text.rstrip("/")
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 12 and least <= int(text) <= most):
+            raise ValueError(f"must be a whole number from {least} to {most}, not {text!r}")
+        return int(text)
+
+    return parse
 
 
 def _origin(text: str) -> str:

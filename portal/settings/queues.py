@@ -12,6 +12,7 @@ SWEEPS: Final = "portal-sweeps"
 PERIODIC: Final = "portal-periodic"
 PASSES: Final = "portal-passes"
 RECONCILES: Final = "portal-reconciles"
+NOTICES: Final = "portal-notices"
 
 THREADS: Final[dict[str, int]] = {
     # What finds lost work, and what shows that the worker is alive: neither asks the cluster anything.
@@ -20,11 +21,15 @@ THREADS: Final[dict[str, int]] = {
     PERIODIC: 3,
     PASSES: 2,
     RECONCILES: 8,
+    # Waits for other people's servers, some of which hang.
+    NOTICES: 1,
 }
 ROUTES: Final[dict[str, dict[str, Any]]] = {
     "controller.sweep_due_workloads": {"queue": SWEEPS},
     "portal.tasks.worker_heartbeat": {"queue": SWEEPS},
     "controller.pass_over_pool": {"queue": PASSES},
     "controller.reconcile_workload": {"queue": RECONCILES},
+    "jobs.tasks.advance_sweep": {"queue": RECONCILES},
+    "notices.tasks.deliver": {"queue": NOTICES},
 }
 DEFAULT: Final = PERIODIC

@@ -61,4 +61,5 @@ def broker_url(redis_url: str) -> str:
     if parts.scheme != "unix":
         return redis_url
     number = parse_qs(parts.query).get("db", ["0"])[0]
-    return f"redis+socket://{parts.path}?virtual_host={number}"
+    who, at, _ = parts.netloc.rpartition("@")
+    return f"redis+socket://{who}{at}{parts.path}?virtual_host={number}"

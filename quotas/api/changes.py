@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
@@ -74,11 +75,11 @@ class QuotaChangesView(PortalView):
             actor=actor_of(request),
             now=clock.now(),
         )
-        return _answer(request, made, status=201)
+        return self.created(_shown(request, made), _address(made))
 
 
 class QuotaChangesPreviewView(PortalView):
-    """What applying this body would do now; makes nothing."""
+    """What applying these changes would do now; makes nothing."""
 
     queryset = QuotaChangeSet.objects.none()
     serializer_class = ChangePreviewSerializer
@@ -108,7 +109,7 @@ class QuotaChangeView(PortalView):
     @extend_schema(operation_id="quota_changes_read", tags=["quotas"], responses=ChangeSetSerializer)
     def get(self, request: Any, public_id: UUID) -> Response:
         check_query_parameters(request, ())
-        return _answer(request, change_set_for(request.user, public_id))
+        return Response(_shown(request, change_set_for(request.user, public_id)))
 
 
 class QuotaChangeUndoView(PortalView):
@@ -132,7 +133,7 @@ class QuotaChangeUndoView(PortalView):
         made = changes.undo_changes(
             change_set=change_set, reason=reason, actor=actor_of(request), now=clock.now()
         )
-        return _answer(request, made, status=201)
+        return self.created(_shown(request, made), _address(made))
 
 
 def _wanted(items: Sequence[dict[str, Any]]) -> list[LimitChange]:
@@ -148,9 +149,13 @@ def _wanted(items: Sequence[dict[str, Any]]) -> list[LimitChange]:
     ]
 
 
-def _answer(request: Any, change_set: QuotaChangeSet, *, status: int = 200) -> Response:
+def _shown(request: Any, change_set: QuotaChangeSet) -> Any:
     context = {"slugs": visible_teams(request.user).values("slug")}
-    return Response(ChangeSetSerializer(change_set, context=context).data, status=status)
+    return ChangeSetSerializer(change_set, context=context).data
+
+
+def _address(change_set: QuotaChangeSet) -> str:
+    return reverse("quotas-api:quota-change", kwargs={"public_id": change_set.public_id})
 
 
 # --- requests
@@ -197,9 +202,8 @@ class QuotaRequestListView(PortalView):
             actor=actor_of(request),
             now=clock.now(),
         )
-        location = request.build_absolute_uri(f"{request.path}{made.public_id}/")
         answer = QuotaRequestSerializer(request_for(request.user, made.public_id)).data
-        return Response(answer, status=201, headers={"Location": location})
+        return self.created(answer, f"{request.path}{made.public_id}/")
 
 
 class QuotaRequestView(PortalView):
@@ -230,7 +234,7 @@ class RequestAnswerView(PortalView):
 
 
 class QuotaRequestApproveView(RequestAnswerView):
-    """Give what was asked for; it returns by itself when its date has come."""
+    """Approve a quota request; what it gives returns by itself when its date has come."""
 
     @extend_schema(
         operation_id="quota_requests_approve",
@@ -244,7 +248,7 @@ class QuotaRequestApproveView(RequestAnswerView):
 
 
 class QuotaRequestDenyView(RequestAnswerView):
-    """Refuse what was asked for; the comment says why."""
+    """Deny a quota request; the comment says why."""
 
     @extend_schema(
         operation_id="quota_requests_deny",
@@ -258,7 +262,7 @@ class QuotaRequestDenyView(RequestAnswerView):
 
 
 class QuotaRequestWithdrawView(PortalView):
-    """Take back what was asked for, by who asked."""
+    """Withdraw a quota request; by who asked."""
 
     queryset = QuotaRequest.objects.none()
     serializer_class = QuotaRequestSerializer

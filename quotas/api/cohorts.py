@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from foundation import clock
 from foundation.http import filters
-from foundation.http.etag import expected_versions, version_of, with_etag
+from foundation.http.etag import check_version, expected_versions, version_of, with_etag
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from quotas import limits
@@ -61,8 +61,7 @@ class CohortListView(PortalView):
         cohort = limits.create_cohort(
             name=values["name"], parent=_parent(values), actor=actor_of(request), now=clock.now()
         )
-        location = request.build_absolute_uri(f"{request.path}{cohort.name}/")
-        return Response(_cohorts(request, [cohort])[0], status=201, headers={"Location": location})
+        return self.created(_cohorts(request, [cohort])[0], f"{request.path}{cohort.name}/")
 
 
 class CohortView(PortalView):
@@ -89,14 +88,17 @@ class CohortView(PortalView):
         check_global_role(request.user, "quota-manager")
         cohort = cohort_named(name)
         values = self.read(CohortUpdateSerializer, partial=True)
-        limits.move_cohort(
-            cohort=cohort,
-            parent=_parent(values),
-            keeps_parent="parent" not in values,
-            actor=actor_of(request),
-            now=clock.now(),
-            expected_versions=expected_versions(request),
-        )
+        expected = expected_versions(request)
+        if "parent" in values:
+            limits.move_cohort(
+                cohort=cohort,
+                parent=_parent(values),
+                actor=actor_of(request),
+                now=clock.now(),
+                expected_versions=expected,
+            )
+        else:
+            check_version(expected=expected, current=version_of(cohort))
         return _answer(request, cohort_named(name))
 
     @extend_schema(operation_id="cohorts_delete", tags=["quotas"], responses={204: NO_CONTENT})

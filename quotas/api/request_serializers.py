@@ -10,6 +10,7 @@ from rest_framework.exceptions import ErrorDetail
 from typing_extensions import override
 
 from foundation.http.serializers import StrictSerializer
+from quotas.ceilings import CEILING_MAX
 from quotas.checks import LIMITS, NOMINAL_MAX, TIME_LIMIT_MAX
 from quotas.limits import WEIGHT_MAX
 from quotas.models import TeamPolicy
@@ -70,6 +71,48 @@ class PolicySerializer(StrictSerializer):
     )
     may_reserve_headroom = serializers.BooleanField(
         required=False, help_text="Whether its endpoints may keep what they claim for growth to themselves."
+    )
+    ceiling_cpus = serializers.IntegerField(
+        min_value=0,
+        max_value=CEILING_MAX,
+        required=False,
+        allow_null=True,
+        help_text="CPU cores that it may hold; null for the platform's ceiling.",
+    )
+    ceiling_memory_gib = serializers.IntegerField(
+        min_value=0,
+        max_value=CEILING_MAX,
+        required=False,
+        allow_null=True,
+        help_text="GiB of memory that it may hold; null for the platform's ceiling.",
+    )
+    ceiling_ephemeral_storage_gib = serializers.IntegerField(
+        min_value=0,
+        max_value=CEILING_MAX,
+        required=False,
+        allow_null=True,
+        help_text="GiB of ephemeral storage that it may hold; null for the platform's ceiling.",
+    )
+    ceiling_pods = serializers.IntegerField(
+        min_value=0,
+        max_value=CEILING_MAX,
+        required=False,
+        allow_null=True,
+        help_text="Pods that it may hold; null for the platform's ceiling.",
+    )
+    ceiling_volumes = serializers.IntegerField(
+        min_value=0,
+        max_value=CEILING_MAX,
+        required=False,
+        allow_null=True,
+        help_text="Volumes that it may have; null for the platform's ceiling.",
+    )
+    ceiling_volume_storage_gib = serializers.IntegerField(
+        min_value=0,
+        max_value=CEILING_MAX,
+        required=False,
+        allow_null=True,
+        help_text="GiB that its volumes may have together; null for the platform's ceiling.",
     )
 
 

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from foundation.http.serializers import TextOrNullField
 from policy.verdicts import Outcome, Victim
+from quotas.ceilings import COLUMNS, ceiling_lines
 from quotas.decisions import ANOTHER_TEAM
 from quotas.models import CohortUsage, QuotaRequest, TeamPolicy
 
@@ -109,12 +110,36 @@ class UsageSerializer(serializers.Serializer[Any]):
     reserved_at = serializers.DateTimeField()
 
 
+class CeilingSerializer(serializers.Serializer[Any]):
+    """What a team may hold of something in all pools and without GPUs, and what it holds; amounts as Kubernetes writes
+    them.
+    """
+
+    resource = serializers.CharField(help_text="As a ResourceQuota calls it.")
+    ceiling = serializers.CharField(allow_null=True, help_text="Null for no ceiling.")
+    held = serializers.CharField()
+    own = serializers.BooleanField(help_text="Whether the team has one of its own, and not the platform's.")
+
+
 class PolicyAnswerSerializer(serializers.ModelSerializer[TeamPolicy]):
     team = serializers.CharField(source="team.slug")
+    ceilings = serializers.SerializerMethodField(help_text="In force, with what the team holds.")
 
     class Meta:
         model = TeamPolicy
-        fields = ["team", "weight", "high_priority", "shows_name", "may_reserve_headroom"]
+        fields = [
+            "team",
+            "weight",
+            "high_priority",
+            "shows_name",
+            "may_reserve_headroom",
+            *COLUMNS,
+            "ceilings",
+        ]
+
+    @extend_schema_field(CeilingSerializer(many=True))
+    def get_ceilings(self, policy: TeamPolicy) -> list[dict[str, Any]]:
+        return list(CeilingSerializer(ceiling_lines(policy), many=True).data)
 
 
 class QueuePoolSerializer(serializers.Serializer[Any]):

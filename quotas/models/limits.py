@@ -160,6 +160,28 @@ class TeamPolicy(models.Model):
     shows_name = models.BooleanField(
         default=False, help_text="Whether other teams see its name in their waiting cards."
     )
+    ceiling_cpus = models.PositiveIntegerField(
+        null=True, blank=True, help_text="CPU cores that it may hold; empty for the platform's ceiling."
+    )
+    ceiling_memory_gib = models.PositiveIntegerField(
+        null=True, blank=True, help_text="GiB of memory that it may hold; empty for the platform's ceiling."
+    )
+    ceiling_ephemeral_storage_gib = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="GiB of ephemeral storage that it may hold; empty for the platform's ceiling.",
+    )
+    ceiling_pods = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Pods that it may hold; empty for the platform's ceiling."
+    )
+    ceiling_volumes = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Volumes that it may have; empty for the platform's ceiling."
+    )
+    ceiling_volume_storage_gib = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="GiB that its volumes may have together; empty for the platform's ceiling.",
+    )
     queue_stopped_at = models.DateTimeField(null=True, blank=True)
     queue_stopped_by = models.ForeignKey(
         User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"

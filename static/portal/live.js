@@ -2,6 +2,7 @@
 
    Dispatches on <body>:  live:workload, live:workload:<id> (detail: {workload, kind, team, phase, reason}) and
    live:poll when the page should ask for itself: events may have been missed, or there is no connection.
+   live:log when the log that the page follows (`data-live-log`: its workload) may have grown: it is asked for from its cursor on.
    Use: hx-trigger="live:workload from:body throttle:1s, live:poll from:body". Without this file pages still work.
    The attribute `state` is connecting, live or off. */
 "use strict";
@@ -10,6 +11,10 @@
   const WAIT_MIN_MS = 1000;
   const WAIT_MAX_MS = 30000;
 
+  const LOG_MS = 200;
+  const LOG_POLL_MS = 2000;
+
+  const followed = () => document.querySelector("[data-live-log]")?.dataset.liveLog ?? "";
   const tell = (name, detail) => document.body.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
 
   class LiveStream extends HTMLElement {
@@ -19,6 +24,8 @@
     #lastId = "";
     #opening = 0;
     #ended = null;
+    #log = "";
+    #grew = 0;
 
     connectedCallback() {
       // A page that is swapped in parts must not end with two connections.
@@ -29,7 +36,10 @@
       window.addEventListener("pagehide", () => this.#close(), { signal });
       window.addEventListener("pageshow", (event) => event.persisted && this.#resume(), { signal });
       const poll = setInterval(() => this.getAttribute("state") !== "live" && !document.hidden && tell("live:poll"), POLL_MS);
-      signal.addEventListener("abort", () => clearInterval(poll));
+      const lines = setInterval(() => this.getAttribute("state") !== "live" && !document.hidden && this.#logGrew(), LOG_POLL_MS);
+      signal.addEventListener("abort", () => [poll, lines].forEach(clearInterval));
+      // The log may come with a part of the page; the connection is then opened anew, where it was, and tells of it too.
+      document.body.addEventListener("htmx:load", () => followed() && followed() !== this.#log && !document.hidden && this.#open(), { signal });
       if (!document.hidden) this.#open();
     }
 
@@ -49,6 +59,7 @@
     async #open() {
       this.#close();
       const mine = ++this.#opening;
+      this.#log = followed();
       this.setAttribute("state", "connecting");
       try {
         const answer = await fetch(this.getAttribute("src") || "/live-ticket/", { headers: { Accept: "application/json" } });
@@ -58,7 +69,8 @@
         if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
         const { url, ticket } = await answer.json();
         if (mine !== this.#opening) return;
-        this.#listen(`${url}?${new URLSearchParams({ ticket, last_event_id: this.#lastId })}`);
+        const log = this.#log ? { log: this.#log } : {};
+        this.#listen(`${url}?${new URLSearchParams({ ticket, last_event_id: this.#lastId, ...log })}`);
       } catch {
         if (mine === this.#opening) this.#later();
       }
@@ -70,7 +82,10 @@
       source.addEventListener("open", () => {
         this.#wait = WAIT_MIN_MS;
         this.setAttribute("state", "live");
+        // Nobody told meanwhile.
+        this.#logGrew();
       });
+      source.addEventListener("log", () => this.#logGrew());
       // The browser's own reconnection would use the ticket again, which is good for a minute only.
       source.addEventListener("error", () => this.#source === source && this.#later());
       source.addEventListener("resync", (event) => {
@@ -83,6 +98,16 @@
         tell("live:workload", detail);
         tell(`live:workload:${detail.workload}`, detail);
       });
+    }
+
+    #logGrew() {
+      if (this.#grew || !followed()) return;
+      this.#grew = setTimeout(() => {
+        this.#grew = 0;
+        // An answer that is under way may be from before: it is asked again once that is there.
+        if (document.querySelector("[data-live-log].htmx-request")) this.#logGrew();
+        else tell("live:log");
+      }, LOG_MS);
     }
 
     #later() {

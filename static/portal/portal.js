@@ -86,7 +86,8 @@
     meanwhile = before ? new Map([...filledIn(detail.target)].filter(([key, value]) => before.get(key) !== value)) : new Map();
   });
   document.addEventListener("htmx:afterSwap", ({ detail }) => {
-    const part = document.getElementById(detail.target.id);
+    // Back swaps in a whole page, and names no target.
+    const part = detail.target && document.getElementById(detail.target.id);
     if (!part || !meanwhile.size) return;
     for (const each of part.querySelectorAll("input[name]:not([type=hidden]), select[name], textarea[name]")) {
       // Of radio buttons the chosen one alone counts: where it is offered no more, the new part's own choice stands.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.http import HttpResponse, HttpResponseBase
@@ -40,8 +40,17 @@ class AnyAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
+PART: Final[dict[str, Any]] = {
+    "filters": {},
+    "extra_parameters": (),
+    "ordering_fields": {},
+    "honours_if_match": frozenset(),
+}
+"""An answer about one of a list's objects is not searched as the list of all is."""
+
+
 class PortalView(GenericAPIView[Any]):
-    """Scopes, declared filters and cursor pages; `read` takes a body strictly, `page` answers a list.
+    """Scopes, declared filters and cursor pages; `read` takes a body strictly, `page` answers a list, `created` 201.
 
     A subclass may declare `filters`, `extra_parameters`, `ordering_fields`, `ordering`, `write_scope`, `scopes`.
     """
@@ -52,6 +61,8 @@ class PortalView(GenericAPIView[Any]):
     metadata_class = AllowedMethods
 
     extra_parameters: tuple[str, ...] = ()
+    expensive: frozenset[str] = frozenset()
+    """Actions, or methods in lower case, that cost more than others: they have a rate of their own besides."""
     honours_if_match: frozenset[str] = frozenset()
     """Methods that refuse a change of what the client has not seen; the schema declares If-Match on these alone."""
 
@@ -61,6 +72,25 @@ class PortalView(GenericAPIView[Any]):
         serializer.is_valid(raise_exception=True)
         values: dict[str, Any] = serializer.validated_data
         return values
+
+    def created(self, data: Any, path: str, *, holds_secret: bool = False) -> Response:
+        """201 with the address of what is new, at the host that was asked: a client that follows to another one leaves
+        its token behind. An answer that holds a secret is kept by no cache.
+        """
+        headers = {"Location": self.request.build_absolute_uri(path)}
+        if holds_secret:
+            headers["Cache-Control"] = "no-store"
+        return Response(data, status=201, headers=headers)
+
+    @override
+    def check_permissions(self, request: Any) -> None:
+        # What is refused is counted too.
+        super().check_throttles(request)
+        super().check_permissions(request)
+
+    @override
+    def check_throttles(self, request: Any) -> None:
+        """Done before the permissions."""
 
     @override
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:

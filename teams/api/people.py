@@ -66,10 +66,8 @@ class TeamListView(PortalView):
         permissions.check_global_role(request.user, "platform-admin")
         values = self.read(TeamCreateSerializer)
         team = services.create_team(actor=actor_of(request), now=clock.now(), **values)
-        location = request.build_absolute_uri(f"{request.path}{team.slug}/")
-        return with_etag(
-            Response(TeamSerializer(team).data, status=201, headers={"Location": location}), team.version
-        )
+        made = self.created(TeamSerializer(team).data, f"{request.path}{team.slug}/")
+        return with_etag(made, team.version)
 
 
 class TeamView(PortalView):
@@ -142,8 +140,7 @@ class MemberListView(PortalView):
         member = services.add_member(
             actor=actor_of(request), team=team, user=user, role=values["role"], now=clock.now()
         )
-        location = request.build_absolute_uri(f"{request.path}{user.username}/")
-        return Response(MemberSerializer(member).data, status=201, headers={"Location": location})
+        return self.created(MemberSerializer(member).data, f"{request.path}{user.username}/")
 
 
 class MemberView(PortalView):

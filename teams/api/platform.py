@@ -1,4 +1,4 @@
-"""REST: `audit/`, `settings/`."""
+"""REST: `settings/`."""
 
 from __future__ import annotations
 
@@ -8,38 +8,14 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from foundation import clock
-from foundation.http import filters
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.query import check_query_parameters
 from foundation.models import PlatformSettings
 from teams import permissions, platform_settings
 from teams.actors import actor_of
 from teams.api.base import PortalView
-from teams.api.serializers import AuditEventSerializer, SettingsSerializer, SettingsUpdateSerializer
-from teams.models import ApiToken, AuditEvent
-
-
-class AuditListView(PortalView):
-    """What changed: in your teams and by you; everything with a global role."""
-
-    queryset = AuditEvent.objects.none()
-    serializer_class = AuditEventSerializer
-    filters = {
-        "team": filters.text("team_slug"),
-        "actor": filters.text("actor_label"),
-        "action": filters.text("action", many=True),
-        "target_kind": filters.text("target_kind"),
-        "target_id": filters.text("target_id"),
-        "request_id": filters.text("request_id"),
-        "from": filters.moment("at__gte"),
-        "to": filters.moment("at__lt"),
-    }
-    ordering_fields = ("at",)
-    ordering = "-at"
-
-    @extend_schema(operation_id="audit_list", tags=["people"], responses=AuditEventSerializer(many=True))
-    def get(self, request: Any) -> Response:
-        return self.page(permissions.visible_audit_events(request.user).select_related("token"))
+from teams.api.serializers import SettingsSerializer, SettingsUpdateSerializer
+from teams.models import ApiToken
 
 
 class SettingsView(PortalView):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -13,13 +14,18 @@ from foundation.models import (
     RETENTION_DAYS_MIN,
     PlatformSettings,
     validate_image,
+    validate_jobs,
     validate_server_url,
 )
 from foundation.optional_kinds import optional_kinds
+from foundation.pod_security import PodSecurity
+from foundation.validators import validate_image_prefixes
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
 from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug, validate_web_address
-from teams.permissions import has_global_role
+from teams.permissions import sees_origin
 from teams.platform_settings import SETTINGS_CHANGEABLE
+from teams.pod_security import level_of, level_of_platform
+from teams.workload_policy import validate_allowed_labels, validate_egress
 
 ROLES = Membership.Role.choices
 COHORT_LENGTH_MAX = 63
@@ -32,20 +38,61 @@ class TeamRefSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
 
 
+class PolicyListField(serializers.ListField):
+    """An array of texts, judged as a whole by the field's validator."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"child": serializers.CharField(), "required": False, **kwargs})
+
+
+class WorkloadPolicySerializer(StrictSerializer):
+    """What platform admins let a team's pods do."""
+
+    may_run_as_root = serializers.BooleanField(
+        required=False, help_text="Whether requests may set run_as_user to 0."
+    )
+    egress = PolicyListField(
+        validators=[validate_egress],
+        help_text="What pods may reach: everywhere, metadata, api-server, stores, or networks.",
+    )
+    image_prefixes = PolicyListField(
+        validators=[validate_image_prefixes], help_text="Beginnings of the images allowed; empty: any."
+    )
+    allowed_labels = PolicyListField(
+        validators=[validate_allowed_labels], help_text="Labels of meshes and workload identity allowed."
+    )
+
+
 class TeamSerializer(serializers.ModelSerializer[Team]):
     id = serializers.UUIDField(source="public_id", read_only=True)
+    egress = serializers.ListField(child=serializers.CharField(), read_only=True)
+    image_prefixes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    allowed_labels = serializers.ListField(child=serializers.CharField(), read_only=True)
     namespace = serializers.CharField(source="namespace_name", read_only=True)
     cohort = serializers.CharField(source="cohort_name", read_only=True)
+    pod_security_enforced = serializers.SerializerMethodField(
+        help_text="The profile that the team's namespace enforces, or does from its next workload on; never `automatic`."
+    )
 
     class Meta:
         model = Team
         fields = [
             "id", "slug", "name", "cohort", "namespace", "pod_security", "mlflow_tracking_uri", "version", "created_at",
+            "may_run_as_root", "egress", "image_prefixes", "allowed_labels", "pod_security_enforced",
         ]  # fmt: skip
         read_only_fields = fields
 
+    @cached_property
+    def _of_platform(self) -> PodSecurity:
+        """Asked once for all teams of a list."""
+        return level_of_platform()
 
-class TeamCreateSerializer(StrictSerializer):
+    def get_pod_security_enforced(self, team: Team) -> Literal["baseline", "restricted"]:
+        level = level_of(team, platform=self._of_platform)
+        return "restricted" if level == PodSecurity.RESTRICTED else "baseline"
+
+
+class TeamCreateSerializer(WorkloadPolicySerializer):
     slug = serializers.CharField(max_length=40, validators=[validate_slug])
     name = serializers.CharField(max_length=100)
     cohort = serializers.CharField(
@@ -62,14 +109,14 @@ class TeamCreateSerializer(StrictSerializer):
         allow_null=True,
         help_text="An existing namespace to use instead of team-<slug>.",
     )
-    pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
+    pod_security = serializers.ChoiceField(choices=PodSecurity.choices, required=False)
     mlflow_tracking_uri = serializers.CharField(
         max_length=500, validators=[validate_web_address], required=False, allow_blank=True
     )
 
 
-class TeamUpdateSerializer(StrictSerializer):
-    """`name` and `mlflow_tracking_uri` for leads, `cohort` for quota managers, `pod_security` for platform admins. Slug and namespace never change."""
+class TeamUpdateSerializer(WorkloadPolicySerializer):
+    """`name` and `mlflow_tracking_uri` for leads, `cohort` for quota managers, the rest for platform admins. Slug and namespace never change."""
 
     slug = serializers.CharField(read_only=True)
     namespace = serializers.CharField(read_only=True)
@@ -81,7 +128,7 @@ class TeamUpdateSerializer(StrictSerializer):
         allow_blank=True,
         help_text="Name of a cohort that exists; empty for none.",
     )
-    pod_security = serializers.ChoiceField(choices=Team.PodSecurity.choices, required=False)
+    pod_security = serializers.ChoiceField(choices=PodSecurity.choices, required=False)
     mlflow_tracking_uri = serializers.CharField(
         max_length=500, validators=[validate_web_address], required=False, allow_blank=True
     )
@@ -180,10 +227,17 @@ class SettingsSerializer(serializers.ModelSerializer[PlatformSettings]):
     gang_scheduler = serializers.CharField(help_text="Empty where admission alone keeps gangs together.")
     optional_kinds = OptionalKindsField()
     scaler_prometheus_url = serializers.CharField(help_text="Empty where scalers ask where the portal asks.")
+    dcgm_job = serializers.CharField(help_text="Empty where DCGM's metrics of any job count.")
+    image_prefixes = serializers.ListField(
+        child=serializers.CharField(), help_text="Of teams that have no list of their own; empty: any image."
+    )
 
     class Meta:
         model = PlatformSettings
         fields = SETTINGS_CHANGEABLE
+
+
+RATE_MAX = 2**31 - 1
 
 
 class SettingsUpdateSerializer(StrictSerializer):
@@ -208,8 +262,43 @@ class SettingsUpdateSerializer(StrictSerializer):
         max_length=200, validators=[validate_server_url], required=False, allow_blank=True
     )
     dcgm_labels = serializers.ChoiceField(choices=PlatformSettings.DcgmLabels.choices, required=False)
+    dcgm_job = serializers.CharField(
+        max_length=200, validators=[validate_jobs], required=False, allow_blank=True
+    )
+    image_prefixes = PolicyListField(validators=[validate_image_prefixes])
+    pod_security = serializers.ChoiceField(choices=PodSecurity.choices, required=False)
     optional_kinds = OptionalKindsField(required=False, each_once=True)
     password_exchange = serializers.BooleanField(required=False)
+    ceiling_cpus = serializers.IntegerField(
+        min_value=0, max_value=1_000_000_000, required=False, allow_null=True
+    )
+    ceiling_memory_gib = serializers.IntegerField(
+        min_value=0, max_value=1_000_000_000, required=False, allow_null=True
+    )
+    ceiling_ephemeral_storage_gib = serializers.IntegerField(
+        min_value=0, max_value=1_000_000_000, required=False, allow_null=True
+    )
+    ceiling_pods = serializers.IntegerField(
+        min_value=0, max_value=1_000_000_000, required=False, allow_null=True
+    )
+    ceiling_volumes = serializers.IntegerField(
+        min_value=0, max_value=1_000_000_000, required=False, allow_null=True
+    )
+    ceiling_volume_storage_gib = serializers.IntegerField(
+        min_value=0, max_value=1_000_000_000, required=False, allow_null=True
+    )
+    open_sweeps = serializers.IntegerField(min_value=0, max_value=100_000, required=False, allow_null=True)
+    open_workloads = serializers.IntegerField(
+        min_value=0, max_value=10_000_000, required=False, allow_null=True
+    )
+    team_log_gib = serializers.IntegerField(
+        min_value=0, max_value=10_000_000, required=False, allow_null=True
+    )
+    reads_per_minute = serializers.IntegerField(min_value=1, max_value=RATE_MAX, required=False)
+    writes_per_minute = serializers.IntegerField(min_value=1, max_value=RATE_MAX, required=False)
+    expensive_per_minute = serializers.IntegerField(min_value=1, max_value=RATE_MAX, required=False)
+    anonymous_per_minute = serializers.IntegerField(min_value=1, max_value=RATE_MAX, required=False)
+    pages_per_minute = serializers.IntegerField(min_value=1, max_value=RATE_MAX, required=False)
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
@@ -222,7 +311,7 @@ class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
     class Meta:
         model = AuditEvent
         fields = [
-            "id", "at", "actor", "token", "ip", "request_id", "action", "target_kind", "target_id", "team",
+            "id", "at", "actor", "token", "ip", "request_id", "action", "target_kind", "target_id", "target_name", "team",
             "before", "after", "reason",
         ]  # fmt: skip
         read_only_fields = fields
@@ -234,12 +323,10 @@ class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
         {"type": "string", "nullable": True, "description": "Own address; all for platform admins."}
     )
     def get_ip(self, event: AuditEvent) -> str | None:
-        return event.ip if self._sees_origin(event) else None
+        return event.ip if sees_origin(self.context["request"].user, event) else None
 
     @extend_schema_field({"type": "string", "nullable": True, "description": "The public part of the token."})
     def get_token(self, event: AuditEvent) -> str | None:
-        return event.token.prefix if event.token and self._sees_origin(event) else None
-
-    def _sees_origin(self, event: AuditEvent) -> bool:
-        user = self.context["request"].user
-        return bool(event.actor_id == user.pk or has_global_role(user, "platform-admin"))
+        return (
+            event.token.prefix if event.token and sees_origin(self.context["request"].user, event) else None
+        )

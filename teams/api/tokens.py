@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth import authenticate
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.response import Response
@@ -12,11 +11,10 @@ from rest_framework.response import Response
 from foundation import clock
 from foundation.errors import FieldProblem, Invalid, NotAllowed, NotFound, NotSignedIn
 from foundation.http import filters
-from foundation.http.context import client_ip
 from foundation.http.idempotency import idempotent
 from foundation.http.query import check_query_parameters
 from foundation.models import PlatformSettings
-from teams import permissions, queries, services
+from teams import permissions, queries, services, sign_ins
 from teams.actors import actor_of
 from teams.api.base import PortalView
 from teams.api.serializers import (
@@ -25,13 +23,26 @@ from teams.api.serializers import (
     TokenSerializer,
     TokenWithSecretSerializer,
 )
-from teams.models import ApiToken, Team, User
-from teams.throttle import count_sign_in_attempt
+from teams.models import ApiToken, Team
 
 NO_CONTENT = OpenApiResponse(description="Done.")
 
 
-class TokenListView(PortalView):
+class _MakesTokens(PortalView):
+    def make(self, values: dict[str, Any]) -> Response:
+        """201 with a token of the request's user and its value, which exists nowhere else from then on."""
+        request: Any = self.request
+        token, secret = services.create_token(
+            actor=actor_of(request), user=request.user, name=values["name"], scopes=values["scopes"],
+            expires_in_days=values["expires_in_days"], team=_token_team(request, values.get("team")), now=clock.now(),
+            made_with=request.auth if isinstance(request.auth, ApiToken) else None,
+        )  # fmt: skip
+        token.secret = secret  # type: ignore[attr-defined]
+        path = reverse("teams-api:token", kwargs={"token_id": token.public_id})
+        return self.created(TokenWithSecretSerializer(token).data, path, holds_secret=True)
+
+
+class TokenListView(_MakesTokens):
     queryset = ApiToken.objects.none()
     serializer_class = TokenSerializer
     write_scope = ApiToken.Scope.MANAGE
@@ -53,11 +64,11 @@ class TokenListView(PortalView):
         """Make an API token; its value is in this answer alone."""
         values = self.read(TokenCreateSerializer)
         _check_grants_no_more_than_it_has(request, values["scopes"])
-        return _made(request, values)
+        return self.make(values)
 
 
-class TokenExchangeView(PortalView):
-    """A first token without a browser. Counted as sign-ins are: 429 after ten attempts a minute for an account."""
+class TokenExchangeView(_MakesTokens):
+    """A first token without a browser. Guesses are slowed down as those of the sign-in page are: 429 with Retry-After."""
 
     queryset = ApiToken.objects.none()
     serializer_class = TokenWithSecretSerializer
@@ -75,12 +86,13 @@ class TokenExchangeView(PortalView):
         if not PlatformSettings.current().password_exchange:
             raise NotAllowed("This portal gives no tokens for passwords.", code="exchange_off")
         values = self.read(TokenExchangeSerializer)
-        count_sign_in_attempt(username=values["username"], ip=client_ip(request))
-        user = authenticate(request, username=values["username"], password=values["password"])
-        if not isinstance(user, User):
+        user = sign_ins.with_password(
+            request, username=values["username"], password=values["password"], way=sign_ins.Way.EXCHANGE
+        )
+        if user is None:
             raise NotSignedIn("The name or the password is wrong.", code="wrong_password")
         request.user = user
-        return _made(request, values)
+        return self.make(values)
 
 
 class TokenView(PortalView):
@@ -105,17 +117,6 @@ class TokenView(PortalView):
         if token is None:
             raise NotFound("You have no such token.")
         return token
-
-
-def _made(request: Any, values: dict[str, Any]) -> Response:
-    token, secret = services.create_token(
-        actor=actor_of(request), user=request.user, name=values["name"], scopes=values["scopes"],
-        expires_in_days=values["expires_in_days"], team=_token_team(request, values.get("team")), now=clock.now(),
-    )  # fmt: skip
-    token.secret = secret  # type: ignore[attr-defined]
-    location = reverse("teams-api:token", kwargs={"token_id": token.public_id})
-    headers = {"Location": request.build_absolute_uri(location), "Cache-Control": "no-store"}
-    return Response(TokenWithSecretSerializer(token).data, status=201, headers=headers)
 
 
 def _token_team(request: Any, slug: str | None) -> Team | None:

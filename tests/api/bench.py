@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from django.db import connection
 from rest_framework.test import APIClient
 
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
@@ -75,6 +76,18 @@ class Unchanged:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
             assert snapshot() == self.before
+
+
+def until_somebody_waits_for_a_row() -> None:
+    """Some other connection waits for a lock that this one holds."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with connection.cursor() as cursor:
+        for _ in range(100_000):
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(waits)
+            if cursor.fetchone()[0]:
+                return
+    raise AssertionError("Nobody ever waited for the row.")
 
 
 def ids(results: Iterable[dict[str, Any]]) -> list[str]:

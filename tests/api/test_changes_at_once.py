@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from foundation import clock
 from inference.autoscaling.services import scale_endpoint
@@ -15,13 +15,10 @@ from inference.models import Endpoint
 from inference.services import update_endpoint
 from inference.specs import EndpointSpec
 from teams.actors import Actor
-from tests.api.bench import ENDPOINTS, problem
+from tests.api.bench import ENDPOINTS, problem, until_somebody_waits_for_a_row
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
-WAITS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-)
 
 
 @contextmanager
@@ -37,14 +34,7 @@ def patched_meanwhile(bench, endpoint, body, **headers) -> Iterator[Future]:
     with ThreadPoolExecutor(1) as pool, transaction.atomic():
         Workload.objects.select_for_update(no_key=True).get(public_id=endpoint["id"])
         waiting = pool.submit(patch)
-        with connection.cursor() as cursor:
-            for _ in range(100_000):
-                cursor.execute("SELECT pg_stat_clear_snapshot()")
-                cursor.execute(WAITS)
-                if cursor.fetchone()[0]:
-                    break
-            else:
-                raise AssertionError("The change never waited for the row.")
+        until_somebody_waits_for_a_row()
         yield waiting
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from inference.models import EndpointRevision
 from tests.api.bench import ENDPOINTS, Unchanged, ids, problem, row
-from tests.factories.submitted import endpoint_body, make_attempt, move
+from tests.factories.submitted import endpoint_body
 from tests.factories.teams import api_client, make_member
-from workloads.states import Phase
 
 
 def test_an_endpoint_is_made_and_read_back(bench, settings):
@@ -107,11 +106,14 @@ def test_lists_keep_runs_and_endpoints_apart(bench):
         problem(bench.client.post(f"/api/v1/training-runs/{endpoint['id']}/cancel/"), 404)
 
 
-def test_trying_an_endpoint_that_cannot_answer_says_why(bench):
-    endpoint = bench.endpoint()
-    url = f"{ENDPOINTS}{endpoint['id']}/invoke/v1/predict"
-    found = problem(bench.client.post(url, {}), 503, "phase", "reason")
-    assert found["code"] == "endpoint_not_live"
-    make_attempt(row(endpoint))
-    move(row(endpoint), Phase.RUNNING)
-    problem(bench.client.post(url, {}), 503)
+def test_a_call_of_an_endpoint_is_at_the_live_process(bench):
+    invoked = bench.client.post(f"{ENDPOINTS}{bench.endpoint()['id']}/invoke/v1/predict?a=%20b", {})
+    assert invoked.status_code == 307
+    assert "/-/invoke/" in invoked["Location"]
+    assert invoked["Location"].endswith("/v1/predict?a=%20b")
+
+
+def test_a_log_that_is_followed_is_at_the_live_process(bench):
+    follow = bench.client.get(f"{ENDPOINTS}{bench.endpoint()['id']}/logs/", {"follow": "1"})
+    assert follow.status_code == 307
+    assert "ticket=" in follow["Location"]

@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 
 from controller.hints import hints_of
-from controller.sizing import knows_nodes, with_host_share
 from foundation import clock
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
@@ -17,6 +16,7 @@ from tests.factories.submitted import endpoint_body, make_pod, move, run_body
 from tests.factories.teams import api_client
 from tests.factories.workloads import put_in
 from workloads.models import ForeignPod, NodeRecord, Workload
+from workloads.nodes.sizing import knows_nodes, with_host_share
 from workloads.states import Phase
 
 PREVIEW = f"{RUNS}preview/"
@@ -43,7 +43,6 @@ def sized(bench, **body):
         ({"image": "train:latest"}, ("image", "image_tag_latest")),
         ({"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]}, ("env.0.name", "visible_devices_set")),
         ({"gpus_per_replica": 2}, ("shm", "small_shm")),
-        ({"image_pull_secrets": ["ghcr"]}, ("image_pull_secrets.0", "unknown_secret")),
     ],
 )
 def test_what_is_seldom_meant_is_told_and_not_refused(bench, body, hint):
@@ -96,7 +95,7 @@ def test_a_share_is_told_without_asking_the_nodes_a_second_time(bench, django_as
     spec = TrainingRunSpec.from_json(run_body(flavor="a100-40gb", gpus_per_replica=1))
     sized = with_host_share(spec)
     with django_assert_num_queries(0):
-        assert len(hints_of(spec, bench.team, sized=sized)) == 2
+        assert len(hints_of(spec, sized=sized)) == 2
 
 
 def test_whether_any_node_is_known_is_asked_once_for_all_capacity_types(bench, django_assert_num_queries):

@@ -95,3 +95,20 @@ def test_what_is_no_manifest_is_refused(bench, body, status, field):
     with Unchanged():
         answer = problem(bench.client.post(URL, body), status)
     assert field in {each["field"] for each in answer["errors"]}
+
+
+def test_pods_of_an_indexed_job_that_take_turns_become_a_sweep(bench):
+    manifest = of_vision(spec__completions=6, spec__parallelism=2, spec__completionMode="Indexed")
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [*container["env"], {"name": "JOB_COMPLETION_INDEX", "value": "0"}]
+    answer = bench.client.post(URL, {"manifest": manifest})
+    assert answer.status_code == 200, answer.content
+    request = answer.json()["request"]
+    assert request["matrix"] == {"parameters": {"index": {"from": 0, "to": 5}}, "max_parallel": 2}
+    limits = {"time_limit_seconds", "max_retries"} & set(request)
+    assert {each["field"] for each in answer.json()["problems"]} == limits
+    made = bench.client.post(RUNS, request)
+    assert made.status_code == 201, made.content
+    assert (made.json()["size"], made.json()["held_back"]) == (6, 4)
+    last = bench.client.get(RUNS, {"name": f"{request['name']}-6", "expand": "spec"}).json()["results"][0]
+    assert {"name": "JOB_COMPLETION_INDEX", "value": "5"} in last["spec"]["env"]

@@ -58,10 +58,20 @@ def test_mxjob_is_refused_with_what_became_of_it(bench):
 )
 def test_an_mpijob_becomes_what_the_cluster_serves(bench, served, wanted):
     serves(served)
-    names("mpijob")
+    names("mpijob", "mpijob-v1")
     run = bench.run(kind="mpijob", flavor="a100-40gb", replicas=2)
     assert TrainingRun.objects.get(workload__public_id=run["id"]).primary.address == wanted
     assert run["quantity"] == 2, "a launcher takes no GPU"
+
+
+def test_the_launcher_that_gets_a_token_of_the_cluster_is_offered_only_by_its_own_name(bench):
+    serves(kinds.MPI_JOB)
+    names("mpijob")
+    why = refusal(bench, kind="mpijob")["message"]
+    assert "gets a token of the cluster" in why
+    assert "does not name mpijob-v1" in why
+    serves(kinds.MPI_JOB_V2)
+    assert bench.run(kind="mpijob", flavor="a100-40gb", replicas=2)["spec"]["kind"] == "mpijob"
 
 
 def test_roles_with_gpus_are_claimed_and_those_without_are_not(bench):

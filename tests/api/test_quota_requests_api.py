@@ -8,6 +8,7 @@ import pytest
 
 from foundation import clock
 from quotas.models import Quota
+from quotas.requests import PENDING_MAX
 from tests.api.bench import Unchanged, problem
 from tests.factories.teams import api_client, make_member, make_user
 
@@ -121,3 +122,14 @@ def test_requests_are_filtered(bench, manager, good, asked):
     assert ids(team="vision") == ids()
     assert ids(team="nope") == []
     problem(manager.get(REQUESTS, {"state": "open"}), 400, "state")
+
+
+def test_a_team_has_so_many_that_wait_for_a_decision(bench, good):
+    """Thousands that end at one moment are ended one by one, while nobody in their pool is admitted."""
+    made = [bench.client.post(REQUESTS, good) for _ in range(PENDING_MAX)]
+    assert {answer.status_code for answer in made} == {201}
+    lead = api_client(bench.lead)
+    with Unchanged():
+        problem(lead.post(REQUESTS, good), 409, code="too_many_requests")
+    assert bench.client.post(f"{REQUESTS}{made[0].json()['id']}/withdraw/").status_code == 200
+    assert bench.client.post(REQUESTS, good).status_code == 201

@@ -12,6 +12,7 @@ from quotas.api.request_serializers import (
     QuotaRequestWriteSerializer,
     QuotaWriteSerializer,
 )
+from quotas.ceilings import COLUMNS
 from quotas.models import Fence, Quota, QuotaChange
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor
@@ -214,7 +215,11 @@ def test_a_team_has_the_default_rules_until_a_manager_changes_them(bench, manage
         "high_priority": "leads",
         "shows_name": False,
         "may_reserve_headroom": True,
+        **dict.fromkeys(COLUMNS),
     }
+    ceilings = bench.client.get(POLICY).json()["ceilings"]
+    default["ceilings"] = ceilings
+    assert [line["own"] for line in ceilings] == [False] * len(COLUMNS)
     assert bench.client.get(POLICY).json() == default
     changed = manager.patch(POLICY, {"weight": 3, "high_priority": "members"}).json()
     assert changed == default | {"weight": 3, "high_priority": "members"}

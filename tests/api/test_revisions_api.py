@@ -48,6 +48,24 @@ def test_a_revision_says_how_far_it_came(bench):
     problem(bench.client.get(f"{url_of(endpoint)}revisions/2/"), 404)
 
 
+def test_an_endpoint_tells_which_revision_is_wanted_and_which_serves(bench):
+    def revisions():
+        one = bench.client.get(url_of(endpoint)).json()
+        (row,) = bench.client.get(ENDPOINTS, {"fields": "serving_revision,revision,id"}).json()["results"]
+        assert row == {name: one[name] for name in row}
+        return one["revision"], one["serving_revision"]
+
+    endpoint = running(bench)
+    assert (endpoint["revision"], endpoint["serving_revision"]) == (1, None)
+    assert revisions() == (1, 1)
+    changed = bench.client.patch(url_of(endpoint), {"image": "example.org/serve:2"}).json()
+    assert (changed["revision"], changed["serving_revision"]) == (2, 1)
+    assert revisions() == (2, 1)
+    Endpoint.objects.update(stable_revision=2)
+    assert revisions() == (2, 2)
+    assert not {"revision", "serving_revision"} & set(bench.run())
+
+
 def test_a_diff_names_the_fields_and_their_effect(bench):
     endpoint = running(bench)
     bench.client.patch(url_of(endpoint), {"image": "example.org/serve:2", "args": ["-v"]})

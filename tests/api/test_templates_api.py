@@ -53,7 +53,8 @@ def body(**values):
 
 
 def test_a_template_is_made_read_changed_and_deleted(bench, admin, small):
-    assert small == {**SMALL, "enabled": True, "order": 100, "version": 1}
+    policy = {"idle_warn_minutes": None, "idle_stop_minutes": None}
+    assert small == {**SMALL, **policy, "enabled": True, "order": 100, "version": 1}
     assert bench.client.get(f"{TEMPLATES}small/").json() == small
     assert bench.client.get(TEMPLATES).json()["results"] == [small]
     assert admin.post(TEMPLATES, SMALL).json()["version"] == 1, "nothing was different"

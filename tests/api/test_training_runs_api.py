@@ -19,7 +19,7 @@ from workloads.models import Workload
 from workloads.states import Phase
 
 KEYS = {
-    "id", "team", "owner", "name", "kind", "phase", "reason", "message", "since", "observed_at", "priority",
+    "id", "team", "owner", "name", "kind", "phase", "reason", "message", "since", "observed_at", "priority", "sweep",
     "flavor", "capacity", "quantity", "labels", "spec", "attempts", "cost", "simulated", "created_at",
     "admitted_at", "started_at", "finished_at", "url", "links",
 }  # fmt: skip

@@ -17,7 +17,7 @@ LARGER = {"devcluster": 9600}
 FUNCTION_LINES_MAX = 60
 POSITIONAL_MAX = 6
 COMPLEXITY_MAX = 10
-MOVES_THE_PHASE = ("workloads/services.py", "workloads/bulk_transitions.py")
+MOVES_THE_PHASE = ("workloads/services.py", "workloads/bulk/transitions.py")
 
 
 def test_no_file_is_longer_than_its_budget():

@@ -25,6 +25,7 @@ MAKES = {"create", "update_or_create", "get_or_create"}
 ABOUT_ALL = {
     "controller/retention.py forget": "what has long gone is forgotten alike, wherever it was: objects and nodes",
     "controller/retention.py _pods": "the same of pods",
+    "workloads/metrics.py WatchCollector.collect": "every watch has an age, and its cluster is a label",
     "costs/services.py close_ended": "a bill is settled wherever the pod was",
 }
 # Who asks for a client, and of which cluster: entry points alone, which hand it on.

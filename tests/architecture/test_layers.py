@@ -55,7 +55,7 @@ VIOLATIONS = {
     ),
     "upwards in demo": ("order-in-demo", "demo/client.py", "import demo.steps"),
     "upwards in portal": ("order-in-portal", "portal/settings/env.py", "import portal.runtime.up"),
-    "upwards in portal.web": ("order-in-portal-web", "portal/web/context.py", "import portal.web.home"),
+    "upwards in pages": ("order-in-pages", "pages/context.py", "import pages.home"),
     "upwards in jobs": ("order-in-jobs", "jobs/specs.py", "import jobs.models"),
     "upwards in inference": ("order-in-inference", "inference/scaling_spec.py", "import inference.specs"),
     "upwards in autoscaling": (
@@ -63,6 +63,7 @@ VIOLATIONS = {
         "inference/autoscaling/scalers.py",
         "import inference.autoscaling.platform",
     ),
+    "upwards in notices": ("order-in-notices", "notices/queries.py", "import notices.services"),
     "upwards in gateway": ("order-in-gateway", "gateway/queries.py", "import gateway.services"),
     "upwards in console": (
         "order-in-console",
@@ -79,7 +80,23 @@ VIOLATIONS = {
         "console/api/representations.py",
         "import console.api.workloads",
     ),
+    "telemetry asks more than Prometheus": (
+        "telemetry-asks-prometheus",
+        "telemetry/gpu_series.py",
+        "import cluster.client",
+    ),
+    "upwards in telemetry": (
+        "order-in-telemetry",
+        "telemetry/gpu_queries.py",
+        "import telemetry.gpu_series",
+    ),
     "upwards in advisor": ("order-in-advisor", "advisor/demand.py", "import advisor.fitting"),
+    "upwards in diagnosis": ("order-in-diagnosis", "diagnosis/evidence.py", "import diagnosis.judge"),
+    "upwards in the rules": (
+        "order-in-diagnosis-rules",
+        "diagnosis/rules/containers.py",
+        "import diagnosis.rules.ends",
+    ),
     "upwards in controller": (
         "order-in-controller",
         "controller/wakeups.py",
@@ -98,10 +115,10 @@ VIOLATIONS = {
     ),
     "upwards in watch": ("order-in-watch", "controller/watch/sinks.py", "import controller.watch.watcher"),
     "upwards in logs": ("order-in-logs", "controller/logs/lines.py", "import controller.logs.store"),
-    "upwards in namespaces": (
-        "order-in-namespaces",
-        "controller/namespaces/namespace_manifests.py",
-        "import controller.namespaces.namespaces",
+    "upwards in tenancy": (
+        "order-in-tenancy",
+        "tenancy/namespace_manifests.py",
+        "import tenancy.namespaces",
     ),
     "upwards in quotas": ("order-in-quotas", "quotas/models/limits.py", "import quotas.services"),
     "upwards in quotas.api": (
@@ -113,6 +130,7 @@ VIOLATIONS = {
     "upwards in costs": ("order-in-costs", "costs/pricing.py", "import costs.models"),
     "upwards in workloads": ("order-in-workloads", "workloads/podspec/specs.py", "import workloads.services"),
     "upwards in teams": ("order-in-teams", "teams/models.py", "import teams.services"),
+    "upwards in teams.trail": ("order-in-teams-trail", "teams/trail/sums.py", "import teams.trail.refusals"),
     "upwards in teams.api": ("order-in-teams-api", "teams/api/scopes.py", "import teams.api.people"),
     "upwards in cluster": ("order-in-cluster", "cluster/labels.py", "import cluster.client"),
     "upwards in foundation": ("order-in-foundation", "foundation/clock.py", "import foundation.models"),

@@ -26,6 +26,7 @@ EXCEPTIONS = {
     ): "The labels are the cards of the radio buttons, which are one row together.",
     ("console/list_filters.html", ROW): SEARCH_BAR,
     ("portal/quota_console.html", ROW): SEARCH_BAR,
+    ("portal/audit.html", ROW): SEARCH_BAR,
     ("console/panel_logs.html", ROW): "The log is chosen in a bar above it, in one line.",
     (
         "console/panel_logs.html",

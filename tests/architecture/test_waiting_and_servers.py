@@ -19,11 +19,12 @@ PAUSES = {
     "tests/crash/raw_cluster.py Watch._run": "a watch that is opened again",
     "tests/crash/storm.py Storm.run": "looks at all slots in turn until the storm is over",
     "tests/e2e/steps.py *": "a program that runs in a portal of its own",
+    "tests/runtime/test_fairness.py _settled": "sleeps 0: turns of the loop",
     "tests/gateway/test_table.py test_what_is_used_is_asked_again_behind_the_callers_backs.scenario": "sleeps 0: a turn of the loop",
 }  # fmt: skip
 SERVERS = {
     "Popen", "posix_spawn", "create_subprocess_exec", "launch", "LiveServer", "OwnCluster", "Devcluster", "FaultServer",
-    "RunningPortal", "Fleet", "running_fleet", "metric_source", "HTTPServer", "ThreadingHTTPServer",
+    "RunningPortal", "Fleet", "running_fleet", "metric_source", "RealPrometheus", "HTTPServer", "ThreadingHTTPServer",
 }  # fmt: skip
 # These start one of their own, for it is another than the fixture's, or ends by what the test does.
 OWN = {
@@ -32,16 +33,19 @@ OWN = {
     "tests/crash/test_database_away.py test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_that_it_is_back": "its database goes",
     "tests/crash/test_hung_cluster.py test_while_the_api_hangs_the_sweep_goes_on_and_a_new_submission_is_looked_at": "its cluster hangs",
     "tests/devcluster/test_prometheus_scraping.py Target.__init__": "what is scraped",
+    "tests/devcluster/test_promql.py _record": "asks a real one anew",
     "tests/devcluster/test_scaling_over_a_restart.py test_scaling_goes_on_after_a_restart": "is started again",
     "tests/devcluster/test_server.py test_it_dies_with_its_parent": "dies",
     "tests/devcluster/test_server.py test_a_short_history_makes_watches_expire": "has a short history",
     "tests/e2e/test_parallel_gradients.py Pods.start": "pods of the demo's program",
     "tests/e2e/test_parallel_gradients.py test_the_averaged_gradient_is_that_of_one_process": "ranks of the demo's program",
+    "tests/journeys/test_ci_job.py Job.start": "a job of a CI system",
     "tests/gateway/test_endpoint_process.py test_a_real_endpoint_answers_and_sees_no_credential_of_anybody": "on a real cluster",
     "tests/gateway/test_holding.py test_a_body_that_is_too_large_to_keep_is_sent_once": "has other limits",
     "tests/gateway/test_passthrough.py test_a_caller_that_stops_reading_keeps_no_request_open": "has other limits",
     "tests/gateway/test_who_may_call.py test_what_was_known_opens_nothing_after_its_time": "has other limits",
     "tests/quotas/test_races.py Race.run": "processes that race",
+    "tests/runtime/test_redis_access.py test_a_whole_portal_works_with_the_rights_of_its_user_over_tls": "a Redis of its own",
     "tests/runtime/test_supervisor.py Supervised.__init__": "what is tested",
     "tests/runtime/test_supervisor.py test_child_under_another_user_does_not_outlive_its_parent_and_passes_closed_folders": "what is tested",
     "tests/runtime/test_up.py Up.__init__": "what is tested",

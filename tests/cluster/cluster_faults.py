@@ -130,12 +130,26 @@ class FaultServer:
             def log_message(self, *args) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._handler = Handler
+        self._listen(0)
+        self.write_kubeconfig()
+
+    def _listen(self, port: int) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler)
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
-        self.write_kubeconfig()
+
+    def stop_listening(self) -> None:
+        """New connections are refused from now on; those that are open stay."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.socket.close()
+
+    def listen_again(self) -> None:
+        """At the same address."""
+        self._listen(self._server.server_address[1])
 
     @property
     def url(self) -> str:

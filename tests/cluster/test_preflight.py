@@ -16,7 +16,8 @@ from cluster import kinds, preflight
 from cluster.client import connect, get_client
 from cluster.errors import ClusterRejected
 from cluster.preflight import Check, gpus, registry
-from controller.preflight import pods_reach_the_portal, prometheus_answers, unreachable_for_pods
+from controller.preflight import pods_reach_the_portal, unreachable_for_pods
+from telemetry.preflight import prometheus_answers
 
 # The portal's own checks ask its catalogue.
 pytestmark = pytest.mark.django_db
@@ -112,7 +113,7 @@ def test_lacking_rights_are_named_with_the_command_that_grants_them(faulty, faul
         path = exchange.request.path
         if path.endswith("selfsubjectaccessreviews"):
             asked = json.loads(exchange.request.body)["spec"]["resourceAttributes"]
-            no = (asked["resource"], asked["subresource"]) in {("jobs", ""), ("pods", "log"), ("secrets", "")}
+            no = asked["resource"] in {"jobs", "secrets"}
             exchange.reply(201, {"status": {"allowed": not no}})
         elif path in {"/apis", "/api/v1"}:
             exchange.reply(200, {})
@@ -122,8 +123,7 @@ def test_lacking_rights_are_named_with_the_command_that_grants_them(faulty, faul
     faulty.script = script
     found = preflight.checks.own_rights(preflight.ClusterFacts(faulty_client))
     assert found.status == "fail"
-    assert "get pods/log" in found.detail
-    assert "get, list, watch, create, patch, delete jobs.batch" in found.detail
+    assert "get, list, watch jobs.batch" in found.detail
     assert found.fix == "kubectl apply -f deploy/rbac.yaml"
 
 
@@ -203,3 +203,64 @@ def test_the_configured_prometheus_is_asked(answer, status, settings):
 
 def test_every_optional_kind_says_what_its_controller_is_called():
     assert [kind.address for kind in kinds.OPTIONAL if not kind.controllers] == []
+
+
+ACCOUNT = "system:serviceaccount:ml-portal:ml-portal"
+DENIED = "ValidatingAdmissionPolicy 'ml-portal-namespaces' with binding 'ml-portal-namespaces' denied request: no others"
+UNGRANTED = f'namespaces is forbidden: User "{ACCOUNT}" cannot create resource "namespaces" in API group ""'
+
+UNHELD = (
+    f'rolebindings is forbidden: user "{ACCOUNT}" is attempting to grant RBAC permissions not currently held'
+)
+
+
+def creating(answers, user=ACCOUNT):
+    """A server that says as whom it is asked, and answers a dry run of each kind as told; a real creation it never takes."""
+
+    def script(exchange):
+        url = urlsplit(exchange.request.path)
+        if url.path.endswith("selfsubjectreviews"):
+            exchange.reply(201, {"status": {"userInfo": {"username": user}}})
+        elif "dryRun=All" not in url.query:
+            exchange.reply(500, status(500, "InternalError", "that would be stored"))
+        else:
+            exchange.reply(*answers[url.path.rpartition("/")[2]])
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "bindings", "found", "said", "fix"),
+    [
+        ((422, status(422, "Invalid", DENIED)), (422, status(422, "Invalid", DENIED)), "ok", "refused", ""),
+        ((403, status(403, "Forbidden", 'admission webhook "x" denied')), (422, status(422, "Invalid", DENIED)), "ok", "refused", ""),
+        ((201, {}), (422, status(422, "Invalid", DENIED)), "warn", "lets pods be privileged", "apply -f deploy/admission.yaml"),
+        ((409, status(409, "AlreadyExists", "it is there")), (201, {}), "warn", "namespace default", "apply -f deploy/admission.yaml"),
+        ((403, status(403, "Forbidden", UNGRANTED)), (422, status(422, "Invalid", DENIED)), "warn", "may not create", "deploy/rbac.yaml"),
+        ((422, status(422, "Invalid", DENIED)), (403, status(403, "Forbidden", UNHELD)), "warn", "may not create", "deploy/rbac.yaml"),
+    ],
+)  # fmt: skip
+def test_whether_the_portals_own_admission_is_in_force_is_tried_without_storing_anything(
+    faulty, faulty_client, namespaces, bindings, found, said, fix
+):
+    faulty.script = creating({"namespaces": namespaces, "rolebindings": bindings})
+    check = preflight.own_admission.own_admission(preflight.ClusterFacts(faulty_client))
+    assert check.status == found
+    assert said in check.detail
+    assert fix in check.fix
+
+
+def test_an_account_that_the_policies_do_not_name_is_told_to_write_itself_into_them(faulty, faulty_client):
+    faulty.script = creating({"namespaces": (201, {})}, user="alice")
+    check = preflight.own_admission.own_admission(preflight.ClusterFacts(faulty_client))
+    assert check.status == "warn"
+    assert "the portal is alice here" in check.fix
+
+
+def test_devcluster_takes_such_a_namespace_and_keeps_nothing_of_the_try(devcluster):
+    client = connect(devcluster)
+    check = {each.id: each for each in preflight.run(client)}["own-admission"]
+    assert check.status == "warn"
+    assert "privileged" in check.detail
+    names = {each["metadata"]["name"] for each in client.list(kinds.NAMESPACE).items}
+    assert "ml-portal-preflight" not in names

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
 
 import pytest
 from cluster_faults import status
@@ -10,7 +11,7 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.errors import ClusterUnavailable
 from cluster.kinds import ref_of
-from cluster.watch import WatchExpired, watch_once
+from cluster.watch import WatchEvent, WatchExpired, _Told, watch_batches
 
 
 def config_map(namespace, name="data", **data):
@@ -25,7 +26,9 @@ def event(name, version, kind="ConfigMap"):
 
 def watch(client, **options):
     given = {"resource_version": "1", "timeout_seconds": 5, "read_timeout_seconds": 5} | options
-    return watch_once(client, kinds.CONFIG_MAP, **given)
+    with closing(watch_batches(client, kinds.CONFIG_MAP, **given)) as batches:
+        for batch in batches:
+            yield from batch
 
 
 def test_changes_after_the_list_arrive_in_order(client, namespace):
@@ -183,3 +186,52 @@ def test_closing_the_iterator_closes_the_connection(faulty):
     next(events)
     events.close()
     assert ended.wait(5)
+
+
+def told(version):
+    return WatchEvent(type="ADDED", object={}, resource_version=version)
+
+
+def test_what_was_not_taken_yet_is_one_batch_and_an_end_comes_after_it():
+    waiting = _Told()
+    batches = waiting.batches()
+    assert all(waiting.put(told(str(number))) for number in range(3))
+    assert [event.resource_version for event in next(batches)] == ["0", "1", "2"]
+    waiting.put(told("3"))
+    waiting.end(ClusterUnavailable("cut"))
+    waiting.end()
+    assert not waiting.put(told("4")), "nobody takes it any more"
+    assert [event.resource_version for event in next(batches)] == ["3"]
+    with pytest.raises(ClusterUnavailable, match="cut"):
+        next(batches)
+
+
+def test_who_reads_waits_while_as_much_is_there_as_is_given_at_once(faulty, faulty_client):
+    sent = b"".join(event("ADDED", str(number)) for number in range(1_700))
+
+    def script(exchange):
+        exchange.start()
+        exchange.chunk(sent)
+        exchange.finish()
+
+    faulty.script = script
+    given = {"resource_version": "1", "timeout_seconds": 5, "read_timeout_seconds": 5}
+    batches = list(watch_batches(faulty_client, kinds.CONFIG_MAP, **given))
+    assert max(map(len, batches)) <= 500
+    assert [int(found.resource_version) for batch in batches for found in batch] == list(range(1_700))
+
+
+def test_who_leaves_a_silent_watch_does_not_wait_for_it(faulty, faulty_client):
+    left = threading.Event()
+
+    def script(exchange):
+        exchange.start()
+        exchange.chunk(event("ADDED", "5"))
+        left.wait()
+
+    faulty.script = script
+    events = watch(faulty_client, read_timeout_seconds=3600)
+    assert next(events).resource_version == "5"
+    events.close()
+    left.set()
+    assert "read-configmaps" not in {thread.name for thread in threading.enumerate()}

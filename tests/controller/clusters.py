@@ -15,6 +15,7 @@ import yaml
 
 from cluster import kinds
 from cluster.client import ClusterClient
+from cluster.connection import _UnverifiedPool
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from tests.cluster.cluster_faults import FaultServer, status
@@ -92,7 +93,9 @@ class Relay:
         self.seen: list[tuple[str, str]] = []
         self._open: set[object] = set()
         self._lock = threading.Lock()
-        self._pool = urllib3.PoolManager(maxsize=32, retries=False)
+        # A test cluster's certificate is its own.
+        self._pool = urllib3.PoolManager(maxsize=32, retries=False, cert_reqs="CERT_NONE")
+        self._pool.pool_classes_by_scheme = {"http": urllib3.HTTPConnectionPool, "https": _UnverifiedPool}
         self.server = FaultServer(folder / "relay", self._answer)
         self.server.token = document["users"][0]["user"]["token"]
         self.server.write_kubeconfig()
@@ -134,13 +137,15 @@ class Relay:
         self._forward(exchange)
 
     def _forward(self, exchange) -> None:
-        request = exchange.request
+        self._hand_back(exchange, self._ask(exchange.request))
+
+    def _ask(self, request) -> urllib3.BaseHTTPResponse:
         kept = {
             name: request.headers[name]
             for name in ("authorization", "accept", "content-type")
             if name in request.headers
         }
-        answer = self._pool.request(
+        return self._pool.request(
             request.method,
             self.target + request.path,
             body=request.body or None,
@@ -148,6 +153,9 @@ class Relay:
             preload_content=False,
             timeout=urllib3.Timeout(connect=5, read=60),
         )
+
+    def _hand_back(self, exchange, answer: urllib3.BaseHTTPResponse) -> None:
+        request = exchange.request
         try:
             if "watch=" not in request.path and "follow=" not in request.path:
                 exchange.reply(answer.status, body=answer.read())

@@ -53,10 +53,7 @@ class KindsBed:
         make_quota(bench.team, bench.flavor, 32)
         make_quota(bench.team, bench.flavor, 16, "spot")
         make_price(capacity_type="spot")
-        # Under `restricted` the operator's own init container is refused.
-        bench.team.pod_security = "baseline"
-        bench.team.save()
-        optional = ["pytorchjob", "tfjob", "mpijob", "trainjob"]
+        optional = ["pytorchjob", "tfjob", "mpijob", "mpijob-v1", "trainjob"]
         settings = {"grace_seconds": STOP_SECONDS, "minimum_run_seconds": 0, "optional_kinds": optional}
         PlatformSettings.objects.update_or_create(pk=1, defaults=settings)
         self.list_as_the_watcher_does(*(kind for kind in OBJECTS if kind in self.served()))

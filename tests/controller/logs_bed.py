@@ -25,6 +25,7 @@ class Container:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.previous: list[bytes] = []
+        self.rotated = 0  # a new request is shown the lines from here on: those of the current file
         self.ended = False
         self.restarts = 0
 
@@ -54,6 +55,12 @@ class LogBed:
         with self.changed:
             self.pods[name][1][container].lines += lines
             self.changed.notify_all()
+
+    def rotate(self, name: str, *, container="main") -> None:
+        """The kubelet begins a new file. Who follows the old one goes on; who asks anew is not shown it."""
+        with self.changed:
+            kept = self.pods[name][1][container]
+            kept.rotated = len(kept.lines)
 
     def end(self, name: str) -> None:
         with self.changed:
@@ -111,11 +118,11 @@ class LogBed:
             for line in self._lines(name, container, follow=follow):
                 if line[:19] < since:
                     continue
-                if follow and sent == self.cut_after:
+                if follow and self.cut_after is not None and sent >= self.cut_after:
                     exchange.chunk(line[: len(line) // 2])
                     exchange.cut()
                     return
-                if follow and sent == self.end_after:
+                if follow and self.end_after is not None and sent >= self.end_after:
                     exchange.chunk(line[: len(line) // 2])
                     exchange.finish()
                     return
@@ -127,7 +134,7 @@ class LogBed:
                 self.following -= follow
 
     def _lines(self, name, container, *, follow):
-        at = 0
+        at = container.rotated
         while True:
             with self.changed:
                 if follow:

@@ -11,7 +11,7 @@ from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team
 from workloads.models import WatchCursor, Workload
-from workloads.node_capacity import NODE_CURSOR
+from workloads.nodes.capacity import NODE_CURSOR
 from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,14 +12,14 @@ from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.names import DEFAULT_CLUSTER
 from controller.logs.collector import _unfinished
-from controller.namespaces.namespace_manifests import QUOTA_NAME
-from controller.namespaces.namespaces import ensure_namespace
 from controller.reconcile import garbage
 from controller.strays import delete_strays
 from controller.watch.watcher import Watcher
 from foundation import clock
 from foundation.errors import NotFound
 from teams.actors import Actor
+from tenancy.namespace_manifests import QUOTA_NAME
+from tenancy.namespaces import ensure_namespace
 from tests.controller.test_objects_of_no_workload import make_job
 from tests.factories.catalogue import make_flavor
 from tests.factories.elsewhere import ELSEWHERE, OBSERVED, make_rows, rows_of

@@ -14,6 +14,7 @@ from controller.reconcile.decide import (
     RESYNC_SECONDS,
     Action,
     AttemptFacts,
+    Leave,
     ReconcileLimits,
     WorkloadSnapshot,
     decide,
@@ -613,3 +614,38 @@ def test_the_same_facts_give_the_same_plan(snapshot, observed, later):
     observed = observed if snapshot.phase in IN_CLUSTER else None
     assert decide(snapshot, observed, NOW) == decide(snapshot, observed, NOW)
     decide(snapshot, observed, NOW + timedelta(seconds=later))
+
+
+# --- stopped by a rule and not by a user
+
+
+WHY = Leave(Reason.EARLY_STOPPED, "loss 0.9 at 30 % is worse than 0.4.")
+
+
+def test_what_a_rule_stops_says_which_rule_until_its_end():
+    wanted = {"desired": Desired.CANCEL, "wish": WHY}
+    stopping = decide(row(Phase.RUNNING, **wanted), RUNNING, NOW)
+    assert (stopping.to, stopping.reason, stopping.message) == (Phase.STOPPING, WHY.reason, WHY.message)
+    shown = {"reason": WHY.reason, "message": WHY.message, "stopping_to": Phase.CANCELLED}
+    gone = decide(row(Phase.STOPPING, **shown, **wanted), ABSENT, NOW)
+    assert (gone.to, gone.reason, gone.message) == (Phase.CANCELLED, WHY.reason, WHY.message)
+
+
+@pytest.mark.parametrize("phase", [Phase.QUEUED, Phase.SUSPENDED])
+def test_what_a_rule_stops_before_it_started_says_so_too(phase):
+    plan = decide(row(phase, desired=Desired.CANCEL, wish=WHY), None, NOW)
+    assert (plan.to, plan.reason, plan.message) == (Phase.CANCELLED, WHY.reason, WHY.message)
+
+
+def test_a_rule_that_stops_what_was_being_preempted_is_named_at_the_end():
+    shown = {"reason": Reason.PREEMPTING, "message": "For another.", "stopping_to": Phase.QUEUED}
+    plan = decide(row(Phase.STOPPING, desired=Desired.CANCEL, wish=WHY, **shown), ABSENT, NOW)
+    assert (plan.to, plan.reason, plan.message) == (Phase.CANCELLED, WHY.reason, WHY.message)
+
+
+def test_what_a_rule_holds_back_and_a_user_suspends_says_that_the_user_did():
+    held = Leave(Reason.WAITING_FOR_SWEEP, "At most 2.")
+    shown = {"reason": held.reason, "message": held.message, "desired": Desired.SUSPEND}
+    assert decide(row(Phase.SUSPENDED, **shown, wish=held), None, NOW).reason is held.reason
+    plan = decide(row(Phase.SUSPENDED, **shown), None, NOW)
+    assert (plan.to, plan.reason) == (Phase.SUSPENDED, Reason.USER_REQUESTED)

@@ -42,7 +42,7 @@ def old_objects(run):
 
 def old_log(run, number):
     log = store.ContainerLog(store.source_of(make_pod(run, f"pod-{number}"), container="main"))
-    log.append([stamp(number) + b" a line"], now=START - timedelta(days=30), keep=timedelta(days=1))
+    log.append([stamp(number) + b" a line"], now=START - timedelta(days=30))
 
 
 def test_of_what_has_long_gone_only_the_first_batch_is_forgotten(run):

@@ -75,6 +75,7 @@ def assert_nothing_is_left(bed: KindsBed) -> None:
         "ServiceAccount/default",
         "ServiceAccount/mlportal-workload",
         "NetworkPolicy/mlportal-default-deny",
+        "NetworkPolicy/mlportal-egress",
         "NetworkPolicy/mlportal-endpoint-ingress",
         "NetworkPolicy/mlportal-endpoint-metrics",
         "NetworkPolicy/mlportal-endpoint-metrics-http",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -10,8 +10,7 @@ from console.pages.ansi import ansi_to_html
 from controller.logs import lines as log_lines
 from controller.logs.cursor import LogCursor, stream_key
 from controller.logs.lines import LINE_BYTES_MAX, LineSplitter
-from foundation.errors import Malformed, NotSignedIn
-from foundation.tickets import make_ticket, read_ticket
+from foundation.errors import Malformed
 
 AT = b"2026-10-03T12:00:00.000000001Z"
 
@@ -100,21 +99,6 @@ def test_a_cursor_reads_back_and_anything_else_is_refused():
     for text in ("", "x", "é", "AAAA", cursor.encode()[:-3], "A" * 40):
         with pytest.raises(Malformed):
             LogCursor.decode(text)
-
-
-def test_a_ticket_opens_one_thing_for_a_minute():
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    ticket = make_ticket(user_id=5, purpose="logs", resource="r", now=now)
-    assert read_ticket(ticket, purpose="logs", resource="r", now=now + timedelta(seconds=59)).user_id == 5
-    for other in (
-        {"purpose": "events", "now": now},
-        {"purpose": "logs", "now": now + timedelta(seconds=60)},
-        {"purpose": "logs", "resource": "other", "now": now},
-    ):
-        with pytest.raises(NotSignedIn):
-            read_ticket(ticket, **other)
-    with pytest.raises(NotSignedIn):
-        read_ticket(ticket + "x", purpose="logs", now=now)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from controller.logs import reading, store, workload_logs
 from controller.logs.store import ContainerLog, source_of
 from foundation import clock
 from foundation.errors import Malformed, NotFound
-from foundation.tickets import read_ticket
+from teams import tickets
 from teams.models import User
 from tests.controller.logs_bed import START, make_pod, make_workload, stamp
 from tests.factories.teams import api_client, make_member, make_user
@@ -28,7 +28,7 @@ def run():
 def write(pod, *lines: bytes, container="main"):
     log = ContainerLog(source_of(pod, container=container))
     log.load()
-    log.append(lines, now=clock.now(), keep=timedelta(days=30))
+    log.append(lines, now=clock.now())
 
 
 def line(index: int, text: str = "line") -> bytes:
@@ -166,7 +166,7 @@ def test_complete_means_ended_and_all_stored(run):
     Attempt.objects.update(ended_at=clock.now())
     page = workload_logs.read_lines(run)
     assert page.complete
-    assert page.expires_at == LogChunk.objects.get(container="main").expires_at
+    assert page.expires_at == LogChunk.objects.get(container="main").stored_at + timedelta(days=30)
     make_pod(run, "train-1")
     assert not workload_logs.read_lines(run).complete
     assert workload_logs.read_lines(run, pod="train-0").complete
@@ -186,6 +186,14 @@ def test_who_waits_for_the_first_attempt_reads_it_from_its_beginning(run):
     page = workload_logs.read_lines(run, cursor=waits.cursor)
     assert (page.attempt, texts(page)) == (1, ["line 0", "line 1"])
     assert workload_logs.read_lines(run, cursor=page.cursor).lines == []
+
+
+def test_a_page_that_was_read_before_the_first_attempt_began_finds_nothing_yet(run):
+    run.attempt_number = 0
+    before = workload_logs.read_lines(run, attempts=[])
+    page = workload_logs.read_lines(run, cursor=before.cursor, attempts=[])
+    assert (page.attempt, page.lines, page.complete) == (0, [], False)
+    assert page.cursor == before.cursor
 
 
 def test_the_log_of_what_ended_without_an_attempt_is_complete(run):
@@ -229,7 +237,7 @@ def test_text_is_the_whole_log_with_its_retention(run, get):
     assert body(response).splitlines() == [*(f"line {at}" for at in range(2500)), "<b>�\x00"]
     assert response["Content-Type"] == "text/plain; charset=utf-8"
     assert response["X-Content-Type-Options"] == "nosniff"
-    expires = LogChunk.objects.order_by("first_at").first().expires_at
+    expires = LogChunk.objects.order_by("first_at").first().stored_at + timedelta(days=30)
     assert response["X-Log-Retention-Expires"] == expires.isoformat().replace("+00:00", "Z")
     assert body(get(tail=2)) == "line 2499\n<b>�\x00\n"
     assert body(get(limit=1)) == "line 0\n"
@@ -250,6 +258,7 @@ def test_json_gives_lines_and_a_cursor(run, get):
         "container": "main",
         "text": "line 0",
         "continued": False,
+        "number": 1,
     }
     assert first["more"]
     rest = get(format="json", cursor=first["cursor"]).json()
@@ -265,8 +274,9 @@ def test_follow_goes_to_the_live_process_with_a_ticket(run, get):
     assert where == f"{settings.LIVE_URL}/-/logs/{run.public_id}/"
     given = dict(parse_qsl(query))
     assert (given["attempt"], given["tail"]) == ("1", "5")
-    told = read_ticket(given["ticket"], purpose="logs", resource=str(run.public_id), now=clock.now())
-    assert told.user_id == run.owner_id
+    told = tickets.read(given["ticket"], purpose="logs", resource=str(run.public_id), now=clock.now())
+    assert told.principal.user_id == run.owner_id
+    assert told.principal.token_id is not None
 
 
 @pytest.mark.parametrize(

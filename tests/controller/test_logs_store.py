@@ -24,7 +24,6 @@ from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
 from workloads.models import Attempt, LogChunk
 
 pytestmark = pytest.mark.django_db
-KEEP = timedelta(days=30)
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def stored(pod) -> list[bytes]:
 
 
 def append(log, lines):
-    return log.append(lines, now=clock.now(), keep=KEEP)
+    return log.append(lines, now=clock.now())
 
 
 def files_of(pod) -> list[str]:
@@ -129,9 +128,8 @@ def test_racing_writers_store_every_line_once(pod):
     lines = numbered(0, 400, b"y" * 400)
     failures = []
 
-    def write(step):
+    def write(log, step):
         try:
-            log = container_log(pod)
             for at in range(0, len(lines), step):
                 append(log, lines[at : at + step])
         except Exception as error:  # noqa: BLE001 - whatever it is, the test must fail
@@ -139,7 +137,8 @@ def test_racing_writers_store_every_line_once(pod):
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=write, args=(step,)) for step in (3, 7, 11, 50)]
+    # All begin where nothing is stored: who begins later reads from the last stored second on.
+    threads = [threading.Thread(target=write, args=(container_log(pod), step)) for step in (3, 7, 11, 50)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -228,7 +227,7 @@ from workloads.models import PodRecord
 settings.TEST_CRASH_POINT = "logs.file_stored"
 log = ContainerLog(source_of(PodRecord.objects.get(uid={uid!r}), container="main"))
 log.load()
-log.append({lines!r}, now=clock.now(), keep=timedelta(days=30))
+log.append({lines!r}, now=clock.now())
 """
 
 
@@ -327,8 +326,8 @@ def test_chunks_past_their_retention_go_with_their_files_and_younger_ones_stay(p
     PlatformSettings.objects.create(log_retention_days=2)
     log, now = container_log(pod), clock.now()
     assert store.retention() == timedelta(days=2)
-    log.append(numbered(0, 1), now=now - timedelta(days=3), keep=store.retention())
-    log.append(numbered(400_000, 400_001), now=now, keep=store.retention())
+    log.append(numbered(0, 1), now=now - timedelta(days=3))
+    log.append(numbered(400_000, 400_001), now=now)
     assert workload_logs.expire(now=now) == 1
     assert stored(pod) == numbered(400_000, 400_001)
     assert len(files_of(pod)) == 1
@@ -336,9 +335,51 @@ def test_chunks_past_their_retention_go_with_their_files_and_younger_ones_stay(p
     assert stored(pod) == numbered(400_000, 400_002)
 
 
+def test_another_retention_holds_for_what_is_stored_already_in_both_directions(pod):
+    kept = PlatformSettings.objects.create(log_retention_days=2)
+    log, now = container_log(pod), clock.now()
+    for days in (9, 5, 1):
+        log.append(numbered(days * -400_000, days * -400_000 + 1), now=now - timedelta(days=days))
+    kept.log_retention_days = 10
+    kept.save()
+    assert workload_logs.expire(now=now) == 0
+    page = workload_logs.read_lines(pod.workload)
+    assert (len(page.lines), page.expires_at) == (3, now + timedelta(days=1))
+    kept.log_retention_days = 4
+    kept.save()
+    assert workload_logs.expire(now=now) == 2
+    assert len(files_of(pod)) == len(stored(pod)) == 1
+
+
+def test_a_team_that_keeps_more_than_it_may_loses_its_own_oldest_and_no_other_anything(pod, monkeypatch):
+    """A program that prints without end filled the disk that all teams' logs are on."""
+    monkeypatch.setattr(store, "GIB", 1000)
+    settings, now = PlatformSettings.objects.create(team_log_gib=1), clock.now()
+    other = make_pod(make_workload("quiet"), "quiet-0")
+    append(container_log(other), numbered(0, 2, b"q" * 400))
+    log = container_log(pod)
+    for number in range(4):
+        at = number * 400_000
+        log.append(numbered(at, at + 1, b"x" * 300), now=now - timedelta(minutes=4 - number))
+    assert workload_logs.expire_beyond(now=now) == 2
+    assert stored(pod) == [
+        *numbered(800_000, 800_001, b"x" * 300),
+        *numbered(1_200_000, 1_200_001, b"x" * 300),
+    ]
+    assert len(files_of(pod)) == 2
+    assert len(stored(other)) == 2
+    assert workload_logs.expire_beyond(now=now) == 0
+    log.append(numbered(1_600_000, 1_600_001), now=now)
+    assert stored(pod)[-1:] == numbered(1_600_000, 1_600_001)
+    settings.team_log_gib = None
+    settings.save()
+    log.append(numbered(2_000_000, 2_000_001, b"x" * 900), now=now)
+    assert workload_logs.expire_beyond(now=now) == 0
+
+
 def test_a_writer_whose_last_chunk_has_expired_goes_on(pod):
     log, now = container_log(pod), clock.now()
-    log.append(numbered(0, 1), now=now - timedelta(days=40), keep=KEEP)
+    log.append(numbered(0, 1), now=now - timedelta(days=40))
     assert workload_logs.expire(now=now) == 1
     assert append(log, numbered(1, 2)) == 1
     assert stored(pod) == numbered(1, 2)
@@ -347,7 +388,7 @@ def test_a_writer_whose_last_chunk_has_expired_goes_on(pod):
 def test_files_without_a_row_go_with_their_day(pod):
     now = clock.now()
     storage = store.store()
-    old, young = (f"{now - timedelta(days=days):%Y-%m-%d}/w/{pod.uid}.x" for days in (3, 0))
+    old, young = (f"{now - timedelta(days=days):%Y-%m-%d}/w/{pod.uid}.x" for days in (33, 30))
     storage.save(old, ContentFile(b"x"))
     storage.save(young, ContentFile(b"x"))
     workload_logs.expire(now=now)

@@ -27,7 +27,7 @@ from tests.factories.teams import ACTOR, PASSWORD, make_team, make_token, make_u
 from tests.factories.workloads import make_workload
 from tests.waiting import until
 from workloads.models import ObjectRecord, StrayObject, Workload
-from workloads.node_capacity import nodes
+from workloads.nodes.capacity import nodes
 from workloads.strays import Strays, nodes_and_strays, strays
 
 pytestmark = pytest.mark.django_db(transaction=True)

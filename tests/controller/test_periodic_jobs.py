@@ -13,13 +13,13 @@ from django.conf import settings
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from controller import tasks
-from controller.namespaces import resource_quotas
 from controller.reconcile import garbage
 from costs.models import LedgerEntry
 from foundation import clock, leases
 from portal.settings import queues
 from quotas import decisions
 from quotas.models import Decision, Fence
+from tenancy import resource_quotas
 from tests.controller.clusters import gone
 from tests.controller.test_reconcile_faults import job_manifest
 from tests.factories.leases import run_out, take_over

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from cluster import kinds
+from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
 from controller.logs.collector import LogCollector
@@ -32,12 +33,30 @@ def look(bench, run, client=None):
     return look_at(run, adapter_for(run.kind), attempt, client or bench.client, clock.now())
 
 
+def between(bench, run):
+    """As of what an operator puts between its object and the pods; a Job's controller would take a pod too many away."""
+    ref = ObjectRef("v1", "ConfigMap", run.team.namespace_name, "between")
+    try:
+        item = bench.client.get(ref)
+    except ObjectNotFound:
+        item = bench.client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": ref.name, "namespace": ref.namespace},
+            }
+        )
+    uid = item["metadata"]["uid"]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": ref.name, "uid": uid, "controller": True}
+
+
 def make(bench, run, name):
     """A pod of the run that nobody has recorded yet."""
     labels = workload_labels(
         workload_id=str(run.public_id), attempt=run.attempt_number, team=run.team.slug, kind=run.kind
     )
     metadata = {"name": name, "namespace": run.team.namespace_name, "labels": labels}
+    metadata["ownerReferences"] = [between(bench, run)]
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     return bench.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
@@ -64,7 +83,7 @@ def test_a_pod_that_the_watcher_records_while_another_is_looked_for_is_not_taken
     def a_pod_comes():
         found = make(bench, run, "train-new")
         PodSink(LogCollector(lambda: bench.client)).seen(
-            found, cluster=bench.client.cluster, now=clock.now(), gone=False
+            [found], cluster=bench.client.cluster, now=clock.now(), gone=False
         )
 
     look(bench, run, Meanwhile(bench.client, "train-lost", a_pod_comes))
@@ -135,7 +154,7 @@ def test_that_a_pod_is_gone_and_what_that_costs_are_one_step(bench, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(sightings, "record_usages", die)
         with pytest.raises(Dies):
-            sink.seen(shown, cluster=bench.client.cluster, now=clock.now(), gone=True)
+            sink.seen([shown], cluster=bench.client.cluster, now=clock.now(), gone=True)
         bench.client.delete(ref, uid=pod.uid, grace_seconds=0)
         with pytest.raises(Dies):
             bench.until(run, lambda each: each.is_final)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.namespaces.namespace_manifests import build_priority_classes, priority_class
+from tenancy.namespace_manifests import build_priority_classes, priority_class
 from workloads.states import Priority
 
 

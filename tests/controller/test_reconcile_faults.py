@@ -13,13 +13,13 @@ from rest_framework.test import APIClient
 from cluster import kinds
 from cluster.kinds import ObjectRef
 from cluster.names import object_name
-from controller.namespaces.namespaces import ensure_namespace
 from controller.reconcile.decide import RESYNC_SECONDS
 from controller.reconcile.reconciler import reconcile
 from controller.reconcile.run_tokens import run_token
 from foundation import clock
 from foundation.models import PlatformSettings
 from quotas.models import Claim, Quota
+from tenancy.namespaces import ensure_namespace
 from tests.controller.clusters import gone
 from tests.controller.endpoints import ready
 from tests.factories.catalogue import make_quota

@@ -21,7 +21,7 @@ from tests.factories.catalogue import make_flavor, make_node, make_price
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read, tables_read_whole
 from workloads.models import LogChunk, NodeRecord, ObjectRecord, PodRecord
-from workloads.node_capacity import nodes, observe
+from workloads.nodes.capacity import nodes, observe
 
 pytestmark = pytest.mark.django_db
 
@@ -60,10 +60,10 @@ def test_what_went_before_the_retention_is_forgotten_and_the_rest_stays(run):
         )  # fmt: skip
         node = make_node(name=name)
         NodeRecord.objects.filter(pk=node.pk).update(gone_at=gone)
-    assert retention.forget(now=NOW) == {"pods": 1, "objects": 1, "nodes": 1, "estimates": 0}
+    assert retention.forget(now=NOW) == {"pods": 1, "objects": 1, "events": 0, "nodes": 1, "estimates": 0}
     for model in (PodRecord, ObjectRecord, NodeRecord):
         assert names(model) == {"new", "there"}
-    assert retention.forget(now=NOW) == {"pods": 0, "objects": 0, "nodes": 0, "estimates": 0}
+    assert retention.forget(now=NOW) == {"pods": 0, "objects": 0, "events": 0, "nodes": 0, "estimates": 0}
 
 
 def test_a_bill_is_the_same_without_the_rows_of_its_pods(run):
@@ -91,7 +91,7 @@ def test_a_pod_stays_as_long_as_its_log_and_its_mark_goes_with_it(run):
         mark_stored(each, now=OLD)
     LogChunk.objects.create(
         workload=run, attempt=1, pod_uid=written.uid, pod_name="written", container="main", sequence=1,
-        storage_key="k", first_at=OLD, last_at=OLD, lines=1, size_bytes=1, expires_at=NOW + timedelta(days=1),
+        storage_key="k", first_at=OLD, last_at=OLD, lines=1, size_bytes=1, stored_at=NOW,
     )  # fmt: skip
     assert retention.forget(now=NOW)["pods"] == 1
     assert names(PodRecord) == {"written"}
@@ -132,7 +132,7 @@ def test_more_than_a_batch_goes_in_one_call(run, monkeypatch):
 
 def test_where_nothing_is_too_old_it_is_only_looked_for(run, django_assert_num_queries):
     pod(run, "new", gone=NEW)
-    with django_assert_num_queries(5):  # the settings, and each of four kinds of row
+    with django_assert_num_queries(6):  # the settings, and each of five kinds of row
         retention.forget(now=NOW)
 
 

@@ -78,7 +78,7 @@ SINKS = {
 @pytest.fixture(autouse=True)
 def flavor(db):
     flavor = make_flavor("l4", product=PRODUCT["nvidia.com/gpu.product"])
-    NodeSink().seen(node(), cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
+    NodeSink().seen([node()], cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
     return flavor
 
 
@@ -105,21 +105,21 @@ def followed(request):
 def test_what_comes_is_in_no_row_unless_admission_is_told(followed):
     sink, manifest, rows = followed
     with nobody_told():
-        sink.seen(manifest, cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
+        sink.seen([manifest], cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
     assert not rows.all()
 
 
 def test_what_goes_keeps_its_row_unless_admission_is_told(followed):
     sink, manifest, rows = followed
-    sink.seen(manifest, cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
+    sink.seen([manifest], cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
     with nobody_told():
-        sink.seen(manifest, cluster=DEFAULT_CLUSTER, now=clock.now(), gone=True)
+        sink.seen([manifest], cluster=DEFAULT_CLUSTER, now=clock.now(), gone=True)
     assert rows.all()
 
 
 def test_what_a_list_lacks_keeps_its_row_unless_admission_is_told(followed):
     sink, manifest, rows = followed
-    sink.seen(manifest, cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
+    sink.seen([manifest], cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
     with nobody_told():
         sink.forget_absent(Nothing(), set(), now=clock.now())
     assert rows.all()

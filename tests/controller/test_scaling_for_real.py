@@ -10,11 +10,11 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from controller import services
-from controller.namespaces.namespaces import forget_namespace
 from controller.routes import route_of
 from foundation import clock
 from inference.models import Endpoint
 from quotas.models import Claim
+from tenancy.namespaces import forget_namespace
 from tests.controller import endpoints
 from tests.controller.conftest import Bench, leave_nothing
 from tests.controller.endpoints import offer

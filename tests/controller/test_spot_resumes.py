@@ -12,10 +12,10 @@ from django.test import Client
 
 from cluster.kinds import ObjectRef
 from console.pages.words import span_words
-from controller.namespaces.volumes import create_volume
 from foundation import clock
 from quotas.models import Claim
 from teams.actors import Actor
+from tenancy.volumes import create_volume
 from tests.controller.conftest import REAL
 from tests.controller.kinds_bed import KindsBed
 from tests.factories.teams import api_client

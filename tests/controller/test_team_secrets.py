@@ -6,14 +6,16 @@ import json
 import pytest
 
 from cluster import kinds
+from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import MANAGED_BY, MANAGER, TEAM, WORKLOAD_ID
-from controller.namespaces.namespaces import ensure_namespace
-from controller.namespaces.team_secrets import PULL_SECRET_KEY, delete_secret, register_secret, write_secret
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
 from teams.actors import Actor
 from teams.models import AuditEvent, SecretName
+from teams.secret_names import SECRETS_MAX
+from tenancy.namespaces import ensure_namespace
+from tenancy.team_secrets import PULL_SECRET_KEY, delete_secret, register_secret, write_secret
 from tests.factories.teams import make_member
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -153,3 +155,19 @@ def test_a_viewer_writes_none_and_a_bad_name_is_told(bench):
     with pytest.raises(Invalid) as caught:
         write(bench, "../x")
     assert [problem.field for problem in caught.value.errors] == ["name"]
+
+
+def test_a_team_has_so_many_secrets_and_writes_those_anew(bench):
+    """Without an end one member filled the cluster's store, a megabyte at a time."""
+    write(bench)
+    others = [SecretName(team=bench.team, name=f"s{number}", keys=["k"]) for number in range(SECRETS_MAX - 1)]
+    SecretName.objects.bulk_create(others)
+    with pytest.raises(Conflict, match="100 secrets, which is the most") as refused:
+        write(bench, "one-more")
+    assert refused.value.code == "too_many_secrets"
+    with pytest.raises(ObjectNotFound):
+        held(bench, "one-more")
+    write(bench, token="another")
+    assert held(bench)[1] == {"token": "another"}
+    others[0].delete()
+    write(bench, "one-more")

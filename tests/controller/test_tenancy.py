@@ -4,11 +4,11 @@ import pytest
 
 from cluster import kinds
 from cluster.kinds import ObjectRef
-from controller.namespaces.namespaces import ensure_namespace, forget_namespace, gpu_limits, gpu_limits_of
 from foundation import clock
 from quotas.cohorts import create_cohort
 from quotas.services import claim
 from teams.services import update_team
+from tenancy.namespaces import ensure_namespace, forget_namespace, gpu_limits_of
 from tests.factories.catalogue import SETUP, limit, make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
@@ -23,22 +23,22 @@ def test_the_fence_in_the_cluster_leaves_every_flavor_what_it_may_hold(bench):
     run = make_workload(team=bench.team, owner=bench.member, flavor=bench.flavor, units=8)
     claim(workload=run, quota=bench.quota, units=8, now=clock.now())
     make_quota(bench.team, bench.flavor, 0)
-    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 16}
+    assert gpu_limits_of([bench.team])[bench.team.pk] == {"nvidia.com/gpu": 16}
 
 
 def test_flavors_of_different_names_are_fenced_apart(bench):
     mig = make_flavor("mig", resource="nvidia.com/mig-1g.10gb", product=None, sharing="mig")
     make_quota(bench.team, mig, 3)
-    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 3}
+    assert gpu_limits_of([bench.team])[bench.team.pk] == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 3}
 
 
 def test_what_the_team_has_no_quota_of_is_fenced_off(bench):
     """Else whoever may make pods in the namespace could take it past the portal."""
     make_flavor("mig", resource="nvidia.com/mig-1g.10gb", product=None, sharing="mig")
-    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 0}
+    assert gpu_limits_of([bench.team])[bench.team.pk] == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 0}
     other = make_team()
     assert gpu_limits_of([bench.team, other]) == {
-        bench.team.pk: gpu_limits(bench.team),
+        bench.team.pk: gpu_limits_of([bench.team])[bench.team.pk],
         other.pk: {"nvidia.com/gpu": 0, "nvidia.com/mig-1g.10gb": 0},
     }
 
@@ -48,9 +48,9 @@ def test_the_fence_leaves_room_for_what_the_team_may_borrow(bench):
     lender = make_team(cohort_name="research")
     make_quota(lender, bench.flavor, 6)
     update_team(team=bench.team, changes={"cohort_name": "research"}, actor=SETUP, now=clock.now())
-    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 14}
+    assert gpu_limits_of([bench.team])[bench.team.pk] == {"nvidia.com/gpu": 14}
     limit(bench.team, bench.flavor, nominal=8, borrowing_limit=2)
-    assert gpu_limits(bench.team) == {"nvidia.com/gpu": 10}
+    assert gpu_limits_of([bench.team])[bench.team.pk] == {"nvidia.com/gpu": 10}
 
 
 def hard(bench):
@@ -65,14 +65,14 @@ def test_the_namespace_is_made_once_and_again_when_it_should_differ(bench, monke
         bench.client, "apply", lambda manifest: calls.append(manifest["kind"]) or original(manifest)
     )
     ensure_namespace(bench.client, bench.team)
-    assert hard(bench) == {"requests.nvidia.com/gpu": "8"}
+    assert hard(bench)["requests.nvidia.com/gpu"] == "8"
     assert calls[0] == "Namespace"
     calls.clear()
     ensure_namespace(bench.client, bench.team)
     assert calls == []
     make_quota(bench.team, bench.flavor, 12)
     ensure_namespace(bench.client, bench.team)
-    assert hard(bench) == {"requests.nvidia.com/gpu": "12"}
+    assert hard(bench)["requests.nvidia.com/gpu"] == "12"
     calls.clear()
     forget_namespace(bench.client, bench.team)
     ensure_namespace(bench.client, bench.team)
@@ -86,10 +86,11 @@ def test_the_account_of_pods_has_no_token_of_the_cluster(bench):
     )
     assert account["automountServiceAccountToken"] is False
     namespace = bench.client.get(ObjectRef("v1", "Namespace", "", bench.team.namespace_name))
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     policies = bench.client.list(kinds.NETWORK_POLICY, namespace=bench.team.namespace_name)
     assert {each["metadata"]["name"] for each in policies.items} == {
         "mlportal-default-deny",
+        "mlportal-egress",
         "mlportal-endpoint-ingress",
         "mlportal-endpoint-metrics",
         "mlportal-endpoint-metrics-http",

@@ -17,6 +17,8 @@ from controller.admission import scheduler
 from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from foundation.models import PlatformSettings
+from jobs.sweeps.services import advance_sweep
+from jobs.sweeps.wakeups import ADVANCE_TASK
 from quotas.models import Pool, Preemption, Quota, QuotaRequest
 from quotas.requests import approve_request, request_quota
 from teams.actors import Actor
@@ -49,6 +51,8 @@ class Quiet:
                     flavor_id, capacity_type = wanted["flavor_id"], wanted["capacity_type"]
                     found = pool.get(flavor=flavor_id, capacity_type=capacity_type)
                     scheduler.pass_over(found, now=clock.now())
+                elif task == ADVANCE_TASK:
+                    advance_sweep(sweep_id=UUID(wanted["sweep_id"]), now=clock.now())
 
     def _messages(self):
         found = []

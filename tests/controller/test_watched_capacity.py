@@ -21,7 +21,7 @@ from tests.controller.clusters import gone, own_namespace
 from tests.controller.followers import Follower
 from tests.factories.catalogue import make_flavor
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, WatchCursor
-from workloads.node_capacity import rooms_of
+from workloads.nodes.capacity import rooms_of
 from workloads.observations import record_node
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
@@ -17,21 +16,24 @@ from cluster.labels import workload_labels
 from controller.logs.collector import LogCollector
 from controller.watch import watcher as module
 from controller.watch.capacity import NodeSink
+from controller.watch.events import EventSink
 from controller.watch.objects import ObjectSink
 from controller.watch.pods import PodSink
 from controller.watch.volume_claims import ClaimSink
-from controller.watch.watcher import EVERY, OWN, KindWatcher, Watcher
+from controller.watch.watcher import EVERY, OWN, TOLD, KindWatcher, Watcher
 from costs.models import UsageInterval
 from foundation import clock
 from foundation.models import Heartbeat
-from tests.controller.clusters import OwnCluster, Relay, gone
+from tests.controller.clusters import OwnCluster, Relay
 from tests.controller.followers import Follower
+from tests.controller.watch_bed import Pods, following, record, seen
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
 from tests.waiting import until
 from workloads.models import (
     ClaimRecord,
+    EventRecord,
     ForeignPod,
     NodeRecord,
     ObjectRecord,
@@ -73,66 +75,9 @@ def namespace(direct, run):
     direct.delete(ObjectRef("v1", "Namespace", "", name), uid=made["metadata"]["uid"])
 
 
-class Pods:
-    def __init__(self, client, namespace, run) -> None:
-        self.client, self.namespace, self.run = client, namespace, run
-
-    def make(self, name, *, labels=None, **env):
-        if labels is None:
-            facts = {
-                "workload_id": str(self.run.public_id),
-                "attempt": 1,
-                "team": "x",
-                "kind": "training-run",
-            }
-            labels = workload_labels(**facts)
-        container = {
-            "name": "main",
-            "image": "x",
-            "env": [{"name": key, "value": value} for key, value in env.items()],
-            "resources": {"limits": {"nvidia.com/gpu": "1"}},
-        }
-        metadata = {"name": name, "namespace": self.namespace, "labels": labels}
-        spec = {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [container],
-        }
-        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        return self.client.create(manifest)["metadata"]["uid"]
-
-    def delete(self, name, uid):
-        ref = ObjectRef("v1", "Pod", self.namespace, name)
-        self.client.delete(ref, uid=uid, grace_seconds=0)
-        until(lambda: gone(self.client, ref))
-
-    def churn(self, count=40):
-        """More changes than the cluster remembers."""
-        ref = ObjectRef("v1", "Namespace", "", self.namespace)
-        for index in range(count):
-            self.client.patch_merge(ref, {"metadata": {"annotations": {"churn": str(index)}}})
-
-
 @pytest.fixture
 def pods(direct, namespace, run):
     return Pods(direct, namespace, run)
-
-
-@contextmanager
-def following(relay, *, kind=kinds.POD, sink=None, scope=OWN, version=""):
-    client = connect(relay.kubeconfig, timeout=(2, 10))
-    stop = threading.Event()
-    sink = sink or PodSink(LogCollector(lambda: client))
-    follower = Follower(kind=kind, sink=sink, client=lambda: client, stop=stop, scope=scope)
-    follower.resource_version = version
-    follower.start()
-    try:
-        yield follower
-    finally:
-        stop.set()
-        until(lambda: relay.cut() or follower.join(0.05) or not follower.is_alive())
-        client.close()
 
 
 @pytest.fixture
@@ -140,14 +85,6 @@ def relay(cluster, tmp_path):
     relay = Relay(tmp_path, str(cluster.kubeconfig))
     yield relay
     relay.close()
-
-
-def record(uid, **having):
-    return PodRecord.objects.filter(uid=uid, **having).first()
-
-
-def seen(uid, **having):
-    return until(lambda: record(uid, **having), said=lambda: list(PodRecord.objects.values()))
 
 
 def test_pods_become_rows_usage_and_wake_ups(relay, pods, run):
@@ -423,7 +360,7 @@ def test_what_a_list_of_one_group_lacks_is_not_asked_for_in_another(relay, names
     metadata["creationTimestamp"] = "2026-11-01T10:00:00Z"
     metadata["labels"] = workload_labels(workload_id=str(run.public_id), attempt=1, team="x", kind="run")
     ObjectSink(kinds.MPI_JOB).seen(
-        {"metadata": metadata}, cluster=client.cluster, now=clock.now(), gone=False
+        [{"metadata": metadata}], cluster=client.cluster, now=clock.now(), gone=False
     )
     ObjectSink(kinds.MPI_JOB_V2).forget_absent(client, set(), now=clock.now())
     assert ObjectRecord.objects.get().gone_at is None
@@ -454,7 +391,8 @@ def test_the_watcher_beats_and_ends_when_one_of_its_watches_has_died(relay, monk
         # Karpenter's NodePools and some kinds of runs are not served here: nothing is known of them, nothing gets old.
         here = client.served_kinds()
         served = [each for each in watcher.threads if (each.kind.api_version, each.kind.kind) in here]
-        until(lambda: WatchCursor.objects.count() == len(served))
+        aging = [each for each in served if not each.scope.told_only]
+        until(lambda: WatchCursor.objects.count() == len(aging))
         assert len(served) < len(watcher.threads)
         assert not WatchCursor.objects.filter(kind="NodePool").exists()
 
@@ -469,3 +407,11 @@ def test_the_watcher_beats_and_ends_when_one_of_its_watches_has_died(relay, monk
             until(lambda each=each: relay.cut() or each.join(0.05) or not each.is_alive())
         client.close()
     assert failed == ["These watches died: watch-nodes."]
+
+
+def test_what_is_said_of_pods_is_copied_and_no_watch_of_it_looks_quiet(relay, pods):
+    with following(relay, kind=kinds.EVENT, sink=EventSink(), scope=TOLD):
+        uid = pods.make("one", BED_RUN_SECONDS="0.5")
+        told = EventRecord.objects.filter(object_uid=uid).values_list("reason", flat=True)
+        until(lambda: {"Scheduled"} <= set(told.all()), said=lambda: list(EventRecord.objects.values()))
+    assert not WatchCursor.objects.exists()

@@ -43,7 +43,7 @@ def test_an_object_that_its_maker_writes_down_while_the_watcher_does_ends_in_no_
 
     def watch():
         try:
-            ObjectSink(kinds.JOB).seen(job, cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
+            ObjectSink(kinds.JOB).seen([job], cluster=DEFAULT_CLUSTER, now=clock.now(), gone=False)
         finally:
             connections.close_all()
 

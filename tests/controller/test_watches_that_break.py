@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from cluster import kinds
@@ -11,22 +9,7 @@ from cluster.errors import ClusterUnavailable
 from controller.watch import watcher
 from controller.watch.capacity import NodeSink
 from controller.watch.watcher import EVERY, KindWatcher
-
-
-class Waits(threading.Event):
-    """Notes how long is waited, without waiting; set after `times`."""
-
-    def __init__(self, times: int) -> None:
-        super().__init__()
-        self.times = times
-        self.seconds: list[float] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self.seconds.append(timeout)
-        if len(self.seconds) == self.times:
-            self.set()
-        return self.is_set()
+from tests.controller.watch_bed import Waits
 
 
 def refused():

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import socket
-import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from pathlib import Path
 
 from devcluster.prometheus.api import PrometheusApi
 from devcluster.prometheus.storage import NAME, Storage
-from tests.waiting import until
+from tests.planted_metrics import TOKEN
+from tests.real_prometheus import PROMETHEUS, PROMTOOL, RealPrometheus, open_metrics
 
 NOW = 1_700_000_000
 EVERY = 15
-PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 
 
 def _series():
@@ -54,63 +50,25 @@ def storage() -> Storage:
     return made
 
 
-def open_metrics() -> str:
-    """As promtool reads it."""
-    lines = []
-    for labels, values in _series():
-        inner = ",".join(f'{label}="{text}"' for label, text in labels.items() if label != NAME)
-        for at, value in zip(_times(len(values)), values, strict=True):
-            shown = "NaN" if math.isnan(value) else "+Inf" if math.isinf(value) else repr(float(value))
-            lines.append(f"{labels[NAME]}{{{inner}}} {shown} {at / 1000:.3f}")
-    return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-class Real:
-    """Prometheus itself, over a block of the samples."""
-
-    def __init__(self, folder: Path) -> None:
-        assert PROMETHEUS is not None
-        assert PROMTOOL is not None
-        (folder / "samples.txt").write_text(open_metrics())
-        (folder / "config.yml").write_text("{}\n")
-        subprocess.run(
-            [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", "samples.txt", "data"],
-            cwd=folder, check=True, capture_output=True,
-        )  # fmt: skip
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        command = [PROMETHEUS, "--config.file=config.yml", "--storage.tsdb.path=data"]
-        command += [
-            "--storage.tsdb.retention.time=100y",
-            f"--web.listen-address={self.url.removeprefix('http://')}",
-        ]
-        self._process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until(self._ready)
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:  # noqa: S310 - its own loopback address
-                return answer.status == 200
-        except OSError:
-            return False
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=30)
-
-
-def ask(url: str, path: str, **parameters: str):
-    """Status and JSON of an answer."""
-    query = urllib.parse.urlencode(parameters)
+def ask(url: str, path: str, *, token: str = TOKEN, **parameters: str):
+    """Status and JSON of an answer; a real Prometheus looks at no token."""
+    address = f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/{path}?{query}", timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
 
 
-__all__ = ["NOW", "PROMETHEUS", "PROMTOOL", "PrometheusApi", "Real", "ask", "storage"]
+__all__ = [
+    "NOW",
+    "PROMETHEUS",
+    "PROMTOOL",
+    "PrometheusApi",
+    "RealPrometheus",
+    "ask",
+    "open_metrics",
+    "storage",
+]

@@ -67,7 +67,7 @@ def bed(tmp_path, target):
     made = Devcluster(tmp_path, "--prometheus", address, "--scrape", target.url, "--scrape-interval", "0.3")
 
     def query(text):
-        status, answer = ask(f"http://{address}", "query", query=text)
+        status, answer = ask(f"http://{address}", "query", token=made.token, query=text)
         assert status == 200, answer
         return answer["data"]["result"]
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import pytest
-from prometheus_bed import NOW, PROMETHEUS, PROMTOOL, Real, ask, storage
+from prometheus_bed import NOW, PROMETHEUS, PROMTOOL, RealPrometheus, ask, open_metrics, storage
 
-from tests.planted_metrics import planted_metrics
+from tests.planted_metrics import TOKEN, planted_metrics
 
 ANSWERS = Path(__file__).with_name("promql_answers.json")
 QUERIES = [
@@ -121,7 +122,7 @@ REFUSED = {
     "no_such_function(in_flight)": "unknown function with name 'no_such_function'",
     "in_flight{pod=~'(?<!a)'}": "illegal regex",
     "sum(in_flight": "unclosed left parenthesis",
-    "a" * 4097: "the query has more than 4096 characters",
+    "a" * 8001: "the query has more than 8000 characters",
 }
 
 
@@ -136,9 +137,38 @@ def ours():
 def real(tmp_path_factory):
     if PROMETHEUS is None or PROMTOOL is None:
         pytest.skip("there is no Prometheus on this machine")
-    made = Real(tmp_path_factory.mktemp("prometheus"))
+    made = RealPrometheus(tmp_path_factory.mktemp("prometheus"), open_metrics(storage()))
     yield made.url
     made.end()
+
+
+@pytest.mark.cluster
+def test_a_query_over_a_time_gives_what_the_real_one_gives(ours, real):
+    asked = {
+        "query": "avg by (pod) (gpu_util) and on(pod) capacity > 100",
+        "start": str(NOW - 300),
+        "end": str(NOW),
+        "step": "30",
+    }
+    mine, theirs = (ask(url, "query_range", **asked) for url in (ours, real))
+    assert (mine[0], theirs[0]) == (200, 200)
+    same(flat(mine[1]), flat(theirs[1]))
+
+
+def test_a_query_over_a_time_is_the_query_at_each_step(ours):
+    asked = {"query": 'in_flight{pod="a"}', "start": str(NOW - 60), "end": str(NOW), "step": "30"}
+    (series,) = ask(ours, "query_range", **asked)[1]["data"]["result"]
+    for at, value in series["values"]:
+        (element,) = ask(ours, "query", query=asked["query"], time=str(at))[1]["data"]["result"]
+        assert element["value"] == [at, value]
+    assert [at for at, _ in series["values"]] == [NOW - 60, NOW - 30, NOW]
+
+
+@pytest.mark.parametrize("wrong", [{"step": "0"}, {"step": "x"}, {"end": "soon"}, {"step": "0.005"}])
+def test_a_time_that_is_none_or_too_fine_is_refused(ours, wrong):
+    asked = {"query": "in_flight", "start": str(NOW - 60), "end": str(NOW), "step": "30"} | wrong
+    status, answer = ask(ours, "query_range", **asked)
+    assert (status, answer["errorType"]) == (400, "bad_data")
 
 
 def flat(answer):
@@ -249,16 +279,26 @@ def test_a_time_may_be_written_as_a_date(ours):
 
 
 def test_what_nobody_asks_for_is_not_there(ours):
-    status, answer = ask(ours, "query_range", query="up", start="1", end="2", step="1")
+    status, answer = ask(ours, "series", query="up", start="1", end="2", step="1")
     assert (status, answer["status"], answer["errorType"]) == (404, "error", "not_found")
-    assert "/api/v1/query_range" in answer["error"]
+    assert "/api/v1/series" in answer["error"]
 
 
 def test_a_query_may_be_posted_as_a_form(ours):
     form = urllib.parse.urlencode({"query": "sum(in_flight)", "time": str(NOW)}).encode()
-    with urllib.request.urlopen(f"{ours}/api/v1/query", form, timeout=30) as answer:  # noqa: S310 - its own loopback address
+    request = urllib.request.Request(f"{ours}/api/v1/query", form, {"Authorization": f"Bearer {TOKEN}"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - its own loopback address
         data = json.load(answer)["data"]
     assert data == ask(ours, "query", query="sum(in_flight)", time=str(NOW))[1]["data"]
+
+
+@pytest.mark.parametrize("token", ["", "other", "a-tokens", "\xff"])
+def test_who_has_no_token_gets_nothing(ours, token):
+    for path in ("query?query=up", "status/buildinfo", "nothing"):
+        headers = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"{ours}/api/v1/{path}", headers=headers)  # noqa: S310
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request, timeout=30)  # noqa: S310 - its own loopback address
 
 
 def test_it_says_what_it_is(ours):
@@ -276,7 +316,7 @@ def test_a_deep_expression_is_refused_and_hurts_nobody(ours, deep):
 
 
 def _record(folder: Path) -> None:
-    real = Real(folder)
+    real = RealPrometheus(folder, open_metrics(storage()))
     try:
         found = {query: ask(real.url, "query", query=query, time=str(NOW))[1]["data"] for query in QUERIES}
     finally:

@@ -30,6 +30,10 @@ def make(request) -> Response:
     return Response({"process": made.process}, status=201, headers={"Location": "/x/"})
 
 
+def _anybody(request) -> None:
+    """Whoever may ask at all may ask again."""
+
+
 class MakeView(APIView):
     @idempotent()
     def post(self, request):
@@ -43,7 +47,7 @@ class SecretView(APIView):
 
 
 class TwoStepsView(APIView):
-    @idempotent(atomic=False)
+    @idempotent(judge=_anybody)
     def post(self, request):
         return make(request)
 
@@ -57,7 +61,7 @@ class SlowView(APIView):
 
 
 class SlowTwoStepsView(APIView):
-    @idempotent(atomic=False)
+    @idempotent(judge=_anybody)
     def post(self, request):
         ENTERED.set()
         assert LEAVE.wait(10)

@@ -34,7 +34,7 @@ from foundation.http.serializers import StrictSerializer
         (b'{"a": -9223372036854775809}', "number_too_large", "a"),
         (b'{"a": ' + b"9" * 5000 + b"}", "number_too_large", None),
         (b"[" * 33 + b"]" * 33, "too_deep", None),
-        (b"[" * 200_000 + b"]" * 200_000, "too_deep", None),
+        (b"[" * 19_000 + b"]" * 19_000, "too_deep", None),
     ],
 )
 def test_what_the_database_cannot_hold_is_refused_with_its_field(raw, code, field):
@@ -49,6 +49,60 @@ def test_what_the_database_cannot_hold_is_refused_with_its_field(raw, code, fiel
 def test_a_body_above_two_mebibytes_is_too_large():
     with pytest.raises(TooLarge):
         parsers.loads(b'"' + b"x" * parsers.BODY_BYTES_MAX + b'"')
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" + b"1," * 900_000 + b"1]",
+        b"{" + b",".join(b'"k%d":1' % number for number in range(130_000)) + b"}",
+        b"[" + b",".join([b"{}"] * 600_000) + b"]",
+        b'{"a":[' + b",".join([b"[[]]"] * 10_000) + b"]}",
+    ],
+    ids=["values", "keys", "objects", "lists in lists"],
+)
+def test_a_body_of_too_many_values_is_refused_before_any_is_looked_at(raw, monkeypatch):
+    looked = []
+    monkeypatch.setattr(parsers.json, "loads", lambda *what, **_: looked.append(what))
+    with pytest.raises(TooLarge) as caught:
+        parsers.loads(raw)
+    assert (caught.value.code, looked) == ("too_many_values", [])
+
+
+@pytest.mark.parametrize("text", [",[{:" * 100_000, '\\",\\\\' * 50_000, "[]" * 200_000])
+def test_a_long_text_of_marks_is_one_value(text):
+    assert parsers.loads(json.dumps({"a": text, "b,:[": [text]}).encode()) == {"a": text, "b,:[": [text]}
+
+
+def test_as_many_empty_lists_as_values_may_be_are_taken():
+    most = parsers.VALUES_MAX - 1
+    assert len(parsers.loads(b"[" + b",".join([b"[ \n]"] * most) + b"]")) == most
+    with pytest.raises(TooLarge):
+        parsers.loads(b"[" + b",".join([b"[]"] * (most + 1)) + b"]")
+
+
+def counted(value) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(1 + counted(each) for each in value.values())
+    return 1 + sum(map(counted, value)) if isinstance(value, list) else 1
+
+
+marks = st.text(st.sampled_from(',:[]{}"\\ a\u20ac'), max_size=8)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | marks,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(marks, inner, max_size=4),
+        max_leaves=12,
+    ),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_what_is_counted_in_the_text_is_what_the_value_holds(value, indent, ascii_only):
+    raw, most = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode(), counted(value)
+    assert not parsers.holds_more(raw, most)
+    assert parsers.holds_more(raw, most - 1)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +185,29 @@ def test_the_empty_default_of_an_unbuilt_field_is_accepted(empty):
 def test_a_body_that_is_no_object_is_refused(body):
     serializer = RunSerializer(data=body)
     assert not serializer.is_valid()
+
+
+class ListedSerializer(StrictSerializer):
+    words = serializers.ListField(child=serializers.CharField(), max_length=3)
+
+
+def test_of_many_unknown_fields_twenty_are_named_and_the_rest_counted():
+    body = ListedSerializer(data={"words": [], **{f"k{number}": 1 for number in range(4332)}})
+    assert not body.is_valid()
+    found = list(problems.flatten(body.errors))
+    assert len(found) == 21
+    assert (found[-1].field, found[-1].code) == ("", "unknown_field")
+    assert found[-1].message == "And 4,312 more fields that there are not."
+
+
+def test_of_a_list_that_is_too_long_no_item_is_looked_at():
+    body = ListedSerializer(data={"words": [7] * 5000})
+    assert not body.is_valid()
+    assert [(each.field, each.code) for each in problems.flatten(body.errors)] == [("words", "max_length")]
+
+
+def test_a_problem_document_lists_a_hundred_and_says_how_many_there_are():
+    wrong = serializers.ValidationError({f"k{number}": ["no"] for number in range(2500)})
+    problem = problems.problem_of(wrong)
+    assert len(problem.errors) == problems.ERRORS_MAX
+    assert "(2,500 problems in all, of which 100 are listed)" in problem.detail

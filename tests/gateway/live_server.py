@@ -68,6 +68,13 @@ class Stream:
             found[name] = value
         return None
 
+    def event_id(self) -> str:
+        """The next id, with or without an event."""
+        while line := self.response.readline().decode():
+            if line.startswith("id: "):
+                return line.removeprefix("id: ").strip()
+        return ""
+
     def workload(self) -> str | None:
         """The id of the next workload event."""
         while (event := self.event()) is not None:
@@ -84,6 +91,8 @@ class LiveServer:
     def __init__(self, limits: GatewayLimits) -> None:
         self.application = Application(limits)
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.seen: list[dict[str, str]] = []
+        """The headers of all requests, by lower-case names."""
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self._socket.getsockname()[1]
         self.server = uvicorn.Server(
@@ -105,6 +114,8 @@ class LiveServer:
 
     async def _remembering_its_loop(self, scope, receive, send):
         self.loop = asyncio.get_running_loop()
+        if scope["type"] == "http":
+            self.seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
         await self.application(scope, receive, send)
 
     def stop(self) -> None:

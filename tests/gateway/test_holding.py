@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.served_metrics import ENDPOINT_LABEL, REQUESTS_HELD, REQUESTS_IN_FLIGHT
 from foundation import clock
 from gateway.live.waking import HoldLimits
 from gateway.models import RequestCount
 from gateway.services import create_endpoint_token, revoke_endpoint_token
 from teams.actors import Actor
+from telemetry.served_metrics import ENDPOINT_LABEL, REQUESTS_HELD, REQUESTS_IN_FLIGHT
 from tests.cluster.cluster_faults import status
 from tests.factories.teams import make_member
 from tests.gateway.live_server import LIMITS, LiveServer
@@ -111,7 +111,7 @@ def test_who_has_waited_long_enough_is_told_to_come_back(serve, bench, upstream)
     assert (row.status_class, row.count, row.latency) == (5, 1, []), "the endpoint was never asked"
 
 
-@pytest.mark.parametrize("limit", ["of_endpoint", "in_all"])
+@pytest.mark.parametrize("limit", ["of_endpoint", "of_team", "in_all"])
 def test_no_more_requests_are_held_than_may(serve, bench, limit):
     put_to_sleep(bench)
     live = serve(**{limit: 2})

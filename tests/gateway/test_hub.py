@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
+from gateway.followed import Followed
 from gateway.live import hub
-from gateway.live.hub import Hub, LogBell, Subscription
+from gateway.live.hub import Bell, Hub, Subscription
 
 
 class Sees:
@@ -53,18 +54,34 @@ def test_a_stream_whose_rights_are_not_known_ends_rather_than_miss_an_event():
 def test_malformed_notifications_are_dropped():
     shared = Hub()
     reader = subscribe(shared, Sees("a"))
-    for told in ("", "[]", "null", "{}", "\x00", payload()[:-1]):
+    for told in ("", "[]", "null", "{}", "\x00", payload()[:-1], payload(event="x"), payload(event="[]")):
         shared.publish(told)
-    assert shared.backlog("", Sees("a")) == b""
+    assert shared.backlog("", Subscription(Sees("a"))) == b""
     assert not reader.ended.is_set()
 
 
 def test_a_new_page_asks_anew_only_if_something_happened_that_it_may_see():
     shared = Hub()
-    assert shared.backlog("", Sees("a")) == b""
+    assert shared.backlog("", Subscription(Sees("a"))) == b""
     shared.publish(payload(team="b"))
-    assert shared.backlog("", Sees("a")) == b""
-    assert b"event: resync" in shared.backlog("", Sees("b"))
+    assert shared.backlog("", Subscription(Sees("a"))) == b""
+    assert b"event: resync" in shared.backlog("", Subscription(Sees("b")))
+
+
+def test_a_stream_tells_what_was_asked_for_of_what_may_be_seen():
+    shared = Hub()
+    for number, (team, workload) in enumerate((("a", "w1"), ("a", "w2"), ("b", "w3"), ("c", "w4")), start=1):
+        shared.publish(payload(team, workload=workload, event=str(number)))
+
+    def told(sees: Sees, **followed: set[str]) -> list[int]:
+        asked = Followed(**{name: frozenset(values) for name, values in followed.items()})
+        missed = shared.backlog("1", Subscription(sees, asked)).decode()
+        return [int(line.removeprefix("id: ")) for line in missed.splitlines() if line.startswith("id: ")]
+
+    assert told(Sees("a", "b")) == [2, 3]
+    assert told(Sees("a", "b"), teams={"b", "c"}) == [3]
+    assert told(Sees("a", "b"), workloads={"w2", "w4"}) == [2]
+    assert told(Sees("a", "b"), teams={"b"}, workloads={"w2"}) == []
 
 
 def test_nothing_in_a_notification_can_forge_an_event():
@@ -75,19 +92,30 @@ def test_nothing_in_a_notification_can_forge_an_event():
     assert frame.count(b"\n\n") == 1
 
 
-def test_ids_of_before_a_gap_are_not_taken_for_those_after_it():
+def test_a_stream_goes_on_where_it_was_in_the_order_of_the_commits():
     shared = Hub()
-    shared.publish(payload())
-    before = f"{shared._epoch}-1"
-    assert shared.backlog(before, Sees("a")) == b""
+    stream = Subscription(Sees("a"))
+    for number in ("5", "4", "7"):
+        shared.publish(payload(event=number))
+    shared.publish(payload(reason="a new message"))
+    missed = shared.backlog("4", stream)
+    assert missed.count(b"id: 7\nevent: workload") == 2
+    assert b"id: 5" not in missed
+    assert shared.backlog("7", stream).count(b"event: workload") == 1
+    # Only the database knows of these.
+    for unknown in ("3", "6", "8", "0"):
+        assert shared.backlog(unknown, stream) is None
     shared.resync()
-    assert b"event: resync" in shared.backlog(before, Sees("a"))
-    for odd in ("x", f"{shared._epoch}-", f"{shared._epoch}-99", f"{shared._epoch}--1", "-"):
-        assert b"event: resync" in shared.backlog(odd, Sees("a"))
+    assert shared.backlog("7", stream) is None
+    # What moves nothing has the number of a move from before the gap, and tells nothing of what was missed in it.
+    shared.publish(payload())
+    assert shared.backlog("7", stream) is None
+    for odd in ("x", "0123456789ab-17", "-1", "1" * 19, "\u0661"):
+        assert b"id: 7\nevent: resync" in shared.backlog(odd, stream)
 
 
 def test_the_bell_rings_for_its_workload_alone():
-    bell = LogBell()
+    bell = Bell()
     mine, other = bell.add("w1"), bell.add("w2")
     bell.ring(json.dumps({"workload": "w1", "attempt": 1}))
     assert mine.is_set()

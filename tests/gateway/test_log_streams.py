@@ -3,70 +3,30 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
 
-from controller.logs.store import ContainerLog, mark_stored, source_of
+from controller.logs.store import mark_stored
 from foundation import clock
-from foundation.tickets import make_ticket
 from gateway.live import logstream
 from teams import services
 from teams.actors import Actor
+from teams.tickets import mint_for
 from tests.factories.teams import make_user
+from tests.gateway.log_writer import Writer
 from tests.waiting import until
-from workloads.models import Attempt, PodRecord
 from workloads.services import notify
-
-KEEP = timedelta(days=1)
-
-
-class Writer:
-    """What the watcher does: stores the lines of one pod of the endpoint's only attempt."""
-
-    def __init__(self, bench, name: str = "digits-0") -> None:
-        self.bench = bench
-        workload = bench.endpoint
-        workload.attempt_number = 1
-        workload.save(update_fields=["attempt_number"])
-        self.attempt, _ = Attempt.objects.get_or_create(
-            workload=workload, number=1, defaults={"object_name": "digits-1", "created_at": clock.now()}
-        )
-        self.pod = PodRecord.objects.create(
-            uid=f"uid-{name}",
-            namespace=workload.team.namespace_name,
-            name=name,
-            workload=workload,
-            attempt=1,
-            resource_version="1",
-            created_at=clock.now(),
-        )
-        self._log = ContainerLog(source_of(self.pod, container="main"))
-        self._log.load()
-        self._count = 0
-
-    def write(self, *texts: str) -> None:
-        lines = []
-        for text in texts:
-            self._count += 1
-            lines.append(f"2026-01-01T00:00:00.{self._count:09d}Z {text}".encode())
-        self._log.append(lines, now=clock.now(), keep=KEEP)
-
-    def end(self) -> None:
-        self.attempt.ended_at = clock.now()
-        self.attempt.save()
-        mark_stored(self.pod, now=clock.now())
 
 
 @pytest.fixture
 def writer(bench) -> Writer:
-    return Writer(bench)
+    return Writer(bench.endpoint)
 
 
 def path(bench, user=None, **query) -> str:
     resource = str(bench.endpoint.public_id)
-    ticket = make_ticket(user_id=(user or bench.user).pk, purpose="logs", resource=resource, now=clock.now())
+    ticket = mint_for(user=user or bench.user, purpose="logs", resource=resource, now=clock.now())
     return f"/-/logs/{resource}/?{urlencode({'ticket': ticket, **query})}"
 
 
@@ -100,12 +60,20 @@ def test_a_log_that_is_stored_before_its_attempt_has_ended_ends_with_the_move(
 
 def test_who_follows_before_anything_has_begun_gets_the_first_attempt(live, bench):
     stream = live.stream(path(bench, format="sse"))
-    writer = Writer(bench)
+    writer = Writer(bench.endpoint)
     writer.write("one")
     told = json.loads(stream.event()[2])
     assert (told["attempt"], [line["text"] for line in told["lines"]]) == (1, ["one"])
     writer.end()
     assert stream.event()[1] == "end"
+
+
+def test_of_what_is_written_only_the_wanted_lines_come(live, bench, writer):
+    writer.write("ERROR one", "two")
+    stream = live.stream(path(bench, level="error"))
+    assert stream.response.readline() == b"ERROR one\n"
+    writer.write("three", "ERROR four")
+    assert stream.response.readline() == b"ERROR four\n"
 
 
 def test_events_carry_lines_and_a_cursor_to_go_on_from(live, bench, writer):
@@ -121,6 +89,7 @@ def test_events_carry_lines_and_a_cursor_to_go_on_from(live, bench, writer):
         "container": "main",
         "text": "",
         "continued": False,
+        "number": 1,
     }
     stream.close()
     writer.write("three")
@@ -132,7 +101,7 @@ def test_events_carry_lines_and_a_cursor_to_go_on_from(live, bench, writer):
 
 
 def test_lines_of_several_pods_are_told_apart(live, bench, writer):
-    second = Writer(bench, "digits-1")
+    second = Writer(bench.endpoint, "digits-1")
     writer.write("a")
     second.write("b")
     writer.end()

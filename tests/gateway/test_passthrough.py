@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.served_metrics import REQUESTS_IN_FLIGHT
 from foundation import clock
 from gateway.models import RequestCount
 from teams.actors import Actor
+from telemetry.served_metrics import REQUESTS_IN_FLIGHT
 from tests.cluster.cluster_faults import status
 from tests.factories.teams import make_member, make_team, make_token, make_user
 from tests.gateway.live_server import LIMITS, LiveServer
@@ -109,6 +109,13 @@ def test_an_endpoint_sets_no_cookie_and_orders_no_proxy(live, bench, upstream):
     answer = live.get("/vision/digits/", token=bench.token)
     assert answer.headers["x-ok"] == "1"
     assert not {"set-cookie", "x-accel-redirect", "x-sendfile"} & answer.headers.keys()
+
+
+def test_an_answer_has_one_date(live, bench, upstream):
+    old = [("Date", "Sun, 06 Nov 1994 08:49:37 GMT")]
+    upstream.script = lambda exchange: exchange.reply(200, {}, headers=old)
+    answer = live.get("/vision/digits/", token=bench.token)
+    assert [name.lower() for name, _ in answer.raw_headers].count("date") == 1
 
 
 @pytest.mark.parametrize("declared", [True, False])
@@ -216,6 +223,12 @@ def test_an_endpoint_that_is_over_is_not_found(live, bench):
 
 
 @pytest.mark.filterwarnings("ignore:.*upgrade.*")
+def test_a_path_with_dots_is_refused_in_words_that_name_them(live, bench):
+    refused = live.get("/vision/digits/a/../b", token=bench.token)
+    assert (refused.status, refused.json["code"]) == (400, "bad_request")
+    assert refused.json["detail"] == "The path may hold no . or .. segment and no control character."
+
+
 def test_websockets_are_refused_clearly(live, bench):
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     answer = live.get("/vision/digits/ws", token=bench.token, headers=upgrade)

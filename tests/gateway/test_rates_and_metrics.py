@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
 from controller.routes import Route
-from controller.served_metrics import (
-    CODE_LABEL,
-    ENDPOINT_LABEL,
-    REQUEST_DURATION,
-    REQUESTS_IN_FLIGHT,
-    REQUESTS_TOTAL,
-    REVISION_LABEL,
-)
 from foundation import clock
 from gateway import latency, queries
 from gateway.asgi import Application
@@ -25,7 +20,20 @@ from gateway.live.passthrough import GatewayLimits
 from gateway.live.ratelimit import Buckets
 from gateway.models import RequestCount
 from gateway.series import request_series
-from gateway.services import Bucket, Tally, add_request_counts
+from gateway.services import Bucket, Tally, add_request_counts, create_endpoint_token
+from portal.settings.http_limits import HttpLimits
+from teams.actors import Actor
+from telemetry.served_metrics import (
+    CODE_LABEL,
+    ENDPOINT_LABEL,
+    REQUEST_DURATION,
+    REQUESTS_IN_FLIGHT,
+    REQUESTS_TOTAL,
+    REVISION_LABEL,
+)
+from tests.factories.teams import make_member, make_token
+from tests.gateway.live_server import LIMITS, LiveServer
+from tests.waiting import until
 from workloads.models import Workload
 from workloads.podspec.specs import RateLimit
 
@@ -53,6 +61,56 @@ def test_beyond_its_rate_a_caller_is_told_when_to_come_back(live, bench, upstrea
     assert 90 <= int(answers[3].headers["retry-after"]) <= 100
     assert len(upstream.requests) == 3
     assert live.get(f"/vision/{other.name}/", token=bench.token).status == 200
+
+
+@pytest.fixture
+def few(bench):
+    """A live process in which a user may have three calls under way."""
+    server = LiveServer(replace(LIMITS, calls_of_user=3))
+    yield server
+    server.stop()
+
+
+def begun(server, token):
+    """A call whose body never ends."""
+    head = f"POST /vision/digits/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 10"
+    opened = socket.create_connection(("127.0.0.1", server.port), timeout=15)
+    opened.sendall(f"{head}\r\n\r\na".encode())
+    return opened
+
+
+def test_calls_that_are_begun_and_never_ended_fill_nobody_elses_place(few, bench):
+    member = make_member("member", team=bench.team).user
+    own, another = make_token(member), make_token(member, name="another")
+    _, of_endpoint = create_endpoint_token(
+        actor=Actor.of_user(member), endpoint=bench.endpoint, name="app", expires_in_days=1, now=clock.now()
+    )
+    with ExitStack() as stack:
+        calls = [stack.enter_context(begun(few, token)) for token in (own, another, of_endpoint)]
+        until(lambda: few.metric(REQUESTS_IN_FLIGHT) == 3)
+        for token in (own, another, of_endpoint):
+            refused = few.get("/vision/digits/", token=token)
+            assert (refused.status, refused.json["code"]) == (429, "too_many_calls")
+            assert "may be 3 at a time" in refused.json["detail"]
+            assert refused.headers["retry-after"] == "5"
+        assert few.get("/vision/digits/", token=bench.token).status == 200, "somebody else's call passes"
+        others = [make_token(make_member("member", team=bench.team).user) for _ in range(2)]
+        for token in (others[0], others[0], others[0]):
+            stack.enter_context(begun(few, token))
+        until(lambda: few.metric(REQUESTS_IN_FLIGHT) == 6)
+        full = few.get("/vision/digits/", token=others[1])
+        assert (full.status, full.json["code"]) == (429, "too_many_calls")
+        assert "6 to the endpoints of one team" in full.json["detail"]
+        calls[0].close()
+        until(lambda: few.metric(REQUESTS_IN_FLIGHT) == 5)
+        assert few.get("/vision/digits/", token=own).status == 200
+    until(lambda: few.metric(REQUESTS_IN_FLIGHT) == 0)
+    assert not few.application.live.callers._under_way
+
+
+def test_a_user_has_a_quarter_of_the_connections_of_a_process():
+    assert GatewayLimits().calls_of_user == 256
+    assert GatewayLimits().calls_of_user * 3 < HttpLimits().connections
 
 
 def test_prometheus_reads_requests_by_endpoint_revision_and_code(live, bench, upstream):

@@ -9,7 +9,7 @@ import django.db
 import pytest
 
 from gateway.errors import DatabaseAway
-from gateway.live.table import Ages, Table
+from gateway.live.table import AT_ONCE, BATCH, Ages, Table
 
 NEVER = 3600.0
 
@@ -149,5 +149,56 @@ def test_beyond_its_time_an_old_answer_opens_nothing():
         source.is_away = True
         with pytest.raises(DatabaseAway):
             await table.get("k")
+
+    asyncio.run(scenario())
+
+
+def test_many_keys_at_once_are_few_questions_and_no_queue():
+    async def scenario():
+        source, batches = Source(), []
+        source.gate.clear()
+        table = source.table()
+        under_way = most = 0
+
+        async def ask(keys):
+            nonlocal under_way, most
+            batches.append(len(keys))
+            under_way += 1
+            most = max(most, under_way)
+            try:
+                return await source(keys)
+            finally:
+                under_way -= 1
+
+        table._ask = ask
+        first = [asyncio.ensure_future(table.get(f"a{number}")) for number in range(2)]
+        await source.was_asked.wait()
+        rest = [asyncio.ensure_future(table.get(f"b{number}")) for number in range(BATCH + 200)]
+        source.answers["known"] = 7
+        known = asyncio.ensure_future(table.get("known"))
+        # They run before those whom the gate lets go.
+        source.gate.set()
+        assert await known == 7
+        await asyncio.gather(*first, *rest)
+        assert sum(batches) == 2 + BATCH + 200 + 1
+        assert len(batches) <= 4
+        assert max(batches) <= BATCH
+        assert most <= AT_ONCE
+
+    asyncio.run(scenario())
+
+
+def test_who_gives_up_leaves_the_answer_to_those_who_asked_along():
+    async def scenario():
+        source = Source()
+        source.answers["b"] = 7
+        source.gate.clear()
+        table = source.table()
+        given_up = asyncio.ensure_future(table.get("a"))
+        other = asyncio.ensure_future(table.get("b"))
+        await source.was_asked.wait()
+        given_up.cancel()
+        source.gate.set()
+        assert await other == 7
 
     asyncio.run(scenario())

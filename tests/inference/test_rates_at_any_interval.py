@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from controller.metric_queries import try_query
 from devcluster.prometheus.storage import NAME, STALE
 from inference.promql import Subject, requests_per_second
 from inference.triggers import TRIGGERS
+from telemetry.metric_queries import try_query
 from tests.planted_metrics import planted_metrics
 
 UP, REQUESTS = "mlportal_gateway_up", "mlportal_gateway_requests_total"

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from controller.namespaces.namespace_manifests import build_guard_rails
 from inference.manifests import build_endpoint
 from inference.specs import EndpointSpec
+from tenancy.namespace_manifests import build_guard_rails
 from tests.inference.test_endpoint_manifests import by_kind, container_of
 from tests.manifest_samples import placement
 from tests.pod_samples import container, ended, pod
@@ -197,7 +198,15 @@ def test_a_pod_monitor_is_made_where_there_are_such_and_metrics_too(runtime, por
     if port is None:
         assert monitors == []
         return
-    assert monitors[0]["spec"]["podMetricsEndpoints"] == [{"port": port, "path": "/metrics"}]
+    (scraped,) = monitors[0]["spec"]["podMetricsEndpoints"]
+    assert (scraped["port"], scraped["path"]) == (port, "/metrics")
+    # What judges a card's use is not the endpoint's to say.
+    (dropped,) = scraped["metricRelabelings"]
+    assert (dropped["action"], dropped["sourceLabels"]) == ("drop", ["__name__"])
+    judged = re.compile(dropped["regex"])
+    assert judged.fullmatch("DCGM_FI_DEV_GPU_UTIL")
+    assert judged.fullmatch("mlportal_gpu_seconds")
+    assert not judged.fullmatch("vllm:num_requests_waiting")
     assert port in [each["name"] for each in container_of(manifests)["ports"]]
     # Of a stopped or another endpoint nothing is scraped: the selector is this workload's alone.
     assert monitors[0]["spec"]["selector"] == {"matchLabels": {"mlportal.dev/workload-id": where.workload_id}}
@@ -208,7 +217,7 @@ def test_monitoring_reaches_the_metrics_and_the_gateway_what_serves_and_nobody_e
     """By the rules of NetworkPolicy: what some policy opens is open, of a pod that any policy selects."""
     policies = [
         each
-        for each in build_guard_rails(namespace="n", team_slug="vision", gpu_limits={}, serving=["endpoint"])
+        for each in build_guard_rails(namespace="n", team_slug="vision", limits={}, serving=["endpoint"])
         if each["kind"] == "NetworkPolicy"
     ]
     manifests = made(runtime, **RUNTIME_REQUESTS[runtime])
@@ -244,7 +253,7 @@ def selects(policy, labels):
 
 
 def test_without_a_kind_that_takes_requests_every_pod_is_closed():
-    made = build_guard_rails(namespace="n", team_slug="vision", gpu_limits={}, serving=[])
+    made = build_guard_rails(namespace="n", team_slug="vision", limits={}, serving=[])
     closed = [each["metadata"]["name"] for each in made if each["kind"] == "NetworkPolicy"]
     assert closed == ["mlportal-default-deny"]
 

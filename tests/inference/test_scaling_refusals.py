@@ -83,7 +83,14 @@ def test_cron_expressions_that_are_not(text):
 
 @pytest.mark.parametrize(
     ("text", "known"),
-    [("UTC", True), ("Europe/Berlin", True), ("../etc/passwd", False), ("/x", False), ("Nowhere", False)],
+    [
+        ("UTC", True),
+        ("Europe/Berlin", True),
+        ("../etc/passwd", False),
+        ("/x", False),
+        ("Nowhere", False),
+        ("right/Europe/Berlin", False),
+    ],
 )
 def test_time_zones_are_those_of_the_iana_database(text, known):
     assert (time_zone(text) is None) == known

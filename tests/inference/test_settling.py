@@ -259,10 +259,10 @@ def test_nothing_is_claimed_on_top_for_pods_that_stay_or_are_none(endpoint):
     )
     workload = endpoint.workload
     assert adapter.surge_units(workload, deployment(1, 3)) == 2
-    assert adapter.surge_units(workload, deployment(1, 0)) == 0
-    assert adapter.surge_units(workload, deployment(2, 3)) == 0
+    assert adapter.surge_units(workload, deployment(1, 0)) is None
+    assert adapter.surge_units(workload, deployment(2, 3)) is None
     endpoint.revisions.filter(number=2).update(strategy="replace")
-    assert adapter.surge_units(workload, deployment(1, 3)) == 0
+    assert adapter.surge_units(workload, deployment(1, 3)) is None
 
 
 def test_what_sleeps_at_its_minimum_costs_nothing_there(endpoint):

@@ -49,7 +49,10 @@ def test_a_user_string_stays_one_item():
 def test_user_0_leaves_out_what_forbids_it_and_nothing_else():
     pod = pod_of(run(run_as_user=0))
     assert pod["securityContext"] == {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False}
+    assert pod["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
     assert pod["automountServiceAccountToken"] is False
 
 

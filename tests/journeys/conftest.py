@@ -25,7 +25,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="package")
 def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPortal]:
     """It ends with the last journey of this worker, and works beside no other tests."""
-    running = RunningPortal(tmp_path_factory.mktemp("journeys") / "data")
+    folder = tmp_path_factory.mktemp("journeys") / "data"
+    # Notices go to a receiver of the journey.
+    running = RunningPortal(folder, PORTAL_NOTICE_NETWORKS="127.0.0.0/8")
     try:
         running.until_started()
         yield running

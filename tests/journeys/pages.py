@@ -35,8 +35,34 @@ class Screen:
         menu = self.page.get_by_role("navigation", name="Main")
         self.hand.press(menu.get_by_role("link", name=name, exact=True))
 
-    def sign_out(self) -> SignInPage:
+    def open_own_menu(self) -> None:
         self.hand.press(self.page.locator("details.menu > summary"))
+
+    def open_further(self, name: str) -> None:
+        """What stands at the foot of the menu, and where that is narrow among what is one's own."""
+        foot = self.page.get_by_role("navigation", name="More")
+        if foot.is_visible():
+            self.hand.press(foot.get_by_role("link", name=name, exact=True))
+        else:
+            self.open_own(name)
+
+    def open_own(self, name: str) -> None:
+        self.open_own_menu()
+        self.hand.press(self.page.get_by_role("banner").get_by_role("link", name=name, exact=True))
+
+    def choose_theme(self, name: str) -> Self:
+        self.open_own_menu()
+        self.hand.press(self.page.get_by_role("button", name=name, exact=True))
+        expect(self.page.locator(f"html[data-theme={name.lower()}]")).to_be_attached()
+        return self
+
+    def fits_the_screen(self) -> Self:
+        wide, screen = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide <= screen, f"{self.page.url} is {wide} wide on a screen of {screen}"
+        return self
+
+    def sign_out(self) -> SignInPage:
+        self.open_own_menu()
         self.hand.press(self.page.get_by_role("button", name="Sign out"))
         return SignInPage(self.visit).is_titled("Sign in")
 
@@ -93,6 +119,10 @@ class RunsPage(Screen):
     def from_menu(cls, screen: Screen) -> Self:
         screen.open_from_menu("Runs")
         return cls(screen.visit).is_titled("Training runs")
+
+    def open_sweeps(self) -> SweepsPage:
+        self.hand.press(self.page.locator(".page-head").get_by_role("link", name="Sweeps", exact=True))
+        return SweepsPage(self.visit).is_titled("Sweeps")
 
     def open(self, name: str) -> RunPage:
         self.hand.press(self.section("Training runs").get_by_role("link", name=name, exact=True))
@@ -155,6 +185,16 @@ class RunForm(RequestForm):
     def submit(self, name: str) -> RunPage:
         self.send()
         return RunPage(self.visit, name).is_told(f"{name} is submitted.")
+
+    def sweep(self, **fields: str) -> Self:
+        """Open the part for sweeps, and fill it in."""
+        if not self.field("Parameters").is_visible():
+            self.hand.press(self.page.locator("#sweep > summary"))
+        return self.fill(**fields)
+
+    def submit_sweep(self, name: str) -> SweepPage:
+        self.send()
+        return SweepPage(self.visit, name).is_told(f"{name} is submitted.")
 
 
 class EndpointForm(RequestForm):
@@ -233,6 +273,33 @@ class RunPage(WorkloadScreen):
         return RunForm.opened(self.visit)
 
 
+class SweepsPage(Screen):
+    def begin(self) -> RunForm:
+        self.hand.press(self.page.locator(".page-head").get_by_role("link", name="New sweep", exact=True))
+        return RunForm.opened(self.visit)
+
+    def open(self, name: str) -> SweepPage:
+        self.hand.press(self.section("Sweeps").get_by_role("link", name=name, exact=True))
+        return SweepPage(self.visit, name)
+
+
+class SweepPage(WorkloadScreen):
+    def member_comes_to(self, name: str, phase: str, reason: str = "") -> Self:
+        """Wait until the line of that member says so."""
+        link = self.page.get_by_role("link", name=name, exact=True)
+        row = self.section("Members").get_by_role("row").filter(has=link)
+        self.visit.wait_for(row.filter(has_text=phase).filter(has_text=reason))
+        return self
+
+    def best_is(self, name: str) -> Self:
+        self.visit.wait_for(self.fact("Best so far").get_by_role("link", name=name, exact=True))
+        return self
+
+    def open_member(self, name: str) -> RunPage:
+        self.hand.press(self.section("Members").get_by_role("link", name=name, exact=True))
+        return RunPage(self.visit, name)
+
+
 class WaitingCard(Screen):
     def __init__(self, visit: Visit, card: Locator) -> None:
         super().__init__(visit)
@@ -280,7 +347,7 @@ class EndpointPage(WorkloadScreen):
 class TryPanel(Screen):
     def is_answered(self, status: str) -> Self:
         answer = self.page.locator("#answer")
-        expect(answer.get_by_text(status)).to_be_visible(timeout=30_000)
+        expect(answer.get_by_text(status, exact=True)).to_be_visible(timeout=30_000)
         return self
 
     def body(self) -> str:

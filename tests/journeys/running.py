@@ -16,7 +16,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 FILES = (ROOT / "tests" / "journeys" / "portal.yaml", ROOT / "deploy" / "run-templates.yaml")
-PEOPLE = ("ana", "lea", "qm")
+PEOPLE = ("ana", "lea", "qm", "bot")
 START_SECONDS = 240
 STOP_SECONDS = 60
 MINE = {name: text for name, text in os.environ.items() if not name.startswith("PORTAL_")}  # noqa: TID251
@@ -24,14 +24,14 @@ LOADED = "bootstrap is loaded"
 
 
 class RunningPortal:
-    """`url` is what it prints; `passwords` are those of the people in portal.yaml."""
+    """`url` is what it prints; `passwords` are those of the people in portal.yaml. `variables` are of its environment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
         self.folder, self.mark = folder, uuid.uuid4().hex
         self.passwords = {person: secrets.token_urlsafe(9) for person in PEOPLE}
         self._output = folder.with_name(f"{folder.name}.out")
         given = {f"JOURNEY_{person.upper()}_PASSWORD": text for person, text in self.passwords.items()}
-        self._environment = {**MINE, **given, MARK: self.mark, "PORTAL_DATA_DIR": str(folder)}
+        self._environment = {**MINE, **given, **variables, MARK: self.mark, "PORTAL_DATA_DIR": str(folder)}
         binds = {"PORTAL_BIND": "127.0.0.1:0", "PORTAL_LIVE_BIND": "127.0.0.1:0"}
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(

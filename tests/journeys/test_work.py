@@ -92,3 +92,26 @@ def test_a_new_image_is_rolled_out_compared_and_rolled_back(portal: RunningPorta
     endpoint = endpoint.revision(1, "Superseded").roll_back_to_it()
     endpoint.revision(3, "Live")
     endpoint.act("Stop", "reads is being stopped.").comes_to("Suspended")
+
+
+def test_a_sweep_finds_the_best_rate_stops_the_others_and_is_cancelled_as_one(
+    portal: RunningPortal, visits: Visits
+):
+    home = signed_in(visits.open(), portal, "ana")
+    form = sweep_form(home, "lr", "lr = 0.4, 0.1, 0.3, 0.2", programs.LEARNS, most="2")
+    sweep = form.fill(Metric="loss", Target="0.1").submit_sweep("lr")
+    sweep.member_comes_to("lr-2", "Succeeded").best_is("lr-2")
+    for name in ("lr-1", "lr-3", "lr-4"):
+        sweep.member_comes_to(name, "Cancelled", "Early stopped")
+    sweep.comes_to("Succeeded")
+    sweep = RunsPage.from_menu(sweep).open_sweeps().open("lr")
+    sweep.open_member("lr-2").fact("Sweep").get_by_role("link", name="lr").wait_for()
+    stays = sweep_form(home, "stays", "seed = 1..3", programs.STAYS, most="1").submit_sweep("stays")
+    stays.member_comes_to("stays-1", "Running").member_comes_to("stays-3", "Suspended")
+    stays.act("Cancel", "The sweep stays is being cancelled.").comes_to("Cancelled")
+
+
+def sweep_form(home: HomePage, name: str, parameters: str, command: str, *, most: str) -> RunForm:
+    form = RunsPage.from_menu(home).open_sweeps().begin().for_team("Climate").on("a100-40gb")
+    form.fill(Name=name, Image=programs.IMAGE, Command=command, GPUs="1")
+    return form.sweep(Parameters=parameters, At_most_at_once=most).is_told_that_it("Starts now")

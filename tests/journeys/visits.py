@@ -27,6 +27,8 @@ class Visit:
     url: str
     live: bool = True
     complaints: list[str] = field(default_factory=list)
+    mistakes: int = 0
+    """How many forms were sent wrong on purpose and refused with 422."""
 
     def __post_init__(self) -> None:
         self.page.on("console", self._said)
@@ -38,7 +40,11 @@ class Visit:
         """Until it is to be seen: without touching the page, or, where that has no script, by loading it again."""
         if self.live:
             expect(target.first).to_be_visible(timeout=seconds * 1000)
-            return
+        else:
+            self.reload_until(target, seconds=seconds)
+
+    def reload_until(self, target: Locator, *, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until it is to be seen on a page that does not bring itself up to date."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -48,6 +54,15 @@ class Visit:
                 if time.monotonic() > deadline:
                     raise
                 self.page.reload()
+
+    def faults(self) -> list[str]:
+        """What a page complained of, but for the forms that were sent wrong: each is a refusal, and an error of the console."""
+        refusals = [said for said in self.complaints if said.startswith("422: POST")]
+        echoes = [said for said in self.complaints if said.startswith("console:") and "status of 422" in said]
+        expected = [*refusals[: self.mistakes], *echoes[: self.mistakes]]
+        missing = self.mistakes - len(refusals)
+        unseen = [f"{missing} mistakes were not refused"] if missing > 0 else []
+        return [said for said in self.complaints if said not in expected] + unseen
 
     def leaves_in_place(self, act: Callable[[], None]) -> None:
         """Do it, and see that the page was never loaded anew meanwhile; without a script it has to be."""
@@ -96,6 +111,6 @@ class Visits:
             if failed:
                 visit.page.screenshot(path=self._pictures / f"window-{number}.png", full_page=True)
                 print(f"window {number} at {visit.page.url}: {self._pictures}/window-{number}.png")  # noqa: T201
-            complaints += [f"window {number}: {said}" for said in visit.complaints]
+            complaints += [f"window {number}: {said}" for said in visit.faults()]
             visit.page.context.close()
         assert not complaints, "\n".join(complaints)

@@ -26,7 +26,7 @@ GROUPS: dict[str, tuple[int, tuple[str, ...]]] = {
     "reconcile and states": (9, ("controller/reconcile/reconciler.py", "controller/reconcile/decide.py",
         "controller/reconcile/act.py", "controller/reconcile/observe.py", "controller/reconcile/record.py",
         "controller/reconcile/snapshot.py", "workloads/pods/pod_ends.py", "workloads/pods/pod_status.py",
-        "controller/namespaces/resource_quotas.py",
+        "tenancy/resource_quotas.py",
         "workloads/states.py", "workloads/services.py")),
     "ledger": (8, ("costs/services.py", "costs/pricing.py", "costs/queries.py", "controller/reconcile/sightings.py")),
     "permissions": (7, ("teams/permissions.py", "teams/services.py", "teams/actors.py", "teams/api/scopes.py",

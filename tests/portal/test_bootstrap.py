@@ -103,6 +103,7 @@ def test_a_second_run_changes_nothing_at_all():
     ("section", "change", "counted"),
     [
         ("settings", {"grace_seconds": 6}, 1),
+        ("settings", {"open_sweeps": None, "team_log_gib": 0, "open_workloads": 50_000, "dcgm_job": "dcgm-exporter"}, 1),
         ("teams", [{"slug": "vision", "name": "Sight"}], 1),
         ("users", [{"username": "ana", "roles": ["platform-admin"]}, FILE["users"][1]], 1),
         ("memberships", [{"team": "vision", "user": "ana", "role": "lead"}], 1),
@@ -161,6 +162,8 @@ BAD = [
     ("settings", {"spot_fallback_seconds": 0}, "settings.spot_fallback_seconds"),
     ("settings", {"optional_kinds": ["pytorchjob", "mxjob"]}, "settings.optional_kinds"),
     ("settings", {"pk": 7}, "settings.pk"),
+    ("settings", {"open_sweeps": -1}, "settings.open_sweeps"),
+    ("settings", {"dcgm_job": "a b"}, "settings.dcgm_job"),
     ("settings", [], "settings"),
     ("settings", 5, "settings"),
     ("budgets", [{"team": "vision"}], "budgets"),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portal.charts import ChartSeries, Mark, draw, number_words
+from pages.charts import ChartSeries, Mark, draw, number_words
 
 BEGIN = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -125,7 +125,7 @@ def test_many_claims_of_several_teams_are_counted_in_their_cohort_once(
     rows = [hall.workload(2) for _ in range(5)] + [hall.workload(1, team=other.team) for _ in range(2)]
     quotas = [hall.quota] * 5 + [other] * 2
     wanted = [Wanted(row.pk, quota.pk, row.units) for row, quota in zip(rows, quotas, strict=True)]
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(8):
         claim_many(wanted=wanted, now=clock.now())
     assert usage_of(research) == (12, 12, 12, 0)
     more = hall.workload(1)

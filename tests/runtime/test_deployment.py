@@ -12,9 +12,11 @@ import pytest
 import yaml
 from django.core.management import get_commands
 
+from cluster.quantities import parse
 from portal.settings import env
 
 ROOT = Path(__file__).parents[2]
+GIB = 2**30
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 PORTAL = {name for name, service in SERVICES.items() if "build" in service}
@@ -36,13 +38,35 @@ def test_every_process_of_the_design_is_a_service():
     }
 
 
-@pytest.mark.parametrize("name", ["live", "worker", "beat", "watcher"])
+def test_the_secrets_that_services_mount_are_those_that_the_script_writes(tmp_path):
+    subprocess.run(
+        ["sh", str(ROOT / "deploy" / "secrets.sh"), str(tmp_path / "secrets")], check=True, timeout=60
+    )
+    written = {f"./secrets/{path.name}" for path in (tmp_path / "secrets").iterdir()}
+    assert {each["file"] for each in COMPOSE["secrets"].values()} == written
+    mounted = {name: {*service.get("secrets", ())} for name, service in SERVICES.items()}
+    assert set().union(*mounted.values()) == {*COMPOSE["secrets"]}
+    for name, service in SERVICES.items():
+        words = [
+            *service.get("command", ()),
+            *service.get("environment", {}).values(),
+            *service.get("healthcheck", {}).get("test", ()),
+        ]
+        named = {word.removeprefix("/run/secrets/") for word in words if word.startswith("/run/secrets/")}
+        assert named <= mounted[name], name
+    # The address of Redis names the certificate that it trusts.
+    address = (tmp_path / "secrets" / "redis_url").read_text().strip()
+    assert address.endswith("@valkey:6379/0?ssl_ca_certs=/run/secrets/valkey_cert")
+    assert all("valkey_cert" in mounted[name] for name in SERVICES if "redis_url" in mounted[name])
+    assert "6379" not in str(SERVICES["valkey"].get("ports", "")), "it is for its neighbours alone"
+
+
+@pytest.mark.parametrize("name", ["web", "live", "worker", "beat", "watcher"])
 def test_health_of_a_service_is_asked_where_it_listens(name):
     service = SERVICES[name]
     command, *_, port = service["healthcheck"]["test"]
     assert command == "CMD"
-    variable = "PORTAL_LIVE_BIND" if name == "live" else "PORTAL_METRICS_BIND"
-    assert service["environment"][variable] == f"0.0.0.0:{port}"
+    assert service["environment"]["PORTAL_METRICS_BIND"] == f"0.0.0.0:{port}"
     # The port of metrics and health is for neighbours, never for the network of the machine.
     assert not any("8002" in each for each in service.get("ports", []))
 
@@ -87,11 +111,56 @@ def test_a_pod_that_is_shipped_knows_of_no_services_and_has_no_rights(name):
     assert command in get_commands()
 
 
+BOUNDED = {"cpu", "memory", "ephemeral-storage"}
+SPOOLED = 2 * GIB
+"""What web may keep in /tmp of answers and bodies, and as much again."""
+
+
+def containers_of(spec):
+    return [*spec.get("initContainers", ()), *spec["containers"]]
+
+
+@pytest.mark.parametrize("name", sorted(PODS))
+def test_every_container_that_is_shipped_says_what_it_needs_and_how_much_it_may_take(name):
+    spec = PODS[name]["spec"]
+    scratch = [each["emptyDir"] for each in spec["volumes"] if "emptyDir" in each]
+    together = sum(int(parse(each["sizeLimit"])) for each in scratch)
+    assert together >= SPOOLED if name == "portal-web" else together
+    for container in containers_of(spec):
+        requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+        assert {*requests} == {*limits} == BOUNDED
+        for resource in BOUNDED:
+            assert 0 < parse(requests[resource]) <= parse(limits[resource]), resource
+        # Its log lies beside its /tmp.
+        assert parse(limits["ephemeral-storage"]) > together
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_every_service_has_a_limit_of_memory_with_room_for_what_its_tmp_takes(name):
+    service = SERVICES[name]
+    most = compose_bytes(service["mem_limit"])
+    for each in service.get("tmpfs", ()):
+        path, _, options = each.partition(":")
+        size = compose_bytes(dict(option.split("=") for option in options.split(","))["size"])
+        assert path == "/tmp"  # noqa: S108 - of the container
+        assert size + GIB // 2 <= most, "what is in it counts as the container's memory"
+        assert name != "web" or size >= SPOOLED
+    assert service.get("tmpfs") or not service.get("read_only") or name == "kubeconfig"
+
+
+def compose_bytes(text):
+    return int(text[:-1]) * {"m": 2**20, "g": 2**30}[text[-1]]
+
+
 @pytest.mark.parametrize("name", sorted({*PODS} - {"portal-migrate"}))
 def test_a_process_that_is_shipped_is_scraped_and_looked_after_on_its_own_port(name):
     annotations, (container,) = PODS[name]["metadata"]["annotations"], PODS[name]["spec"]["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    # Whoever fills the public port keeps no probe from its answer.
+    if "readinessProbe" in container or name in {"portal-web", "portal-live"}:
+        assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     assert annotations["prometheus.io/port"] == str(ports["metrics"])
     services = [each for each in SHIPPED if each["kind"] == "Service"]
     assert all(port["port"] != ports["metrics"] for each in services for port in each["spec"]["ports"])
@@ -124,10 +193,13 @@ def test_environment_of_a_service_is_one_the_portal_accepts(name, tmp_path):
     secret.write_text("postgresql://portal:pw@postgres:5432/portal-with-a-name-that-is-long-enough")
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.touch()
+    redis = tmp_path / "redis"
+    redis.write_text("redis://portal:pw@valkey:6379/0")
+    given = {"/run/secrets/redis_url": str(redis)}
     variables = {}
     for variable, text in SERVICES[name]["environment"].items():
         filled = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text)
-        filled = str(secret) if filled.startswith("/run/secrets/") else filled
+        filled = given.get(filled, str(secret)) if filled.startswith("/run/secrets/") else filled
         variables[variable] = str(kubeconfig) if variable == "PORTAL_KUBECONFIG" else filled
     environment = env.load(variables)
     assert environment.exposed_binds() == {}

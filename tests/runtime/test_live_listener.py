@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from portal.runtime.live import _listener
+from portal.runtime.http_server import listener as _listener
 from portal.settings.env import Bind
 
 

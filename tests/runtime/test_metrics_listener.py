@@ -118,3 +118,19 @@ def test_without_an_address_nothing_listens_and_one_that_is_taken_is_said():
         bind = load({"PORTAL_METRICS_BIND": f"127.0.0.1:{taken.getsockname()[1]}"}).metrics_bind
         with pytest.raises(OSError, match="in use"):
             metrics.start(bind, ProcessReport(metrics=metrics.own_metrics))
+
+
+def test_who_opens_connections_and_says_nothing_keeps_no_probe_out(ask):
+    asked = ask(ProcessReport(metrics=lambda: b""))
+    half = [
+        socket.create_connection(("127.0.0.1", asked.port), timeout=10)
+        for _ in range(metrics.CONNECTIONS_MAX * 2)
+    ]
+    for each in half:
+        each.sendall(b"GET /metrics HTTP/1.1\r\nX-A: ")
+    assert asked.get("/healthz") == (200, "ok\n")
+    # The oldest were ended for those that came later.
+    assert half[0].recv(1) == b""
+    for each in half:
+        each.close()
+    assert asked.get("/healthz") == (200, "ok\n")

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
@@ -20,7 +21,7 @@ import pytest
 from portal.folders import Folders
 from tests.waiting import until
 
-from .processes import MARK, processes_of
+from .processes import MARK, ports_of, processes_of
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90
@@ -85,6 +86,21 @@ def fetch(url: str) -> int:
         return response.status
 
 
+def status_of(url: str) -> int:
+    try:
+        return fetch(url)
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+def health_of(path: Path) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5)
+        connection.connect(str(path))
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        return connection.recv(65_536).partition(b"\r\n")[0]
+
+
 def users(folder: Path) -> list[str]:
     sockets = str(Folders(folder).postgres_sockets)
     with psycopg.connect(host=sockets, user="portal", dbname="portal") as connection:
@@ -102,6 +118,13 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     assert users(folder) == ["admin"]
     assert "/sign-in/link/" not in "".join(path.read_text() for path in (folder / "logs").iterdir())
 
+    # Whoever else works on this machine learns nothing by asking all ports there are.
+    ports = ports_of(first.left())
+    assert len(ports) >= 3
+    for path in ("metrics", "api/v1/query?query=up", "api/v1/pods", "api/v1/training-runs/"):
+        answers = {port: status_of(f"http://localhost:{port}/{path}") for port in ports}
+        assert set(answers.values()) <= {400, 401, 403, 404}, (path, answers)
+
     # One folder, one `up`.
     refused = up()
     assert refused.process.wait(timeout=30) == 2
@@ -110,7 +133,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     # After a crash of the web process nobody is turned away: its socket stays open until the next one serves it.
     crashed = first.pids_of("manage.py serve")
     os.kill(crashed[0], signal.SIGKILL)
-    until(lambda: not {*crashed} & {*first.left()}, seconds=10, said="gunicorn and its worker are gone")
+    until(lambda: not {*crashed} & {*first.left()}, seconds=10, said="web is gone")
     assert fetch(f"{url}/healthz") == 200
     assert "web ended (signal SIGKILL), starting it again" in first.text
 
@@ -160,11 +183,17 @@ def test_unknown_variable_is_one_sentence_and_no_trace(up):
 def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_beside(up):
     started = up()
     started.until_started()
-    address = re.search(r"its metrics are at (http://\S+)", started.text)[1]
+    address, path = re.search(
+        r"its metrics are at (http://\S+), with the token in (\S+)", started.text
+    ).groups()
+    token = Path(path).read_text()
 
     def seen(expression):
         query = urllib.parse.quote(expression)
-        with urllib.request.urlopen(f"{address}/api/v1/query?query={query}", timeout=5) as answer:  # noqa: S310
+        request = urllib.request.Request(  # noqa: S310
+            f"{address}/api/v1/query?query={query}", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
             return json.load(answer)["data"]["result"]
 
     until(lambda: seen('count(up{job="portal"} == 1) == 5'), seconds=30, said="all five have been scraped")
@@ -172,9 +201,9 @@ def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_besi
     assert f"PORTAL_PROMETHEUS_URL={address}".encode() in Path(f"/proc/{web}/environ").read_bytes().split(
         b"\0"
     )
-    instances = {each["metric"]["instance"] for each in seen('up{job="portal"}')}
-    health = [urllib.request.urlopen(f"http://{each}/healthz", timeout=5).status for each in instances]
-    assert health == [200] * 5
+    sockets = [Path(each["metric"]["instance"].removeprefix("unix://")) for each in seen('up{job="portal"}')]
+    assert {each.stat().st_mode & 0o777 for each in sockets} == {0o600}
+    assert [health_of(each) for each in sockets] == [b"HTTP/1.0 200 OK"] * 5
     # One of them is the gateway, whose requests endpoints scale on; three give signs of life.
     assert len(seen("mlportal_gateway_up")) == 1
     alive = {each["metric"]["process"] for each in seen("portal_sign_of_life_age_seconds < 60")}

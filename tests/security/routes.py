@@ -60,6 +60,11 @@ def lead(body: str = "none") -> Need:
     return need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, body=body)
 
 
+def leads_own(body: str = "none") -> Need:
+    """Of what only leads know that it is there."""
+    return need(UNKNOWN, UNKNOWN, UNKNOWN, DONE, readers=FORBIDDEN, body=body)
+
+
 def managers(body: str) -> Need:
     return need(FORBIDDEN, FORBIDDEN, FORBIDDEN, FORBIDDEN, body=body)
 
@@ -72,10 +77,12 @@ def of_managers(body: str) -> Need:
 # The token of the row is the member's own, so that even a lead of the same team has no business with it.
 OWN_READ = need(UNKNOWN, UNKNOWN, OK, UNKNOWN)
 OWN_WRITE = need(UNKNOWN, UNKNOWN, DONE, UNKNOWN, readers=FORBIDDEN)
+OWN_NOTICE = need(UNKNOWN, UNKNOWN, DONE, UNKNOWN, readers=FORBIDDEN)
+LEADS_READ = need(UNKNOWN, UNKNOWN, UNKNOWN, OK, readers=OK)
 OWN_CREATE = need(_one(201, 403), DONE, DONE, DONE, readers=FORBIDDEN, body="token", hides=False)
 # The run itself reports, with its own token; people are told so, strangers that there is nothing.
 REPORT_READ = need(UNKNOWN, OK, OK, OK, nobodies=_one(401, 403))
-TRY = need(UNKNOWN, DONE, DONE, DONE, nobodies=NOBODY)
+TRY = need(UNKNOWN, *[_one(307)] * 3, nobodies=NOBODY)
 
 
 def report(body: str) -> Need:
@@ -114,6 +121,7 @@ TEAM_FORM = shown(UNKNOWN, FORBIDDEN)
 # Refused in the fragments that show what is wrong with what was typed (200) as in the page.
 SENT_FORM = shown(_one(200, 403, 404, 422), _one(200, 403, 422), DONE, body="form")
 LEADS_BUTTON = need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, nobodies=_SIGN_IN)
+OWN_BUTTON = need(UNKNOWN, UNKNOWN, DONE, UNKNOWN, nobodies=_SIGN_IN)
 CONSOLE = shown(FORBIDDEN, FORBIDDEN, FORBIDDEN)
 PUBLIC = Row(kind="public")
 
@@ -140,6 +148,7 @@ ROUTES: dict[str, Row] = {
     # A name and a password are its credential: tests/teams/test_first_token.py.
     "teams-api:token-exchange": Row(kind="function", methods={"POST": EVERYBODY}),
     "teams-api:audit-list": api(GET=LIST),
+    "teams-api:audit-export": api(GET=LIST),
     # --- catalogue, quotas, costs, cluster
     "workloads-api:flavor-list": api(GET=EVERYBODY, POST=managers("flavor")),
     "workloads-api:flavor": api("flavor", GET=EVERYBODY, PATCH=managers("flavor-patch")),
@@ -176,7 +185,13 @@ ROUTES: dict[str, Row] = {
     "console-api:secret-list": api("team", GET=READ),
     "console-api:secret": api("secret", PUT=steer("secret"), DELETE=steer()),
     "console-api:capacity-list": api(GET=EVERYBODY),
+    "console-api:capacity-node-list": api(GET=EVERYBODY),
+    "telemetry-api:idle-list": api(GET=LIST),
+    "telemetry-api:alert-list": api(GET=LIST),
+    "telemetry-api:alert-rule-list": api(GET=EVERYBODY),
+    "telemetry-api:alert-rule": api("alert-rule", GET=EVERYBODY, PATCH=managers("alert-rule")),
     "console-api:stray-list": api(GET=MANAGERS_ONLY),
+    "console-api:compare": api(GET=need(_one(400), _one(400), _one(400), _one(400))),
     "console-api:stray-delete": api(POST=managers("strays")),
     "console-api:preflight-list": api(GET=MANAGERS_ONLY),
     "advisor-api:advice": api(POST=need(UNKNOWN, OK, OK, OK, body="advice")),
@@ -185,8 +200,17 @@ ROUTES: dict[str, Row] = {
     "jobs-api:template": api(
         "template", GET=EVERYBODY, PATCH=managers("template-patch"), DELETE=MANAGERS_ONLY
     ),
+    "jobs-api:sweep-list": api(GET=LIST),
+    "jobs-api:sweep": api("sweep", GET=READ, PATCH=steer("sweep-patch")),
+    "jobs-api:sweep-cancel": api("sweep", POST=steer()),
+    "jobs-api:sweep-waiting": api("sweep", GET=READ),
     "jobs-api:training-run-list": api(GET=LIST, POST=steer("run")),
     "jobs-api:training-run-preview": api(POST=steer("run")),
+    # Of what a stranger may see, nothing fits the filter.
+    "jobs-api:training-run-bulk": api(POST=need(OK, FORBIDDEN, DONE, DONE, readers=FORBIDDEN, body="bulk")),
+    "jobs-api:training-run-bulk-preview": api(
+        POST=need(OK, FORBIDDEN, OK, OK, readers=FORBIDDEN, body="bulk")
+    ),
     "jobs-api:training-run-import": api(
         POST=need(DONE, DONE, DONE, DONE, readers=FORBIDDEN, body="manifest")
     ),
@@ -197,10 +221,14 @@ ROUTES: dict[str, Row] = {
     "jobs-api:training-run-retry": api("run", POST=steer()),
     "jobs-api:training-run-clone": api("run", POST=steer("edits")),
     "jobs-api:training-run-events": api("run", GET=READ),
+    "jobs-api:training-run-metrics": api("run", GET=READ),
+    "jobs-api:training-run-right-size": api("run", GET=READ),
     "jobs-api:training-run-pods": api("run", GET=READ),
     "jobs-api:training-run-logs": api("run", GET=READ),
     "jobs-api:training-run-manifests": api("run", GET=READ),
     "jobs-api:training-run-waiting": api("run", GET=READ),
+    "jobs-api:training-run-diagnosis": api("run", GET=READ),
+    "jobs-api:training-run-timeline": api("run", GET=READ),
     "jobs-api:training-run-decisions": api("run", GET=READ),
     "jobs-api:training-run-cost": api("run", GET=READ),
     "jobs-api:training-run-checkpoints": api("run", GET=REPORT_READ, POST=report("checkpoint")),
@@ -220,6 +248,8 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-logs": api("endpoint", GET=READ),
     "inference-api:endpoint-manifests": api("endpoint", GET=READ),
     "inference-api:endpoint-waiting": api("endpoint", GET=READ),
+    "inference-api:endpoint-diagnosis": api("endpoint", GET=READ),
+    "inference-api:endpoint-timeline": api("endpoint", GET=READ),
     "inference-api:endpoint-decisions": api("endpoint", GET=READ),
     "inference-api:endpoint-cost": api("endpoint", GET=READ),
     "inference-api:endpoint-revision-list": api("endpoint", GET=READ),
@@ -227,9 +257,40 @@ ROUTES: dict[str, Row] = {
     "inference-api:endpoint-revision-diff": api("revision", GET=READ),
     "inference-api:endpoint-revision-preview": api("endpoint", POST=steer("endpoint-patch")),
     "inference-api:endpoint-rollback": api("endpoint", POST=steer("rollback")),
+    # --- notices: of a team for its leads, of a person for nobody else
+    "notices-api:subscription-list": api(
+        GET=LIST, POST=need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, body="subscription")
+    ),
+    "notices-api:subscription": api(
+        "subscription", GET=LEADS_READ, PATCH=leads_own("subscription-patch"), DELETE=leads_own()
+    ),
+    "notices-api:subscription-secret": api("subscription", POST=leads_own()),
+    "notices-api:subscription-test": api("own-subscription", POST=OWN_NOTICE),
+    "notices-api:notice-list": api(GET=LIST),
+    "notices-api:notice": api("notice", GET=LEADS_READ),
+    "notices-api:notice-replay": api("own-notice", POST=OWN_NOTICE),
+    "notices:list": page(GET=PAGE_LIST),
+    "notices:new": page(GET=PAGE_LIST, POST=shown(*[_one(422)] * 3, readers=_SIGN_IN)),
+    "notices:subscription": page(
+        "subscription",
+        GET=need(UNKNOWN, UNKNOWN, UNKNOWN, OK, nobodies=_SIGN_IN),
+        POST=need(UNKNOWN, UNKNOWN, UNKNOWN, DONE, nobodies=_SIGN_IN),
+    ),
+    "notices:secret": page("own-subscription", POST=OWN_BUTTON),
+    "notices:test": page("own-subscription", POST=OWN_BUTTON),
+    "notices:delete": page("subscription", POST=need(UNKNOWN, UNKNOWN, UNKNOWN, DONE, nobodies=_SIGN_IN)),
+    "notices:replay": page("notice", POST=need(UNKNOWN, UNKNOWN, UNKNOWN, DONE, nobodies=_SIGN_IN)),
+    "notices:team-list": page("team", GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK, nobodies=_SIGN_IN)),
+    "notices:team-new": page(
+        "team",
+        GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK, nobodies=_SIGN_IN),
+        POST=need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, nobodies=_SIGN_IN),
+    ),
     # --- streams and calls
     "gateway-api:endpoint-tokens": api("endpoint", GET=READ, POST=steer("endpoint-token")),
     "gateway-api:endpoint-token": api("endpoint-token", GET=READ, DELETE=steer()),
+    "gateway-api:team-endpoint-tokens": api("team", GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK, readers=OK)),
+    "gateway-api:team-endpoint-token": api("team-endpoint-token", DELETE=lead()),
     "gateway-api:endpoint-metrics": api("endpoint", GET=READ),
     "gateway-api:stream": api(GET=need(*[_one(307)] * 4)),
     "gateway-api:invoke-root": api(
@@ -242,14 +303,23 @@ ROUTES: dict[str, Row] = {
     "teams:sign-in-link": PUBLIC,
     "teams:sign-out": Row(kind="function"),
     "teams:profile": page(GET=shown(OK, OK, OK)),
+    # POST takes the old password: tests/teams/test_own_password.py.
+    "teams:password": page(
+        GET=shown(OK, OK, OK, hides=False), POST=shown(*[_one(422)] * 3, readers=_SIGN_IN, hides=False)
+    ),
     "teams:token-revoke": page(
         "token", POST=need(UNKNOWN, UNKNOWN, _one(302, 303), UNKNOWN, nobodies=_SIGN_IN, readers=_SIGN_IN)
     ),
     "portal:home": page(GET=PAGE_LIST),
     "portal:theme": Row(kind="function"),
     "portal:what-fits": page(GET=PAGE_LIST),
+    "portal:audit": page(GET=PAGE_LIST),
     "portal:team-list": page(GET=PAGE_LIST),
     "portal:team-detail": page("team", GET=PAGE),
+    "portal:team-endpoint-tokens": page(
+        "team", GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK, nobodies=_SIGN_IN)
+    ),
+    "portal:team-endpoint-token-revoke": page("team-endpoint-token", POST=LEADS_BUTTON),
     "teams:member-add": page("team", POST=LEADS_BUTTON),
     "teams:member-role": page("member", POST=LEADS_BUTTON),
     # The row is the viewer's own membership, which everybody may end.
@@ -262,7 +332,12 @@ ROUTES: dict[str, Row] = {
     "portal:team-quota": page("team", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "portal:team-queue": page("team", POST=LEADS_BUTTON),
     "portal:team-quota-withdraw": page("team-request", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "console:why": page("run", GET=PAGE),
+    "console:compare": page(GET=shown(UNKNOWN, UNKNOWN, UNKNOWN)),
     "console:strays": page(GET=CONSOLE, POST=CONSOLE),
+    "portal:idle": page(GET=shown(OK)),
+    "portal:alert-rule": page("alert-rule", GET=CONSOLE, POST=CONSOLE),
+    "portal:capacity": page(GET=shown(OK, hides=False)),
     "portal:quota-console": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-draft": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-changes": page(GET=CONSOLE),
@@ -279,6 +354,14 @@ ROUTES: dict[str, Row] = {
     "portal:endpoint-token-revoke": page("endpoint-token", POST=BUTTON),
     "portal:endpoint-try": page("endpoint", GET=PAGE, POST=PAGE),
     "jobs:run-list": page(GET=PAGE_LIST),
+    "jobs:sweep-list": page(GET=PAGE_LIST),
+    "jobs:team-sweep-list": page("team", GET=PAGE),
+    "jobs:sweep-detail": page("sweep", GET=PAGE),
+    "jobs:sweep-cancel": page("sweep", POST=BUTTON),
+    "jobs:sweep-parallel": page("sweep", POST=BUTTON),
+    # Without a filter it refuses everybody alike: tests/web/test_bulk_pages.py.
+    "jobs:run-bulk": page(GET=shown(*[_one(400)] * 3), POST=shown(*[_one(400)] * 3)),
+    "jobs:run-export": page(GET=PAGE_LIST),
     "jobs:run-new": page(GET=FORM, POST=SENT_FORM),
     # It makes nothing; what comes of it is sent by the form.
     "jobs:run-import": page(GET=FORM, POST=shown(_one(200, 403, 422), FORBIDDEN, DONE, body="manifest")),
@@ -291,6 +374,7 @@ ROUTES: dict[str, Row] = {
     "jobs:run-time-limit": page("run", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "jobs:run-retry": page("run", POST=BUTTON),
     "inference:endpoint-list": page(GET=PAGE_LIST),
+    "inference:endpoint-export": page(GET=PAGE_LIST),
     "inference:endpoint-new": page(GET=FORM, POST=SENT_FORM),
     "inference:team-endpoint-list": page("team", GET=PAGE),
     "inference:team-endpoint-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),

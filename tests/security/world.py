@@ -23,6 +23,12 @@ from gateway.services import create_endpoint_token
 from inference.models import Endpoint
 from inference.services import update_endpoint
 from jobs.catalogue import set_template
+from jobs.matrix import Matrix
+from jobs.specs import TrainingRunSpec
+from jobs.sweeps.services import submit_sweep
+from notices.models import Delivery, NoticeSubscription
+from notices.sealing import seal
+from notices.services import send_test
 from policy.verdicts import Outcome, Verdict
 from quotas import limits
 from quotas.changes import LimitChange, apply_changes
@@ -34,6 +40,7 @@ from teams.actors import Actor
 from teams.models import ApiToken, User
 from teams.secret_names import record_secret
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
+from tests.factories.idle import make_idle
 from tests.factories.submitted import (
     endpoint_body,
     make_attempt,
@@ -121,7 +128,8 @@ class World:
         self.attempt, self.run_token = make_attempt(self.run)
         move(self.run, Phase.RUNNING)
         make_reports(self.attempt, path="/canary/1")
-        make_pod(self.run, units=1, minutes=10)
+        idle_pod = make_pod(self.run, units=1, minutes=10)
+        make_idle(idle_pod)
         self.endpoint = make_endpoint(self.team, self.member, name="canary-endpoint", flavor=self.flavor)
         _, self.endpoint_run_token = make_attempt(self.endpoint)
         self._change_the_endpoint()
@@ -163,8 +171,18 @@ class World:
             found_at=clock.now(),
         )
         self._quotas()
+        self._notices()
         self.template, _ = set_template(
             name="shared-template", title="For everybody", actor=ACTOR, now=clock.now()
+        )
+        matrix = {"parameters": {"lr": [0.1, 0.01]}, "max_parallel": 1}
+        self.sweep = submit_sweep(
+            spec=TrainingRunSpec.from_json(run_body(name="canary-sweep", labels={"canary": "canary"})),
+            matrix=Matrix.from_json(matrix),
+            asked=matrix,
+            team=self.team,
+            actor=Actor.of_user(self.member),
+            now=clock.now(),
         )
         # What the stranger has too, so that lists of theirs are not empty by accident.
         self.theirs = make_run(self.other, self.stranger, name="plain-run")
@@ -198,6 +216,24 @@ class World:
         record(receipts=[Receipt(self.run, verdict)], snapshot=snapshot, now=now)
         self.decision = self.run.decisions.latest("id")
 
+    def _notices(self) -> None:
+        """A subscription of the team and the member's own, and what each has sent; no name is looked up for them."""
+        now = clock.now()
+        rows = [
+            NoticeSubscription.objects.create(
+                **owner, name="canary", channel="webhook", topics=["failed"], origin="https://canary.example.org",
+                sealed_url=seal("https://canary.example.org/canary"), created_by=self.lead, created_at=now,
+            )
+            for owner in ({"team": self.team}, {"user": self.member})
+        ]  # fmt: skip
+        self.subscription, self.own_subscription = rows
+        sent = [
+            send_test(actor=Actor.of_user(who), subscription=row, now=now)
+            for row, who in zip(rows, (self.lead, self.member), strict=True)
+        ]
+        self.notice, self.own_notice = sent
+        Delivery.objects.filter(pk__in=[each.pk for each in sent]).update(state="dead", ended_at=now)
+
     def _change_the_endpoint(self) -> None:
         """Another revision, so that there is one to go back to."""
         endpoint = Endpoint.objects.get(workload=self.endpoint)
@@ -218,10 +254,25 @@ class World:
             "": ({}, {}),
             "run": ({"public_id": self.run.public_id}, {"public_id": UNKNOWN_ID}),
             "endpoint": ({"public_id": self.endpoint.public_id}, {"public_id": UNKNOWN_ID}),
+            "sweep": ({"public_id": self.sweep.public_id}, {"public_id": UNKNOWN_ID}),
             "endpoint-token": (
                 {"public_id": self.endpoint.public_id, "token_id": self.endpoint_token.public_id},
                 {"public_id": UNKNOWN_ID, "token_id": UNKNOWN_ID},
             ),
+            "team-endpoint-token": (
+                {"slug": TEAM, "token_id": self.endpoint_token.public_id},
+                {"slug": "no-such-team", "token_id": UNKNOWN_ID},
+            ),
+            "subscription": (
+                {"public_id": self.subscription.public_id},
+                {"public_id": UNKNOWN_ID},
+            ),
+            "own-subscription": (
+                {"public_id": self.own_subscription.public_id},
+                {"public_id": UNKNOWN_ID},
+            ),
+            "notice": ({"public_id": self.notice.public_id}, {"public_id": UNKNOWN_ID}),
+            "own-notice": ({"public_id": self.own_notice.public_id}, {"public_id": UNKNOWN_ID}),
             "revision": (
                 {"public_id": self.endpoint.public_id, "number": 1},
                 {"public_id": UNKNOWN_ID, "number": 1},
@@ -245,6 +296,7 @@ class World:
                 {"slug": TEAM, "public_id": self.request.public_id},
                 {"slug": "no-such-team", "public_id": UNKNOWN_ID},
             ),
+            "alert-rule": ({"name": "idle"}, {"name": "no-such-rule"}),
             "price": ({"public_id": self.price.public_id}, {"public_id": UNKNOWN_ID}),
             "change-set": ({"public_id": self.change_set.public_id}, {"public_id": UNKNOWN_ID}),
             "quota-request": ({"public_id": self.request.public_id}, {"public_id": UNKNOWN_ID}),
@@ -267,8 +319,18 @@ class World:
             "run": run_body(team, name="another-run"),
             "endpoint": endpoint_body(team, name="another-endpoint"),
             "endpoint-token": {"name": "another-token"},
+            "subscription": {
+                "team": team,
+                "name": "told",
+                "channel": "webhook",
+                "url": "https://192.0.2.1/hook",
+                "topics": ["failed"],
+            },
+            "subscription-patch": {"name": "renamed"},
             "edits": {"time_limit_seconds": 600},
+            "bulk": {"action": "cancel", "filter": {"team": [team]}},
             "manifest": {"manifest": JOB},
+            "sweep-patch": {"max_parallel": 2},
             "run-patch": {"time_limit_seconds": 600},
             "endpoint-patch": {"image": "example.org/serve:2"},
             "rollback": {"revision": 1},
@@ -283,6 +345,7 @@ class World:
             "template-patch": {"title": "Renamed"},
             "policy": {"weight": 2},
             "reason": {"reason": "test"},
+            "alert-rule": {"threshold": 20},
             "strays": {"uids": [self.stray.uid], "reason": "test"},
             "comment": {"comment": "test"},
             "cohort": {"name": "new-cohort"},
@@ -394,14 +457,30 @@ def _rows_of_all_tables() -> str:
     """One statement for all tables: a query each was most of the time of the tests that compare them."""
     from django.apps import apps
 
-    labels = ("teams", "workloads", "quotas", "costs", "jobs", "inference", "gateway", "foundation")
+    labels = (
+        "teams",
+        "workloads",
+        "quotas",
+        "costs",
+        "jobs",
+        "inference",
+        "gateway",
+        "notices",
+        "foundation",
+    )
     tables = {
         model._meta.label: model._meta.db_table
         for label in labels
         for model in apps.get_app_config(label).get_models()
     }
+    # That it was refused is told, and is all that a refusal leaves: tests/security/test_sign_ins_are_told.py.
+    told = {
+        "teams.AuditEvent": "WHERE action <> 'request.refuse'",
+        "teams.AuditCount": "WHERE event ->> 'action' <> 'request.refuse'",
+    }
     return " UNION ALL ".join(
-        f"SELECT '{name}', array(SELECT (to_jsonb(t) - 'last_used_at' - 'last_login')::text FROM {table} t)"  # noqa: S608
+        f"SELECT '{name}', array(SELECT (to_jsonb(t) - 'last_used_at' - 'last_login')::text FROM {table} t "  # noqa: S608
+        f"{told.get(name, '')})"
         for name, table in tables.items()
     )
 

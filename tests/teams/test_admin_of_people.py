@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import pytest
+from django.contrib.admin import site
+from django.contrib.auth.models import Permission
 from django.test import Client
 
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
-from tests.factories.teams import make_member, make_team, make_token, make_user
+from tests.factories.teams import PASSWORD, make_member, make_team, make_token, make_user
 
 MODELS = ["team", "user", "membership", "apitoken", "auditevent"]
 
@@ -118,7 +122,8 @@ def test_a_user_is_made_and_changed_with_a_trail_and_never_deleted(admin):
     assert (ana.is_active, ana.is_quota_manager, ana.is_staff) == (False, True, True)
     assert ana.check_password("a long enough passphrase")
     assert admin.post(url("user", f"{ana.pk}/delete/"), {"post": "yes"}).status_code == 403
-    assert actions() == ["user.create", "user.set-password", "user.set-roles", "user.deactivate"]
+    told = ["user.create", "user.set-password", "user.set-roles", "user.deactivate", "request.refuse"]
+    assert actions() == told
 
 
 def test_a_weak_password_is_refused_and_no_user_made(admin):
@@ -153,3 +158,71 @@ def test_the_console_is_closed_to_who_has_no_global_role():
     client = Client()
     client.force_login(make_user())
     assert client.get("/admin/", follow=True).status_code == 403
+
+
+# --- what Django's admin site brings along by itself
+
+
+def test_the_consoles_pages_of_the_password_are_the_portals_own(admin):
+    for path in ("/admin/password_change/", "/admin/password_change/done/"):
+        for answer in (admin.get(path), admin.post(path, {"old_password": PASSWORD})):
+            assert (answer.status_code, answer["Location"]) == (302, "/profile/password/")
+    assert User.objects.get(username="root").check_password(PASSWORD)
+    assert Client().get("/admin/password_change/", follow=True).redirect_chain[-1][0].startswith("/sign-in/")
+
+
+def test_groups_have_no_pages_and_nobody_is_put_into_one(admin):
+    assert admin.get("/admin/auth/group/").status_code == 404
+    assert admin.post("/admin/auth/group/add/", {"name": "everything"}).status_code == 404
+    ana = make_user("ana")
+    html = admin.get(url("user", f"{ana.pk}/change/")).content.decode()
+    assert not re.search(r'name="(groups|user_permissions|is_superuser|is_staff)"', html)
+    changed = {
+        "is_active": "on",
+        "new_password": "",
+        "groups": ["1"],
+        "user_permissions": ["1"],
+        "is_superuser": "on",
+    }
+    assert admin.post(url("user", f"{ana.pk}/change/"), changed).status_code == 302
+    ana.refresh_from_db()
+    assert not ana.is_superuser
+    assert not ana.groups.exists()
+    assert not ana.user_permissions.exists()
+
+
+def test_a_right_of_djangos_own_opens_nothing():
+    """Groups and permissions of a row that is older than this rule are without effect."""
+    client, user = Client(), make_user("old")
+    user.is_staff = True
+    user.save()
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="teams"))
+    client.force_login(user)
+    for model in MODELS:
+        assert client.get(url(model)).status_code == 403, model
+
+
+def _views(patterns, prefix="/admin/"):
+    for pattern in patterns:
+        path = prefix + re.sub(r"<[^>]*>", "1", str(pattern.pattern)).replace("^", "").replace("$", "")
+        yield from _views(pattern.url_patterns, path) if hasattr(pattern, "url_patterns") else [path]
+
+
+# Only where it leads: what it is about is the portal's own page.
+OPEN_TO_ALL = {"/admin/login/"}
+
+
+def test_every_address_of_the_console_asks_who_is_there():
+    """Those that Django and its theme add by themselves too: histories, autocompletion, translations, redirects."""
+    paths = {re.sub(r"\(.*\)", "x", path) for path in _views(site.get_urls())}
+    assert {"/admin/jsi18n/", "/admin/autocomplete/", "/admin/password_change/", "/admin/r/1/1/"} <= paths
+    nobody, somebody = Client(), Client()
+    somebody.force_login(make_user())
+    for path in sorted(paths - OPEN_TO_ALL):
+        for answer in (nobody.get(path), nobody.post(path)):
+            assert (answer.status_code, answer["Location"].split("?")[0]) in {
+                (302, "/admin/login/"),
+                (302, "/sign-in/"),
+                (302, "/admin/"),
+            }, path
+        assert somebody.get(path).status_code in {302, 403, 404, 405}, path

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from foundation.models import PlatformSettings
 from teams.models import ApiToken, AuditEvent
-from teams.throttle import ATTEMPTS_PER_ACCOUNT_AND_ADDRESS
+from teams.throttle import FAILURES_PER_ACCOUNT_AND_ADDRESS
 from teams.tokens import is_well_formed
 from tests.factories.teams import api_client, make_member, make_team, make_user
 
@@ -77,10 +77,11 @@ def test_who_may_not_sign_in_gets_none(ana):
 
 
 def test_guesses_are_counted_as_those_of_the_page_are(ana):
-    statuses = [asked(password="wrong").status_code for _ in range(ATTEMPTS_PER_ACCOUNT_AND_ADDRESS + 1)]
-    assert statuses == [401] * ATTEMPTS_PER_ACCOUNT_AND_ADDRESS + [429]
+    statuses = [asked(password="wrong").status_code for _ in range(FAILURES_PER_ACCOUNT_AND_ADDRESS + 1)]
+    assert statuses == [401] * FAILURES_PER_ACCOUNT_AND_ADDRESS + [429]
     late = asked()
-    assert (late.status_code, late["Retry-After"]) == (429, "60")
+    assert late.status_code == 429
+    assert 0 < int(late["Retry-After"]) <= 60
 
 
 def test_a_setting_turns_it_off(ana):

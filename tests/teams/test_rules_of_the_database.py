@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -43,6 +44,21 @@ def test_a_sound_slug_is_accepted(slug):
 def test_a_senseless_team_is_refused_by_the_database(values):
     with pytest.raises(IntegrityError), transaction.atomic():
         Team.objects.create(slug="a", name="x", **values)
+
+
+def test_the_old_default_of_pod_security_becomes_the_new_one_but_in_namespaces_of_others():
+    before = {"a": "baseline", "b": "restricted", "c": "baseline"}
+    for slug, level in before.items():
+        make_team(slug, pod_security=level, namespace="theirs" if slug == "c" else None)
+    migration = import_module("teams.migrations.0009_pod_security_by_default")
+    with connection.cursor() as cursor:
+        cursor.execute(migration.LEAVE_IT_TO_THE_PLATFORM)
+        levels = Team.objects.in_bulk(field_name="slug")
+        assert {slug: team.pod_security for slug, team in levels.items()} == {**before, "a": "automatic"}
+        cursor.execute(migration.BACK_TO_BASELINE)
+    assert {
+        slug: team.pod_security for slug, team in Team.objects.in_bulk(field_name="slug").items()
+    } == before
 
 
 def test_a_membership_is_unique_and_its_role_known():

@@ -55,10 +55,15 @@ def test_a_team_is_answered_in_full(vision):
         "name": "Vision",
         "cohort": "research",
         "namespace": "team-vision",
-        "pod_security": "baseline",
+        "pod_security": "automatic",
         "mlflow_tracking_uri": "",
         "version": 1,
         "created_at": vision.created_at.isoformat().replace("+00:00", "Z"),
+        "may_run_as_root": False,
+        "egress": ["everywhere"],
+        "image_prefixes": [],
+        "allowed_labels": [],
+        "pod_security_enforced": "restricted",
     }
 
 
@@ -311,5 +316,6 @@ def test_lists_cost_the_same_however_long_they_are(vision, url, django_assert_ma
         make_member(team=vision)
         make_team()
     client.get(url)
-    with django_assert_max_num_queries(3):
+    # Of teams also the setting and what is offered, which `pod_security_enforced` is derived from.
+    with django_assert_max_num_queries(5 if url == TEAMS else 3):
         assert client.get(url).status_code == 200

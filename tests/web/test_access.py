@@ -50,7 +50,7 @@ def test_each_error_page_shows_the_request_id(ana, path, status):
 
 
 def test_an_error_nobody_expected_is_a_page_with_the_request_id(world, monkeypatch):
-    monkeypatch.setattr("portal.web.home._facts", lambda *_: 1 / 0)
+    monkeypatch.setattr("pages.home._facts", lambda *_: 1 / 0)
     client = Client(raise_request_exception=False)
     client.login(username="ana", password="correct horse battery staple")
     response = client.get("/", headers={"X-Request-ID": "abcdef-123456"})

@@ -9,8 +9,8 @@ import pytest
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
 from inference.models import Endpoint, ScaleSample
-from portal.web.endpoints.analytics import decisions_of, failed_percent, replicas_chart
-from portal.web.endpoints.time_ranges import read_range
+from pages.endpoints.analytics import decisions_of, failed_percent, replicas_chart
+from pages.time_ranges import read_range
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)

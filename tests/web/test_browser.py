@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.models import TrainingRun
+from tests.factories.idle import make_idle
 from tests.factories.teams import make_member
 from tests.web.browsing import (
     LOOKS,
@@ -46,6 +47,12 @@ def addresses(made) -> list[str]:
         "/endpoints/new/",
         "/teams/vision/",
         "/profile/",
+        "/profile/password/",
+        "/audit/",
+        "/idle/",
+        "/capacity/",
+        "/notices/",
+        "/notices/new/",
         run,
         waits,
         f"{failed}?tab=cost",
@@ -55,7 +62,16 @@ def addresses(made) -> list[str]:
 
 
 def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made):
-    session, wanted = session_of(world.ana), addresses(made)
+    make_idle(made["resnet50"].pods.first())
+    early_stop = {"metric": "loss", "worse_than_median_after": 30}
+    sweep = world.sweep("lr", early_stop=early_stop)
+    session = session_of(world.ana)
+    wanted = [
+        *addresses(made),
+        "/sweeps/",
+        sweep.page_url,
+        f"/runs/{sweep.members.get(number=3).workload.public_id}/",
+    ]
     found: list[str] = []
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session)

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from portal.web.endpoints.try_it import TriedAnswer
+from pages.endpoints.try_it import TriedAnswer
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
@@ -92,7 +92,9 @@ def test_no_tab_of_a_run_lets_text_act(ana, hostile, tab):
     assert harm_in(response) == []
 
 
-@pytest.mark.parametrize("path", ["/", "/runs/", "/teams/vision/", "/teams/", "/runs/new/", "/profile/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs/", "/teams/vision/", "/teams/", "/runs/new/", "/profile/", "/audit/"]
+)
 def test_no_page_lets_text_act(ana, hostile, path):
     assert harm_in(ana.get(path, follow=True)) == []
 
@@ -143,7 +145,7 @@ def test_what_stands_in_the_address_comes_back_as_text(ana, world, parameter):
 
 def test_the_answer_of_an_endpoint_is_text(ana, made, monkeypatch):
     answer = TriedAnswer(status=200, headers=(("X-<b>", PAYLOADS[0]),), body="\n".join(PAYLOADS))
-    monkeypatch.setattr("portal.web.endpoints.try_it._ask", lambda *_: answer)
+    monkeypatch.setattr("pages.endpoints.try_it._ask", lambda *_: answer)
     url = f"/endpoints/{made['digits'].public_id}/try/"
     for headers in ({}, {"HX-Request": "true", "HX-Target": "answer"}):
         response = ana.post(url, {"method": "POST", "path": "/", "body": "{}"}, headers=headers)

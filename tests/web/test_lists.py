@@ -76,7 +76,8 @@ def test_pages_go_forth_and_back_without_losing_the_filter(ana, world):
     older = re.search(r'class="button" href="([^"]+)">Older', first.content.decode())[1].replace("&amp;", "&")
     second = ana.get(older)
     assert names(second) == ["run-3", "run-2", "run-1"]
-    newer = re.search(r'class="button" href="([^"]+)">', second.content.decode())[1].replace("&amp;", "&")
+    newer = re.search(r'href="([^"]+)"><svg[^>]*><use[^>]*></use></svg>Newer', second.content.decode())[1]
+    newer = newer.replace("&amp;", "&")
     assert names(ana.get(newer)) == names(first)
     assert "phase=Queued" in newer
 
@@ -118,3 +119,26 @@ def test_an_endpoint_says_how_many_replicas_answer_of_how_many_may(ana, made, wo
     assert "1 of 1" in rows["digits"]
     assert "0 of 1" in rows["sleepy"]
     assert "registry.example.org/serve:2.0" in rows["sleepy"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "expected"),
+    [
+        ("/runs/", "phase=live", ["vit-small", "bert-large", "resnet50"]),
+        ("/runs/", "search=re&label=project", ["resnet50"]),
+        ("/teams/vision/runs/", "phase=Failed", ["unet-3d"]),
+        ("/endpoints/", "search=dig", ["digits"]),
+    ],
+)
+def test_a_list_is_exported_as_it_is_filtered(ana, made, path, query, expected):
+    Workload.objects.filter(name="resnet50").update(labels={"project": "vision"})
+    shown = ana.get(f"{path}?{query}&limit=1").content.decode()
+    (link,) = re.findall(r'href="([^"]+)" download', shown)
+    response = ana.get(link.replace("&amp;", "&"))
+    assert response["Content-Type"] == "text/csv; charset=utf-8"
+    text = b"".join(response.streaming_content).decode()
+    assert [line.split(",")[3] for line in text.splitlines()[1:]] == expected
+
+
+def test_an_export_of_another_team_is_not_there(ana, world):
+    assert ana.get("/runs/export.csv?team=speech").status_code == 404

@@ -88,5 +88,5 @@ def test_everybody_may_leave_and_is_led_to_what_they_may_still_see(viewer, world
 
 
 def test_a_team_of_more_members_than_are_shown_is_told_how_many_more(lead, monkeypatch):
-    monkeypatch.setattr("portal.web.teams.team.MEMBERS_MAX", 1)
+    monkeypatch.setattr("pages.teams.team.MEMBERS_MAX", 1)
     assert "And 2 more; by REST" in lead.get(TEAM).content.decode()

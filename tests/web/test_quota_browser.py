@@ -47,6 +47,7 @@ def addresses(world: QuotaWorld) -> list[str]:
         f"/quotas/cohorts/{world.research.public_id}/",
         "/quotas/teams/",
         "/quotas/teams/vision/",
+        "/idle/rules/idle/",
     ]
 
 

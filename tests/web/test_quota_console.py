@@ -9,7 +9,7 @@ import re
 import pytest
 from django.test import Client
 
-from portal.web.quotas.grid import CELLS_MAX
+from pages.quotas.grid import CELLS_MAX
 from quotas.models import Cohort, CohortUsage, Preemption, Quota, QuotaChange, QuotaChangeSet, TeamPolicy
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team

@@ -9,7 +9,7 @@ import pytest
 
 from costs.models import UsageInterval
 from foundation import clock
-from portal.web.quotas.bars import Bar, QuotaFacts
+from pages.quotas.bars import Bar, QuotaFacts
 from quotas import limits
 from quotas.changes import LimitChange, apply_changes
 from quotas.models import Fence, Quota, QuotaRequest
@@ -318,7 +318,7 @@ def test_the_pages_of_a_team_say_the_same_rate_in_the_same_unit(world):
 def test_a_team_of_more_workloads_than_are_shown_is_told_how_many_more_and_the_rate_of_all(
     world, monkeypatch
 ):
-    monkeypatch.setattr("portal.web.teams.team.HOLDERS_MAX", 1)
+    monkeypatch.setattr("pages.teams.team.HOLDERS_MAX", 1)
     for name in ("one", "another", "third"):
         world.start(world.run(name))
     page = signed_in(world.ana).get("/teams/vision/").content.decode()

@@ -50,7 +50,9 @@ def test_a_live_page_polls_and_stops_when_it_is_final(ana, made, world):
     assert "<html" not in live
     assert 'hx-trigger="every 2s' in live
     world.move(run, Phase.FAILED, Reason.APPLICATION_ERROR, "Ended with exit code 1.", at=world.now)
-    assert "hx-trigger" not in page(ana, run, **{"HX-Request": "true", "HX-Target": "live"})
+    ended = page(ana, run, **{"HX-Request": "true", "HX-Target": "live"})
+    # What happened is asked for once.
+    assert re.findall(r'hx-trigger="([^"]+)"', ended) == ["load"]
 
 
 def test_each_tab_is_an_address_and_a_fragment(ana, made):
@@ -77,6 +79,25 @@ def test_logs_are_shown_in_colour_and_followed_from_where_they_ended(ana, made, 
     fragment = ana.get(more, headers=headers).content.decode()
     assert "epoch 5/10" in fragment
     assert "epoch 4/10" not in fragment
+
+
+def test_a_log_is_searched_and_what_is_followed_is_of_the_search(ana, made, world):
+    run = made["resnet50"]
+    world.log(run.pods.get(), *(["-"] * 9), "Needle one", "a line of hay", "ERROR <b>needle</b> two")
+    html = page(ana, run, "?tab=logs&search=needle")
+    assert "2 lines match." in html
+    assert ("Needle one" in html, "a line of hay" in html, "&lt;b&gt;needle&lt;/b&gt;" in html) == (
+        True,
+        False,
+        True,
+    )
+    more = re.search(r'id="log-more"[^>]*hx-get="([^"]+)"', html)[1]
+    assert "search=needle" in more
+    assert "search=needle" in re.search(r'href="([^"]+download=1[^"]*)"', html)[1]
+    found = page(ana, run, "?tab=logs&search=needle&level=error")
+    assert "1 line matches." in found
+    assert "Needle one" not in found
+    assert ana.get(f"/runs/{run.public_id}/?tab=logs&level=severe").status_code == 400
 
 
 def test_a_log_cursor_of_something_else_is_refused(ana, made):
@@ -212,3 +233,11 @@ def test_a_viewer_is_warned_and_cannot_extend(viewer, made):
     html = page(viewer, run)
     assert "running-out" in html
     assert 'id="extend"' not in html
+
+
+def test_a_run_shows_the_labels_that_it_has_now(ana, world):
+    run = world.run("tagged", labels={"project": "vision"})
+    Workload.objects.filter(pk=run.pk).update(labels={"keep": "", "project": "speech"})
+    html = ana.get(f"/runs/{run.public_id}/").content.decode()
+    shown = re.search(r'<dd id="labels">(.*?)</dd>', html, re.DOTALL)[1]
+    assert re.sub(r"<[^>]+>", "", shown).split(", ") == ["keep", "project=speech"]

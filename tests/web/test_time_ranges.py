@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from foundation.errors import Malformed
-from portal.web.endpoints.time_ranges import read_range
+from pages.time_ranges import read_range
 
 NOW = datetime(2026, 3, 1, 10, 17, 42, tzinfo=UTC)
 

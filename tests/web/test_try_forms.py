@@ -8,8 +8,8 @@ import shlex
 import pytest
 
 from foundation.errors import Invalid
-from portal.web.endpoints.snippets import content_type, curl_of, python_of
-from portal.web.endpoints.try_forms import build, metadata_path, modes_of, tensors_of
+from pages.endpoints.snippets import content_type, curl_of, python_of
+from pages.endpoints.try_forms import build, metadata_path, modes_of, tensors_of
 
 PIXELS = {"model": "digits", "input-0-name": "pixels", "input-0-datatype": "FP64"}
 

@@ -9,6 +9,8 @@ import pytest
 from django.db import transaction
 
 from cluster import client as cluster_client
+from pages.endpoints import try_forms
+from pages.endpoints import try_it as tried
 from tests.cluster.cluster_faults import FaultServer
 from tests.web.browsing import chromium, meanwhile, needs_chromium, open_page, session_of
 from workloads.models import Workload
@@ -204,3 +206,23 @@ def test_the_answer_comes_once_it_is_awake(live_server, world, sleepy, upstream)
     assert complaints == []
     (request,) = upstream.requests
     assert request.path.endswith("/proxy/")
+
+
+def test_an_answer_that_grows_by_its_indents_is_written_no_further_than_it_is_shown():
+    deep = "[" * 300 + ",".join(["1"] * 20_000) + "]" * 300
+    assert tried.SHOWN_CHARS_MAX < len(tried._shown(deep.encode())) < 2 * tried.SHOWN_CHARS_MAX
+
+
+def test_values_that_stand_deep_are_moved_once():
+    class Counted(list):
+        taken = 0
+
+        def __reversed__(self):
+            Counted.taken += len(self)
+            return super().__reversed__()
+
+    value = Counted(range(100))
+    for _ in range(400):
+        value = Counted([value])
+    assert try_forms._flat(value) == list(range(100))
+    assert Counted.taken == 500

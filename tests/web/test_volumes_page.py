@@ -17,9 +17,10 @@ PAGE = "/teams/vision/volumes/"
 def cluster(devcluster, settings):
     settings.CLUSTER_KUBECONFIG = devcluster
     client = connect(devcluster)
+    # Others may have left some: the cluster is all tests'.
+    _delete_claims(client)
     yield client
-    for each in client.list(kinds.CLAIM, namespace="team-vision").items:
-        client.delete(kinds.ref_of(each), uid=each["metadata"]["uid"])
+    _delete_claims(client)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -92,3 +93,8 @@ class TestWithoutACluster:
         sent = ana.post(PAGE, {"name": "data", "size": "1Gi", "access_mode": "ReadWriteMany"})
         assert sent.status_code == 503
         assert 'value="data"' in sent.content.decode()
+
+
+def _delete_claims(client):
+    for each in client.list(kinds.CLAIM, namespace="team-vision").items:
+        client.delete(kinds.ref_of(each), uid=each["metadata"]["uid"])

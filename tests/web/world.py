@@ -15,8 +15,11 @@ from costs.services import record_usage
 from foundation import clock
 from inference.serializers import EndpointSerializer
 from inference.services import deploy_endpoint
+from jobs.matrix import Matrix
+from jobs.models import Sweep
 from jobs.serializers import TrainingRunSerializer
 from jobs.services import submit_training_run
+from jobs.sweeps.services import submit_sweep
 from quotas import services as quota_services
 from teams.actors import Actor
 from teams.models import Team, User
@@ -87,6 +90,20 @@ class World:
         at = self.now - timedelta(minutes=minutes_ago)
         actor = Actor.of_user(owner or self.ana)
         return submit_training_run(spec=body.to_spec(), team=team, actor=actor, now=at).workload
+
+    def sweep(self, name: str, **matrix) -> Sweep:
+        """A queued sweep of four members, two at once."""
+        asked = {"parameters": {"lr": [0.1, 0.01], "seed": [1, 2]}, "max_parallel": 2, **matrix}
+        body = TrainingRunSerializer(data=run_body(name, flavor="a100-40gb", gpus_per_replica=1))
+        body.is_valid(raise_exception=True)
+        return submit_sweep(
+            spec=body.to_spec(),
+            matrix=Matrix.from_json(asked),
+            asked=asked,
+            team=self.team,
+            actor=Actor.of_user(self.ana),
+            now=self.now,
+        )
 
     def endpoint(self, name: str, *, minutes_ago: float = 200, **values) -> Workload:
         body = EndpointSerializer(data=endpoint_body(name, **values))
@@ -190,7 +207,7 @@ class World:
             log_lines.stamp_of(begin + timedelta(seconds=index)) + b" " + line.encode()
             for index, line in enumerate(lines)
         ]
-        log.append(stored, now=self.now, keep=timedelta(days=30))
+        log.append(stored, now=self.now)
 
 
 def make_world() -> World:

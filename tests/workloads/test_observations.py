@@ -18,8 +18,9 @@ from tests.factories.catalogue import make_flavor
 from tests.factories.workloads import make_workload
 from workloads import observations
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord, ObjectRecord, PodRecord
-from workloads.observations import PodSeen, mark_pods_missing, workloads_of
+from workloads.observations import PodSeen, mark_pods_missing
 from workloads.podrequests import gpus_of_pod, others_of_pod
+from workloads.strays import workloads_of
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from tests.quotas import node_sets as sets
 from tests.quotas.node_sets import COUNT_REQUIREMENT as COUNT
 from tests.quotas.node_sets import needs, pool, provisionable
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord
-from workloads.node_capacity import CardRoom, observe, pools_fed_by, pools_near, rooms_of
+from workloads.nodes.capacity import CardRoom, observe, pools_fed_by, pools_near, rooms_of
 from workloads.provisioning import UNLIMITED
 
 pytestmark = pytest.mark.django_db

@@ -19,9 +19,8 @@ from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.elsewhere import CURSORS, ELSEWHERE, make_rows
 from tests.factories.teams import make_team
 from tests.factories.workloads import make_workload
-from workloads.cpu_nodes import kinds_of_the_past, plain_rooms
 from workloads.models import NodeRecord, PodRecord, WatchCursor
-from workloads.node_capacity import (
+from workloads.nodes.capacity import (
     claims_in,
     hosts_of,
     last_seen,
@@ -30,6 +29,7 @@ from workloads.node_capacity import (
     observe,
     rooms_of,
 )
+from workloads.nodes.cpu import kinds_of_the_past, plain_rooms
 from workloads.strays import Strays, nodes_and_strays, stray_objects, strays
 from workloads.watches import followed_kinds, watches
 

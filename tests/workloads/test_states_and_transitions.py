@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from foundation import clock
 from tests.factories.workloads import make_workload, put_in
 from workloads import states
+from workloads.bulk.transitions import Move, move_queued
 from workloads.errors import InvalidTransition, NameTaken, StaleWorkload
 from workloads.models import Workload, WorkloadEvent
 from workloads.services import NOTIFY_CHANNEL, end_attempt, set_desired, start_attempt, transition
@@ -224,14 +225,16 @@ def test_an_ended_attempt_adds_its_seconds_once_started_and_forgets_its_token():
     assert workload.attempt_number == 3
 
 
+def connection_parameters() -> dict[str, str]:
+    """How psycopg itself reaches the database of the tests."""
+    settings = connection.get_connection_params()
+    return {key: settings[key] for key in ("host", "port", "dbname", "user", "password") if key in settings}
+
+
 @pytest.mark.django_db(transaction=True)
 def test_listeners_hear_of_a_move_only_when_it_is_committed():
     workload = make_workload()
-    settings = connection.get_connection_params()
-    settings = {
-        key: settings[key] for key in ("host", "port", "dbname", "user", "password") if key in settings
-    }
-    with psycopg.connect(**settings, autocommit=True) as listener:
+    with psycopg.connect(**connection_parameters(), autocommit=True) as listener:
         listener.execute(f"LISTEN {NOTIFY_CHANNEL}")
         with transaction.atomic():
             move(workload, Phase.ADMITTED)
@@ -248,6 +251,30 @@ def test_listeners_hear_of_a_move_only_when_it_is_committed():
             "team": workload.team.slug,
             "phase": "Queued",
             "reason": "WaitingForQuota",
+            "event": WorkloadEvent.objects.latest("pk").pk,
         }
     ]
     assert WorkloadEvent.objects.filter(workload=workload).count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_listeners_hear_the_number_of_each_of_many_moves_and_none_of_what_moves_nothing():
+    workloads = [make_workload() for _ in range(3)]
+    with psycopg.connect(**connection_parameters(), autocommit=True) as listener:
+        listener.execute(f"LISTEN {NOTIFY_CHANNEL}")
+        now = clock.now()
+        moves = [
+            Move(each.pk, Phase.QUEUED, Reason.WAITING_FOR_QUOTA, f"behind {number}")
+            for number, each in enumerate(workloads)
+        ]
+        with transaction.atomic():
+            move_queued(workloads=workloads, moves=moves, actor="tests", now=now)
+        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=5, stop_after=3)]
+        move(workloads[0], Phase.QUEUED, Reason.WAITING_FOR_QUOTA, message="other words")
+        (unmoved,) = listener.notifies(timeout=5, stop_after=1)
+    rows = WorkloadEvent.objects.filter(reason="WaitingForQuota").order_by("pk")
+    assert [(each["event"], each["workload"]) for each in told] == [
+        (row.pk, str(row.workload.public_id)) for row in rows
+    ]
+    assert len(rows) == 3
+    assert "event" not in json.loads(unmoved.payload)

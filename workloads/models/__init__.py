@@ -15,12 +15,14 @@ from workloads.models.observed import (
     WatchCursor,
 )
 from workloads.models.reported import Checkpoint, ProgressReport
+from workloads.models.said import EventRecord
 
 __all__ = [
     "Attempt",
     "CapacityType",
     "Checkpoint",
     "ClaimRecord",
+    "EventRecord",
     "ForeignPod",
     "LogChunk",
     "NodePoolRecord",

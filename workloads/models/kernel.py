@@ -108,6 +108,17 @@ class Workload(models.Model):
     storage_each = models.BigIntegerField(
         default=0, help_text="Bytes of ephemeral storage that one pod asks for."
     )
+    cpu_most = models.BigIntegerField(
+        default=0, help_text="Millicores that all its pods ask for together, at the most replicas."
+    )
+    memory_most = models.BigIntegerField(
+        default=0, help_text="Bytes of memory that all its pods ask for together, at the most replicas."
+    )
+    storage_most = models.BigIntegerField(
+        default=0,
+        help_text="Bytes of ephemeral storage that all its pods ask for together, at the most replicas.",
+    )
+    pods_most = models.BigIntegerField(default=0, help_text="The most pods that it may have at once.")
     pod_count = models.PositiveIntegerField(default=1, help_text="Pods that need a place for it to start.")
     preemptible = models.BooleanField(
         default=False, help_text="Whether it may have to leave so that others start."
@@ -129,6 +140,12 @@ class Workload(models.Model):
     since = models.DateTimeField()
     observed_at = models.DateTimeField(null=True)
     desired = models.CharField(max_length=8, choices=_choices(*Desired), default=Desired.RUN.value)
+    desired_reason = models.CharField(
+        max_length=40,
+        default=Reason.USER_REQUESTED.value,
+        help_text="Why it is to be suspended or cancelled: by whom, or by which rule.",
+    )
+    desired_message = models.TextField(default="", blank=True)
     stopping_to = models.CharField(max_length=16, choices=_choices(*Phase), default="", blank=True)
     generation = models.PositiveIntegerField(default=1)
     observed_generation = models.PositiveIntegerField(default=0)
@@ -192,6 +209,12 @@ class Workload(models.Model):
                 fields=["flavor", "capacity_type", "team", "priority", "queued_at", "id"],
                 condition=Q(phase=Phase.QUEUED.value),
                 name="workload_line",
+            ),
+            models.Index(
+                fields=["team", "reason"],
+                condition=Q(phase=Phase.QUEUED.value, reason=Reason.WAITING_FOR_TEAM_CEILING.value)
+                | Q(phase=Phase.QUEUED.value, flavor__isnull=True),
+                name="workload_at_ceiling",
             ),
             models.Index(fields=["kind", "-created_at", "-id"], name="workload_kind_newest"),
             models.Index(fields=["team", "kind", "-created_at", "-id"], name="workload_team_newest"),
@@ -265,6 +288,11 @@ class Workload(models.Model):
     def beside(self) -> tuple[int, int, int]:
         """What each of its pods with units asks for besides."""
         return self.cpu_each, self.memory_each, self.storage_each
+
+    @property
+    def most(self) -> tuple[int, int, int, int]:
+        """What all its pods ask for besides units, and how many pods they are."""
+        return self.cpu_most, self.memory_most, self.storage_most, self.pods_most
 
     @property
     def is_final(self) -> bool:

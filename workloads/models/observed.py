@@ -49,6 +49,11 @@ class PodRecord(models.Model):
         blank=True,
         help_text="Why something in the cluster took it away, in its word.",
     )
+    evidence = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What its status says of trouble, as workloads.pods.evidence keeps it.",
+    )
     created_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
@@ -100,6 +105,9 @@ class ObjectRecord(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="object_records")
     attempt = models.PositiveIntegerField()
     resource_version = models.CharField(max_length=32)
+    status = models.JSONField(
+        default=dict, blank=True, help_text="Its conditions, and what else its status says of trouble."
+    )
     created_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True)
 
@@ -128,6 +136,8 @@ class NodeRecord(models.Model):
     others = models.JSONField(
         default=dict, help_text="Quantities of all other resources: cpu, memory, what else its plugins offer."
     )
+    capacity = models.JSONField(default=dict, help_text="Extended resources that it has, usable or not.")
+    conditions = models.JSONField(default=list, help_text="Those that are not as they should be.")
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
     created_at = models.DateTimeField()
@@ -250,6 +260,9 @@ class ClaimRecord(models.Model):
     namespace = models.CharField(max_length=63)
     name = models.CharField(max_length=253)
     access_modes = models.JSONField(default=list)
+    storage_bytes = models.BigIntegerField(
+        default=0, help_text="What it asks for, or has where that is more."
+    )
     phase = models.CharField(
         max_length=16, help_text="The claim's own; Terminating while it is being deleted."
     )
@@ -279,7 +292,10 @@ class LogChunk(models.Model):
     last_at = models.DateTimeField()
     lines = models.PositiveIntegerField()
     size_bytes = models.PositiveIntegerField()
-    expires_at = models.DateTimeField()
+    first_line = models.PositiveBigIntegerField(default=1)
+    """The number of its first line in the container's log; it stays when what was before has expired."""
+    stored_at = models.DateTimeField()
+    """From then on its retention counts, as long as that is today."""
 
     class Meta:
         constraints = [
@@ -287,7 +303,7 @@ class LogChunk(models.Model):
         ]
         indexes = [
             models.Index(fields=["workload", "attempt", "first_at"], name="log_of_attempt"),
-            models.Index(fields=["expires_at"], name="log_expiry"),
+            models.Index(fields=["stored_at"], name="log_stored"),
         ]
 
     @override

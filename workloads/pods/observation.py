@@ -137,6 +137,8 @@ class Observation:
     """Whether the primary object is there, perhaps being deleted."""
     deleting: bool = False
     """Whether the primary object has a deletion time."""
+    set_back: bool = False
+    """Whether the cluster was set back to a state in which the primary object, which is not there, did not exist."""
     left_behind: bool = False
     """Whether what makes its pods exists without the primary, and belongs to no other object."""
     adoptable: bool = False

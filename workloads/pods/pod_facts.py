@@ -10,6 +10,7 @@ from cluster import labels as label_names
 from cluster import quantities
 from foundation.digits import whole_number
 from workloads.podrequests import CPU, MEMORY, STORAGE, others_of_pod
+from workloads.pods import evidence
 
 ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -57,6 +58,7 @@ def pod_facts(manifest: Mapping[str, Any], *, resource: str) -> dict[str, Any]:
         **others_held(spec),
         "exit_code": worst.get("exitCode") if worst else None,
         "image_id": _image_id(spec, containers),
+        "evidence": evidence.of_pod(manifest),
     }
 
 

@@ -24,8 +24,9 @@ MEMORY_BYTES_MAX = Decimal(64 * 1024**4)
 STORAGE_BYTES_MAX = Decimal(1024 * 1024**4)
 CPU_CORES_MIN = Decimal("0.001")
 Check = Callable[[Mapping[str, Any]], Fault | None]
-CheckItem = Callable[[str, Any], Fault | None]
 """What is wrong with a whole object, if anything is."""
+CheckItem = Callable[[str, Any], Fault | None]
+"""What is wrong with one key and its value."""
 
 
 def refuse(fault: Fault | None) -> None:

@@ -1,6 +1,7 @@
 """The pod that runs and endpoints have in common, as pure functions from a spec and a placement to JSON.
 
-Every pod passes Pod Security `restricted`, unless the request wants user 0; then it passes `baseline`.
+Every pod passes Pod Security `restricted`, unless the request wants user 0; then it passes `baseline`. No container of
+either keeps a capability of the kernel.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def helper_fields(spec: ContainerSpec) -> Manifest:
     """Fields of a container that ends before the user's starts: it may use what the pod has anyway, except GPUs."""
     return {
         "resources": _resources(replace(spec, gpus_per_replica=0, extra_resources={}), None),
-        "securityContext": _container_security(spec.run_as_user),
+        "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
@@ -170,7 +171,7 @@ def _container(parts: PodParts, placement: Placement, mounts: list[Manifest]) ->
         "name": parts.container_name,
         "image": spec.image,
         "resources": _resources(spec, placement.resource_name),
-        "securityContext": _container_security(spec.run_as_user),
+        "securityContext": container_security(),
         # A failed container's last lines stay in its status, even if no one read the log in time.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -224,10 +225,8 @@ def _pod_security(user: int) -> Manifest:
     }
 
 
-def _container_security(user: int) -> Manifest:
-    if user == 0:
-        # Root without capabilities could not even read files of other users; `baseline` allows the usual ones.
-        return {"allowPrivilegeEscalation": False}
+def container_security() -> Manifest:
+    """Of every container, whatever its user: root without capabilities owns what root owns, and no more."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 

@@ -20,4 +20,4 @@ class Command(BaseCommand):
         reasons = refusals(settings.ENVIRONMENT)
         if reasons:
             raise CommandError("\n".join(reasons))
-        live.run(settings.ENVIRONMENT.live_bind, metrics_bind=settings.ENVIRONMENT.metrics_bind)
+        live.run(settings.ENVIRONMENT)

@@ -1,13 +1,12 @@
-"""See portal.runtime.serve; manage.py starts it without loading the applications into the parent process."""
-
 from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
-from portal.runtime import serve
+from portal.runtime.refusals import refusals
 
 
 class Command(BaseCommand):
@@ -17,9 +16,13 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--workers", type=int, default=serve.WORKERS)
-        parser.add_argument("--threads", type=int, default=serve.THREADS)
+        parser.add_argument("--threads", type=int, default=0, help="Requests answered at the same time.")
 
     @override
     def handle(self, *_args: Any, **options: Any) -> None:
-        serve.main([f"--workers={options['workers']}", f"--threads={options['threads']}"])
+        reasons = refusals(settings.ENVIRONMENT)
+        if reasons:
+            raise CommandError("\n".join(reasons), returncode=2)
+        from portal.runtime import serve  # noqa: PLC0415 (it makes the WSGI application)
+
+        serve.run(settings.ENVIRONMENT, threads=options["threads"] or serve.THREADS)

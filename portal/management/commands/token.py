@@ -9,6 +9,7 @@ from foundation import clock
 from foundation.errors import PortalError
 from teams import services
 from teams.actors import Actor
+from teams.credentials import TOKEN_DAYS_DEFAULT
 from teams.models import ApiToken, Team, User
 from teams.tokens import new_token
 
@@ -28,7 +29,12 @@ class Command(BaseCommand):
             default=[ApiToken.Scope.READ.value, ApiToken.Scope.SUBMIT.value],
             help="what it may do (read submit)",
         )
-        parser.add_argument("--days", type=int, default=90, help="how long it is valid (90)")
+        parser.add_argument(
+            "--days",
+            type=int,
+            default=TOKEN_DAYS_DEFAULT,
+            help=f"how long it is valid ({TOKEN_DAYS_DEFAULT})",
+        )
         parser.add_argument("--team", help="the one team that it sees")
 
     @override

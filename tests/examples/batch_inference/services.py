@@ -9,13 +9,13 @@ from django.db import transaction
 
 from controller import services
 from controller.services import Submission
-from controller.sizing import with_host_share
 from controller.waiting_card import Card
 from foundation.models import PlatformSettings
 from teams.actors import Actor
 from teams.models import Team, User
 from tests.examples.batch_inference.models import BatchInference
 from tests.examples.batch_inference.specs import KIND, BatchInferenceSpec
+from workloads.nodes.sizing import with_host_share
 from workloads.states import Priority
 
 

@@ -1,0 +1,48 @@
+"""Signal receivers: what happens is written to the outbox, in the transaction in which it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.dispatch import receiver
+
+from notices.events import NoticeType
+from notices.outbox import write_alert, write_decision, write_moves, write_policy
+from quotas.models import QuotaRequest
+from quotas.requests import request_decided
+from telemetry.models import Alert
+from telemetry.signals import alert_closed, alert_opened, idle_policy_stopped, idle_policy_warned
+from workloads.models import Workload
+from workloads.signals import PhaseMove, moved
+
+
+@receiver(moved)
+def note_moves(*, moves: Sequence[PhaseMove], now: datetime, **_future: Any) -> None:
+    """Workloads have moved."""
+    write_moves(moves, now=now)
+
+
+@receiver(request_decided)
+def note_decision(*, request: QuotaRequest, now: datetime, **_future: Any) -> None:
+    """A request for quota is decided."""
+    write_decision(request, now=now)
+
+
+@receiver([alert_opened, alert_closed])
+def note_alert(*, alert: Alert, **_future: Any) -> None:
+    """A rule has begun to hold of the GPUs of a workload, or holds no more."""
+    write_alert(alert)
+
+
+@receiver(idle_policy_warned)
+def note_warning(*, workload: Workload, message: str, now: datetime, **_future: Any) -> None:
+    """The idle policy is about to stop a run."""
+    write_policy(workload, NoticeType.IDLE_WARNED, message=message, now=now)
+
+
+@receiver(idle_policy_stopped)
+def note_stop(*, workload: Workload, message: str, now: datetime, **_future: Any) -> None:
+    """The idle policy has stopped a run."""
+    write_policy(workload, NoticeType.IDLE_STOPPED, message=message, now=now)

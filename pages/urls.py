@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+
+from pages import advice, audit, home
+from pages.endpoints import access, try_it
+from pages.gpus import rules, waste
+from pages.quotas import changes, cohorts, pages, requests, teams
+from pages.teams import quota, team, tokens
+
+app_name = "portal"
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", home.HomePage.as_view(), name="home"),
+    path("theme/", home.choose_theme, name="theme"),
+    path("audit/", audit.AuditPage.as_view(), name="audit"),
+    path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
+    path("idle/", waste.IdlePage.as_view(), name="idle"),
+    path("idle/rules/<str:name>/", rules.AlertRulePage.as_view(), name="alert-rule"),
+    path("capacity/", waste.CapacityPage.as_view(), name="capacity"),
+    path("teams/", team.TeamListPage.as_view(), name="team-list"),
+    path("teams/<slug:slug>/", team.TeamDetailPage.as_view(), name="team-detail"),
+    path("teams/<slug:slug>/endpoint-tokens/", tokens.TeamTokensPage.as_view(), name="team-endpoint-tokens"),
+    path(
+        "teams/<slug:slug>/endpoint-tokens/<uuid:token_id>/revoke/",
+        tokens.TeamTokenRevokePage.as_view(),
+        name="team-endpoint-token-revoke",
+    ),
+    path("teams/<slug:slug>/quota/", quota.TeamQuotaPage.as_view(), name="team-quota"),
+    path("teams/<slug:slug>/quota/queue/", quota.QueuePage.as_view(), name="team-queue"),
+    path(
+        "teams/<slug:slug>/quota/requests/<uuid:public_id>/withdraw/",
+        quota.WithdrawPage.as_view(),
+        name="team-quota-withdraw",
+    ),
+    path("quotas/", pages.ConsolePage.as_view(), name="quota-console"),
+    path("quotas/draft/", pages.DraftPage.as_view(), name="quota-draft"),
+    path("quotas/changes/", changes.ChangeSetListPage.as_view(), name="quota-changes"),
+    path("quotas/changes/<uuid:public_id>/", changes.ChangeSetPage.as_view(), name="quota-change-set"),
+    path("quotas/requests/", requests.RequestListPage.as_view(), name="quota-requests"),
+    path(
+        "quotas/requests/<uuid:public_id>/",
+        requests.RequestDecisionPage.as_view(),
+        name="quota-request-decide",
+    ),
+    path("quotas/cohorts/", cohorts.CohortListPage.as_view(), name="quota-cohorts"),
+    path("quotas/cohorts/<uuid:public_id>/", cohorts.CohortPage.as_view(), name="quota-cohort"),
+    path("quotas/teams/", teams.TeamPolicyListPage.as_view(), name="quota-teams"),
+    path("quotas/teams/<slug:slug>/", teams.TeamPolicyPage.as_view(), name="quota-team"),
+    path(
+        "endpoints/<uuid:public_id>/tokens/",
+        access.EndpointTokensPage.as_view(),
+        name="endpoint-tokens",
+    ),
+    path(
+        "endpoints/<uuid:public_id>/tokens/<uuid:token_id>/revoke/",
+        access.EndpointTokenRevokePage.as_view(),
+        name="endpoint-token-revoke",
+    ),
+    path("endpoints/<uuid:public_id>/try/", try_it.TryItPage.as_view(), name="endpoint-try"),
+]

@@ -1,0 +1,88 @@
+"""F11, counted: many pods live and end behind a watch that is cut every few events, and every end is known."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+
+from cluster import kinds
+from cluster.client import connect
+from controller.watch import watcher as module
+from costs.models import UsageInterval
+from tests.controller import fault_proxy as faults
+from tests.controller.clusters import OwnCluster
+from tests.controller.fault_proxy import FaultProxy
+from tests.controller.watch_bed import Pods, following
+from tests.effort import drawn
+from tests.factories.catalogue import make_flavor
+from tests.factories.teams import make_team
+from tests.factories.workloads import make_workload
+from tests.waiting import until
+from workloads.models import PodRecord
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.fuzz]
+
+SEED = 20261124
+TRANSITIONS_EACH = 4
+"""Made, on a node, running, ended."""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = OwnCluster(tmp_path)
+    yield made
+    made.stop()
+
+
+def torn(dice: random.Random):
+    """A watch that breaks after one to nine events, now and then inside one."""
+
+    def spoil(lines):
+        return faults.cut_after(dice.randint(1, 9), inside=dice.random() < 0.3)(lines)
+
+    return spoil
+
+
+def test_no_final_state_is_missed_however_often_the_watch_is_cut(cluster, tmp_path, monkeypatch):
+    """Invariant: rows and usage say of every pod what the API server says of it, each once."""
+    monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.02)
+    transitions = drawn(usual=1_000, landing=2_000, soak=100_000)
+    count = transitions // TRANSITIONS_EACH
+    (tmp_path / "proxy").mkdir()
+    proxy = FaultProxy(tmp_path / "proxy", str(cluster.kubeconfig))
+    fault = proxy.meet(faults.watches("pods"), spoil=torn(random.Random(SEED)))
+    # Who makes the pods waits for a cluster that is slow with so many; who watches does not.
+    direct = connect(str(cluster.kubeconfig), timeout=(10, 300))
+    team = make_team(f"t-{uuid4().hex[:8]}")
+    run = make_workload(team=team, flavor=make_flavor(), units=1)
+    try:
+        namespace = team.namespace_name
+        direct.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        with following(proxy):
+            bed = Pods(direct, namespace, run)
+            with ThreadPoolExecutor(4) as pool:
+                ends = [
+                    {"BED_RUN_SECONDS": "0.01", "BED_EXIT_CODE": str(number % 2)} for number in range(count)
+                ]
+                made = list(pool.map(lambda each: bed.make(f"pod-{each[0]}", **each[1]), enumerate(ends)))
+            # Most of that is the making of pods, by a cluster that has few processors on a busy machine.
+            wait = 60 + transitions / 8
+            ended = PodRecord.objects.filter(phase__in=["Succeeded", "Failed"])
+            until(lambda: ended.count() == count, wait, lambda: f"{ended.count()} of {count}")
+            shown = {
+                pod["metadata"]["uid"]: pod["status"]["phase"]
+                for pod in direct.list(kinds.POD, namespace=namespace).items
+            }
+            until(lambda: UsageInterval.objects.filter(ended_at__isnull=False).count() == count, wait)
+    finally:
+        proxy.close()
+        direct.close()
+    rows = dict(PodRecord.objects.values_list("uid", "phase"))
+    assert rows == {uid: shown[uid] for uid in made}
+    assert Counter(rows.values()) == {"Succeeded": count // 2, "Failed": count // 2}
+    assert set(Counter(UsageInterval.objects.values_list("pod_uid", flat=True)).values()) == {1}
+    assert fault.met >= transitions // 50, "it was cut all the time"

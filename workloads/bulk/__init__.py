@@ -1,0 +1,1 @@
+"""What is done to many workloads at once, in a few statements?"""
