@@ -223,19 +223,20 @@ class ServiceProxy:
             if self._opened and not self._must_look():
                 # Another coroutine did the same while this one waited for the lock.
                 return self._opened
-            now = time.monotonic()
             refused, self._refused = self._refused, None
             if refused is not None:
-                self._renewed_at = now
+                self._renewed_at = time.monotonic()
             try:
                 connection, token = await asyncio.to_thread(_credentials, self._client, refused)
             except ClusterUnavailable as error:
                 raise ProxyFailed(error.message, status=503, reason="cluster-unavailable") from error
+            # From its end on: after a look that takes longer than an answer holds, all who waited would look again.
+            checked_at = time.monotonic()
             previous = self._opened
             if previous and previous.connection is connection:
-                self._opened = _Opened(connection, previous.session, token, now)
+                self._opened = _Opened(connection, previous.session, token, checked_at)
             else:
-                self._opened = _Opened(connection, Session(connection), token, now)
+                self._opened = _Opened(connection, Session(connection), token, checked_at)
                 if previous:
                     await previous.session.retire()
             return self._opened

@@ -23,7 +23,7 @@ from teams import credentials, queries, services, sign_ins
 from teams.actors import actor_of
 from teams.devices import remember_device
 from teams.errors import LinkUnusable
-from teams.forms import add_errors, PasswordForm, SignInForm, TokenForm
+from teams.forms import PasswordForm, SignInForm, TokenForm, add_errors
 from teams.models import Team, User
 from teams.sign_ins import Way
 

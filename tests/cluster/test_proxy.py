@@ -9,6 +9,7 @@ import json
 import socket
 import time
 from threading import Event
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -430,10 +431,19 @@ def test_inside_the_cluster_nothing_is_sent_on_an_old_connection_and_no_answer_o
     assert ports[3] != ports[0]
 
 
-def test_of_many_requests_at_once_one_looks_at_the_credentials(faulty, faulty_client, monkeypatch):
+def test_of_many_requests_at_once_one_looks_at_the_credentials_however_long_it_looks(
+    faulty, faulty_client, monkeypatch
+):
+    """The clock is the test's: it stands still but while one looks."""
     faulty.script = lambda exchange: exchange.reply(200, {})
     looks = []
     look = faulty_client.connection
-    monkeypatch.setattr(faulty_client, "connection", lambda **asked: looks.append(1) or look(**asked))
+
+    def long_look(**asked):
+        looks.append(1)
+        return look(**asked)
+
+    monkeypatch.setattr(faulty_client, "connection", long_look)
+    monkeypatch.setattr("cluster.proxy.time", SimpleNamespace(monotonic=lambda: 60.0 * len(looks)))
     assert twenty_at_once(faulty_client) == [200] * 20
     assert len(looks) == 1
