@@ -17,7 +17,7 @@ from controller.logs import workload_logs
 from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
-from costs.services import settle_due
+from costs.ledger.services import settle_due
 from foundation import clock, leases
 from foundation.database import is_away
 from foundation.models import PlatformSettings

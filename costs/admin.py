@@ -9,7 +9,7 @@ from typing_extensions import override
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from costs.models import LedgerEntry, Price
-from costs.services import check_card, set_price, withdraw_price
+from costs.prices.services import check_card, set_price, withdraw_price
 from foundation import clock
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin

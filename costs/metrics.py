@@ -8,7 +8,7 @@ from django.core.cache import cache
 from prometheus_client.core import Metric
 from typing_extensions import override
 
-from costs.queries import ledger_difference
+from costs.reports.queries import ledger_difference
 from foundation.http.metrics import GaugeCollector, ScrapedGauge, register_collector
 
 KEPT_SECONDS = 300

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
 from fractions import Fraction
 
 SECONDS_PER_HOUR = 3600
@@ -45,6 +45,33 @@ def priced_segments(start: datetime, end: datetime, spans: Sequence[PriceSpan]) 
         stop = end if span.until is None else min(end, span.until)
         yield Segment(start, stop, span)
         start = stop
+
+
+def cut(segments: Iterable[Segment], moments: Iterable[datetime]) -> Iterator[Segment]:
+    """The segments, cut at those of the moments that lie inside of one."""
+    ordered = sorted(set(moments))
+    for segment in segments:
+        start = segment.start
+        for moment in ordered:
+            if start < moment < segment.end:
+                yield replace(segment, start=start, end=moment)
+                start = moment
+        yield replace(segment, start=start)
+
+
+def by_day(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """The segments, cut at midnight UTC: then a line belongs to one day, and days add up to months."""
+    for segment in segments:
+        start = segment.start
+        while (midnight := _next_midnight(start)) < segment.end:
+            yield replace(segment, start=start, end=midnight)
+            start = midnight
+        yield replace(segment, start=start)
+
+
+def _next_midnight(moment: datetime) -> datetime:
+    day = moment.astimezone(UTC).date() + timedelta(days=1)
+    return datetime.combine(day, time(), tzinfo=UTC)
 
 
 def exact_cost(segment: Segment, cards: Fraction) -> Fraction:

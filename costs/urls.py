@@ -2,17 +2,17 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from costs import api
+from costs.api import ledger, prices, reports
 
 app_name = "costs"
 
 urlpatterns: list[URLPattern | URLResolver] = []
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
-    path("prices/", api.PriceListView.as_view(), name="price-list"),
-    path("prices/<uuid:public_id>/", api.PriceView.as_view(), name="price"),
-    path("ledger/", api.LedgerView.as_view(), name="ledger-list"),
-    path("costs/", api.CostSummaryView.as_view(), name="cost-summary"),
-    path("costs/export.csv", api.CostExportView.as_view(), name="cost-export"),
-    path("adjustments/", api.AdjustmentView.as_view(), name="adjustment-list"),
+    path("prices/", prices.PriceListView.as_view(), name="price-list"),
+    path("prices/<uuid:public_id>/", prices.PriceView.as_view(), name="price"),
+    path("ledger/", ledger.LedgerView.as_view(), name="ledger-list"),
+    path("costs/", reports.CostSummaryView.as_view(), name="cost-summary"),
+    path("costs/export.csv", reports.CostExportView.as_view(), name="cost-export"),
+    path("adjustments/", ledger.AdjustmentView.as_view(), name="adjustment-list"),
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from costs.services import set_price
+from costs.prices.services import set_price
 from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import set_template

@@ -16,8 +16,9 @@ from django.db import connection
 from django.db.models import Model
 
 from benchmarks.worlds import rows
+from costs.ledger.services import record_usage
 from costs.models import LedgerEntry, UsageInterval
-from costs.services import record_usage, set_price
+from costs.prices.services import set_price
 from foundation import clock
 from inference.models import Endpoint, EndpointRevision, RevisionState
 from inference.specs import EndpointSpec

@@ -11,7 +11,7 @@ from django.db import transaction
 from cluster.client import ClusterClient
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
-from costs.services import record_usages
+from costs.ledger.services import record_usages
 from foundation.crashpoints import crash_point
 from workloads.models import PodRecord
 from workloads.observations import PodSeen, mark_pods_missing, record_pods

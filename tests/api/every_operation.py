@@ -15,7 +15,7 @@ from uuid import UUID
 from rest_framework.test import APIClient
 
 from costs.models import LedgerEntry
-from costs.services import set_price
+from costs.prices.services import set_price
 from foundation import clock
 from gateway.services import create_endpoint_token
 from inference.models import Endpoint, EndpointRevision

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from costs.models import LedgerEntry, Price, UsageInterval
-from costs.queries import ledger_difference
-from costs.services import withdraw_price
+from costs.prices.services import withdraw_price
+from costs.reports.queries import ledger_difference
 from foundation import clock
 from foundation.errors import Conflict
 from foundation.models import PlatformSettings

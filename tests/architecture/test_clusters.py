@@ -26,7 +26,7 @@ ABOUT_ALL = {
     "controller/retention.py forget": "what has long gone is forgotten alike, wherever it was: objects and nodes",
     "controller/retention.py _pods": "the same of pods",
     "workloads/metrics.py WatchCollector.collect": "every watch has an age, and its cluster is a label",
-    "costs/services.py close_ended": "a bill is settled wherever the pod was",
+    "costs/ledger/services.py close_ended": "a bill is settled wherever the pod was",
 }
 # Who asks for a client, and of which cluster: entry points alone, which hand it on.
 TEAM, STRAYS, LACKS = "of a team's namespace", "of the strays that are shown", "somebody asks what it lacks"

@@ -24,7 +24,7 @@ from controller.watch import watcher as module
 from controller.watch.pods import PodSink
 from controller.watch.watcher import OWN
 from costs.models import LedgerEntry, UsageInterval
-from costs.queries import ledger_difference
+from costs.reports.queries import ledger_difference
 from foundation import clock
 from tests.controller.conftest import REAL
 from tests.controller.followers import Follower

@@ -10,9 +10,10 @@ from django.db import IntegrityError
 from controller import retention
 from controller.logs.store import NO_CONTAINER, mark_stored
 from controller.tasks import collect_garbage
+from costs.ledger.services import record_usage
 from costs.models import UsageInterval
-from costs.queries import cost_lines, cost_of, ledger_difference
-from costs.services import record_usage
+from costs.queries import cost_lines, cost_of
+from costs.reports.queries import ledger_difference
 from foundation import clock
 from foundation.models import PlatformSettings
 from quotas import queries as quota_queries

@@ -9,8 +9,8 @@ import pytest
 from django.db.models import Sum
 
 from cluster import kinds
+from costs.ledger.services import settle_due
 from costs.models import LedgerEntry
-from costs.services import settle_due
 from foundation import clock
 from jobs import tasks
 from jobs.matrix import Matrix

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 from django.db import connection, transaction
 
+from costs.ledger.services import record_usage, reverse, settle, settle_due
 from costs.models import LedgerEntry, UsageInterval, WorkloadCharge
 from costs.queries import LINES_MAX, cost_lines, cost_of, costs_of
-from costs.services import record_usage, reverse, settle, settle_due
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read

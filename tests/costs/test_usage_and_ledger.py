@@ -12,18 +12,19 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.postings import ENDED_BEFORE, STILL_THERE
-from costs.queries import cost_lines, cost_of, costs_of, ledger_difference
-from costs.services import (
+from costs.ledger.postings import ENDED_BEFORE, STILL_THERE
+from costs.ledger.services import (
     SETTLE_BATCH_MAX,
     record_usage,
     record_usages,
     reverse,
-    set_price,
     settle,
     settle_due,
 )
+from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
+from costs.prices.services import set_price
+from costs.queries import cost_lines, cost_of, costs_of
+from costs.reports.queries import ledger_difference
 from foundation.errors import Conflict, Invalid
 from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_price

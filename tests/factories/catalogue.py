@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 from costs.models import Price
-from costs.services import set_price
+from costs.prices.services import set_price
 from foundation import clock
 from quotas.limits import set_limits
 from quotas.models import Quota

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from controller.reconcile.run_tokens import digest, run_token
-from costs.services import record_usage
+from costs.ledger.services import record_usage
 from foundation import clock
 from inference.services import deploy_endpoint
 from inference.specs import EndpointSpec

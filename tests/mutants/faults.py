@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[int, tuple[str, ...]]] = {
         "controller/reconcile/snapshot.py", "workloads/pods/pod_ends.py", "workloads/pods/pod_status.py",
         "tenancy/resource_quotas.py",
         "workloads/states.py", "workloads/services.py")),
-    "ledger": (8, ("costs/services.py", "costs/pricing.py", "costs/queries.py", "controller/reconcile/sightings.py")),
+    "ledger": (8, ("costs/ledger/services.py", "costs/pricing.py", "costs/queries.py", "controller/reconcile/sightings.py")),
     "permissions": (7, ("teams/permissions.py", "teams/services.py", "teams/actors.py", "teams/api/scopes.py",
         "teams/api/authentication.py", "teams/credentials.py", "teams/queries.py", "teams/tokens.py",
         "teams/throttle.py")),

@@ -11,7 +11,7 @@ from django.db import transaction
 from cluster import kinds
 from controller.logs import lines as log_lines
 from controller.logs.store import ContainerLog, source_of
-from costs.services import record_usage
+from costs.ledger.services import record_usage
 from foundation import clock
 from inference.serializers import EndpointSerializer
 from inference.services import deploy_endpoint

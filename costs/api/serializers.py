@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from costs.models import LedgerEntry, Price
-from costs.queries import CostGroup
+from costs.reports.queries import CostGroup
 from foundation.http.serializers import StrictSerializer
 from foundation.money import AmountJSON, as_json
 from workloads.models import CapacityType

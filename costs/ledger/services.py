@@ -1,145 +1,30 @@
-"""The only writers of prices, usage and the ledger."""
+"""The only writer of usage and of the ledger's lines of it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
+from costs.ledger.accounts import SUPPLY, lane_account, team_account
+from costs.ledger.postings import ENDED_BEFORE, STILL_THERE, standing_postings
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.postings import ENDED_BEFORE, STILL_THERE, standing_postings
-from costs.pricing import PricedSegment, PriceSpan, Segment, lines, priced_segments
+from costs.pricing import PricedSegment, PriceSpan, Segment, by_day, lines, priced_segments
 from costs.queries import spans_of
-from foundation import clock, leases
+from foundation import leases
 from foundation.crashpoints import crash_point
-from foundation.errors import Conflict, Invalid, NotFound
+from foundation.errors import Conflict, Invalid
 from teams.actors import Actor
 from teams.audit import record_audit
-from workloads.models import PodRecord, ResourceFlavor
+from workloads.models import PodRecord, Workload
 
-# The rule that no two prices of a card overlap counts seconds from 1970 on and has 36 bits for them (until 4147).
-PRICE_YEARS = range(1970, 4000)
 SETTLE_OPEN_EVERY = timedelta(hours=1)
 SETTLE_BATCH_MAX = 500
-
-
-def set_price(
-    *,
-    card: str,
-    capacity_type: str,
-    micro_usd_per_card_hour: int,
-    valid_from: datetime,
-    reason: str,
-    actor: Actor,
-    now: datetime,
-) -> Price:
-    """The price from `valid_from` on; ends the one before it. What is already in the ledger stays.
-
-    Raises Invalid for less than 0 and for a time outside of PRICE_YEARS (UTC); Conflict for one at or before a later
-    price, unless it comes before the first, and for one whose usage is in the ledger.
-    """
-    _check_price(micro_usd_per_card_hour, valid_from)
-    valid_from = valid_from.replace(microsecond=0)
-    with transaction.atomic():
-        PricedCard.objects.get_or_create(card=card, capacity_type=capacity_type)
-        priced = PricedCard.objects.select_for_update().get(card=card, capacity_type=capacity_type)
-        same = priced.prices.filter(
-            valid_from=valid_from, micro_usd_per_card_hour=micro_usd_per_card_hour
-        ).first()
-        if same is not None:
-            return same
-        price = Price.objects.create(
-            priced=priced,
-            micro_usd_per_card_hour=micro_usd_per_card_hour,
-            valid_from=valid_from,
-            valid_until=_make_room(priced, valid_from),
-            actor=actor.label,
-            reason=reason,
-            created_at=now,
-        )
-        _audit_price("price.changed", price, after=_facts(price), reason=reason, actor=actor, now=now)
-    return price
-
-
-def withdraw_price(*, price: Price, actor: Actor, now: datetime) -> None:
-    """Take back a price that has not begun: the one before it goes on. Conflict for one that has begun."""
-    with transaction.atomic():
-        priced = PricedCard.objects.select_for_update().get(pk=price.priced_id)
-        gone = priced.prices.filter(pk=price.pk).first()
-        if gone is None:
-            raise NotFound("This price is gone.")
-        # The lock may have been waited for until it began.
-        if gone.valid_from <= max(now, clock.now()) or LedgerEntry.objects.filter(price=gone).exists():
-            message = (
-                f"This price holds since {gone.valid_from:%Y-%m-%d %H:%M:%S} UTC. Set another one instead."
-            )
-            raise Conflict(message, code="price_began")
-        gone.delete()
-        priced.prices.filter(valid_until=gone.valid_from).update(valid_until=gone.valid_until)
-        _audit_price("price.withdrawn", price, before=_facts(gone), actor=actor, now=now)
-
-
-def check_card(card: str) -> None:
-    """Raise Invalid for a card that no flavor is cut from, and whose price nothing would ever be billed by."""
-    cards = sorted(set(ResourceFlavor.objects.values_list("card", flat=True)))
-    if card not in cards and not _was_used(card):
-        message = f"No flavor is cut from such a card. There is: {', '.join(cards) or 'none'}."
-        raise Invalid.of_field("card", message, code="unknown_card")
-
-
-def _was_used(card: str) -> bool:
-    """Whether something of the card is priced, or may still have to be, though no flavor says so any more."""
-    priced = PricedCard.objects.filter(card=card)
-    return priced.exists() or UsageInterval.objects.filter(card=card).exists()
-
-
-def _facts(price: Price) -> dict[str, str | int]:
-    return {
-        "card": price.priced.card,
-        "capacity_type": price.priced.capacity_type,
-        "micro_usd_per_card_hour": price.micro_usd_per_card_hour,
-        "valid_from": price.valid_from.isoformat(),
-    }
-
-
-def _audit_price(action: str, price: Price, *, actor: Actor, now: datetime, **more: Any) -> None:
-    record_audit(
-        actor=actor,
-        action=action,
-        target_kind="price",
-        target_id=str(price.public_id),
-        target_name=f"{price.priced.card} {price.priced.capacity_type}",
-        now=now,
-        **more,
-    )
-
-
-def _check_price(micro_usd_per_card_hour: int, valid_from: datetime) -> None:
-    if micro_usd_per_card_hour < 0:
-        raise Invalid.of_field("micro_usd_per_card_hour", "A price is 0 or more.", code="min_value")
-    if valid_from.astimezone(UTC).year not in PRICE_YEARS:
-        message = f"A price begins in one of the years {PRICE_YEARS[0]} to {PRICE_YEARS[-1]}."
-        raise Invalid.of_field("valid_from", message, code="out_of_range")
-
-
-def _make_room(priced: PricedCard, valid_from: datetime) -> datetime | None:
-    """When a price from `valid_from` on ends, if it comes before the first; else the one before it ends then."""
-    earliest = priced.prices.order_by("valid_from").first()
-    # Before its first price a card was used without any, so nothing of that time is billed.
-    if earliest is not None and valid_from < earliest.valid_from:
-        return earliest.valid_from
-    if priced.prices.filter(valid_from__gte=valid_from).exists():
-        raise Conflict.of_field("valid_from", "A later or equal price exists already.", code="not_latest")
-    if LedgerEntry.objects.filter(price__priced=priced, ended_at__gt=valid_from).exists():
-        message = "Usage after that time is already in the ledger."
-        raise Conflict.of_field("valid_from", message, code="already_billed")
-    priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
-    return None
+PROJECT_LABEL = "project"
 
 
 def record_usage(pod: PodRecord, *, now: datetime) -> UsageInterval | None:
@@ -288,7 +173,7 @@ def _post(
 ) -> list[LedgerEntry]:
     """Postings of what is used and priced but not in the ledger, up to the interval's end or `now`."""
     end = row.ended_at or now.replace(microsecond=0)
-    segments = list(priced_segments(row.settled_until, end, spans))
+    segments = list(by_day(priced_segments(row.settled_until, end, spans)))
     if not segments:
         return []
     posted, carry = lines(segments, row.cards, priced.carry)
@@ -313,7 +198,7 @@ def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
 
 def _both_sides(usage: UsageInterval, line: PricedSegment, now: datetime) -> list[LedgerEntry]:
     transaction_id = uuid4()
-    sides = ((f"team:{usage.team.slug}", 1), (f"supply:{usage.card}:{usage.capacity_type}", -1))
+    sides = ((team_account(usage.team.slug), 1), (lane_account(SUPPLY, usage.card, usage.capacity_type), -1))
     return [
         LedgerEntry(
             transaction_id=transaction_id,
@@ -327,11 +212,18 @@ def _both_sides(usage: UsageInterval, line: PricedSegment, now: datetime) -> lis
             ended_at=line.segment.end,
             price_id=line.segment.span.price_id,
             units=usage.units,
+            user_id=usage.workload.owner_id,
+            project=project_of(usage.workload),
             amount_micro_usd=sign * line.amount_micro_usd,
             posted_at=now,
         )
         for account, sign in sides
     ]
+
+
+def project_of(workload: Workload) -> str:
+    """The project that a workload's costs belong to: its label `project`, or none."""
+    return str(workload.labels.get(PROJECT_LABEL, ""))[:63]
 
 
 def close_ended(*, now: datetime) -> int:
@@ -408,6 +300,9 @@ def _opposite(side: LedgerEntry, transaction_id: UUID, reason: str, now: datetim
         "started_at",
         "ended_at",
         "price",
+        "user",
+        "project",
+        "phase",
     )
     return LedgerEntry(
         **{name: getattr(side, name) for name in kept},

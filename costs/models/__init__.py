@@ -1,0 +1,12 @@
+"""What it cost: versioned prices, one usage interval per pod, and an append-only double-entry ledger.
+
+All amounts are integer micro-USD. Prices are per card-hour; a flavor costs its exact fraction of its card.
+"""
+
+from __future__ import annotations
+
+from costs.models.ledger import LedgerEntry, WorkloadCharge
+from costs.models.prices import Price, PricedCard
+from costs.models.usage import UsageInterval
+
+__all__ = ["LedgerEntry", "Price", "PricedCard", "UsageInterval", "WorkloadCharge"]

@@ -1,0 +1,1 @@
+"""What does a card cost? The only writers of prices."""
