@@ -16,6 +16,8 @@ from .selectors import Selection
 from .store import Change, Store
 
 BOOKMARK_SECONDS = 30.0
+# A client that comes back far behind may leave after its first lines: no more than these are made before it takes them.
+LINES_AT_ONCE = 64
 
 
 class Watches:
@@ -53,7 +55,7 @@ class _Watch:
         self._bookmarks = query.get("allowWatchBookmarks") in {"1", "true"}
         self._deadline = time.monotonic() + float(query.get("timeoutSeconds") or 1800)
         self._initial = query.get("sendInitialEvents") == "true"
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[tuple[str, Obj]] = deque()
         self._wake = asyncio.Event()
         self._over = False
         self.end = store.subscribe(self._live)
@@ -66,7 +68,7 @@ class _Watch:
     def _start(self, text: str) -> None:
         if text in {"", "0"} or self._initial:
             for obj in filter(self._chosen, self._store.list(self._kind)):
-                self._queue.append(_line("ADDED", obj))
+                self._queue.append(("ADDED", obj))
             if self._initial:
                 self._queue.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
             return
@@ -77,7 +79,7 @@ class _Watch:
         version = int(text)
         if version < self._store.oldest or version > self._store.version:
             message = f"too old resource version: {version} ({self._store.oldest})"
-            self._queue.append(_line("ERROR", expired(message).status()))
+            self._queue.append(("ERROR", expired(message).status()))
             self._over = True
             return
         for change in self._store.history:
@@ -90,27 +92,26 @@ class _Watch:
         now = change.type != "DELETED" and self._chosen(change.obj)
         before = change.old is not None and self._chosen(change.old)
         if now:
-            self._queue.append(_line("MODIFIED" if before else "ADDED", change.obj))
+            self._queue.append(("MODIFIED" if before else "ADDED", change.obj))
         elif before:
-            self._queue.append(_line("DELETED", change.obj))
+            self._queue.append(("DELETED", change.obj))
         else:
             return
         self._wake.set()
 
-    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+    def _bookmark(self, annotations: dict[str, str] | None = None) -> tuple[str, Obj]:
         metadata: Obj = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
         obj = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
-        return _line("BOOKMARK", obj)
+        return "BOOKMARK", obj
 
     async def run(self, request: web.Request, response: web.StreamResponse) -> None:
         await response.prepare(request)
         while True:
             if self._queue:
-                data = b"".join(self._queue)
-                self._queue.clear()
-                await response.write(data)
+                count = min(len(self._queue), LINES_AT_ONCE)
+                await response.write(b"".join(_line(*self._queue.popleft()) for _ in range(count)))
                 continue
             left = self._deadline - time.monotonic()
             if self._over or left <= 0:
