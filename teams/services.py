@@ -24,7 +24,7 @@ from teams.audit import record_audit
 from teams.credentials import create_sign_in_link, create_token, redeem_sign_in_link, revoke_token
 from teams.errors import AlreadyMember, TeamInUse
 from teams.models import Membership, Team, User
-from teams.signals import cohort_changed
+from teams.signals import cohort_changed, team_deleting
 from teams.workload_policy import is_reserved_namespace
 
 __all__ = [
@@ -143,7 +143,10 @@ def update_team(
 def delete_team(
     *, actor: Actor, team: Team, now: datetime, expected_versions: Versions | None = None
 ) -> None:
-    """Delete a team that has no history. Raises TeamInUse while anything (a workload, a claim) refers to it."""
+    """Delete a team that has no history; one that has is closed (`controller.closing`).
+
+    Raises TeamInUse while anything (a workload, a quota, money, a Secret or volume in the cluster) refers to it.
+    """
     locked = _locked_team(team, stays=False)
     check_version(expected=expected_versions, current=locked.version)
     public_id, values = locked.public_id, team_values(locked)
@@ -156,10 +159,16 @@ def delete_team(
         before=values,
         now=now,
     )
+    if locked.secret_names.filter(written_here=True).exists():
+        raise TeamInUse(
+            f"Team {team.slug} has secrets in the cluster, which nobody would know of: delete them first."
+        )
+    team_deleting.send(sender=Team, team=locked)
     try:
         locked.delete()
     except (ProtectedError, RestrictedError) as error:
-        raise TeamInUse(f"Team {team.slug} has workloads or other records; it cannot be deleted.") from error
+        message = f"Team {team.slug} has workloads or other records; it cannot be deleted. Close it: its records stay."
+        raise TeamInUse(message) from error
 
 
 @transaction.atomic
