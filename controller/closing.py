@@ -3,7 +3,7 @@
 First what waits, and what ends by itself, with its grace period; then, when none of that is left, what serves requests. A claim
 goes when the last pod of its workload is gone, as ever. When nothing lives, waits or is counted any more, its quota goes back
 and the team is closed. Nothing that people may still want to read is deleted: workloads, logs until they expire, the ledger,
-volumes, secrets and the namespace stay.
+volumes, secrets and the namespace stay. Two who go on at once do nothing twice: each step holds the rows that it is about.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from django.db.models import Count, Q, QuerySet
 from controller.services import cancel_many
 from controller.wakeups import send_hint
 from costs.models import UsageInterval
-from foundation import leases
 from foundation.crashpoints import crash_point
 from foundation.errors import Invalid
 from foundation.http.etag import Versions
@@ -144,6 +143,7 @@ def to_go_on_with() -> QuerySet[Team]:
 
 def go_on(*, team: Team, now: datetime) -> bool:
     """Do what can be done now to close the team; whether it is closed. To be repeated until it is."""
+    team = Team.objects.get(pk=team.pk)
     if team.closing_since is None:
         return False
     live, by_itself = _unended(team), Q(kind__in=[kind.name for kind in kinds() if kind.ends])
@@ -166,10 +166,10 @@ def _unended(team: Team) -> QuerySet[Workload]:
 def _cancel(team: Team, workloads: QuerySet[Workload], now: datetime) -> None:
     """Request the end of those of which nobody has yet, in transactions of a bounded size."""
     message = f"Team {team.slug} is closed: {team.closing_reason}"
-    wanted = workloads.exclude(desired=Desired.CANCEL.value)
+    # It may be reopened meanwhile: what was not asked to end by then goes on.
+    wanted = workloads.exclude(desired=Desired.CANCEL.value).filter(team__closing_since__isnull=False)
     while keys := list(wanted.order_by("pk").values_list("pk", flat=True)[:BATCH]):
         with transaction.atomic():
-            leases.check()
             locked = lock_rows(wanted.filter(pk__in=keys))
             cancel_many(workloads=locked, message=message, actor=CLOSER, now=now)
         crash_point("closing-cancelled")
@@ -184,7 +184,6 @@ def _holds_on(team: Team) -> bool:
 
 def _finish(team: Team, now: datetime) -> bool:
     with transaction.atomic():
-        leases.check()
         # Waits for every transaction that has written a row of the team: what it wrote is seen below.
         held = Team.objects.select_for_update().get(pk=team.pk)
         if held.closing_since is None or _holds_on(held):

@@ -7,7 +7,6 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
-from foundation import leases
 from quotas.changes import LimitChange, apply_changes
 from quotas.counters import pool_changed
 from quotas.models import Quota, QuotaChangeSet
@@ -23,18 +22,18 @@ def pools_changed(*, team: Team, now: datetime) -> None:
 
 
 def give_back(*, team: Team, actor: Actor, now: datetime) -> QuotaChangeSet | None:
-    """Set every quota of the team to 0, to be taken back as one change; None where all are 0.
+    """Set every quota of a team that is being closed to 0, to be taken back as one change; None where all are 0.
 
     What others of its cohort have borrowed of it they keep until it ends, as after any cut: nothing more is lent to them.
     """
-    own = Quota.objects.filter(team=team).select_related("flavor").order_by("pk")
-    changes = [
-        LimitChange(team, quota.flavor, quota.capacity_type, {"nominal": 0, "borrowing_limit": 0})
-        for quota in own.exclude(Q(nominal=0) & Q(borrowing_limit=0))
-    ]
-    if not changes:
-        return None
-    reason = f"Team {team.slug} was closed: {team.closing_reason}"
     with transaction.atomic():
-        leases.check()
+        held = Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+        own = Quota.objects.filter(team=held).exclude(Q(nominal=0) & Q(borrowing_limit=0))
+        changes = [
+            LimitChange(held, quota.flavor, quota.capacity_type, {"nominal": 0, "borrowing_limit": 0})
+            for quota in own.select_related("flavor").order_by("pk")
+        ]
+        if held.closing_since is None or not changes:
+            return None
+        reason = f"Team {held.slug} was closed: {held.closing_reason}"
         return apply_changes(changes=changes, reason=reason, evicts=False, actor=actor, now=now)

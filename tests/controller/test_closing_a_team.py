@@ -18,10 +18,14 @@ from quotas.models import Claim, ClaimState, Quota, QuotaChangeSet
 from quotas.queries import leaks
 from teams import services
 from teams.actors import Actor
-from teams.models import ApiToken
+from teams.models import ApiToken, AuditEvent
 from tests.controller import endpoints
+from tests.controller.conftest import leave_nothing
+from tests.controller.test_time_alone import Quiet
 from tests.factories.catalogue import SETUP, limit
+from tests.factories.leases import run_out
 from tests.factories.teams import make_member, make_team, make_token, make_user
+from tests.waiting import until
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,7 +49,7 @@ class Lending:
         self.run = bench.running(name="live")
         self.endpoint = endpoints.ready(bench).workload
         self.queued = bench.turn(bench.submit(name="queued", gpus_per_replica=4))
-        self.token = make_token(bench.member, team=bench.team)
+        make_token(bench.member, team=bench.team)
 
     def close(self):
         closing.close_team(
@@ -76,9 +80,6 @@ def lending(bench):
     lending = Lending(bench)
     assert lending.queued.phase == "Queued"
     yield lending
-    bench.cancel_of = None
-    from tests.controller.conftest import leave_nothing
-
     leave_nothing(bench.direct, lending.borrower.namespace_name)
 
 
@@ -139,3 +140,86 @@ def test_what_it_lent_goes_on_and_falls_out_of_the_sum_of_its_cohort(lending):
     # One change, which a quota manager can take back.
     made = QuotaChangeSet.objects.get(reason__contains="was closed")
     assert [change.before["nominal"] for change in made.changes.all()] == [8]
+
+
+class _Died(BaseException):
+    pass
+
+
+def ends_by_itself(lending, quiet):
+    """Nobody does anything but beat and worker."""
+
+    def closed():
+        run_out()
+        tasks.close_teams()
+        quiet.tick()
+        lending.team.refresh_from_db()
+        return lending.team.closed_at
+
+    until(closed, 60, "it is closed by itself")
+    assert {phase for phase, _ in lending.phases().values()} == {"Cancelled"}
+    assert Quota.objects.get(team=lending.team).nominal == 0
+    assert QuotaChangeSet.objects.filter(reason__contains="was closed").count() == 1
+    assert AuditEvent.objects.filter(action="team.closed").count() == 1
+    assert ledger_difference() == 0
+
+
+def test_it_is_closed_by_itself_from_the_one_command_on(lending, servers):
+    quiet = Quiet(lending.bench.client, servers)
+    lending.close()
+    # The message of the command itself, without any beat.
+    quiet.work()
+    assert lending.phases()["live"][1] == "cancel"
+    ends_by_itself(lending, quiet)
+
+
+@pytest.mark.parametrize("point", ["closing-begun", "closing-cancelled", "closing-quota-back"])
+def test_a_process_that_dies_in_the_middle_leaves_what_the_next_goes_on_with(
+    lending, servers, monkeypatch, point
+):
+    quiet, died = Quiet(lending.bench.client, servers), []
+
+    def die(name):
+        if name == point and not died:
+            died.append(name)
+            raise _Died
+
+    monkeypatch.setattr(closing, "crash_point", die)
+    try:
+        lending.close()
+    except _Died:
+        lending.team.refresh_from_db()
+    else:
+        while not died:
+            try:
+                assert not lending.go_on(), "it never came to that point"
+            except _Died:
+                break
+            quiet.tick()
+    # Whatever messages there were are lost with it.
+    quiet.broker.flushdb()
+    assert lending.team.closing_since
+    ends_by_itself(lending, quiet)
+
+
+def test_endpoints_do_not_wait_for_ever_for_a_run_that_does_not_end(lending):
+    lending.close()
+    lending.go_on()
+    assert lending.phases()["digits"] == ("Running", "run")
+    assert not lending.go_on(by=timedelta(hours=1))
+    assert lending.phases()["digits"] == ("Running", "cancel")
+    assert lending.run.is_final is False
+
+
+def test_a_team_that_is_reopened_in_the_middle_goes_on_with_what_was_not_ended_yet(lending):
+    lending.close()
+    lending.go_on()
+    closing.reopen_team(
+        team=lending.team, reason="Too early.", actor=Actor.of_user(lending.root), now=clock.now()
+    )
+    lending.turn(lending.queued, lending.run)
+    assert not lending.go_on()
+    assert lending.team.state == "open"
+    assert lending.phases()["digits"] == ("Running", "run")
+    assert Quota.objects.get(team=lending.team).nominal == 8
+    assert not closing.to_go_on_with().exists()
