@@ -78,10 +78,8 @@ class ClosingSeen:
 def closing_seen(*, team: Team, now: datetime) -> ClosingSeen:
     """What there is to end of the team now."""
     rows = _unended(team).order_by().values_list("kind")
-    counts = {
-        kind: (waits, together - waits)
-        for kind, waits, together in rows.annotate(Count("pk", filter=Q(phase__in=WAITS)), Count("pk"))
-    }
+    counted = rows.annotate(waits=Count("pk", filter=Q(phase__in=WAITS)), together=Count("pk"))
+    counts = {kind: (waits, together - waits) for kind, waits, together in counted}
     others: dict[str, int] = {}
     for _, answer in closing_asked.send(sender=Team, team=team, now=now):
         others |= answer
