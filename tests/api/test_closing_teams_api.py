@@ -14,10 +14,13 @@ from foundation.http.examples import examples_of
 from notices.models import NoticeSubscription
 from quotas.models import Quota, QuotaRequest
 from quotas.snapshots import pool_snapshot_of
+from teams import services
 from teams.models import ApiToken, AuditEvent, Team
+from teams.secret_names import record_secret
 from tests.factories.submitted import make_run
-from tests.factories.teams import ACTOR, api_client, make_member, make_token, make_user
-from workloads.models import Workload
+from tests.factories.teams import ACTOR, api_client, make_member, make_team, make_token, make_user
+from tests.factories.workloads import make_workload
+from workloads.models import ClaimRecord, Workload
 from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +40,7 @@ BODIES = {
     "subscriptions_update": {"enabled": True},
 }  # fmt: skip
 REFUSED = (
-    "training_runs_create", "training_runs_preview_create", "training_runs_import_create", "training_runs_retry_create",
+    "training_runs_create", "training_runs_preview_create", "training_runs_retry_create",
     "training_runs_clone_create", "training_runs_resume_create", "endpoints_create", "endpoints_preview_create",
     "endpoints_partial_update", "endpoints_start_create", "endpoints_scale_create", "endpoints_rollback_create",
     "endpoints_resume_scaler_create", "endpoint_tokens_create", "quota_requests_create", "quotas_set",
@@ -66,14 +69,16 @@ def end(vision):
 @pytest.mark.parametrize("name", REFUSED)
 def test_nothing_new_is_taken_and_the_answer_names_the_team(name, vision):
     Team.objects.filter(pk=vision.team.pk).update(closing_since=clock.now(), closing_reason=REASON)
-    body = BODIES[name] if name in BODIES else next(iter(EXAMPLES[name].values()))
+    # A matrix is one of the examples of a run.
+    bodies = [BODIES[name]] if name in BODIES else list(EXAMPLES[name].values())
     if name == "subscriptions_update":
         NoticeSubscription.objects.update(enabled=False)
     before = Workload.objects.count(), ApiToken.objects.count(), NoticeSubscription.objects.count()
-    answer = vision.send(name, body)
-    problem = answer.json()
-    assert (answer.status_code, problem["code"]) == (409, "team_closed"), problem
-    assert "Team vision is being closed" in problem["detail"]
+    for body in bodies:
+        answer = vision.send(name, body)
+        problem = answer.json()
+        assert (answer.status_code, problem["code"]) == (409, "team_closed"), problem
+        assert "Team vision is being closed" in problem["detail"]
     assert (Workload.objects.count(), ApiToken.objects.count(), NoticeSubscription.objects.count()) == before
 
 
@@ -204,7 +209,7 @@ def test_it_takes_work_again_after_it_was_reopened_and_its_quota_was_given_back(
     assert (early.status_code, early.json()["code"]) == (409, "team_closed")
     opened = client.post("/api/v1/teams/vision/reopen/", {"reason": "It goes on."}, format="json")
     assert (opened.status_code, opened.json()["state"]) == (200, "open")
-    assert client.post(undo, {"reason": "it goes on"}, format="json").status_code == 200
+    assert client.post(undo, {"reason": "it goes on"}, format="json").status_code == 201
     assert Quota.objects.get(team=vision.team).nominal == 9
     assert (
         vision.send("training_runs_create", next(iter(EXAMPLES["training_runs_create"].values()))).status_code
@@ -228,8 +233,7 @@ def test_what_slipped_in_behind_the_closing_is_ended_all_the_same(vision):
     assert end(vision)
     assert not closing.to_go_on_with().exists()
     # As of a request that had read the team before it was closed.
-    slipped = Workload.objects.filter(team=vision.team).latest("pk")
-    Workload.objects.filter(pk=slipped.pk).update(phase="Queued", desired="run", finished_at=None)
+    slipped = make_workload(team=vision.team)
     assert list(closing.to_go_on_with()) == [vision.team]
     assert not go_on(vision)
     slipped.refresh_from_db()
@@ -248,10 +252,6 @@ def test_more_workloads_than_one_transaction_takes_are_all_cancelled(vision, mon
 
 
 def test_a_team_with_data_or_secrets_in_the_cluster_is_not_deleted_from_over_them(vision):
-    from teams.secret_names import record_secret
-    from tests.factories.teams import make_team
-    from workloads.models import ClaimRecord
-
     client = vision.reader()
     team = make_team("speech")
     ClaimRecord.objects.create(
@@ -271,3 +271,23 @@ def test_a_team_with_data_or_secrets_in_the_cluster_is_not_deleted_from_over_the
     assert client.delete("/api/v1/teams/speech/").status_code == 204
     refused = client.delete("/api/v1/teams/vision/")
     assert (refused.status_code, refused.json()["code"]) == (409, "team_in_use")
+
+
+def test_the_work_of_a_user_who_is_deactivated_goes_on_and_belongs_to_the_team(vision):
+    lead = api_client(make_member("lead", team=vision.team).user)
+    theirs = api_client(vision.boss)
+    run = f"/api/v1/training-runs/{vision.run.public_id}/"
+    services.set_active(actor=ACTOR, user=vision.boss, active=False, now=clock.now())
+    assert theirs.get(run).status_code == 401
+    # It goes on, under the name of who started it; its pods still report.
+    seen = lead.get(run).json()
+    assert (seen["phase"], seen["owner"]) == ("Running", "boss")
+    body = next(iter(EXAMPLES["training_runs_progress_create"].values()))
+    assert vision.send("training_runs_progress_create", body).status_code == 201
+    # Whoever may submit for the team may end it, and all else that was theirs.
+    assert lead.post(f"{run}cancel/").status_code < 300
+    assert lead.delete(f"/api/v1/endpoints/{vision.endpoint.public_id}/").status_code < 300
+    assert lead.post(f"/api/v1/sweeps/{vision.sweep.public_id}/cancel/").status_code < 300
+    assert set(vision.team.workloads.exclude(phase="Cancelled").values_list("desired", flat=True)) == {
+        "cancel"
+    }

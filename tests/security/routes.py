@@ -138,7 +138,7 @@ ROUTES: dict[str, Row] = {
     "teams-api:team": api("team", GET=READ, PATCH=lead("team-patch"), DELETE=need(UNKNOWN, *[FORBIDDEN] * 3)),
     # What closing ends is for leads to see, and closing for platform admins.
     "console-api:team-close": api(
-        "team", GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK), POST=of_managers("close-team")
+        "team", GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK, readers=OK), POST=of_managers("close-team")
     ),
     "console-api:team-reopen": api("team", POST=of_managers("reason")),
     "teams-api:member-list": api("team", GET=READ, POST=lead("member")),
