@@ -234,7 +234,7 @@ def test_a_team_is_closed_and_reopened_on_a_page_that_says_what_ends(admin):
     page = admin.post(url("team"), chosen)
     assert (page.status_code, page["Location"]) == (302, f"/teams/{team.slug}/close/")
     shown = admin.get(page["Location"])
-    assert b"Live training runs" in shown.content
+    assert b"Live runs" in shown.content
     wrong = admin.post(page["Location"], {"reason": "over", "confirm": "another"})
     assert wrong.status_code == 422
     assert f"Type {team.slug} to confirm".encode() in wrong.content
