@@ -11,21 +11,13 @@ from django.db import OperationalError, transaction
 
 from cluster.client import get_client
 from cluster.errors import ClusterRejected, ClusterUnavailable
-from controller import closing, retention
+from controller import closing, retention, wakeups
 from controller.admission import forecasts, preemption, scheduler
 from controller.closing import CLOSE_TASK
 from controller.logs import workload_logs
 from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
-from controller.wakeups import (
-    PASS_TASK,
-    RECONCILE_TASK,
-    hints_waiting,
-    send,
-    send_hint,
-    send_pool,
-    wake_workloads,
-)
+from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
 from costs.services import settle_due
 from foundation import clock, leases
 from foundation.database import is_away
@@ -146,7 +138,7 @@ def close_teams(**_future: Any) -> None:
     with leases.periodic("close-teams", seconds=CLOSING_LEASE_SECONDS) as ours:
         if ours:
             for team_id in closing.to_go_on_with().values_list("public_id", flat=True):
-                send_hint(CLOSE_TASK, {"team_id": str(team_id)})
+                wakeups.send_hint(CLOSE_TASK, {"team_id": str(team_id)})
 
 
 @task(name="controller.collect_garbage")

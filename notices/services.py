@@ -225,7 +225,7 @@ def _lock_owner(subscription: NoticeSubscription) -> None:
     if subscription.team is not None:
         hold_open(subscription.team)
     else:
-        User.objects.select_for_update(no_key=True).get(pk=subscription.user_id)
+        User.objects.select_for_update(no_key=True).get(pk=subscription.user_id or 0)
 
 
 # --- what

@@ -9,7 +9,7 @@ from typing import Any
 from django.dispatch import receiver
 
 from quotas.ceilings import volumes_of
-from quotas.closing import pools_changed
+from quotas.changes import pools_changed
 from quotas.cohorts import join
 from quotas.models import QuotaRequest
 from quotas.requests import deny_pending

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from controller.closing import ClosingSeen, close_team, closing_seen, reopen_team
+from console.closing import ClosingSeen, close_team, closing_seen, reopen_team
 from foundation import clock
 from foundation.http.etag import expected_versions, with_etag
 from foundation.http.idempotency import idempotent
@@ -16,9 +16,9 @@ from foundation.http.query import check_query_parameters
 from foundation.http.serializers import StrictSerializer
 from teams.actors import actor_of
 from teams.api.base import PortalView
-from teams.closing import REASON_LENGTH_MAX
 from teams.models import ApiToken, Team, TeamState
 from teams.permissions import check_can_manage, check_global_role, team_for
+from teams.services import REASON_LENGTH_MAX
 
 
 class EndingSerializer(serializers.Serializer[Any]):

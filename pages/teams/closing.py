@@ -12,8 +12,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
+from console.closing import close_team, closing_seen, reopen_team
 from console.pages.detail import see_other
-from controller.closing import close_team, closing_seen, reopen_team
 from foundation import clock
 from foundation.errors import Conflict, Invalid
 from pages.quotas.cohorts import by_field
@@ -32,7 +32,13 @@ class TeamClosePage(LoginRequiredMixin, View):
         team, typed = _team(request, slug), _typed(request, "reason", "confirm")
 
         def close() -> str:
-            close_team(team=team, **typed, actor=actor_of(request), now=clock.now())
+            close_team(
+                team=team,
+                reason=typed["reason"],
+                confirm=typed["confirm"],
+                actor=actor_of(request),
+                now=clock.now(),
+            )
             return f"{team.name} is being closed. What it has ends in order."
 
         return _done(request, team, typed, close)
@@ -45,7 +51,7 @@ class TeamReopenPage(LoginRequiredMixin, View):
         team, typed = _team(request, slug), _typed(request, "reason")
 
         def reopen() -> str:
-            reopen_team(team=team, **typed, actor=actor_of(request), now=clock.now())
+            reopen_team(team=team, reason=typed["reason"], actor=actor_of(request), now=clock.now())
             return f"{team.name} is open. A quota manager gives it quota again."
 
         return _done(request, team, typed, reopen)

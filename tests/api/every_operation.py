@@ -14,7 +14,7 @@ from uuid import UUID
 
 from rest_framework.test import APIClient
 
-from controller.closing import close_team
+from console.closing import close_team
 from costs.models import LedgerEntry
 from costs.services import set_price
 from foundation import clock

@@ -8,6 +8,7 @@ import pytest
 
 from cluster import kinds
 from cluster.labels import selector
+from console import closing as commands
 from controller import closing, tasks
 from controller.reconcile import garbage
 from costs.models import LedgerEntry, UsageInterval
@@ -52,7 +53,7 @@ class Lending:
         make_token(bench.member, team=bench.team)
 
     def close(self):
-        closing.close_team(
+        commands.close_team(
             team=self.team,
             confirm=self.team.slug,
             reason="The project is over.",
@@ -184,7 +185,8 @@ def test_a_process_that_dies_in_the_middle_leaves_what_the_next_goes_on_with(
             died.append(name)
             raise _Died
 
-    monkeypatch.setattr(closing, "crash_point", die)
+    for module in (closing, commands):
+        monkeypatch.setattr(module, "crash_point", die)
     try:
         lending.close()
     except _Died:
@@ -214,7 +216,7 @@ def test_endpoints_do_not_wait_for_ever_for_a_run_that_does_not_end(lending):
 def test_a_team_that_is_reopened_in_the_middle_goes_on_with_what_was_not_ended_yet(lending):
     lending.close()
     lending.go_on()
-    closing.reopen_team(
+    commands.reopen_team(
         team=lending.team, reason="Too early.", actor=Actor.of_user(lending.root), now=clock.now()
     )
     lending.turn(lending.queued, lending.run)
