@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from console.api import cluster, comparisons
+from console.api import closing, cluster, comparisons
 from console.api import secrets as secrets_api
 from console.api import volumes as volumes_api
 from console.pages import explained, secrets, strays, volumes
@@ -26,6 +26,8 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<str:slug>/volumes/", volumes_api.TeamVolumesView.as_view(), name="volume-list"),
     path("teams/<str:slug>/secrets/", secrets_api.TeamSecretsView.as_view(), name="secret-list"),
     path("teams/<str:slug>/secrets/<str:name>/", secrets_api.TeamSecretView.as_view(), name="secret"),
+    path("teams/<str:slug>/close/", closing.TeamCloseView.as_view(), name="team-close"),
+    path("teams/<str:slug>/reopen/", closing.TeamReopenView.as_view(), name="team-reopen"),
     path("compare/", comparisons.CompareView.as_view(), name="compare"),
     path("cluster/capacity/", cluster.CapacityView.as_view(), name="capacity-list"),
     path("cluster/capacity/nodes/", cluster.CapacityNodesView.as_view(), name="capacity-node-list"),

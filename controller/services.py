@@ -25,7 +25,7 @@ from quotas.waiters import new_waiter
 from teams.actors import Actor
 from teams.audit import audit_event, record_audit, record_audits
 from teams.models import AuditEvent, Membership, Team, User
-from teams.permissions import check_can_submit, has_global_role, role_in
+from teams.permissions import check_can_submit, check_open, has_global_role, role_in
 from workloads.bulk.commands import change_labels, lock_rows, set_desired_many
 from workloads.kinds import kind_of
 from workloads.models import ResourceFlavor, Workload
@@ -82,7 +82,7 @@ class Submission:
 def preview(*, submission: Submission, team: Team, user: User, now: datetime) -> Card:
     """The card of the submission as admission would judge it now; creates nothing.
 
-    Raises NotFound, NotAllowed and NameTaken like a real submission.
+    Raises NotFound, NotAllowed, TeamClosed and NameTaken like a real submission.
     """
     return previewed(submission=submission, team=team, user=user, now=now)[0]
 
@@ -90,6 +90,7 @@ def preview(*, submission: Submission, team: Team, user: User, now: datetime) ->
 def previewed(*, submission: Submission, team: Team, user: User, now: datetime) -> tuple[Card, CardRequest]:
     """As `preview`, with the request that was judged."""
     check_can_submit(user, team)
+    check_open(team)
     check_priority(submission.priority, team, user)
     check_headroom(submission, team)
     check_references(submission.container, team, now=now)
@@ -108,12 +109,13 @@ def submit(*, submission: Submission, team: Team, actor: Actor, now: datetime) -
 
     Raises Invalid, naming the field, if it can never start: no quota row, a flavor that does not exist, more in one
     pod than any node holds, a secret that the team does not have. More than the quota's maximum is accepted and waits. Conflict where what it replaces
-    waits no longer, or the team has as many as it may that have not ended.
+    waits no longer, or the team has as many as it may that have not ended; TeamClosed where it takes nothing new.
     """
     user = actor.user
     if user is None:
         raise NotAllowed("Only a user can submit.")
     check_can_submit(user, team)
+    check_open(team)
     check_priority(submission.priority, team, user)
     check_headroom(submission, team)
     check_references(submission.container, team, now=now)
@@ -201,10 +203,11 @@ def suspend(*, workload: Workload, actor: Actor, now: datetime) -> None:
 
 
 def resume(*, workload: Workload, actor: Actor, now: datetime) -> None:
-    """Request to run again; no effect on a workload that is wanted to run."""
+    """Request to run again; no effect on a workload that is wanted to run. TeamClosed where the team takes nothing new."""
     check_can_submit(actor.user, workload.team)
     if workload.desired == Desired.RUN.value and not workload.is_final:
         return
+    check_open(workload.team)
     _steer(workload, Desired.RUN, "resumed", actor, now)
 
 

@@ -11,8 +11,9 @@ from django.db import OperationalError, transaction
 
 from cluster.client import get_client
 from cluster.errors import ClusterRejected, ClusterUnavailable
-from controller import retention
+from controller import closing, retention, wakeups
 from controller.admission import forecasts, preemption, scheduler
+from controller.closing import CLOSE_TASK
 from controller.logs import workload_logs
 from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
@@ -25,6 +26,7 @@ from foundation.tasks import task
 from quotas import decisions, evictions
 from quotas.errors import QuotaExceeded
 from quotas.models import Pool
+from teams.models import Team
 from tenancy import access, resource_quotas
 from workloads import locks
 
@@ -36,6 +38,7 @@ SWEEP_BACKLOG_MAX = 16
 LOOKS_MAX = 5
 LEASE_SECONDS = 25
 """Less than the 30 seconds between two beats: one that comes a little early finds the lease of the last one expired."""
+CLOSING_LEASE_SECONDS = 4
 SWEEP_GRACE = timedelta(seconds=1)
 
 
@@ -119,6 +122,23 @@ def settle_usage(**_future: Any) -> None:
     with leases.periodic("settle", seconds=LEASE_SECONDS) as ours:
         if ours:
             settle_due(now=clock.now())
+
+
+@task(name=CLOSE_TASK)
+def close_team(*, team_id: str, **_future: Any) -> None:
+    """Go on with closing one team."""
+    team = Team.objects.filter(public_id=UUID(team_id)).first()
+    if team is not None:
+        closing.go_on(team=team, now=clock.now())
+
+
+@task(name="controller.close_teams")
+def close_teams(**_future: Any) -> None:
+    """Send a hint about every team that is being closed: one that fails keeps none of the others from going on."""
+    with leases.periodic("close-teams", seconds=CLOSING_LEASE_SECONDS) as ours:
+        if ours:
+            for team_id in closing.to_go_on_with().values_list("public_id", flat=True):
+                wakeups.send_hint(CLOSE_TASK, {"team_id": str(team_id)})
 
 
 @task(name="controller.collect_garbage")

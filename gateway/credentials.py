@@ -14,7 +14,7 @@ from gateway.models import EndpointToken
 from teams import tokens
 from teams.actors import Actor
 from teams.audit import record_audit
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_submit, check_open
 from workloads.models import Workload
 
 NAME_LENGTH_MAX: Final = 100
@@ -31,11 +31,12 @@ def create_endpoint_token(
     """A new token of the endpoint and its text, which exists nowhere else from then on.
 
     Raises NotFound for a stranger, NotAllowed for a viewer, Conflict for an endpoint that is over or has 50 live
-    tokens, Invalid for a name or a time that will not do.
+    tokens, TeamClosed where the team takes nothing new, Invalid for a name or a time that will not do.
     """
     if actor.user is None:
         raise NotAllowed("Only a user can make a token.")
     check_can_submit(actor.user, endpoint.team)
+    check_open(endpoint.team)
     if not name.strip() or len(name.strip()) > NAME_LENGTH_MAX:
         raise Invalid.of_field("name", f"A token needs a name of at most {NAME_LENGTH_MAX} characters.")
     if not 1 <= expires_in_days <= TOKEN_DAYS_MAX:

@@ -36,7 +36,7 @@ from quotas import cpu_admission
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team, User
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_submit, check_open
 from workloads.kinds import kind_of
 from workloads.models import Workload
 from workloads.nodes.sizing import with_host_share
@@ -87,6 +87,7 @@ def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: d
     Raises Invalid and NotAllowed as the change would, but answers where that would be RolloutBlocked.
     """
     check_can_submit(user, endpoint.workload.team)
+    check_open(endpoint.workload.team)
     check_scaling(spec, endpoint.workload.team, user, known=endpoint.parsed)
     sized = _sized(spec, endpoint)
     _check_held(sized, endpoint, now)
@@ -108,9 +109,11 @@ def update_endpoint(
 
     RevisionMoved unless `made_from`, the revision that `spec` was made from, is the current one still.
     PreconditionFailed unless the workload's generation is among `expected_versions`. RolloutBlocked, with the ways
-    that are left, where its pods have no room beside the old ones and it does not say what to do then.
+    that are left, where its pods have no room beside the old ones and it does not say what to do then. TeamClosed where
+    the team takes nothing new.
     """
     check_can_submit(actor.user, endpoint.workload.team)
+    check_open(endpoint.workload.team)
     check_scaling(spec, endpoint.workload.team, actor.user, known=endpoint.parsed)
     with transaction.atomic():
         _hold(endpoint, expected_versions)
@@ -164,6 +167,7 @@ def preview_rollback(
 ) -> Planned:
     """What `roll_back` would do now; changes nothing. Its errors but RolloutBlocked, which the answer tells."""
     check_can_submit(user, endpoint.workload.team)
+    check_open(endpoint.workload.team)
     older, spec = spec_of_return(endpoint, number, rollout=rollout)
     planned = plan_revision(endpoint, spec, user=user, now=now, like=older)
     _check(planned, user, now)
@@ -185,6 +189,7 @@ def roll_back(
     Errors as of `update_endpoint`; Conflict where there is none to return to.
     """
     check_can_submit(actor.user, endpoint.workload.team)
+    check_open(endpoint.workload.team)
     _hold(endpoint, expected_versions)
     older, spec = spec_of_return(endpoint, number, rollout=rollout)
     planned = plan_revision(endpoint, spec, user=actor.user, now=now, like=older)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.dispatch import receiver
 
 from notices.events import NoticeType
+from notices.models import NoticeSubscription
 from notices.outbox import write_alert, write_decision, write_moves, write_policy
+from notices.services import switch_off
 from quotas.models import QuotaRequest
 from quotas.requests import request_decided
+from teams.models import Team
+from teams.signals import closing_asked, team_closed
 from telemetry.models import Alert
 from telemetry.signals import alert_closed, alert_opened, idle_policy_stopped, idle_policy_warned
 from workloads.models import Workload
@@ -46,3 +50,15 @@ def note_warning(*, workload: Workload, message: str, now: datetime, **_future: 
 def note_stop(*, workload: Workload, message: str, now: datetime, **_future: Any) -> None:
     """The idle policy has stopped a run."""
     write_policy(workload, NoticeType.IDLE_STOPPED, message=message, now=now)
+
+
+@receiver(team_closed)
+def switch_off_subscriptions(*, team: Team, now: datetime, **_future: Any) -> None:
+    """Nothing of the team happens any more."""
+    switch_off(team=team, because=f"Team {team.slug} is closed.", now=now)
+
+
+@receiver(closing_asked)
+def subscriptions_on(*, team: Team, **_future: Any) -> Mapping[str, int]:
+    """Subscriptions that closing the team would switch off."""
+    return {"subscriptions": NoticeSubscription.objects.filter(team=team, enabled=True).count()}

@@ -20,7 +20,7 @@ from notices.sealing import seal, signing_secret
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team, User
-from teams.permissions import check_can_manage
+from teams.permissions import check_can_manage, check_open, hold_open
 
 SUBSCRIPTIONS_MAX: Final = 20
 """Of one person, or of one team."""
@@ -46,7 +46,7 @@ def create_subscription(
 
     `values` are of CHANGEABLE, and `url`. Raises NotAllowed, NotFound, Invalid with the field, or TooManySubscriptions.
     """
-    user = _person(actor, team)
+    user = _person(actor, team, makes=True)
     if channel == Channel.MAIL:
         _check_mail(None if team else user)
     made = NoticeSubscription(
@@ -90,6 +90,8 @@ def update_subscription(
         if check is not None:
             row.sealed_url, row.origin = check.sealed_url, check.origin
         if changes.get("enabled"):
+            if row.team is not None:
+                check_open(row.team)
             row.failures, row.held_until, row.off_because = 0, None, ""
         row.save()
         if not row.enabled:
@@ -101,6 +103,17 @@ def update_subscription(
         also = {"address": "changed"} if check is not None else {}
         _audit(row, "subscription.update", actor, now, before=before, after={**_shown(row), **also})
     return row
+
+
+def switch_off(*, team: Team, because: str, now: datetime) -> None:
+    """Switch off all that the team has, in the caller's transaction, which holds the team's row. What was not sent by now
+    is dropped.
+    """
+    rows = NoticeSubscription.objects.select_for_update(no_key=True).filter(team=team, enabled=True)
+    for row in rows.order_by("pk"):
+        row.enabled, row.off_because = False, because
+        row.save(update_fields=["enabled", "off_because"])
+        drop_unsent(row, now=now)
 
 
 def delete_subscription(*, actor: Actor, subscription: NoticeSubscription, now: datetime) -> None:
@@ -177,12 +190,14 @@ def replay(*, actor: Actor, delivery: Delivery, now: datetime) -> Delivery:
 # --- who
 
 
-def _person(actor: Actor, team: Team | None) -> User:
+def _person(actor: Actor, team: Team | None, *, makes: bool = False) -> User:
     user = actor.user
     if user is None:
         raise NotAllowed("Only a user can subscribe.")
     if team is not None:
         check_can_manage(user, team)
+        if makes:
+            check_open(team)
     elif user.bound_team_id is not None:
         raise NotAllowed("A token of one team subscribes for that team only.", code="team_bound")
     return user
@@ -207,8 +222,10 @@ def _locked(subscription: NoticeSubscription) -> NoticeSubscription:
 
 def _lock_owner(subscription: NoticeSubscription) -> None:
     """Counts and creates one after the other."""
-    model: Any = Team if subscription.team_id else User
-    model.objects.select_for_update(no_key=True).get(pk=subscription.team_id or subscription.user_id)
+    if subscription.team is not None:
+        hold_open(subscription.team)
+    else:
+        User.objects.select_for_update(no_key=True).get(pk=subscription.user_id or 0)
 
 
 # --- what

@@ -6,7 +6,7 @@ from pages import advice, audit, home
 from pages.endpoints import access, try_it
 from pages.gpus import rules, waste
 from pages.quotas import changes, cohorts, pages, requests, teams
-from pages.teams import quota, team, tokens
+from pages.teams import closing, quota, team, tokens
 
 app_name = "portal"
 
@@ -20,6 +20,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("capacity/", waste.CapacityPage.as_view(), name="capacity"),
     path("teams/", team.TeamListPage.as_view(), name="team-list"),
     path("teams/<slug:slug>/", team.TeamDetailPage.as_view(), name="team-detail"),
+    path("teams/<slug:slug>/close/", closing.TeamClosePage.as_view(), name="team-close"),
+    path("teams/<slug:slug>/reopen/", closing.TeamReopenPage.as_view(), name="team-reopen"),
     path("teams/<slug:slug>/endpoint-tokens/", tokens.TeamTokensPage.as_view(), name="team-endpoint-tokens"),
     path(
         "teams/<slug:slug>/endpoint-tokens/<uuid:token_id>/revoke/",

@@ -163,6 +163,9 @@ def _quota(item: Any, now: datetime) -> bool:
         "flavor": _find(ResourceFlavor, "flavor", name=values["flavor"]),
         "capacity_type": values["capacity"],
     }
+    if key["team"].closing_since is not None:
+        # Whoever closed it in the portal need not wait until the file says so too.
+        return False
     quota = Quota.objects.filter(**key).first()
     before = limits_of(quota) if quota else None
     wanted = {name: values[name] for name in LIMITS if name in values}

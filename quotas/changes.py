@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from foundation.errors import Conflict, Invalid, PortalError
 from policy.judge import plan
@@ -16,7 +16,7 @@ from policy.preemption import evictions_after_cut
 from policy.verdicts import CyclePlan, Victim
 from quotas.checks import check_manager, check_reason
 from quotas.cohort_trees import PoolKey, lock_tree, one_at_a_time
-from quotas.counters import lock_pools
+from quotas.counters import lock_pools, pool_changed
 from quotas.evictions import ask_to_leave, workload_of
 from quotas.limits import remove_quota, set_limits
 from quotas.models import Quota, QuotaChange, QuotaChangeSet
@@ -179,6 +179,31 @@ def undo_changes(*, change_set: QuotaChangeSet, reason: str, actor: Actor, now: 
         for row, change in restored:
             _restore(row, change, made, reason, actor, now)
     return made
+
+
+def pools_changed(*, team: Team, now: datetime) -> None:
+    """Let the pools in which the team has a quota be passed over anew, in the caller's transaction."""
+    pools = Quota.objects.filter(team=team).values_list("flavor", "capacity_type")
+    for flavor_id, capacity_type in sorted(pools):
+        pool_changed(flavor_id=flavor_id, capacity_type=capacity_type, now=now)
+
+
+def give_back(*, team: Team, actor: Actor, now: datetime) -> QuotaChangeSet | None:
+    """Set every quota of a team that is being closed to 0, to be taken back as one change; None where all are 0.
+
+    What others of its cohort have borrowed of it they keep until it ends, as after any cut: nothing more is lent to them.
+    """
+    with transaction.atomic():
+        held = Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+        own = Quota.objects.filter(team=held).exclude(Q(nominal=0) & Q(borrowing_limit=0))
+        changes = [
+            LimitChange(held, quota.flavor, quota.capacity_type, {"nominal": 0, "borrowing_limit": 0})
+            for quota in own.select_related("flavor").order_by("pk")
+        ]
+        if held.closing_since is None or not changes:
+            return None
+        reason = f"Team {held.slug} was closed: {held.closing_reason}"
+        return apply_changes(changes=changes, reason=reason, evicts=False, actor=actor, now=now)
 
 
 def _hold(changes: Sequence[LimitChange]) -> None:

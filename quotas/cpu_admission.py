@@ -23,6 +23,7 @@ from policy.pool_snapshot import NEW, Account, Block, PoolSnapshot, Provisionabl
 from policy.verdicts import Outcome, Verdict
 from quotas.ceilings import CLAIMED, ceilings_of, held_of
 from quotas.elsewhere import holders_of
+from quotas.pool_sql import CLOSING
 from quotas.waiters import new_waiter, waiter_of
 from teams.models import Team
 from workloads.models import Workload
@@ -102,11 +103,12 @@ def _waiting(team: Team, focus: Workload | None, without: Workload | None) -> li
 
 
 def team_snapshot(*, team: Team, waiters: Iterable[Waiter], now: datetime) -> PoolSnapshot:
-    """The snapshot in which these wait for nothing but the team's ceilings; three queries."""
+    """The snapshot in which these wait for nothing but the team's ceilings, or that it is closed; three queries."""
     account = Account("", None, ENOUGH, ENOUGH, ENOUGH, 0)
     facts = TeamFacts(
         team.slug,
         account.name,
+        stopped=CLOSING if team.closing_since else "",
         ceilings=ceilings_of([team])[team.pk][: len(CLAIMED)],
         held=tuple(held_of([team]).get(team.pk, (0,) * len(CLAIMED))),
     )

@@ -33,6 +33,7 @@ from quotas.models import Quota, QuotaChange, QuotaChangeSet, TeamPolicy
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
+from teams.permissions import check_open
 from workloads.models import ResourceFlavor
 
 __all__ = [
@@ -69,7 +70,8 @@ def set_limits(
 
     A cut below use keeps what runs and admits nothing more until it fits. A lending limit that a lower nominal quota
     leaves without meaning goes down with it. Borrowing and lending limits of a team without a cohort are kept, and
-    have no effect until it is in one. Raises Invalid with the field, NotAllowed for a user who is no quota manager.
+    have no effect until it is in one. Raises Invalid with the field, NotAllowed for a user who is no quota manager,
+    TeamClosed where a team that takes nothing new would get more.
     """
     check_manager(actor)
     check_reason(reason)
@@ -85,6 +87,8 @@ def set_limits(
         after = _merged(limits_of(quota), limits)
         if before == after:
             return quota
+        if made or (after["nominal"] or 0) > quota.nominal:
+            check_open(quota.team)
         for name, value in after.items():
             setattr(quota, name, value)
         tree.settle()
@@ -254,10 +258,13 @@ def stop_queue(*, team: Team, reason: str, actor: Actor, now: datetime) -> TeamP
 
 
 def start_queue(*, team: Team, actor: Actor, now: datetime) -> TeamPolicy:
-    """Let the team's queue move again. By a lead or a quota manager. Raises Conflict if it is not stopped."""
+    """Let the team's queue move again. By a lead or a quota manager. Raises Conflict if it is not stopped,
+    TeamClosed for a team that takes nothing new.
+    """
     check_manager_or_lead(actor, team)
     with transaction.atomic():
         policy = _locked_policy(team)
+        check_open(policy.team)
         if policy.queue_stopped_at is None:
             raise Conflict(f"The queue of team {team.slug} is not stopped.", code="queue_not_stopped")
         policy.queue_stopped_at = policy.queue_stopped_by = None

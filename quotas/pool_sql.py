@@ -114,6 +114,8 @@ FROM (SELECT t.slug, percentile_cont(0.5) WITHIN GROUP (
       GROUP BY t.slug) AS h
 """
 
+CLOSING = "the team is being closed"
+"""Why the queue of a team is stopped that takes nothing new."""
 _OWN = "SELECT %(flavor)s::bigint AS flavor_id, %(capacity)s::text AS capacity_type, 0 AS place"
 # The largest others in which the team has a quota.
 _OTHERS = """
@@ -138,7 +140,9 @@ SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
     (SELECT json_agg(json_build_array(
          q.id, t.slug, t.cohort_name, q.nominal, q.local, q.ceiling, q.used, q.headroom - q.lent_headroom,
          q.user_limit, q.max_time_limit_seconds, q.decayed_use, extract(epoch FROM q.decayed_at),
-         coalesce(p.weight, 1), CASE WHEN p.queue_stopped_at IS NULL THEN '' ELSE p.queue_stop_reason END,
+         coalesce(p.weight, 1),
+         CASE WHEN t.closing_since IS NOT NULL THEN '{CLOSING}'
+              WHEN p.queue_stopped_at IS NULL THEN '' ELSE p.queue_stop_reason END,
          {ceilings.OWN}, held.amounts
      ) ORDER BY t.id)
      FROM quotas_quota AS q

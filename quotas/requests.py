@@ -9,7 +9,6 @@ from django.dispatch import Signal
 
 from foundation import leases
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
-from quotas.ceilings import hold_team
 from quotas.checks import NOMINAL_MAX, check_capacity_type, check_manager, check_reason, check_whole
 from quotas.cohort_trees import one_at_a_time
 from quotas.limits import set_limits
@@ -17,7 +16,7 @@ from quotas.models import Quota, QuotaRequest
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_submit, hold_open
 from workloads.models import ResourceFlavor
 
 RETURNS = Actor.system("quota-requests")
@@ -44,7 +43,7 @@ def request_quota(
     """Ask for `units` on top of the nominal quota until a date. By a member or lead of the team.
 
     Raises Invalid with the field, NotFound for a stranger, NotAllowed for a viewer, Conflict while as many of the team's as may
-    be wait for a decision.
+    be wait for a decision, TeamClosed for a team that takes nothing new.
     """
     if actor.user is None:
         raise NotAllowed("Only a user can ask for quota.")
@@ -58,7 +57,7 @@ def request_quota(
         )
     with transaction.atomic():
         # Counted and made one after the other.
-        hold_team(team)
+        hold_open(team)
         if QuotaRequest.objects.filter(team=team, state=State.PENDING).count() >= PENDING_MAX:
             message = f"{PENDING_MAX} requests of team {team.slug} wait for a decision, which is the most. Take one back."
             raise Conflict(message, code="too_many_requests")
@@ -95,6 +94,15 @@ def deny_request(*, request: QuotaRequest, comment: str, actor: Actor, now: date
     check_manager(actor)
     with transaction.atomic():
         return _decide(_pending(request), State.DENIED, comment=comment, actor=actor, now=now)
+
+
+def deny_pending(*, team: Team, comment: str, actor: Actor, now: datetime) -> int:
+    """Refuse all that the team still asks for, in the caller's transaction, which holds the team's row; how many."""
+    rows = QuotaRequest.objects.select_for_update(no_key=True, of=("self",))
+    rows = rows.select_related("team", "flavor", "requested_by").filter(team=team, state=State.PENDING)
+    for asked in (pending := list(rows.order_by("pk"))):
+        _decide(asked, State.DENIED, comment=comment, actor=actor, now=now)
+    return len(pending)
 
 
 def withdraw_request(*, request: QuotaRequest, actor: Actor, now: datetime) -> QuotaRequest:

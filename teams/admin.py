@@ -112,8 +112,9 @@ class ReadOnlyAdmin(ServiceAdmin):
 
 @admin.register(Team)
 class TeamAdmin(ServiceAdmin):
-    list_display = ("slug", "name", "cohort_name", "namespace_name", "pod_security", "created_at")
+    list_display = ("slug", "name", "state", "cohort_name", "namespace_name", "pod_security", "created_at")
     search_fields = ("slug", "name")
+    actions = ("close_or_reopen",)
     fields = (
         "slug",
         "name",
@@ -142,6 +143,15 @@ class TeamAdmin(ServiceAdmin):
             services.update_team(actor=actor, team=obj, changes=values, now=now)
         else:
             _adopt(obj, services.create_team(actor=actor, now=now, **values))
+
+    @admin.action(description="Close or reopen…")
+    def close_or_reopen(self, request: HttpRequest, queryset: QuerySet[Team]) -> HttpResponse | None:
+        """On a page of its own, which says what ends: of one team at a time."""
+        teams = list(queryset[:2])
+        if len(teams) != 1:
+            messages.error(request, "Choose one team.")
+            return None
+        return HttpResponseRedirect(reverse("portal:team-close", args=[teams[0].slug]))
 
     @override
     def delete_model(self, request: HttpRequest, obj: Team) -> None:

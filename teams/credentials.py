@@ -16,6 +16,7 @@ from teams.actors import Actor
 from teams.audit import record_audit
 from teams.errors import LinkUnusable
 from teams.models import ApiToken, Membership, SignInLink, Team, User
+from teams.permissions import hold_open
 
 TOKEN_DAYS_DEFAULT = 90
 TOKEN_DAYS_MAX = 365
@@ -43,9 +44,11 @@ def create_token(
     With `team` it sees that team only. `plain` brings a text along (bootstrap). `made_with` is the token that asked for it,
     which it does not outlive. Raises Invalid for unknown
     scopes, a team that the user is no member of, more than 365 days, a malformed text; Conflict above 100
-    live tokens or when the text is in use.
+    live tokens or when the text is in use, TeamClosed for a team that takes nothing new.
     """
     _check_token(user=user, team=team, name=name, scopes=scopes, days=expires_in_days)
+    if team is not None:
+        hold_open(team)
     User.objects.select_for_update().get(pk=user.pk)  # counts and creates one after the other
     live = ApiToken.objects.filter(user=user, revoked_at__isnull=True, expires_at__gt=now).count()
     if live >= LIVE_TOKENS_MAX:

@@ -73,6 +73,12 @@ class User(AbstractUser):
         return (self.is_active and self.is_platform_admin) or super().has_module_perms(app_label)
 
 
+class TeamState(models.TextChoices):
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
 class Team(models.Model):
     """People who share quota, a budget and a namespace."""
 
@@ -126,10 +132,31 @@ class Team(models.Model):
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(default=clock.now, editable=False)
+    closing_since = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Since when it takes nothing new, and what it has is ended.",
+    )
+    closed_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When the last of it had ended."
+    )
+    closed_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, editable=False, related_name="+"
+    )
+    closing_reason = models.TextField(default="", db_default="", blank=True, editable=False)
 
     class Meta:
         ordering = ["slug"]
         constraints = [
+            models.CheckConstraint(
+                condition=models.Q(closed_at__isnull=True) | models.Q(closing_since__isnull=False),
+                name="team_closed_after_closing",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(closing_since__isnull=True) | ~models.Q(closing_reason=""),
+                name="team_closing_has_reason",
+            ),
             models.CheckConstraint(condition=models.Q(slug__regex=SLUG_PATTERN), name="team_slug_format"),
             models.CheckConstraint(
                 condition=models.Q(namespace__isnull=True) | models.Q(namespace__regex=SLUG_PATTERN),
@@ -149,6 +176,13 @@ class Team(models.Model):
     def namespace_name(self) -> str:
         """The Kubernetes namespace of this team."""
         return self.namespace or f"{OWN_NAMESPACE}{self.slug}"
+
+    @property
+    def state(self) -> TeamState:
+        """Whether it takes work, is being closed, or is closed."""
+        if self.closing_since is None:
+            return TeamState.OPEN
+        return TeamState.CLOSING if self.closed_at is None else TeamState.CLOSED
 
 
 class Membership(models.Model):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from foundation.errors import FieldProblem, NotAllowed, NotFound, NotSignedIn
+from teams.errors import TeamClosed
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 
 GlobalRole = Literal["quota-manager", "platform-admin"]
@@ -155,6 +156,28 @@ def check_can_submit(user: Any, team: Team) -> None:
     """May this user create and steer workloads of the team? Raises NotFound for a stranger, NotAllowed for a viewer."""
     if _role_or_not_found(user, team) == Membership.Role.VIEWER:
         raise NotAllowed(f"A viewer of team {team.slug} cannot change its workloads.", code="viewer_only")
+
+
+def check_open(team: Team) -> None:
+    """Raises TeamClosed for a team that is closed or being closed: it takes nothing new."""
+    if team.closed_at is not None:
+        raise TeamClosed(f"Team {team.slug} is closed since {team.closed_at:%Y-%m-%d %H:%M} UTC.")
+    if team.closing_since is not None:
+        raise TeamClosed(
+            f"Team {team.slug} is being closed since {team.closing_since:%Y-%m-%d %H:%M} UTC; it takes nothing new."
+        )
+
+
+def hold_open(team: Team) -> Team:
+    """Hold the team's row until the transaction ends, so that nobody closes it meanwhile; its row as it is now.
+
+    Raises TeamClosed as `check_open` does, NotFound for a team that is gone.
+    """
+    held = Team.objects.select_for_update(no_key=True).filter(pk=team.pk).first()
+    if held is None:
+        raise NotFound("This team is gone.")
+    check_open(held)
+    return held
 
 
 def check_can_manage(user: Any, team: Team) -> None:

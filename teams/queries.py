@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db.models import F, Q, QuerySet
 
 from foundation.errors import Invalid, NotFound
-from teams.models import OWN_NAMESPACE, ApiToken, Membership, SecretName, Team, User
+from teams.models import OWN_NAMESPACE, ApiToken, Membership, SecretName, Team, TeamState, User
 from teams.permissions import global_roles, scopes_of, visible_teams
+
+_IN_STATE = {
+    TeamState.OPEN.value: Q(closing_since__isnull=True),
+    TeamState.CLOSING.value: Q(closing_since__isnull=False, closed_at__isnull=True),
+    TeamState.CLOSED.value: Q(closed_at__isnull=False),
+}
+
+
+def in_states(states: Iterable[str]) -> Q:
+    """Teams that are in one of these states, as `Team.state` says it."""
+    return reduce(or_, (_IN_STATE[state] for state in states), Q(pk__in=[]))
 
 
 def memberships_of(user: User) -> QuerySet[Membership]:

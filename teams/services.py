@@ -22,22 +22,25 @@ from foundation.pod_security import PodSecurity
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.credentials import create_sign_in_link, create_token, redeem_sign_in_link, revoke_token
-from teams.errors import AlreadyMember, TeamInUse
-from teams.models import Membership, Team, User
-from teams.signals import cohort_changed
+from teams.errors import AlreadyMember, TeamClosed, TeamInUse
+from teams.models import ApiToken, Membership, Team, User
+from teams.signals import cohort_changed, team_closed, team_closing, team_deleting
 from teams.workload_policy import is_reserved_namespace
 
 __all__ = [
     "add_member",
+    "begin_closing",
     "change_role",
     "create_sign_in_link",
     "create_team",
     "create_token",
     "create_user",
     "delete_team",
+    "end_closing",
     "record_audit",
     "redeem_sign_in_link",
     "remove_member",
+    "reopen_team",
     "revoke_token",
     "set_active",
     "set_global_roles",
@@ -45,6 +48,7 @@ __all__ = [
     "update_team",
 ]
 
+REASON_LENGTH_MAX = 1000
 WORKLOAD_POLICY = ("may_run_as_root", "egress", "image_prefixes", "allowed_labels")
 """What a platform admin lets the team's pods do."""
 TEAM_CHANGEABLE = ("name", "cohort_name", "pod_security", "mlflow_tracking_uri", *WORKLOAD_POLICY)
@@ -143,7 +147,10 @@ def update_team(
 def delete_team(
     *, actor: Actor, team: Team, now: datetime, expected_versions: Versions | None = None
 ) -> None:
-    """Delete a team that has no history. Raises TeamInUse while anything (a workload, a claim) refers to it."""
+    """Delete a team that has no history; one that has is closed (`console.closing`).
+
+    Raises TeamInUse while anything (a workload, a quota, money, a Secret or volume in the cluster) refers to it.
+    """
     locked = _locked_team(team, stays=False)
     check_version(expected=expected_versions, current=locked.version)
     public_id, values = locked.public_id, team_values(locked)
@@ -156,10 +163,72 @@ def delete_team(
         before=values,
         now=now,
     )
+    if locked.secret_names.filter(written_here=True).exists():
+        raise TeamInUse(
+            f"Team {team.slug} has secrets in the cluster, which nobody would know of: delete them first."
+        )
+    team_deleting.send(sender=Team, team=locked)
     try:
         locked.delete()
     except (ProtectedError, RestrictedError) as error:
-        raise TeamInUse(f"Team {team.slug} has workloads or other records; it cannot be deleted.") from error
+        message = f"Team {team.slug} has workloads or other records; it cannot be deleted. Close it: its records stay."
+        raise TeamInUse(message) from error
+
+
+@transaction.atomic
+def begin_closing(
+    *, actor: Actor, team: Team, reason: str, now: datetime, expected_versions: Versions | None = None
+) -> Team:
+    """The team, which takes nothing new from now on; its own tokens open nothing any more.
+
+    Raises TeamClosed where it is closed or being closed, Invalid without a reason, PreconditionFailed unless its version is
+    expected.
+    """
+    told = _reason(reason)
+    locked = _locked_team(team)
+    check_version(expected=expected_versions, current=locked.version)
+    if locked.closing_since is not None:
+        state = "closed" if locked.closed_at else "being closed"
+        raise TeamClosed(f"Team {locked.slug} is {state} already.")
+    locked.closing_since, locked.closed_at = now, None
+    locked.closed_by, locked.closing_reason = actor.user, told
+    _save_state(locked)
+    _record_state(
+        "team.close", locked, {"state": "open"}, {"state": "closing"}, actor=actor, now=now, reason=told
+    )
+    for token in ApiToken.objects.filter(team=locked, revoked_at__isnull=True).order_by("pk"):
+        revoke_token(actor=actor, token=token, now=now)
+    team_closing.send(sender=Team, team=locked, actor=actor, now=now)
+    return locked
+
+
+def end_closing(*, team: Team, actor: Actor, now: datetime) -> None:
+    """Write down that the last of the team has ended. The caller holds its row and has looked."""
+    team.closed_at = now
+    _save_state(team)
+    _record_state("team.closed", team, {"state": "closing"}, {"state": "closed"}, actor=actor, now=now)
+    team_closed.send(sender=Team, team=team, now=now)
+
+
+@transaction.atomic
+def reopen_team(
+    *, actor: Actor, team: Team, reason: str, now: datetime, expected_versions: Versions | None = None
+) -> Team:
+    """The team, which takes work again. What was ended stays ended: tokens, subscriptions and quota are given anew.
+
+    Raises Conflict for a team that is open, Invalid without a reason, PreconditionFailed unless its version is expected.
+    """
+    told = _reason(reason)
+    locked = _locked_team(team)
+    check_version(expected=expected_versions, current=locked.version)
+    if locked.closing_since is None:
+        raise Conflict(f"Team {locked.slug} is not closed.", code="team_open")
+    before = {"state": locked.state.value, "reason": locked.closing_reason}
+    locked.closing_since = locked.closed_at = locked.closed_by = None
+    locked.closing_reason = ""
+    _save_state(locked)
+    _record_state("team.reopen", locked, before, {"state": "open"}, actor=actor, now=now, reason=told)
+    return locked
 
 
 @transaction.atomic
@@ -303,6 +372,36 @@ def user_values(user: User) -> dict[str, Any]:
         "is_quota_manager": user.is_quota_manager,
         "is_platform_admin": user.is_platform_admin,
     }
+
+
+def _reason(reason: str) -> str:
+    told = reason.strip()
+    if not told:
+        raise Invalid.of_field("reason", "Say why; it is kept with the team.", code="required")
+    if len(told) > REASON_LENGTH_MAX:
+        raise Invalid.of_field("reason", f"At most {REASON_LENGTH_MAX} characters.", code="max_length")
+    return told
+
+
+def _save_state(team: Team) -> None:
+    team.version += 1
+    team.save(update_fields=["closing_since", "closed_at", "closed_by", "closing_reason", "version"])
+
+
+def _record_state(
+    action: str,
+    team: Team,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    *,
+    actor: Actor,
+    now: datetime,
+    reason: str = "",
+) -> None:
+    record_audit(
+        actor=actor, action=action, target_kind="team", target_id=team.public_id, target_name=team.slug,
+        team=team, before=before, after=after, reason=reason, now=now,
+    )  # fmt: skip
 
 
 def _apply_roles(user: User, *, quota_manager: bool, platform_admin: bool) -> None:

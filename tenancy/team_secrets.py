@@ -19,7 +19,7 @@ from cluster.labels import MANAGED_BY, MANAGER, TEAM, WORKLOAD_ID
 from foundation.errors import Conflict, Invalid, NotFound, Unavailable
 from teams.actors import Actor
 from teams.models import SecretName, Team
-from teams.permissions import check_can_manage, check_can_submit
+from teams.permissions import check_can_manage, check_can_submit, check_open
 from teams.secret_names import check_room, forget_secret, record_secret
 from tenancy.namespaces import ensure_namespace, forget_namespace
 from workloads.podspec import grammar
@@ -43,6 +43,7 @@ def write_secret(
     message if it refuses it.
     """
     check_can_submit(actor.user, team)
+    check_open(team)
     _check_name(name)
     check_room(team, name)
     manifest = build_secret(namespace=team.namespace_name, team_slug=team.slug, name=name, values=values)
@@ -79,6 +80,7 @@ def register_secret(
     Raises Invalid if there is no such Secret, or if it is the token of an attempt; Conflict where the team has as many as it may.
     """
     check_can_manage(actor.user, team)
+    check_open(team)
     _check_name(name)
     check_room(team, name)
     try:

@@ -15,11 +15,11 @@ from cluster.client import ClusterClient, Manifest
 from cluster.errors import AlreadyExists, ClusterConflict, ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.labels import MANAGED_BY, MANAGER, TEAM
 from foundation.errors import Conflict, Invalid, Unavailable
-from quotas.ceilings import CLAIMED, ceilings_of, hold_team, volumes_of
+from quotas.ceilings import CLAIMED, ceilings_of, volumes_of
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_submit, check_open, hold_open
 from tenancy.namespaces import ensure_namespace, forget_namespace
 from workloads.models import ClaimRecord
 from workloads.observations import record_claim, storage_of
@@ -63,6 +63,7 @@ def create_volume(
     cluster's message if it refuses it.
     """
     check_can_submit(actor.user, team)
+    check_open(team)
     manifest = build_claim(
         namespace=team.namespace_name,
         team_slug=team.slug,
@@ -107,7 +108,7 @@ def _keep_room(client: ClusterClient, team: Team, manifest: Manifest, now: datet
     """
     size = storage_of(manifest)
     with transaction.atomic():
-        hold_team(team)
+        hold_open(team)
         count, held = volumes_of([team]).get(team.namespace_name, (0, 0))
         most_volumes, most_storage = ceilings_of([team])[team.pk][len(CLAIMED) :]
         if most_volumes is not None and count + 1 > most_volumes:

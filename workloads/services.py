@@ -16,6 +16,7 @@ from django.db.models import Count, F, OuterRef, Q, Subquery
 
 from foundation.models import PlatformSettings
 from teams.models import Team, User
+from teams.permissions import check_open
 from workloads import signals
 from workloads.errors import InvalidTransition, NameTaken, StaleWorkload, TooManyWorkloads
 from workloads.models import Attempt, ResourceFlavor, Workload, WorkloadEvent
@@ -159,13 +160,14 @@ def _copied(workload: Workload, name: str, *, held: str | None) -> Workload:
 
 def check_open_workloads(team: Team, *, more: int = 1) -> None:
     """Raise TooManyWorkloads where the team may not have so many more that have not ended: a pass looks at all that wait.
-    One statement.
+    TeamClosed where it takes nothing new, whatever `team` was read with. One statement.
     """
     live = Workload.objects.filter(team=OuterRef("pk")).exclude(phase__in=Workload.FINAL_PHASES)
     count = live.order_by().values("team").annotate(count=Count("pk")).values("count")
-    row, there = Team.objects.values_list(PlatformSettings.as_json(), Subquery(count)).get(pk=team.pk)
-    most = PlatformSettings.of_json(row).open_workloads
-    if most is not None and (there or 0) + more > most:
+    fresh = Team.objects.annotate(platform=PlatformSettings.as_json(), there=Subquery(count)).get(pk=team.pk)
+    check_open(fresh)
+    most = PlatformSettings.of_json(fresh.platform).open_workloads
+    if most is not None and (fresh.there or 0) + more > most:
         raise TooManyWorkloads(
             f"Team {team.slug} may have {most:,} runs and endpoints that have not ended (open_workloads); {more:,} more would "
             "be too many. Wait until some have ended, or cancel them."

@@ -81,11 +81,12 @@ def teams_of(request: HttpRequest) -> list[Team]:
 
 
 def submit_teams(request: HttpRequest) -> list[Team]:
-    """Those in which the user may submit."""
+    """Those in which the user may submit, and which take something new."""
+    open_teams = [team for team in teams_of(request) if team.closing_since is None]
     if has_global_role(request.user, "platform-admin"):
-        return teams_of(request)
+        return open_teams
     roles = {Membership.Role.MEMBER.value, Membership.Role.LEAD.value}
-    return [team for team in teams_of(request) if getattr(team, "my_role", None) in roles]
+    return [team for team in open_teams if getattr(team, "my_role", None) in roles]
 
 
 def watches_of(request: HttpRequest) -> Watches:

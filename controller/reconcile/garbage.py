@@ -6,7 +6,7 @@ import logging
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError, ObjectNotFound
@@ -24,10 +24,12 @@ BATCH_MAX = 200
 
 
 def delete_ended(client: ClusterClient, *, now: datetime) -> int:
-    """Delete primaries whose attempt ended a while ago, with the objects they own. Returns how many."""
-    old = _primaries(client.cluster).filter(
-        workload__attempts__number=F("attempt"), workload__attempts__ended_at__lte=now - KEEP_ENDED
-    )
+    """Delete primaries whose attempt ended a while ago, those of a team that is closed at once, with the objects they own.
+    Returns how many.
+    """
+    while_ago = Q(workload__attempts__ended_at__lte=now - KEEP_ENDED)
+    closed = Q(workload__attempts__ended_at__isnull=False, workload__team__closing_since__isnull=False)
+    old = _primaries(client.cluster).filter(while_ago | closed, workload__attempts__number=F("attempt"))
     # In random order: objects whose deletion is refused must not fill every batch.
     return sum(_delete(client, record, now) for record in old.order_by("?")[:BATCH_MAX])
 

@@ -19,7 +19,7 @@ from inference.scaling_spec import scaling_problems
 from inference.specs import KIND, EndpointSpec
 from teams.actors import Actor
 from teams.audit import record_audit
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_submit, check_open
 from workloads.models import Workload
 from workloads.services import change_generation
 
@@ -39,6 +39,7 @@ def scale_endpoint(
     """
     workload = endpoint.workload
     check_can_submit(actor.user, workload.team)
+    check_open(workload.team)
     old = endpoint.parsed
     least = old.min_replicas if min_replicas is None else min_replicas
     most = old.max_replicas if max_replicas is None else max_replicas
@@ -121,6 +122,8 @@ def _steer(
 ) -> None:
     workload = endpoint.workload
     check_can_submit(actor.user, workload.team)
+    if not paused:
+        check_open(workload.team)
     with transaction.atomic():
         fresh = _locked(workload)
         endpoint.refresh_from_db(fields=["revision", "scaler_paused", "paused_replicas"])

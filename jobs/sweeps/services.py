@@ -20,11 +20,10 @@ from jobs.models import Sweep, TrainingRun
 from jobs.services import submit_training_run, with_defaults
 from jobs.specs import TrainingRunSpec
 from jobs.sweeps.queries import check_open_sweeps
-from quotas.ceilings import hold_team
 from teams.actors import Actor
 from teams.audit import record_audit, record_audits
 from teams.models import Team
-from teams.permissions import check_can_submit
+from teams.permissions import check_can_submit, hold_open
 from workloads.bulk.commands import lock_rows, set_desired_many
 from workloads.models import Workload
 from workloads.services import BATCH, copy_workload
@@ -47,7 +46,7 @@ def submit_sweep(
     """The sweep with all its members, in one transaction; `asked` is its matrix as it was asked for.
 
     It raises what submitting one of the members does: all of them ask for the same, but for their values. Conflict where the
-    team has as many open ones as it may.
+    team has as many open ones as it may, TeamClosed where it takes nothing new.
     """
     if actor.user is None:
         raise NotAllowed("Only a user can submit.")
@@ -60,7 +59,7 @@ def submit_sweep(
     ]
     with transaction.atomic():
         # Those of one team are counted and made one after the other.
-        hold_team(team)
+        hold_open(team)
         check_open_sweeps(team)
         sweep = Sweep.objects.create(
             team=team,

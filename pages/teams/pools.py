@@ -36,11 +36,11 @@ class TeamSeen:
 
     @property
     def may_submit(self) -> bool:
-        return self.role in {Membership.Role.MEMBER, Membership.Role.LEAD}
+        return self.team.closing_since is None and self.role in {Membership.Role.MEMBER, Membership.Role.LEAD}
 
     @property
     def may_steer_queue(self) -> bool:
-        return self.may_set_quota or self.may_manage
+        return self.team.closing_since is None and (self.may_set_quota or self.may_manage)
 
 
 def team_seen(request: HttpRequest, slug: str, *beside: str) -> TeamSeen:

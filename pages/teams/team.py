@@ -19,6 +19,7 @@ from pages.quotas.changes import Changed, differences_of
 from pages.teams.pools import TeamSeen, pool_lines, team_seen
 from quotas.models import QuotaChange
 from teams.models import Membership
+from teams.permissions import has_global_role
 from teams.pod_security import level_of, level_of_platform
 from teams.queries import members_of, secrets_of
 from workloads.models import Workload
@@ -47,7 +48,9 @@ class TeamDetailPage(LoginRequiredMixin, View):
         seen = team_seen(request, slug)
         if request.headers.get("HX-Target") == "usage":
             return render(request, "portal/team_detail.html#usage", _usage(seen))
-        return render(request, "portal/team_detail.html", _usage(seen) | _beside(seen, watches_of(request)))
+        return render(
+            request, "portal/team_detail.html", _usage(seen) | _beside(request, seen, watches_of(request))
+        )
 
 
 def _usage(seen: TeamSeen) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def _usage(seen: TeamSeen) -> dict[str, Any]:
     }
 
 
-def _beside(seen: TeamSeen, known: Watches) -> dict[str, Any]:
+def _beside(request: HttpRequest, seen: TeamSeen, known: Watches) -> dict[str, Any]:
     """Who is in the team, what it has, and what became of its quota."""
     changes = QuotaChange.objects.filter(team_slug=seen.team.slug).select_related("change_set")[:CHANGES_MAX]
     of_team = members_of(seen.team).annotate(together=Window(Count("pk"))).order_by("user__username")
@@ -85,4 +88,5 @@ def _beside(seen: TeamSeen, known: Watches) -> dict[str, Any]:
         "secrets": list(secrets_of(seen.team)),
         "pod_security": level.value,
         "may_submit": seen.may_submit,
+        "may_close": has_global_role(request.user, "platform-admin"),
     }

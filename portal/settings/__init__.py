@@ -297,6 +297,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 60.0,
         "options": {"expires": 60},
     },
+    "close-teams": {"task": "controller.close_teams", "schedule": 5.0, "options": {"expires": 5}},
     "collect-garbage": {"task": "controller.collect_garbage", "schedule": 60.0, "options": {"expires": 60}},
     "purge-expired-rows": {"task": "teams.tasks.purge_expired_rows", "schedule": 3600.0},
     "forget-old-scale-samples": {"task": "inference.tasks.forget_old_samples", "schedule": 3600.0},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -24,7 +25,7 @@ from teams.api.serializers import (
     TeamSerializer,
     TeamUpdateSerializer,
 )
-from teams.models import ApiToken, Membership, Team
+from teams.models import ApiToken, Membership, Team, TeamState
 
 LEADS_FIELDS = frozenset({"name", "mlflow_tracking_uri"})
 NO_CONTENT = OpenApiResponse(description="Done.")
@@ -45,7 +46,11 @@ class TeamListView(PortalView):
     queryset = Team.objects.none()
     serializer_class = TeamSerializer
     write_scope = ApiToken.Scope.MANAGE
-    filters = {"slug": filters.text("slug"), "cohort": filters.text("cohort_name")}
+    filters = {
+        "slug": filters.text("slug"),
+        "cohort": filters.text("cohort_name"),
+        "state": replace(filters.choice(TeamState.values, "", many=True), where=queries.in_states),
+    }
     ordering_fields = ("slug", "name", "created_at")
     ordering = "slug"
 

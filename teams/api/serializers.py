@@ -21,7 +21,15 @@ from foundation.optional_kinds import optional_kinds
 from foundation.pod_security import PodSecurity
 from foundation.validators import validate_image_prefixes
 from teams.credentials import TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX
-from teams.models import ApiToken, AuditEvent, Membership, Team, validate_slug, validate_web_address
+from teams.models import (
+    ApiToken,
+    AuditEvent,
+    Membership,
+    Team,
+    TeamState,
+    validate_slug,
+    validate_web_address,
+)
 from teams.permissions import sees_origin
 from teams.platform_settings import SETTINGS_CHANGEABLE
 from teams.pod_security import level_of, level_of_platform
@@ -70,6 +78,14 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
     allowed_labels = serializers.ListField(child=serializers.CharField(), read_only=True)
     namespace = serializers.CharField(source="namespace_name", read_only=True)
     cohort = serializers.CharField(source="cohort_name", read_only=True)
+    state = serializers.ChoiceField(
+        choices=TeamState.choices,
+        read_only=True,
+        help_text="A team that is closing or closed takes nothing new.",
+    )
+    closing_reason = serializers.CharField(
+        read_only=True, help_text="Why it is closed; empty while it is open."
+    )
     pod_security_enforced = serializers.SerializerMethodField(
         help_text="The profile that the team's namespace enforces, or does from its next workload on; never `automatic`."
     )
@@ -79,6 +95,7 @@ class TeamSerializer(serializers.ModelSerializer[Team]):
         fields = [
             "id", "slug", "name", "cohort", "namespace", "pod_security", "mlflow_tracking_uri", "version", "created_at",
             "may_run_as_root", "egress", "image_prefixes", "allowed_labels", "pod_security_enforced",
+            "state", "closing_since", "closed_at", "closing_reason",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from rest_framework.test import APIClient
 
+from console.closing import close_team
 from costs.models import LedgerEntry
 from costs.prices.services import set_price
 from foundation import clock
@@ -35,7 +36,7 @@ from quotas.requests import request_quota
 from quotas.snapshots import pool_snapshot_of
 from teams import services as people
 from teams.actors import Actor
-from teams.models import ApiToken
+from teams.models import ApiToken, Team
 from teams.secret_names import record_secret
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
 from tests.factories.idle import make_idle
@@ -265,6 +266,12 @@ def _stop_queue(world: Vision) -> None:
     limits.stop_queue(team=world.team, reason="test", actor=ACTOR, now=clock.now())
 
 
+def _close_the_team(world: Vision) -> None:
+    team = world.team
+    close_team(team=team, confirm=team.slug, reason="The project is over.", actor=ACTOR, now=clock.now())
+    Team.objects.filter(pk=team.pk).update(closed_at=clock.now())
+
+
 def _end_the_run(world: Vision) -> None:
     transition(
         Workload.objects.get(pk=world.run.pk),
@@ -279,6 +286,7 @@ def _end_the_run(world: Vision) -> None:
 _SUSPENDED: Final = (Phase.SUSPENDED, Reason.USER_REQUESTED, Desired.SUSPEND)
 _STATES: Final[Mapping[str, Callable[[Vision], None]]] = {
     "queues_start": _stop_queue,
+    "teams_reopen": _close_the_team,
     "training_runs_retry_create": _end_the_run,
     "training_runs_resume_create": _phase("run", *_SUSPENDED),
     "endpoints_start_create": _phase("endpoint", *_SUSPENDED),

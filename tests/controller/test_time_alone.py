@@ -14,6 +14,7 @@ from django.conf import settings
 
 from controller import tasks, wakeups
 from controller.admission import scheduler
+from controller.closing import CLOSE_TASK
 from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from foundation.models import PlatformSettings
@@ -51,6 +52,8 @@ class Quiet:
                     flavor_id, capacity_type = wanted["flavor_id"], wanted["capacity_type"]
                     found = pool.get(flavor=flavor_id, capacity_type=capacity_type)
                     scheduler.pass_over(found, now=clock.now())
+                elif task == CLOSE_TASK:
+                    tasks.close_team(**wanted)
                 elif task == ADVANCE_TASK:
                     advance_sweep(sweep_id=UUID(wanted["sweep_id"]), now=clock.now())
 

@@ -123,6 +123,7 @@ SENT_FORM = shown(_one(200, 403, 404, 422), _one(200, 403, 422), DONE, body="for
 LEADS_BUTTON = need(UNKNOWN, FORBIDDEN, FORBIDDEN, DONE, nobodies=_SIGN_IN)
 OWN_BUTTON = need(UNKNOWN, UNKNOWN, DONE, UNKNOWN, nobodies=_SIGN_IN)
 CONSOLE = shown(FORBIDDEN, FORBIDDEN, FORBIDDEN)
+OF_ADMINS = shown(UNKNOWN, FORBIDDEN, FORBIDDEN)
 PUBLIC = Row(kind="public")
 
 ROUTES: dict[str, Row] = {
@@ -135,6 +136,11 @@ ROUTES: dict[str, Row] = {
     "teams-api:me": api(GET=EVERYBODY),
     "teams-api:team-list": api(GET=LIST, POST=managers("team")),
     "teams-api:team": api("team", GET=READ, PATCH=lead("team-patch"), DELETE=need(UNKNOWN, *[FORBIDDEN] * 3)),
+    # What closing ends is for leads to see, and closing for platform admins.
+    "console-api:team-close": api(
+        "team", GET=need(UNKNOWN, FORBIDDEN, FORBIDDEN, OK, readers=OK), POST=of_managers("close-team")
+    ),
+    "console-api:team-reopen": api("team", POST=of_managers("reason")),
     "teams-api:member-list": api("team", GET=READ, POST=lead("member")),
     "teams-api:member": api(
         "member",
@@ -330,6 +336,8 @@ ROUTES: dict[str, Row] = {
     "console:secret-write": page("team", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "console:secret-delete": page("secret", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "portal:team-quota": page("team", GET=PAGE, POST=shown(UNKNOWN, FORBIDDEN, DONE)),
+    "portal:team-close": page("team", GET=OF_ADMINS, POST=OF_ADMINS),
+    "portal:team-reopen": page("team", POST=OF_ADMINS),
     "portal:team-queue": page("team", POST=LEADS_BUTTON),
     "portal:team-quota-withdraw": page("team-request", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "console:why": page("run", GET=PAGE),

@@ -345,6 +345,7 @@ class World:
             "template-patch": {"title": "Renamed"},
             "policy": {"weight": 2},
             "reason": {"reason": "test"},
+            "close-team": {"reason": "test", "confirm": self.team.slug},
             "alert-rule": {"threshold": 20},
             "strays": {"uids": [self.stray.uid], "reason": "test"},
             "comment": {"comment": "test"},

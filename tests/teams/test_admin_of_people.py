@@ -226,3 +226,41 @@ def test_every_address_of_the_console_asks_who_is_there():
                 (302, "/admin/"),
             }, path
         assert somebody.get(path).status_code in {302, 403, 404, 405}, path
+
+
+def test_a_team_is_closed_and_reopened_on_a_page_that_says_what_ends(admin):
+    team = make_member("lead").team
+    chosen = {"action": "close_or_reopen", "_selected_action": [team.pk]}
+    page = admin.post(url("team"), chosen)
+    assert (page.status_code, page["Location"]) == (302, f"/teams/{team.slug}/close/")
+    shown = admin.get(page["Location"])
+    assert b"Live runs" in shown.content
+    wrong = admin.post(page["Location"], {"reason": "over", "confirm": "another"})
+    assert wrong.status_code == 422
+    assert f"Type {team.slug} to confirm".encode() in wrong.content
+    assert admin.post(page["Location"], {"reason": " ", "confirm": team.slug}).status_code == 422
+    team.refresh_from_db()
+    assert team.state == "open"
+    assert admin.post(page["Location"], {"reason": "over", "confirm": team.slug}).status_code == 303
+    team.refresh_from_db()
+    assert (team.state, team.closing_reason, team.closed_by.username) == ("closing", "over", "root")
+    assert b"is being closed since" in admin.get(f"/teams/{team.slug}/").content
+    assert admin.post(f"/teams/{team.slug}/reopen/", {"reason": "not yet"}).status_code == 303
+    team.refresh_from_db()
+    assert team.state == "open"
+
+
+def test_the_page_that_closes_a_team_is_for_platform_admins_alone():
+    lead, client = make_member("lead"), Client()
+    client.force_login(lead.user)
+    address = f"/teams/{lead.team.slug}/close/"
+    assert client.get(address).status_code == 403
+    assert client.post(address, {"reason": "over", "confirm": lead.team.slug}).status_code == 403
+    assert address.encode() not in client.get(f"/teams/{lead.team.slug}/").content
+
+
+def test_several_teams_are_not_closed_at_once(admin):
+    teams = [make_member("lead").team, make_member("lead").team]
+    chosen = {"action": "close_or_reopen", "_selected_action": [team.pk for team in teams]}
+    answer = admin.post(url("team"), chosen, follow=True)
+    assert b"Choose one team." in answer.content

@@ -46,6 +46,12 @@ def test_a_senseless_team_is_refused_by_the_database(values):
         Team.objects.create(slug="a", name="x", **values)
 
 
+@pytest.mark.parametrize("values", [{"closed_at": clock.now()}, {"closing_since": clock.now()}])
+def test_a_team_is_not_closed_before_it_is_closing_nor_without_a_reason(values):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Team.objects.create(slug="a", name="x", **values)
+
+
 def test_the_old_default_of_pod_security_becomes_the_new_one_but_in_namespaces_of_others():
     before = {"a": "baseline", "b": "restricted", "c": "baseline"}
     for slug, level in before.items():

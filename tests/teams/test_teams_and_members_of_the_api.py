@@ -64,6 +64,10 @@ def test_a_team_is_answered_in_full(vision):
         "image_prefixes": [],
         "allowed_labels": [],
         "pod_security_enforced": "restricted",
+        "state": "open",
+        "closing_since": None,
+        "closed_at": None,
+        "closing_reason": "",
     }
 
 
