@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -26,9 +26,18 @@ from workloads.models import (
     PodRecord,
     Workload,
 )
+from workloads.nodes import history
 from workloads.podrequests import STORAGE, gpu_units, gpus_of_pod, units_of
 from workloads.pods import evidence
-from workloads.pods.pod_facts import ENDED, attempt_of, created_at, others_held, pod_facts, pod_times
+from workloads.pods.pod_facts import (
+    ENDED,
+    attempt_of,
+    created_at,
+    others_held,
+    parse_time,
+    pod_facts,
+    pod_times,
+)
 
 STATE = frozenset(
     {"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version", "evidence"}
@@ -71,6 +80,7 @@ WRITTEN = [
     "finished_at",
     "deletion_at",
     "gone_at",
+    "seen_until",
 ]
 """All columns that a later description may change."""
 OBJECT_FACTS = [
@@ -145,21 +155,32 @@ def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone:
     before = {name: getattr(row, name) for name in WRITTEN}
     if not versions.is_older(as_of, than=row.resource_version):
         if gone:
-            row.gone_at = row.gone_at or now
+            _leaves(row, seen.workload, followed=True, now=now)
         elif versions.is_later(as_of, than=row.resource_version):
             # It is there after it was missed: the process that missed it looked too early, or got a wrong answer.
-            row.gone_at = None
+            row.gone_at = row.seen_until = None
         resource = seen.workload.flavor.resource if seen.workload.flavor else ""
         for field, value in _replacing(row, pod_facts(seen.manifest, resource=resource)).items():
             setattr(row, field, value)
     elif gone:
         # A deletion holds however late it is reported: its UID does not come again.
-        row.gone_at = row.gone_at or now
+        _leaves(row, seen.workload, followed=True, now=now)
     for field, value in pod_times(seen.manifest).items():
         if getattr(row, field) is None:
             setattr(row, field, value)
     row.ready = row.ready and row.gone_at is None
     return row if before != {name: getattr(row, name) for name in WRITTEN} else None
+
+
+def _leaves(row: PodRecord, workload: Workload, *, followed: bool, now: datetime) -> None:
+    """Note that the pod is not there, and until when it was. A watch that goes on tells it at once; who finds it lacking
+    knows of the last sight of the watch, and of the last look at its workload.
+    """
+    if row.gone_at is None:
+        trusted = history.WATCH_TRUSTED if followed else timedelta(0)
+        sight = history.evidenced_until(cluster=row.cluster, kind="Pod", trusted=trusted, now=now)
+        row.gone_at, row.seen_until = now, min(now, max(sight, workload.observed_at or sight))
+    row.ready = False
 
 
 def _replacing(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
@@ -227,9 +248,9 @@ def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime
         rows = rows.select_related("workload__flavor").select_for_update(no_key=True, of=("self",))
         gone = [row for row in rows.order_by("uid") if row.resource_version == read[row.pk]]
         for row in gone:
-            row.gone_at, row.ready = now, False
+            _leaves(row, row.workload, followed=False, now=now)
             row.resource_version = versions.latest(row.resource_version, as_of)
-        PodRecord.objects.bulk_update(gone, ["gone_at", "ready", "resource_version"])
+        PodRecord.objects.bulk_update(gone, ["gone_at", "seen_until", "ready", "resource_version"])
     return gone
 
 
@@ -284,11 +305,19 @@ def record_objects(
     return rows
 
 
+@transaction.atomic
 def record_node(
     manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool = False
 ) -> NodeRecord:
-    """The row of a node, with whole units of the extended resources it offers."""
+    """The row of a node, with whole units of the extended resources it offers, and its history.
+
+    A description that is older than what the row knows changes nothing of it; a deletion holds however late it is told.
+    """
     metadata, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
+    history.flavors_stay()
+    before = NodeRecord.objects.select_for_update().filter(uid=metadata["uid"]).first()
+    if before is not None and versions.is_older(metadata["resourceVersion"], than=before.resource_version):
+        return mark_node_gone(before, now=now) if gone and before.gone_at is None else before
     ready = any(
         condition["type"] == "Ready" and condition["status"] == "True"
         for condition in status.get("conditions") or []
@@ -316,6 +345,19 @@ def record_node(
             "gone_at": now if gone else None,
         },
     )
+    if gone:
+        history.node_gone(record, left_at=parse_time(metadata.get("deletionTimestamp")), now=now)
+    else:
+        history.node_seen(record, before=before, now=now)
+    return record
+
+
+@transaction.atomic
+def mark_node_gone(record: NodeRecord, *, now: datetime) -> NodeRecord:
+    """The row of a node that is not there any more, and the end of its history."""
+    record.gone_at, record.ready = now, False
+    record.save(update_fields=["gone_at", "ready"])
+    history.node_gone(record, now=now)
     return record
 
 
