@@ -16,6 +16,7 @@ from foundation.http.etag import GONE, Versions, check_version, version_of
 from teams.actors import Actor
 from teams.audit import record_audit
 from workloads.models import CapacityType, ResourceFlavor
+from workloads.nodes import history
 from workloads.placement import MIG_PREFIX, PRODUCT_LABEL, WHOLE_GPU, FlavorFacts, Sharing
 
 AUDITED = ("card", "resource", "memory_gib", "sharing", "node_selector", "tolerations", "capacity", "enabled")
@@ -60,6 +61,7 @@ def set_flavor(
     fraction = parse_fraction(gpu_fraction)
     values |= {"fraction_numerator": fraction.numerator, "fraction_denominator": fraction.denominator}
     with transaction.atomic():
+        history.flavors_may_change()
         flavor = ResourceFlavor.objects.select_for_update().filter(name=name).first()
         check_version(expected=expected_versions, current=version_of(flavor) if flavor else GONE)
         before = _facts(flavor) if flavor else None
@@ -71,6 +73,7 @@ def set_flavor(
             return flavor, False
         _check(flavor)
         flavor.save()
+        history.flavors_changed(now=now)
         record_audit(
             actor=actor,
             action="flavor.changed",

@@ -26,9 +26,18 @@ from workloads.models import (
     PodRecord,
     Workload,
 )
+from workloads.nodes import history
 from workloads.podrequests import STORAGE, gpu_units, gpus_of_pod, units_of
 from workloads.pods import evidence
-from workloads.pods.pod_facts import ENDED, attempt_of, created_at, others_held, pod_facts, pod_times
+from workloads.pods.pod_facts import (
+    ENDED,
+    attempt_of,
+    created_at,
+    others_held,
+    parse_time,
+    pod_facts,
+    pod_times,
+)
 
 STATE = frozenset(
     {"phase", "ready", "restarts", "reason", "message", "exit_code", "resource_version", "evidence"}
@@ -284,11 +293,19 @@ def record_objects(
     return rows
 
 
+@transaction.atomic
 def record_node(
     manifest: Mapping[str, Any], *, cluster: str, now: datetime, gone: bool = False
 ) -> NodeRecord:
-    """The row of a node, with whole units of the extended resources it offers."""
+    """The row of a node, with whole units of the extended resources it offers, and its history.
+
+    A description that is older than what the row knows changes nothing of it; a deletion holds however late it is told.
+    """
     metadata, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
+    history.flavors_stay()
+    before = NodeRecord.objects.select_for_update().filter(uid=metadata["uid"]).first()
+    if before is not None and versions.is_older(metadata["resourceVersion"], than=before.resource_version):
+        return mark_node_gone(before, now=now) if gone and before.gone_at is None else before
     ready = any(
         condition["type"] == "Ready" and condition["status"] == "True"
         for condition in status.get("conditions") or []
@@ -316,6 +333,19 @@ def record_node(
             "gone_at": now if gone else None,
         },
     )
+    if gone:
+        history.node_gone(record, left_at=parse_time(metadata.get("deletionTimestamp")), now=now)
+    else:
+        history.node_seen(record, before=before, now=now)
+    return record
+
+
+@transaction.atomic
+def mark_node_gone(record: NodeRecord, *, now: datetime) -> NodeRecord:
+    """The row of a node that is not there any more, and the end of its history."""
+    record.gone_at, record.ready = now, False
+    record.save(update_fields=["gone_at", "ready"])
+    history.node_gone(record, now=now)
     return record
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from foundation.http.filters import Filter, choice, moment, reference, text, uuid
-from teams.models import Team, User
-from workloads.models import ResourceFlavor
-from workloads.search import (
+from console.api.search_conditions import (
     LABEL_LENGTH_MAX,
     LABEL_WORDS,
     PREFIX_WORDS,
@@ -21,6 +18,9 @@ from workloads.search import (
     parse_prefix,
     parse_search,
 )
+from foundation.http.filters import Filter, choice, moment, reference, text, uuid
+from teams.models import Team, User
+from workloads.models import ResourceFlavor
 from workloads.states import Phase, Priority
 
 LIST_FILTERS = {

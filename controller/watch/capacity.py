@@ -20,9 +20,11 @@ from controller.watch.sinks import OneByOne, lacking
 from quotas.services import mark_due
 from workloads.models import ForeignPod, NodePoolRecord, NodeRecord
 from workloads.nodes.capacity import pool_facts, pools_fed_by, pools_near
+from workloads.nodes.history import keep_histories
 from workloads.observations import (
     forget_later,
     latest_version,
+    mark_node_gone,
     record_foreign_pod,
     record_node,
     record_node_pool,
@@ -93,8 +95,9 @@ class NodeSink(OneByOne):
         for record in lacking(there, present):
             if not still_there(client, ObjectRef("v1", "Node", "", record.name), record.uid):
                 with transaction.atomic():
-                    NodeRecord.objects.filter(pk=record.pk).update(gone_at=now, ready=False)
-                    nodes_changed([record.facts], now=now)
+                    nodes_changed([mark_node_gone(record, now=now).facts], now=now)
+        # Of nodes that a list finds unchanged no history may be kept yet.
+        keep_histories(cluster=client.cluster, now=now)
 
 
 @dataclass(frozen=True)

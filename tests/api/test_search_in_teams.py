@@ -9,13 +9,13 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from console.api import search_conditions as finding
 from teams.models import Membership, Team
 from tests.api.bench import RUNS
 from tests.api.test_lists_by_index import ROWS_MAX, grow, names, past, standing_past  # noqa: F401 (fixtures)
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read
-from workloads import search as finding
 from workloads.models import Workload
 
 SEEDS = range(2)

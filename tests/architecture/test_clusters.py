@@ -27,6 +27,7 @@ ABOUT_ALL = {
     "controller/retention.py _pods": "the same of pods",
     "workloads/metrics.py WatchCollector.collect": "every watch has an age, and its cluster is a label",
     "costs/ledger/services.py close_ended": "a bill is settled wherever the pod was",
+    "workloads/nodes/history.py flavors_changed": "a flavor means the same in every cluster",
 }
 # Who asks for a client, and of which cluster: entry points alone, which hand it on.
 TEAM, STRAYS, LACKS = "of a team's namespace", "of the strays that are shown", "somebody asks what it lacks"
@@ -159,7 +160,7 @@ def found(look) -> set[str]:
 
 
 def test_every_model_with_a_cluster_is_asked_through_the_manager_that_names_it():
-    assert len(observed()) == 8
+    assert len(observed()) == 9
     assert {assigned(each).get("objects") for each in observed().values()} == {"InCluster.as_manager()"}
 
 

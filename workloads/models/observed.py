@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from fractions import Fraction
+from typing import Any, ClassVar
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from typing_extensions import override
 
 from cluster.names import DEFAULT_CLUSTER
@@ -145,6 +146,9 @@ class NodeRecord(models.Model):
 
     objects = InCluster.as_manager()
 
+    WATCH: ClassVar[str] = "Node"
+    """The kind of the WatchCursor that says how old the rows are."""
+
     class Meta:
         ordering = ["name"]
         indexes = [
@@ -173,6 +177,67 @@ class NodeRecord(models.Model):
     def offers(self) -> Others:
         """What it has for pods besides GPUs."""
         return others_offered(self.others)
+
+
+class NodeInterval(models.Model):
+    """`[started_at, ended_at)` in which a node had cards of one model, and the flavors offered so much of them; in whole
+    seconds. `ended_at` is null while that is so.
+
+    An input of the bill, kept as long as the ledger: what is written is closed, and never made otherwise. Rows of a time
+    that is past may come later, where it was not known that the node was there.
+    """
+
+    cluster = models.CharField(max_length=63, default=DEFAULT_CLUSTER)
+    node_uid = models.CharField(max_length=64)
+    node_name = models.CharField(max_length=253)
+    card = models.CharField(max_length=63)
+    capacity_type = models.CharField(max_length=16)
+    cards = models.PositiveIntegerField(help_text="Physical cards, usable or not.")
+    offered_numerator = models.PositiveBigIntegerField(help_text="What of the cards the flavors offer.")
+    offered_denominator = models.PositiveBigIntegerField(default=1)
+    resources = models.JSONField(
+        default=dict, help_text="Usable units by resource name, and which fraction of a card one is."
+    )
+    certain = models.BooleanField(
+        default=True,
+        help_text="False for a time in which nobody watched, and at whose end the node was another or gone.",
+    )
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    objects = InCluster.as_manager()
+
+    class Meta:
+        ordering = ["started_at", "id"]
+        constraints = [
+            models.CheckConstraint(
+                name="node_interval_not_empty",
+                condition=Q(ended_at__isnull=True) | Q(ended_at__gt=F("started_at")),
+            ),
+            models.CheckConstraint(
+                name="node_interval_offers_of_its_cards",
+                condition=Q(offered_denominator__gte=1)
+                & Q(offered_numerator__lte=F("cards") * F("offered_denominator")),
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["node_uid", "started_at"], name="node_interval_of_node"),
+            models.Index(fields=["ended_at"], name="node_interval_end"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.cards} {self.card} of {self.node_name} from {self.started_at:%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def offered(self) -> Fraction:
+        """Cards that pods of some flavor can have."""
+        return Fraction(self.offered_numerator, self.offered_denominator)
+
+    @property
+    def stranded(self) -> Fraction:
+        """Cards that pods of no flavor can have."""
+        return self.cards - self.offered
 
 
 class ForeignPod(models.Model):

@@ -20,6 +20,7 @@ from django.db.models.functions import JSONObject
 
 from cluster.names import DEFAULT_CLUSTER
 from workloads.models import ClaimRecord, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
+from workloads.nodes.supply import COUNT_LABEL
 from workloads.placement import (
     PRODUCT_LABEL,
     FlavorFacts,
@@ -32,10 +33,8 @@ from workloads.podrequests import Others, others_left, others_offered
 from workloads.provisioning import NodePoolFacts, brings, remaining
 
 CLAIM_CURSOR = "PersistentVolumeClaim"
-NODE_CURSOR = "Node"
 CLAIMS_TRUSTED = timedelta(minutes=10)
 """A quiet watch moves its cursor with its bookmarks, and at the latest when the server ends it."""
-COUNT_LABEL = "nvidia.com/gpu.count"
 
 Units = Mapping[tuple[str, str], int]
 """Units by the name of a node and of a resource."""
@@ -138,7 +137,7 @@ class Observed:
 
 def last_seen(*, cluster: str = DEFAULT_CLUSTER) -> Seen:
     """The same as in an observation, for callers that need nothing else of one."""
-    of_nodes = Q(kind=NODE_CURSOR)
+    of_nodes = Q(kind=NodeRecord.WATCH)
     listed = Count("pk", filter=of_nodes & Q(listed_at__isnull=False))
     seen = WatchCursor.objects.of(cluster).aggregate(
         nodes_at=Max("seen_at", filter=of_nodes), oldest_at=Min("seen_at"), listed=listed
@@ -289,7 +288,7 @@ OBSERVED = """
 
 def observed_values(cluster: str = DEFAULT_CLUSTER) -> dict[str, str]:
     """The values of `OBSERVED`, which tells of one cluster."""
-    return {"cluster": cluster, "nodes": NODE_CURSOR}
+    return {"cluster": cluster, "nodes": NodeRecord.WATCH}
 
 
 def observe(*, cluster: str = DEFAULT_CLUSTER) -> Observed:
