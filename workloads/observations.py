@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -80,6 +80,7 @@ WRITTEN = [
     "finished_at",
     "deletion_at",
     "gone_at",
+    "seen_until",
 ]
 """All columns that a later description may change."""
 OBJECT_FACTS = [
@@ -154,21 +155,32 @@ def _bring_up(row: PodRecord, seen: PodSeen, *, as_of: str, now: datetime, gone:
     before = {name: getattr(row, name) for name in WRITTEN}
     if not versions.is_older(as_of, than=row.resource_version):
         if gone:
-            row.gone_at = row.gone_at or now
+            _leaves(row, seen.workload, followed=True, now=now)
         elif versions.is_later(as_of, than=row.resource_version):
             # It is there after it was missed: the process that missed it looked too early, or got a wrong answer.
-            row.gone_at = None
+            row.gone_at = row.seen_until = None
         resource = seen.workload.flavor.resource if seen.workload.flavor else ""
         for field, value in _replacing(row, pod_facts(seen.manifest, resource=resource)).items():
             setattr(row, field, value)
     elif gone:
         # A deletion holds however late it is reported: its UID does not come again.
-        row.gone_at = row.gone_at or now
+        _leaves(row, seen.workload, followed=True, now=now)
     for field, value in pod_times(seen.manifest).items():
         if getattr(row, field) is None:
             setattr(row, field, value)
     row.ready = row.ready and row.gone_at is None
     return row if before != {name: getattr(row, name) for name in WRITTEN} else None
+
+
+def _leaves(row: PodRecord, workload: Workload, *, followed: bool, now: datetime) -> None:
+    """Note that the pod is not there, and until when it was. A watch that goes on tells it at once; who finds it lacking
+    knows of the last sight of the watch, and of the last look at its workload.
+    """
+    if row.gone_at is None:
+        trusted = history.WATCH_TRUSTED if followed else timedelta(0)
+        sight = history.evidenced_until(cluster=row.cluster, kind="Pod", trusted=trusted, now=now)
+        row.gone_at, row.seen_until = now, min(now, max(sight, workload.observed_at or sight))
+    row.ready = False
 
 
 def _replacing(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
@@ -236,9 +248,9 @@ def mark_pods_missing(missing: Sequence[PodRecord], *, as_of: str, now: datetime
         rows = rows.select_related("workload__flavor").select_for_update(no_key=True, of=("self",))
         gone = [row for row in rows.order_by("uid") if row.resource_version == read[row.pk]]
         for row in gone:
-            row.gone_at, row.ready = now, False
+            _leaves(row, row.workload, followed=False, now=now)
             row.resource_version = versions.latest(row.resource_version, as_of)
-        PodRecord.objects.bulk_update(gone, ["gone_at", "ready", "resource_version"])
+        PodRecord.objects.bulk_update(gone, ["gone_at", "seen_until", "ready", "resource_version"])
     return gone
 
 

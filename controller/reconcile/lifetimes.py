@@ -18,7 +18,7 @@ def attempt_ended(attempt: Attempt, observation: Observation | None, *, now: dat
     if ended is None:
         pods = attempt.workload.pods.filter(attempt=attempt.number)
         if not pods.filter(finished_at=None, gone_at=None).exists():
-            end = Coalesce("finished_at", Least("deletion_at", "gone_at"))
+            end = Coalesce("finished_at", Least("deletion_at", "bounded_at", "gone_at"))
             ended = pods.aggregate(last=Max(end))["last"]
     return max(ended or now, attempt.started_at or ended or now)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,11 @@ from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from costs.ledger.services import record_usages
 from foundation.crashpoints import crash_point
-from workloads.models import PodRecord
+from workloads.models import NodeRecord, ObjectRecord, PodRecord, Workload
+from workloads.models.observed import JOB_COMPLETION, NODE_GONE
 from workloads.observations import PodSeen, mark_pods_missing, record_pods
+from workloads.pods import evidence
+from workloads.pods.pod_facts import attempt_of
 
 
 def see_pods(
@@ -26,6 +29,7 @@ def see_pods(
     with transaction.atomic():
         rows = record_pods(seen, cluster=cluster, now=now, gone=gone, as_of=as_of)
         crash_point("watch-recorded")
+        _bound(rows)
         record_usages(rows, now=now)
     return rows
 
@@ -45,8 +49,59 @@ def miss_pods(absent: Sequence[PodRecord], *, as_of: str, now: datetime) -> list
         return []
     with transaction.atomic():
         rows = mark_pods_missing(absent, as_of=as_of, now=now)
+        _bound(rows)
         record_usages(rows, now=now)
     return rows
+
+
+def see_ends(seen: Iterable[tuple[Mapping[str, Any], Workload]], *, now: datetime) -> None:
+    """Correct the usage of vanished pods by what these objects say of their end. Before anything else is locked."""
+    for manifest, workload in seen:
+        end, attempt = evidence.end_of_object(evidence.of_object(manifest)), attempt_of(manifest["metadata"])
+        if end is None:
+            continue
+        with transaction.atomic():
+            lost = PodRecord.objects.filter(workload=workload, attempt=attempt, gone_at__isnull=False)
+            rows = lost.filter(finished_at__isnull=True).select_for_update(no_key=True, of=("self",))
+            changed = _bound(rows.select_related("workload__flavor").order_by("uid"), {attempt: end})
+            record_usages(changed, now=now)
+
+
+def _bound(rows: Iterable[PodRecord], told: Mapping[int, datetime] | None = None) -> list[PodRecord]:
+    """Bound the ends of those that vanished and left none, by what else the cluster shows of them; returns the changed
+    rows. `told` are ends of attempts that no row has yet.
+    """
+    lost = [row for row in rows if row.gone_at is not None and row.finished_at is None]
+    if not lost:
+        return []
+    ends: dict[tuple[int, int], datetime] = {}
+    for record in ObjectRecord.objects.filter(workload__in={row.workload_id for row in lost}).order_by():
+        if (end := evidence.end_of_object(record.status)) is not None:
+            ends[record.workload_id, record.attempt] = end
+    nodes = NodeRecord.objects.of(lost[0].cluster).filter(name__in={row.node_name for row in lost} - {""})
+    left = {node.name: node for node in nodes.filter(gone_at__isnull=False).order_by("gone_at")}
+    changed = []
+    for row in lost:
+        end, node = (
+            (told or {}).get(row.attempt) or ends.get((row.workload_id, row.attempt)),
+            left.get(row.node_name),
+        )
+        bounds = []
+        if end is not None and end >= (row.scheduled_at or row.created_at):
+            # That it was there later is evidenced: an operator may say so before the last pod has stopped.
+            bounds.append((max(end, row.seen_until or end), JOB_COMPLETION))
+        if (
+            node is not None
+            and node.gone_at is not None
+            and node.created_at <= row.created_at <= node.gone_at
+        ):
+            bounds.append((node.gone_at, NODE_GONE))
+        found = min(bounds, default=(None, ""))
+        if (row.bounded_at, row.bounded_by) != found:
+            row.bounded_at, row.bounded_by = found
+            changed.append(row)
+    PodRecord.objects.bulk_update(changed, ["bounded_at", "bounded_by"])
+    return changed
 
 
 def standing_as(client: ClusterClient, ref: ObjectRef, uid: str) -> dict[str, Any] | None:

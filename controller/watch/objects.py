@@ -13,7 +13,7 @@ from typing_extensions import override
 from cluster.client import ClusterClient
 from cluster.kinds import ObjectRef, ResourceKind
 from controller import wakeups
-from controller.reconcile.sightings import still_there
+from controller.reconcile.sightings import see_ends, still_there
 from controller.watch.sinks import lacking
 from workloads.models import ObjectRecord
 from workloads.observations import forget_later, latest_version, news, record_objects
@@ -44,6 +44,8 @@ class ObjectSink:
             else:
                 own.append(({**kind, **manifest}, workload))
         with transaction.atomic():
+            # Pods and usage before workloads, as where pods are seen.
+            see_ends(own, now=now)
             # Same lock order as a worker that made the object: it holds the workload when it writes the object's row.
             wakeups.wake_workloads((workload for _, workload in own), now=now)
             record_objects(own, cluster=cluster, now=now, gone=gone, as_of=as_of)

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from controller.logs.store import ContainerLog, source_of
+from controller.watch.events import record_events
 from diagnosis.evidence import Case
 from diagnosis.findings import Cause
 from diagnosis.gather import case_of
@@ -17,7 +18,6 @@ from tests.factories.submitted import make_attempt, make_endpoint, make_run
 from tests.factories.teams import make_member, make_team
 from tests.factories.workloads import put_in
 from tests.pod_samples import T3, moment
-from workloads.kept_events import record_events
 from workloads.models import PodRecord, Workload
 from workloads.observations import PodSeen, record_claim, record_node, record_objects, record_pods
 from workloads.states import Phase

@@ -19,12 +19,12 @@ from cluster import kinds
 from cluster.client import ClusterClient
 from cluster.kinds import ObjectRef, ResourceKind, ref_of
 from cluster.labels import workload_labels
+from controller.watch.events import record_events
 from devcluster.kubelet.base import LOST
 from foundation import clock
 from tests.controller.conftest import REAL
 from tests.diagnosis.planted import Planted, node_manifest
 from tests.waiting import until
-from workloads.kept_events import record_events
 from workloads.models import Workload
 from workloads.observations import PodSeen, record_claim, record_node, record_objects, record_pods
 from workloads.strays import workloads_of

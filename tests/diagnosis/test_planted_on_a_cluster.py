@@ -18,6 +18,7 @@ from cluster.client import ClusterClient
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef, ref_of
 from cluster.labels import workload_labels
+from controller.watch.events import record_events
 from diagnosis.gather import case_of
 from diagnosis.judge import diagnose
 from foundation import clock
@@ -28,7 +29,6 @@ from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team
 from tests.factories.workloads import put_in
 from tests.waiting import until
-from workloads.kept_events import record_events
 from workloads.models import Workload
 from workloads.observations import PodSeen, record_node, record_objects, record_pods
 from workloads.states import Phase

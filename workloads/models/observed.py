@@ -16,6 +16,9 @@ from workloads.models.kernel import Workload
 from workloads.placement import NodeFacts
 from workloads.podrequests import Others, others_offered
 
+JOB_COMPLETION, NODE_GONE = "job-completion", "node-gone"
+"""What bounds the end of a pod that vanished: the first says when it ended, the second when it had at the latest."""
+
 
 class PodRecord(models.Model):
     """A pod as the API server described it; its times are what money is made of."""
@@ -61,6 +64,16 @@ class PodRecord(models.Model):
     finished_at = models.DateTimeField(null=True)
     deletion_at = models.DateTimeField(null=True)
     gone_at = models.DateTimeField(null=True, help_text="First time that it was observed to be absent.")
+    seen_until = models.DateTimeField(
+        null=True,
+        help_text="Of one that is gone: the last moment for which it is evidenced that it was there.",
+    )
+    bounded_at = models.DateTimeField(
+        null=True, help_text="When it had ended at the latest, by another object."
+    )
+    bounded_by = models.CharField(
+        max_length=32, default="", blank=True, help_text="What says so: job-completion, or node-gone."
+    )
 
     objects = InCluster.as_manager()
 
@@ -91,7 +104,16 @@ class PodRecord(models.Model):
             return self.finished_at
         if self.gone_at is None:
             return None
-        return min(self.deletion_at, self.gone_at) if self.deletion_at else self.gone_at
+        return min(bound for bound in (self.deletion_at, self.bounded_at, self.gone_at) if bound is not None)
+
+    @property
+    def certain_until(self) -> datetime | None:
+        """The end, where the cluster tells it. Of one that vanished while nobody watched it is known only that it had
+        ended by `ended_at`, and was there at this moment.
+        """
+        end = self.ended_at
+        told = {self.finished_at, self.deletion_at, None if self.bounded_by == NODE_GONE else self.bounded_at}
+        return end if end is None or end in told or self.seen_until is None else min(end, self.seen_until)
 
 
 class ObjectRecord(models.Model):

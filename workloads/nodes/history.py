@@ -15,7 +15,7 @@ from django.db.models import Max, Q, QuerySet
 
 from cluster.names import DEFAULT_CLUSTER
 from workloads.models import NodeInterval, NodeRecord, ResourceFlavor, WatchCursor
-from workloads.nodes.supply import Offer, offers_of
+from workloads.nodes.supply import CardOffer, offers_of
 
 WATCH_TRUSTED = timedelta(seconds=60)
 """A quiet watch is begun anew, and its cursor moved, every 20 seconds."""
@@ -47,10 +47,14 @@ def node_intervals(
     return rows.filter(Q(ended_at__isnull=True) | Q(ended_at__gt=start))
 
 
-def evidenced_until(*, cluster: str, now: datetime) -> datetime:
-    """The second until which what is known of the nodes holds: `now`, or the last sight of a watch that stands still."""
-    seen_at = WatchCursor.objects.of(cluster).filter(kind=NodeRecord.WATCH).aggregate(at=Max("seen_at"))["at"]
-    return _second(now if seen_at is None or now - seen_at <= WATCH_TRUSTED else seen_at)
+def evidenced_until(
+    *, cluster: str, now: datetime, kind: str = NodeRecord.WATCH, trusted: timedelta = WATCH_TRUSTED
+) -> datetime:
+    """The second until which what is known of the nodes, or of another kind, holds: `now`, or the last sight of a watch
+    that is older than is trusted.
+    """
+    seen_at = WatchCursor.objects.of(cluster).filter(kind=kind).aggregate(at=Max("seen_at"))["at"]
+    return _second(now if seen_at is None or now - seen_at <= trusted else seen_at)
 
 
 def node_seen(record: NodeRecord, *, before: NodeRecord | None, now: datetime) -> None:
@@ -102,7 +106,7 @@ def flavors_changed(*, now: datetime) -> None:
         keep_histories(cluster=cluster, now=now)
 
 
-def _offers(records: Collection[NodeRecord]) -> list[tuple[Offer, ...]]:
+def _offers(records: Collection[NodeRecord]) -> list[tuple[CardOffer, ...]]:
     flavors = [flavor.facts for flavor in ResourceFlavor.objects.all()]
     return [offers_of(record.facts, record.capacity, flavors) for record in records]
 
@@ -117,7 +121,7 @@ def _second(moment: datetime) -> datetime:
 
 
 def _since_it_was_made(
-    record: NodeRecord, offers: Sequence[Offer], sure: datetime, *, new: bool, now: datetime
+    record: NodeRecord, offers: Sequence[CardOffer], sure: datetime, *, new: bool, now: datetime
 ) -> list[NodeInterval]:
     """The rows that a node without any has until now: none, or since it was made.
 
@@ -142,7 +146,7 @@ def _as_they_were(rows: QuerySet[NodeInterval]) -> list[NodeInterval]:
     return again
 
 
-def _row(record: NodeRecord, offer: Offer, started_at: datetime, *, certain: bool = True) -> NodeInterval:
+def _row(record: NodeRecord, offer: CardOffer, started_at: datetime, *, certain: bool = True) -> NodeInterval:
     return NodeInterval(
         cluster=record.cluster,
         node_uid=record.uid,
@@ -158,14 +162,14 @@ def _row(record: NodeRecord, offer: Offer, started_at: datetime, *, certain: boo
     )
 
 
-def _offer_of(row: NodeInterval) -> Offer:
-    return Offer(row.card, row.capacity_type, row.cards, row.offered, row.resources)
+def _offer_of(row: NodeInterval) -> CardOffer:
+    return CardOffer(row.card, row.capacity_type, row.cards, row.offered, row.resources)
 
 
 def _go_on(
     record: NodeRecord,
     there: Iterable[NodeInterval],
-    offers: Sequence[Offer],
+    offers: Sequence[CardOffer],
     *,
     sure: datetime,
     now: datetime,
@@ -175,7 +179,7 @@ def _go_on(
     if not offers and record.gone_at is None:
         # Cards do not leave a node with its labels: nobody can have them, until it is said again what they are.
         offers = [_offer_of(row).unoffered() for row in rows]
-    wanted = {offer.lane: offer for offer in offers}
+    wanted = {(offer.card, offer.capacity_type): offer for offer in offers}
     changed = False
     for row in rows:
         if row.certain and _offer_of(row) == wanted.get((row.card, row.capacity_type)):

@@ -20,7 +20,7 @@ _SHARES = frozenset({Sharing.TIME_SLICING, Sharing.MPS})
 
 
 @dataclass(frozen=True)
-class Offer:
+class CardOffer:
     """Cards of one model and capacity type on a node. `offered` is what of them the flavors' units add up to: the rest
     is stranded, as no flavor can be given it.
     """
@@ -32,11 +32,7 @@ class Offer:
     resources: Mapping[str, Mapping[str, int | str]] = field(default_factory=dict)
     """By resource name the usable units, and which exact fraction of a card one is; to show and to check."""
 
-    @property
-    def lane(self) -> tuple[str, str]:
-        return self.card, self.capacity_type
-
-    def unoffered(self) -> Offer:
+    def unoffered(self) -> CardOffer:
         """The same cards before anything on the node offers them."""
         return replace(self, offered=Fraction(0), resources={})
 
@@ -57,7 +53,7 @@ class _Part:
 
 def offers_of(
     node: NodeFacts, capacity: Mapping[str, int], flavors: Sequence[FlavorFacts]
-) -> tuple[Offer, ...]:
+) -> tuple[CardOffer, ...]:
     """What the node has, by card; nothing where no flavor matches it, since nobody can say what it costs.
 
     `capacity` are its units, usable or not: one whose units are all unhealthy is still known by them. A node has one
@@ -106,12 +102,12 @@ def _counted(node: NodeFacts) -> int:
     return whole_number(node.labels.get(COUNT_LABEL, ""), digits=_COUNT_DIGITS) or 0
 
 
-def _offer(card: str, capacity_type: str, parts: Sequence[_Part], counted: int) -> Offer:
+def _offer(card: str, capacity_type: str, parts: Sequence[_Part], counted: int) -> CardOffer:
     sure = [part for part in parts if not counted or part.flavor.sharing not in _SHARES]
     together = ceil(sum((part.there * part.flavor.gpu_fraction for part in sure), Fraction(0)))
     cards = max([counted, together, *(part.least_cards for part in sure)])
     usable = sum((part.usable * part.flavor.gpu_fraction for part in parts), Fraction(0))
-    return Offer(
+    return CardOffer(
         card=card,
         capacity_type=capacity_type,
         cards=cards,

@@ -6,6 +6,7 @@ Of a pod that does well nothing is kept; the rest is what its status says in so 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 Json = Mapping[str, Any]
@@ -16,6 +17,7 @@ GATE_OF_WORKERS: Final = "init-pytorch"
 _STATES: Final = ("waiting", "terminated", "running")
 _OF_A_STATE: Final = ("reason", "message", "exitCode", "signal", "startedAt", "finishedAt")
 _OF_A_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
+_ENDS: Final = frozenset({"Complete", "Succeeded", "Failed"})
 _GOOD_WHEN_TRUE: Final = frozenset({"PodScheduled", "Ready"})
 _BAD_WHEN_TRUE: Final = frozenset({"DisruptionTarget"})
 _GOOD_OF_A_NODE: Final = frozenset({"Ready", "Sufficient"})
@@ -54,8 +56,25 @@ def of_object(manifest: Json) -> dict[str, Any]:
     metadata = manifest.get("metadata") or {}
     finalizers = list(metadata.get("finalizers") or ()) if metadata.get("deletionTimestamp") else []
     deleted = str(metadata.get("deletionTimestamp") or "")
-    found = {"conditions": conditions, "health": health, "finalizers": finalizers, "deleted_at": deleted}
+    found: dict[str, Any] = {
+        "conditions": conditions,
+        "health": health,
+        "finalizers": finalizers,
+        "deleted_at": deleted,
+    }
+    found["completed_at"] = str(status.get("completionTime") or "")
     return {name: value for name, value in found.items() if value}
+
+
+def end_of_object(kept: Json) -> datetime | None:
+    """When an object of which this was kept says that its work was over: a Job, or what an operator runs as one."""
+    times = [
+        str(item["lastTransitionTime"])
+        for item in kept.get("conditions") or ()
+        if item.get("type") in _ENDS and item.get("status") == "True" and item.get("lastTransitionTime")
+    ]
+    told = [str(kept["completed_at"])] if kept.get("completed_at") else times
+    return min(map(datetime.fromisoformat, told), default=None)
 
 
 def of_node(manifest: Json) -> list[dict[str, str]]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from controller.watch.events import record_events
 from foundation import clock
 from tests.factories.teams import make_team
 from tests.pod_samples import T0, T1, T2, moment
-from workloads.kept_events import record_events
 from workloads.models import EventRecord
 
 pytestmark = pytest.mark.django_db
