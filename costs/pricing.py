@@ -88,11 +88,15 @@ def lines(
     """
     result = []
     for segment in segments:
-        exact = exact_cost(segment, cards) + carry
-        amount = exact.numerator // exact.denominator
-        carry = exact - amount
+        amount, carry = whole(exact_cost(segment, cards) + carry)
         result.append(PricedSegment(segment, amount))
     return result, carry
+
+
+def whole(exact: Fraction) -> tuple[int, Fraction]:
+    """Micro-USD rounded down, and what is left over."""
+    amount = exact.numerator // exact.denominator
+    return amount, exact - amount
 
 
 def accrued(segments: Sequence[Segment], cards: Fraction) -> int:

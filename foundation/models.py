@@ -82,6 +82,10 @@ class PlatformSettings(models.Model):
         validators=[MinValueValidator(RETENTION_DAYS_MIN)],
         help_text="How long it is kept when a workload was expected to start.",
     )
+    lost_work_credit_seconds = models.PositiveIntegerField(
+        default=3600,
+        help_text="The most work of an attempt that the platform destroyed for which its team gets its money back; 0: none.",
+    )
     git_image = models.CharField(
         max_length=512,
         default=DEFAULT_GIT_IMAGE,

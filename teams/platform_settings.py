@@ -25,6 +25,7 @@ SETTINGS_CHANGEABLE = (
     "log_retention_days",
     "record_retention_days",
     "estimate_retention_days",
+    "lost_work_credit_seconds",
     "git_image",
     "storage_image",
     "spot_fallback_seconds",

@@ -12,6 +12,7 @@ from controller.reconcile import lifetimes
 from controller.reconcile.act import Look
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.decide import Action, Plan
+from costs.ledger import lost_work
 from quotas import services as quota_services
 from workloads import locks, services
 from workloads.models import Attempt, Workload
@@ -129,6 +130,7 @@ def _record_attempt(
         exit_code=observation.exit_code if observation else None,
         ended_at=ended_at,
     )
+    lost_work.note(attempt)
     return ended_at
 
 

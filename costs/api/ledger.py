@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from costs.api.serializers import AdjustmentSerializer, LedgerSerializer
-from costs.ledger import services
+from costs.ledger import disputes
 from costs.models import LedgerEntry
 from foundation import clock
 from foundation.errors import Invalid
@@ -65,5 +65,5 @@ class AdjustmentView(PortalView):
         entry = LedgerEntry.objects.filter(transaction_id=values["transaction_id"]).first()
         if entry is None:
             raise Invalid.of_field("transaction_id", "There is no such posting.", code="unknown_transaction")
-        sides = services.reverse(entry, reason=values["reason"], actor=actor_of(request), now=clock.now())
+        sides = disputes.reverse(entry, reason=values["reason"], actor=actor_of(request), now=clock.now())
         return Response(LedgerSerializer(sides, many=True).data, status=201)

@@ -5,8 +5,24 @@ All amounts are integer micro-USD. Prices are per card-hour; a flavor costs its 
 
 from __future__ import annotations
 
+from costs.models.checks import LaneSum, LedgerCheck, LedgerFault
 from costs.models.ledger import LedgerEntry, WorkloadCharge
+from costs.models.lost import LostWork
 from costs.models.prices import Price, PricedCard
+from costs.models.supply import IdleSpan, SupplyCursor, SupplyMark
 from costs.models.usage import UsageInterval
 
-__all__ = ["LedgerEntry", "Price", "PricedCard", "UsageInterval", "WorkloadCharge"]
+__all__ = [
+    "IdleSpan",
+    "LaneSum",
+    "LedgerCheck",
+    "LedgerEntry",
+    "LedgerFault",
+    "LostWork",
+    "Price",
+    "PricedCard",
+    "SupplyCursor",
+    "SupplyMark",
+    "UsageInterval",
+    "WorkloadCharge",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 from django.db import models
@@ -32,6 +33,11 @@ class PricedCard(models.Model):
     def carry(self) -> Fraction:
         """Part of a micro-USD that rounding has left over so far; the next line of this card takes it in."""
         return Fraction(int(self.carry_numerator), int(self.carry_denominator))
+
+    @carry.setter
+    def carry(self, left_over: Fraction) -> None:
+        self.carry_numerator = Decimal(left_over.numerator)
+        self.carry_denominator = Decimal(left_over.denominator)
 
 
 class Price(models.Model):

@@ -28,6 +28,16 @@ class UsageInterval(models.Model):
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     settled_until = models.DateTimeField()
+    evidenced_until = models.DateTimeField(
+        null=True,
+        help_text="Until when somebody saw the pod, where it ended while nobody watched: the platform pays for the rest.",
+    )
+    sealed = models.DecimalField(
+        max_digits=40,
+        decimal_places=0,
+        null=True,
+        help_text="What the pod's row proved when it was deleted: the sum of seconds x units x price.",
+    )
 
     class Meta:
         constraints = [
@@ -49,6 +59,8 @@ class UsageInterval(models.Model):
                 name="usage_unsettled",
             ),
             models.Index(fields=["workload", "-started_at", "-id"], name="usage_newest"),
+            models.Index(fields=["node_name", "ended_at"], name="usage_on_node"),
+            models.Index(fields=["card", "capacity_type", "ended_at"], name="usage_of_lane"),
             # Not partial: PostgreSQL knows how many are unsettled only of an expression that it keeps statistics of.
             models.Index(
                 F("workload"),

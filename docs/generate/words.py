@@ -120,6 +120,8 @@ SETTING_MEANING: Mapping[str, str] = MappingProxyType({
     "record_retention_days": "How long rows of pods, objects and nodes are kept that have gone from the cluster, at least 31."
     " Usage and ledger stay for ever; a pod's row stays until its bill is settled and its log has expired.",
     "estimate_retention_days": "How long it is kept when a workload was expected to start and how that came out, at least 31.",
+    "lost_work_credit_seconds": "The most work since its last checkpoint that a team gets its money back for, of an attempt that"
+    " was preempted, whose quota was cut or whose node was lost; 0 for none.",
     "git_image": "Image of the init containers that fetch `source.git`: it has git and a shell, and runs as any user.",
     "storage_image": "Image of the init container that fetches `model.uri`: its program takes two arguments, where from and"
     " where to, as KServe's storage initializer does.",

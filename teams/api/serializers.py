@@ -271,6 +271,7 @@ class SettingsUpdateSerializer(StrictSerializer):
     estimate_retention_days = serializers.IntegerField(
         min_value=RETENTION_DAYS_MIN, max_value=36_500, required=False
     )
+    lost_work_credit_seconds = serializers.IntegerField(min_value=0, max_value=30 * 86_400, required=False)
     git_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
     storage_image = serializers.CharField(max_length=512, validators=[validate_image], required=False)
     spot_fallback_seconds = serializers.IntegerField(min_value=1, max_value=30 * 86_400, required=False)

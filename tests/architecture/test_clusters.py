@@ -28,7 +28,6 @@ ABOUT_ALL = {
     "workloads/metrics.py WatchCollector.collect": "every watch has an age, and its cluster is a label",
     "costs/ledger/services.py close_ended": "a bill is settled wherever the pod was",
     "workloads/nodes/history.py flavors_changed": "a flavor means the same in every cluster",
-    "costs/services.py close_ended": "a bill is settled wherever the pod was",
 }
 # Who asks for a client, and of which cluster: entry points alone, which hand it on.
 TEAM, STRAYS, LACKS = "of a team's namespace", "of the strays that are shown", "somebody asks what it lacks"

@@ -12,12 +12,12 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
+from costs.ledger.disputes import reverse
 from costs.ledger.postings import ENDED_BEFORE, STILL_THERE
 from costs.ledger.services import (
     SETTLE_BATCH_MAX,
     record_usage,
     record_usages,
-    reverse,
     settle,
     settle_due,
 )
@@ -449,7 +449,7 @@ def test_closing_and_settling_do_not_wait_for_each_other_in_a_circle(house):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_being_taken_back_of_a_posting_nobody_reverses_beside_that(house):
+def test_of_what_is_being_taken_back_of_a_posting_a_person_reverses_the_rest_after_that(house):
     pod = house.pod()
     settle(record_usage(pod, now=at(0)), now=at(100))
     entry, pod.finished_at = LedgerEntry.objects.first(), at(40)
@@ -458,9 +458,10 @@ def test_what_is_being_taken_back_of_a_posting_nobody_reverses_beside_that(house
             record_usage(pod, now=at(110))
             reversal = pool.submit(alone, lambda: reverse(entry, reason="a gift", actor=SETUP, now=at(120)))
             until_blocked(unless=reversal)
-        with pytest.raises(Conflict):
-            reversal.result(30)
-    assert house.charged() == 2 * 40 * USD
+        team, platform = reversal.result(30)
+    assert (team.amount_micro_usd, platform.amount_micro_usd) == (-80 * USD, 80 * USD)
+    assert (team.started_at, team.ended_at) == (at(0), at(40))
+    assert house.charged() == 0
 
 
 # --- what the database refuses
