@@ -128,6 +128,12 @@ def check_card(card: str) -> None:
         raise Invalid.of_field("card", message, code="unknown_card")
 
 
+def cards_with_prices() -> list[str]:
+    """The cards that may have a price: of a flavor, or priced before; by name."""
+    of_flavors = ResourceFlavor.objects.values_list("card", flat=True)
+    return sorted({*of_flavors, *PricedCard.objects.values_list("card", flat=True)})
+
+
 def _was_used(card: str) -> bool:
     """Whether something of the card is priced, or may still have to be, though no flavor says so any more."""
     priced = PricedCard.objects.filter(card=card)

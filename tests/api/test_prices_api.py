@@ -67,7 +67,7 @@ def test_a_price_without_an_amount_is_refused(bench, manager):
 def test_a_preview_says_what_the_change_would_do_and_makes_nothing(bench, manager):
     run = Workload.objects.get(public_id=bench.run(flavor="a100-40gb", gpus_per_replica=2)["id"])
     make_attempt(run)
-    make_pod(run, units=2)
+    make_pod(run, units=2, scheduled_at=clock.now())
     with Unchanged():
         found = manager.post(PREVIEW, price(usd_per_card_hour="1800")).json()
     assert (found["before"]["usd"], found["after"]["usd"]) == ("3600.000000", "1800.000000")
