@@ -10,7 +10,7 @@ from functools import partial
 from advisor.demand import Demand
 from advisor.fitting import CARDS_MAX, Fit, Isolation, Offered, UnitPool, fits_of, message_of
 from advisor.memory_sum import MemorySum, memory_sum
-from costs.queries import PriceBook, rate_now, spans_by_card
+from costs.queries import PriceBook, exact_rate_now, spans_by_card
 from quotas.models import Quota
 from teams.models import Team
 from workloads.nodes.capacity import Observed, observe, rooms_of
@@ -73,7 +73,7 @@ def _pool(quota: Quota, known: Observed, book: PriceBook, now: datetime) -> Unit
         capacity_type=capacity_type,
         blocks=(*(node.allocatable[facts.resource] for node in there), *[block] * to_come),
         quota=quota.ceiling,
-        rate_per_hour=rate_now(flavor, capacity_type, 1, book, now),
+        rate_per_hour=exact_rate_now(flavor, capacity_type, 1, book, now),
         others=(*left, *[rooms.provisionable_others] * to_come),
         share=partial(least_share, hosts, facts),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 
 from advisor.demand import Demand
 from advisor.memory_sum import GIB, memory_sum
 from advisor.model_text import Sharding
 from foundation.digits import gib
+from foundation.money import half_up
 from workloads.placement import FlavorFacts
 from workloads.placement import Sharing as Cut
 from workloads.podrequests import CPU, MEMORY, Others, quantity_of, told_of
@@ -36,14 +38,14 @@ _ORDER = list(Isolation)
 class UnitPool:
     """A flavor with one capacity type, as one team may use it. Units are those of the flavor.
 
-    `blocks` is how many units each node can hold, whether they are free now or not; money is micro-USD per unit and
-    hour, None without a price.
+    `blocks` is how many units each node can hold, whether they are free now or not; money is exact micro-USD per unit
+    and hour, None without a price.
     """
 
     capacity_type: str
     blocks: tuple[int, ...]
     quota: int
-    rate_per_hour: int | None
+    rate_per_hour: Fraction | None
     others: tuple[Others, ...] = ()
     """What each of these nodes has besides units for pods of the portal; empty where that is unknown."""
     share: Callable[[int], tuple[int, int] | None] | None = None
@@ -243,7 +245,7 @@ def _place(demand: Demand, count: int, pool: UnitPool, *, exactly: bool = False)
         message = f"It needs {replicas} pods of {units_each} units, and all nodes together hold {sum(pods)}."
         return Place(capacity_type=pool.capacity_type, refused=message)
     nodes = next(index for index in range(1, len(pods) + 1) if sum(pods[:index]) >= replicas)
-    rate = None if pool.rate_per_hour is None else pool.rate_per_hour * units_each * replicas
+    rate = None if pool.rate_per_hour is None else half_up(pool.rate_per_hour * units_each * replicas)
     share = pool.share(units_each) if pool.share else None
     return Place(
         capacity_type=pool.capacity_type,

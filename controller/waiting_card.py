@@ -14,7 +14,7 @@ from uuid import UUID
 from controller.admission import forecasts
 from controller.hints import Hint
 from controller.reconcile.adapters import adapter_for
-from costs.queries import PriceBook, rate_now, spans_by_card
+from costs.queries import CapacityQuote, PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from policy import judge
 from policy.estimates import Estimate, estimate
 from policy.levers import Alternative, Lever, levers
@@ -112,6 +112,8 @@ class Card:
     at_time_limit: int | None
     account: Account | None
     team: TeamFacts | None
+    by_capacity: tuple[CapacityQuote, ...] = ()
+    """The cost on each capacity type that the flavor has and that has a price."""
     offers: tuple[LeverOffer, ...] = ()
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
@@ -306,7 +308,7 @@ def _card(
     waiter = asked.waiter
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
-    at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
+    at_limit = cost_for(asked.flavor, asked.capacity_type, waiter.units, limit, price_book, now)
     others = ALTERNATIVES_MAX if with_levers else 0
     outlook = _outlook(asked, asked.flavor, focus, now, others=others)
     snapshot = outlook.own.pool
@@ -343,6 +345,7 @@ def _card(
         at_time_limit=at_limit,
         account=account,
         team=facts,
+        by_capacity=quotes_for(asked.flavor, waiter.units, limit, price_book, now),
         offers=offers,
         offers_complete=complete,
         decision=past.decision,
@@ -458,7 +461,7 @@ def _offer(
     limit = int(change["time_limit_seconds"]) if "time_limit_seconds" in change else asked.time_limit_seconds
     units = _units(asked.waiter, change)
     rate = rate_now(flavor, capacity_type, units, price_book, now)
-    at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
+    at_limit = cost_for(flavor, capacity_type, units, limit, price_book, now)
     return LeverOffer(lever, _change(asked, lever), rate, at_limit)
 
 

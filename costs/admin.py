@@ -2,27 +2,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
-from django.contrib import admin
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from typing_extensions import override
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from costs.forms import ImportForm, PriceForm
 from costs.models import LedgerEntry, Price
-from costs.prices.services import check_card, set_price, withdraw_price
+from costs.prices.importing import import_prices
+from costs.prices.services import set_price, withdraw_price
 from foundation import clock
+from foundation.errors import PortalError
+from foundation.money import format_usd
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
-from workloads.models import CapacityType
 
-
-class PriceForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class takes a parameter in the stubs alone
-    card = forms.CharField(max_length=63, widget=UnfoldAdminTextInputWidget)
-    capacity_type = forms.ChoiceField(choices=CapacityType.choices, widget=UnfoldAdminSelectWidget)
-
-    class Meta:
-        model = Price
-        fields = ["card", "capacity_type", "micro_usd_per_card_hour", "valid_from", "reason"]
+USD_PLACES = 6
 
 
 @admin.register(Price)
@@ -32,14 +30,80 @@ class PriceAdmin(ServiceAdmin):
     role = "quota-manager"
     form = PriceForm
     can_change = False
-    list_display = ("priced", "micro_usd_per_card_hour", "valid_from", "valid_until", "actor", "reason")
+    change_form_before_template = "admin/costs/price/preview.html"
+    list_before_template = "admin/costs/price/tools.html"
+    list_display = ("priced", "usd_per_card_hour", "valid_from", "valid_until", "actor", "reason")
     list_filter = ("priced__card", "priced__capacity_type")
     list_select_related = ("priced",)
 
+    @admin.display(description="USD per card-hour", ordering="micro_usd_per_card_hour")
+    def usd_per_card_hour(self, price: Price) -> str:
+        return format_usd(price.micro_usd_per_card_hour, USD_PLACES)
+
+    @override
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        if obj is None:
+            return list(PriceForm.field_order)
+        return ["priced", "usd_per_card_hour", "valid_from", "valid_until", "actor", "reason", "created_at"]
+
+    @override
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return [] if obj is None else self.get_fields(request, obj)
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        own = path("import/", self.admin_site.admin_view(self.import_view), name="costs_price_import")
+        return [own, *super().get_urls()]
+
+    def import_view(self, request: HttpRequest) -> HttpResponse:
+        """Prices from a table of machines: chosen, looked at, and set."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
+        if form.is_bound and form.is_valid() and "_set" in request.POST and self._imported(request, form):
+            return redirect("admin:costs_price_changelist")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Import prices",
+            "opts": self.opts,
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/costs/price/import.html", context)
+
+    def _imported(self, request: HttpRequest, form: ImportForm) -> bool:
+        """Whether the prices were set; else the form says why not."""
+        values, now = form.cleaned_data, clock.now()
+        if not values["reason"]:
+            form.add_error("reason", "Say why: it is kept with each price.")
+            return False
+        try:
+            made = import_prices(
+                text=values["csv"],
+                choices=form.choices,
+                valid_from=values["valid_from"] or now,
+                reason=values["reason"],
+                actor=actor_of(request),
+                now=now,
+            )
+        except PortalError as error:
+            form.add_error(None, error.message)
+            return False
+        messages.success(request, f"{len(made)} new prices are set.")
+        return True
+
     @override
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
-        check_card(form.cleaned_data["card"])
-        obj.pk = set_price(**form.cleaned_data, actor=actor_of(request), now=clock.now()).pk
+        values = form.cleaned_data
+        made = set_price(
+            card=values["card"],
+            capacity_type=values["capacity_type"],
+            micro_usd_per_card_hour=values["usd_per_card_hour"],
+            valid_from=values["valid_from"],
+            reason=values["reason"],
+            actor=actor_of(request),
+            now=clock.now(),
+        )
+        obj.__dict__.update(made.__dict__)
 
     @override
     def delete_model(self, request: HttpRequest, obj: Price) -> None:

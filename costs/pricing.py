@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from fractions import Fraction
 
+from foundation.money import half_up
+
 SECONDS_PER_HOUR = 3600
 
 
@@ -105,7 +107,22 @@ def accrued(segments: Sequence[Segment], cards: Fraction) -> int:
     return total.numerator // total.denominator
 
 
+def quote(cards: Fraction, start: datetime, seconds: int, spans: Sequence[PriceSpan]) -> int | None:
+    """Whole micro-USD of so many cards for so many seconds from `start` on, by the prices that are known for that time.
+
+    None where a part of it has no price. It is what the lines of such use add up to, in however many lines, if nothing
+    was carried when the first of them was posted and none of the card came between: a line is what it exactly costs with
+    what was carried, rounded down, so they add up to the exact cost less what is carried in the end, which is less
+    than 1. With a carry it is less by 1 at most, and with other lines between them each line is off by less than 1.
+    """
+    start = start.replace(microsecond=0)
+    end = start + timedelta(seconds=seconds)
+    segments = list(priced_segments(start, end, spans))
+    if seconds > 0 and not (segments and segments[-1].end == end):
+        return None
+    return accrued(segments, cards)
+
+
 def rate_per_hour(cards: Fraction, micro_usd_per_card_hour: int) -> int:
     """Micro-USD per hour of so many cards, rounded half up."""
-    exact = cards * micro_usd_per_card_hour
-    return (2 * exact.numerator + exact.denominator) // (2 * exact.denominator)
+    return half_up(cards * micro_usd_per_card_hour)

@@ -14,9 +14,10 @@ from django.db.models import Q, Sum
 from django.db.models.functions import JSONObject
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.pricing import PriceSpan, accrued, priced_segments, rate_per_hour
+from costs.pricing import PriceSpan, accrued, priced_segments, quote, rate_per_hour
+from foundation.money import half_up
 from teams.models import Team
-from workloads.models import Workload
+from workloads.models import ResourceFlavor, Workload
 
 PriceBook = dict[tuple[str, str], list[PriceSpan]]
 LINES_MAX = 500
@@ -31,6 +32,9 @@ class Cost:
     rate_per_hour: int | None
     """The rate of all that it asks for; of an endpoint that scales, at its most."""
     at_time_limit: int | None
+    """What all that it asks for costs from its start to its time limit, by the prices that are known; of what was
+    interrupted, as if it had run on. See `costs.pricing.quote` for how it is the sum of the ledger's lines.
+    """
     current_rate_per_hour: int | None = 0
     """The rate of the pods that are charged at this moment."""
     reason: str = ""
@@ -89,11 +93,61 @@ class Priced(Protocol):
 def rate_now(
     flavor: Priced | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
 ) -> int | None:
-    """Micro-USD per hour of so many units now; 0 without a GPU, None without a price."""
+    """Micro-USD per hour of so many units now, rounded half up; 0 without a GPU, None without a price."""
+    exact = exact_rate_now(flavor, capacity_type, units, price_book, now)
+    return None if exact is None else half_up(exact)
+
+
+def exact_rate_now(
+    flavor: Priced | None, capacity_type: str, units: int, price_book: PriceBook, now: datetime
+) -> Fraction | None:
+    """The same to the last fraction, for who multiplies it."""
+    if flavor is None or units == 0:
+        return Fraction(0)
+    span = _span_at(price_book.get((flavor.card, capacity_type), []), now)
+    return units * flavor.gpu_fraction * span.micro_usd_per_card_hour if span else None
+
+
+def cost_for(
+    flavor: Priced | None,
+    capacity_type: str,
+    units: int,
+    seconds: int | None,
+    price_book: PriceBook,
+    start: datetime,
+) -> int | None:
+    """Micro-USD of so many units for so many seconds from `start` on; 0 without a GPU, None without a price or an end.
+
+    The one function by which a cost is told beforehand: it says what the ledger will.
+    """
+    if seconds is None:
+        return None
     if flavor is None or units == 0:
         return 0
-    span = _span_at(price_book.get((flavor.card, capacity_type), []), now)
-    return rate_per_hour(units * flavor.gpu_fraction, span.micro_usd_per_card_hour) if span else None
+    spans = price_book.get((flavor.card, capacity_type), [])
+    return quote(units * flavor.gpu_fraction, start, seconds, spans)
+
+
+@dataclass(frozen=True)
+class CapacityQuote:
+    """What the same costs on one capacity type, in micro-USD."""
+
+    capacity_type: str
+    rate_per_hour: int
+    at_time_limit: int | None
+
+
+def quotes_for(
+    flavor: ResourceFlavor, units: int, seconds: int | None, price_book: PriceBook, start: datetime
+) -> tuple[CapacityQuote, ...]:
+    """The cost on each capacity type that the flavor has and that has a price now, by name."""
+    quotes = []
+    for capacity_type in sorted(flavor.capacity):
+        rate = rate_now(flavor, capacity_type, units, price_book, start)
+        if rate is not None:
+            limit = cost_for(flavor, capacity_type, units, seconds, price_book, start)
+            quotes.append(CapacityQuote(capacity_type, rate, limit))
+    return tuple(quotes)
 
 
 def held_by(team: Team) -> ArraySubquery:
@@ -202,9 +256,14 @@ def _cost(
     running = sum(line.units for line in unsettled if line.ended_at is None)
     current = rate_now(workload.flavor, workload.capacity_type, running, price_book, now)
     rate = rate_now(workload.flavor, workload.capacity_type, workload.units, price_book, now)
-    limit = None
-    if rate is not None and workload.time_limit_seconds is not None:
-        limit = rate * workload.time_limit_seconds // 3600
+    limit = cost_for(
+        workload.flavor,
+        workload.capacity_type,
+        workload.units,
+        workload.time_limit_seconds,
+        price_book,
+        min(now, workload.started_at or now),
+    )
     if rate is None or None in charges:
         return Cost(None, rate, limit, current, reason="no price")
     return Cost(posted + sum(charge for charge in charges if charge is not None), rate, limit, current)

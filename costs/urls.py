@@ -10,6 +10,9 @@ urlpatterns: list[URLPattern | URLResolver] = []
 
 api_urlpatterns: list[URLPattern | URLResolver] = [
     path("prices/", prices.PriceListView.as_view(), name="price-list"),
+    path("prices/preview/", prices.PricePreviewView.as_view(), name="price-preview"),
+    path("prices/import/", prices.ImportView.as_view(), name="price-import"),
+    path("prices/import/preview/", prices.ImportPreviewView.as_view(), name="price-import-preview"),
     path("prices/<uuid:public_id>/", prices.PriceView.as_view(), name="price"),
     path("ledger/", ledger.LedgerView.as_view(), name="ledger-list"),
     path("costs/", reports.CostSummaryView.as_view(), name="cost-summary"),

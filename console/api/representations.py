@@ -12,7 +12,17 @@ from django.conf import settings
 from controller.hints import Hint
 from controller.routes import gateway_url
 from controller.waiting_card import Card, card_of, lacks_a_node
-from costs.queries import Cost, CostLine, PriceBook, cost_lines, cost_of, costs_of, spans_by_card
+from costs.queries import (
+    CapacityQuote,
+    Cost,
+    CostLine,
+    PriceBook,
+    cost_lines,
+    cost_of,
+    costs_of,
+    quotes_for,
+    spans_by_card,
+)
 from policy.estimates import Estimate
 from policy.verdicts import Outcome, Verdict
 from quotas.queries import nameable_teams
@@ -135,6 +145,13 @@ def waiting_card(
     return None if unplaced and card.verdict.admitted else card
 
 
+def _by_capacity(workload: Workload, now: datetime) -> tuple[CapacityQuote, ...]:
+    """None of what holds its pods already, or has ended: there is nothing left to choose."""
+    if workload.flavor is None or workload.phase != Phase.SUSPENDED.value:
+        return ()
+    return quotes_for(workload.flavor, workload.units, workload.time_limit_seconds, spans_by_card(), now)
+
+
 def card_without_queue(workload: Workload, *, now: datetime) -> Card:
     """What `waiting/` answers of what does not wait: what it is doing, and what it costs."""
     cost = cost_of(workload, now=now)
@@ -153,6 +170,7 @@ def card_without_queue(workload: Workload, *, now: datetime) -> Card:
         past_hit_rate=None,
         rate_per_hour=cost.rate_per_hour,
         at_time_limit=cost.at_time_limit,
+        by_capacity=_by_capacity(workload, now),
         account=None,
         team=None,
         preempted=workload.preemptions.first(),

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from console.api.representations import EXPANSIONS, WorkloadAnswer
 from controller.waiting_card import Card, LeverOffer
-from costs.queries import CostLine
+from costs.queries import CapacityQuote, CostLine
 from foundation.http.chosen import ChosenFields
 from foundation.http.serializers import EpochSecondsField, MoneySerializer, TextOrNullField
 from policy.pool_snapshot import TeamFacts
@@ -202,9 +202,23 @@ class StartSerializer(serializers.Serializer[Card]):
     )
 
 
+class CapacityQuoteSerializer(serializers.Serializer[CapacityQuote]):
+    """What the same costs on one capacity type."""
+
+    capacity = serializers.CharField(source="capacity_type")
+    rate_per_hour = MoneySerializer()
+    at_time_limit = MoneySerializer(allow_null=True)
+
+
 class PlannedCostSerializer(serializers.Serializer[Card]):
     rate_per_hour = MoneySerializer(allow_null=True)
-    at_time_limit = MoneySerializer(allow_null=True)
+    at_time_limit = MoneySerializer(
+        allow_null=True,
+        help_text="By the prices that are known until then; what the ledger charges for exactly that long from now on.",
+    )
+    by_capacity = CapacityQuoteSerializer(
+        many=True, help_text="The same on each capacity type that the flavor has and that has a price."
+    )
 
 
 class QuotaEffectSerializer(serializers.Serializer[Card]):

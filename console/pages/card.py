@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from console.pages.words import FACTS, VERDICTS, change_words, held_words, limit_words, readable, start_words
 from controller.waiting_card import Ahead, Card, Leaving, LeverOffer
+from costs.queries import CapacityQuote
 from policy.verdicts import Outcome
 from workloads.kinds import kind_of
 from workloads.models import Workload
@@ -118,6 +119,12 @@ class CardLook:
     @property
     def ahead_unnamed(self) -> int:
         return self.card.ahead_count - sum(other.count for other in self.next_ahead)
+
+    @property
+    def beside(self) -> tuple[CapacityQuote, ...]:
+        """The costs on each capacity type, side by side; empty where there is but one to choose."""
+        quotes = self.card.by_capacity
+        return quotes if len(quotes) > 1 else ()
 
     @property
     def moment(self) -> bool:

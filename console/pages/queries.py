@@ -12,8 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from cluster import quantities
-from costs.pricing import rate_per_hour
-from costs.queries import PriceBook, spans_by_card
+from costs.queries import PriceBook, rate_now, spans_by_card
 from foundation.errors import NotFound
 from quotas.models import Quota
 from quotas.queries import claimed_of
@@ -215,12 +214,10 @@ def _offer(
     book: PriceBook,
     now: datetime,
 ) -> Offer:
-    spans = book.get((flavor.card, capacity_type), [])
-    span = next((s for s in spans if s.start <= now and (s.until is None or now < s.until)), None)
     quota = quotas.get((flavor.pk, capacity_type))
     return Offer(
         capacity_type=capacity_type,
-        rate_per_hour=rate_per_hour(flavor.gpu_fraction, span.micro_usd_per_card_hour) if span else None,
+        rate_per_hour=rate_now(flavor, capacity_type, 1, book, now),
         nominal=quota.nominal if quota else None,
         used=quota.used if quota else 0,
     )

@@ -10,10 +10,11 @@ from urllib.parse import urlencode
 
 from django import template
 from django.templatetags.static import static
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.pages.words import PHASES, duration_words, span_words
+from costs.queries import Cost
 from foundation import clock
 from foundation.digits import gib
 from foundation.money import format_usd
@@ -153,6 +154,21 @@ def subtract(value: int, other: int) -> int:
 def usd(micro: int | None, places: int = 2) -> str:
     """`$1,234.50`, or the words that there is no price."""
     return "no price" if micro is None else format_usd(micro, places=places)
+
+
+@register.filter
+def ticking(cost: Cost, places: int = 2) -> SafeString:
+    """The cost so far, which goes on by `static/portal/costs.js` while something is charged; no screen reader is told."""
+    shown = usd(cost.so_far, places)
+    if cost.so_far is None or not cost.current_rate_per_hour:
+        return conditional_escape(shown)
+    return format_html(
+        '<span data-cost="{}" data-cost-hour="{}" data-cost-places="{}" aria-live="off">{}</span>',
+        cost.so_far,
+        cost.current_rate_per_hour,
+        places,
+        shown,
+    )
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""REST: `prices/`."""
+"""REST: `prices/`, what a change of them would do, and prices from a table of machines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from uuid import UUID
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from costs.api.serializers import PriceSerializer, PriceWriteSerializer
+from costs.api.price_serializers import (
+    ImportPreviewSerializer,
+    ImportPreviewWriteSerializer,
+    ImportWriteSerializer,
+    PriceChangeSerializer,
+    PricePreviewWriteSerializer,
+    PriceSerializer,
+    PriceWriteSerializer,
+)
 from costs.models import Price
 from costs.prices import services
+from costs.prices.importing import import_prices, table_of
+from costs.prices.preview import preview_import, preview_price
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http import filters
@@ -78,6 +88,84 @@ class PriceView(PortalView):
         check_global_role(request.user, "quota-manager")
         services.withdraw_price(price=_price(public_id), actor=actor_of(request), now=clock.now())
         return Response(status=204)
+
+
+class PricePreviewView(PortalView):
+    queryset = Price.objects.none()
+    serializer_class = PriceChangeSerializer
+    scopes = {"POST": ApiToken.Scope.READ}
+    pagination_class = None  # type: ignore[assignment] # not a list of pages
+
+    @extend_schema(
+        operation_id="prices_preview",
+        tags=["costs"],
+        request=PricePreviewWriteSerializer,
+        responses=PriceChangeSerializer,
+    )
+    def post(self, request: Any) -> Response:
+        """What setting the price of a card would do: the price before, what runs by team, and refusals; makes nothing."""
+        check_global_role(request.user, "quota-manager")
+        values = self.read(PricePreviewWriteSerializer)
+        change = preview_price(
+            card=values["card"],
+            capacity_type=values["capacity"],
+            micro_usd_per_card_hour=values["micro_usd_per_card_hour"],
+            valid_from=values.get("valid_from", clock.now()),
+        )
+        return Response(PriceChangeSerializer(change).data)
+
+
+class ImportPreviewView(PortalView):
+    queryset = Price.objects.none()
+    serializer_class = ImportPreviewSerializer
+    scopes = {"POST": ApiToken.Scope.READ}
+    expensive = frozenset({"post"})
+    pagination_class = None  # type: ignore[assignment] # not a list of pages
+
+    @extend_schema(
+        operation_id="prices_import_preview",
+        tags=["costs"],
+        request=ImportPreviewWriteSerializer,
+        responses=ImportPreviewSerializer,
+    )
+    def post(self, request: Any) -> Response:
+        """What importing prices from a table of machines would set, and what of it is refused; makes nothing."""
+        check_global_role(request.user, "quota-manager")
+        values = self.read(ImportPreviewWriteSerializer)
+        found = preview_import(
+            table_of(values["csv"]), values["cards"], valid_from=values.get("valid_from", clock.now())
+        )
+        return Response(ImportPreviewSerializer(found).data)
+
+
+class ImportView(PortalView):
+    queryset = Price.objects.none()
+    serializer_class = PriceSerializer
+    write_scope = ApiToken.Scope.MANAGE
+    expensive = frozenset({"post"})
+    pagination_class = None  # type: ignore[assignment] # not a list of pages
+
+    @extend_schema(
+        operation_id="prices_import",
+        tags=["costs"],
+        request=ImportWriteSerializer,
+        responses={201: PriceSerializer(many=True)},
+    )
+    @idempotent()
+    def post(self, request: Any) -> Response:
+        """Set the prices of cards from a table of machines, all of them or none; answers those that are new."""
+        check_global_role(request.user, "quota-manager")
+        values = self.read(ImportWriteSerializer)
+        now = clock.now()
+        made = import_prices(
+            text=values["csv"],
+            choices=values["cards"],
+            valid_from=values.get("valid_from", now),
+            reason=values["reason"],
+            actor=actor_of(request),
+            now=now,
+        )
+        return Response(PriceSerializer(made, many=True).data, status=201)
 
 
 def _price(public_id: UUID) -> Price:

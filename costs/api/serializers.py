@@ -1,4 +1,4 @@
-"""Bodies and answers of prices and the ledger."""
+"""Bodies and answers of the ledger and its sums."""
 
 from __future__ import annotations
 
@@ -6,41 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from costs.models import LedgerEntry, Price
+from costs.models import LedgerEntry
 from costs.reports.queries import CostGroup
 from foundation.http.serializers import StrictSerializer
 from foundation.money import AmountJSON, as_json
-from workloads.models import CapacityType
-
-MICRO_USD_MAX = 1_000_000_000_000
-
-
-class PriceSerializer(serializers.ModelSerializer[Price]):
-    id = serializers.UUIDField(source="public_id")
-    card = serializers.CharField(source="priced.card")
-    capacity = serializers.CharField(source="priced.capacity_type")
-
-    class Meta:
-        model = Price
-        fields = [
-            "id",
-            "card",
-            "capacity",
-            "micro_usd_per_card_hour",
-            "valid_from",
-            "valid_until",
-            "actor",
-            "reason",
-            "created_at",
-        ]
-
-
-class PriceWriteSerializer(StrictSerializer):
-    card = serializers.CharField(max_length=63)
-    capacity = serializers.ChoiceField(choices=CapacityType.choices, default=CapacityType.ON_DEMAND)
-    micro_usd_per_card_hour = serializers.IntegerField(min_value=0, max_value=MICRO_USD_MAX)
-    valid_from = serializers.DateTimeField(required=False, help_text="Now, unless given.")
-    reason = serializers.CharField(max_length=1000)
 
 
 class CostGroupSerializer(serializers.Serializer[Any]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +18,7 @@ from workloads.models import ResourceFlavor
 
 # The rule that no two prices of a card overlap counts seconds from 1970 on and has 36 bits for them (until 4147).
 PRICE_YEARS = range(1970, 4000)
+MICRO_USD_MAX = 1_000_000_000_000
 
 
 def set_price(
@@ -33,7 +36,7 @@ def set_price(
     Raises Invalid for less than 0 and for a time outside of PRICE_YEARS (UTC); Conflict for one at or before a later
     price, unless it comes before the first, and for one whose usage is in the ledger.
     """
-    _check_price(micro_usd_per_card_hour, valid_from)
+    check_price(micro_usd_per_card_hour, valid_from)
     valid_from = valid_from.replace(microsecond=0)
     with transaction.atomic():
         PricedCard.objects.get_or_create(card=card, capacity_type=capacity_type)
@@ -47,13 +50,56 @@ def set_price(
             priced=priced,
             micro_usd_per_card_hour=micro_usd_per_card_hour,
             valid_from=valid_from,
-            valid_until=_make_room(priced, valid_from),
+            valid_until=room_for(priced, valid_from, end_before=True),
             actor=actor.label,
             reason=reason,
             created_at=now,
         )
         _audit_price("price.changed", price, after=_facts(price), reason=reason, actor=actor, now=now)
     return price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPrice:
+    """A price of a card and capacity type, without its time."""
+
+    card: str
+    capacity_type: str
+    micro_usd_per_card_hour: int
+
+
+def set_prices(
+    prices: Sequence[NewPrice], *, valid_from: datetime, reason: str, actor: Actor, now: datetime
+) -> list[Price]:
+    """All these prices from one moment on, or none of them; returns those that are new.
+
+    A card that costs the same at that moment keeps its price. Raises what `set_price` and `check_card` raise.
+    """
+    made = []
+    with transaction.atomic():
+        # Cards in one order: two imports that took them in turns would wait for each other.
+        for each in sorted(prices, key=lambda price: (price.card, price.capacity_type)):
+            check_card(each.card)
+            if _costs_that(each, valid_from.replace(microsecond=0)):
+                continue
+            price = set_price(
+                card=each.card,
+                capacity_type=each.capacity_type,
+                micro_usd_per_card_hour=each.micro_usd_per_card_hour,
+                valid_from=valid_from,
+                reason=reason,
+                actor=actor,
+                now=now,
+            )
+            made.append(price)
+    return made
+
+
+def _costs_that(price: NewPrice, moment: datetime) -> bool:
+    holding = Price.objects.filter(
+        priced__card=price.card, priced__capacity_type=price.capacity_type, valid_from__lte=moment
+    ).exclude(valid_until__lte=moment)
+    return holding.filter(micro_usd_per_card_hour=price.micro_usd_per_card_hour).exists()
 
 
 def withdraw_price(*, price: Price, actor: Actor, now: datetime) -> None:
@@ -80,6 +126,12 @@ def check_card(card: str) -> None:
     if card not in cards and not _was_used(card):
         message = f"No flavor is cut from such a card. There is: {', '.join(cards) or 'none'}."
         raise Invalid.of_field("card", message, code="unknown_card")
+
+
+def cards_with_prices() -> list[str]:
+    """The cards that may have a price: of a flavor, or priced before; by name."""
+    of_flavors = ResourceFlavor.objects.values_list("card", flat=True)
+    return sorted({*of_flavors, *PricedCard.objects.values_list("card", flat=True)})
 
 
 def _was_used(card: str) -> bool:
@@ -109,16 +161,23 @@ def _audit_price(action: str, price: Price, *, actor: Actor, now: datetime, **mo
     )
 
 
-def _check_price(micro_usd_per_card_hour: int, valid_from: datetime) -> None:
+def check_price(micro_usd_per_card_hour: int, valid_from: datetime) -> None:
+    """Raise Invalid for less than 0, more than MICRO_USD_MAX, and a time outside of PRICE_YEARS (UTC)."""
     if micro_usd_per_card_hour < 0:
         raise Invalid.of_field("micro_usd_per_card_hour", "A price is 0 or more.", code="min_value")
+    if micro_usd_per_card_hour > MICRO_USD_MAX:
+        message = f"A card costs {MICRO_USD_MAX // 1_000_000:,} USD an hour at most."
+        raise Invalid.of_field("micro_usd_per_card_hour", message, code="max_value")
     if valid_from.astimezone(UTC).year not in PRICE_YEARS:
         message = f"A price begins in one of the years {PRICE_YEARS[0]} to {PRICE_YEARS[-1]}."
         raise Invalid.of_field("valid_from", message, code="out_of_range")
 
 
-def _make_room(priced: PricedCard, valid_from: datetime) -> datetime | None:
-    """When a price from `valid_from` on ends, if it comes before the first; else the one before it ends then."""
+def room_for(priced: PricedCard, valid_from: datetime, *, end_before: bool = False) -> datetime | None:
+    """When a price from `valid_from` on would end: where the first begins, if it comes before that; else None.
+
+    With `end_before` the price before it ends where it begins. Raises Conflict for a time that is not free.
+    """
     earliest = priced.prices.order_by("valid_from").first()
     # Before its first price a card was used without any, so nothing of that time is billed.
     if earliest is not None and valid_from < earliest.valid_from:
@@ -128,5 +187,6 @@ def _make_room(priced: PricedCard, valid_from: datetime) -> datetime | None:
     if LedgerEntry.objects.filter(price__priced=priced, ended_at__gt=valid_from).exists():
         message = "Usage after that time is already in the ledger."
         raise Conflict.of_field("valid_from", message, code="already_billed")
-    priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
+    if end_before:
+        priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
     return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from console.api.representations import card_without_queue, waiting_card
 from controller import services
 from controller.waiting_card import Card, CardRequest
-from costs.queries import PriceBook
+from costs.queries import PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from foundation.errors import NotFound
 from jobs.adapter import KIND
 from jobs.matrix import Matrix, member_name, member_spec
@@ -83,8 +84,7 @@ def preview_sweep(
         card,
         verdict=_of_all(card.verdict, starting, matrix.size),
         units=card.units * (starting or 1),
-        rate_per_hour=_times(card.rate_per_hour, at_once),
-        at_time_limit=_times(card.at_time_limit, matrix.size),
+        **_costs(asked, at_once, matrix.size, now),
     )
     return SweepCard(whole, figures)
 
@@ -98,8 +98,24 @@ def _of_all(verdict: Verdict, starting: int | None, members: int) -> Verdict:
     )
 
 
-def _times(amount: int | None, count: int) -> int | None:
-    return None if amount is None else amount * count
+def _costs(asked: CardRequest, at_once: int, size: int, now: datetime) -> dict[str, Any]:
+    """What all members cost: an hour as many as run at once, and at their time limits all of them, which is rounded once."""
+    flavor, kind, units, limit = (
+        asked.flavor,
+        asked.capacity_type,
+        asked.waiter.units,
+        asked.time_limit_seconds,
+    )
+    book = spans_by_card()
+    beside = () if flavor is None else quotes_for(flavor, units * at_once, None, book, now)
+    return {
+        "rate_per_hour": rate_now(flavor, kind, units * at_once, book, now),
+        "at_time_limit": cost_for(flavor, kind, units * size, limit, book, now),
+        "by_capacity": tuple(
+            replace(each, at_time_limit=cost_for(flavor, each.capacity_type, units * size, limit, book, now))
+            for each in beside
+        ),
+    }
 
 
 def _beyond(max_parallel: int | None) -> Estimate:

@@ -366,6 +366,9 @@ class World:
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},
+            "price-preview": {"card": self.flavor.card, "capacity": "spot", "usd_per_card_hour": "1.5"},
+            "price-import-preview": self._table(),
+            "price-import": {**self._table(), "reason": "test"},
             "price": {
                 "card": self.flavor.card,
                 "capacity": "spot",
@@ -378,6 +381,14 @@ class World:
             "checkpoint": {"step": 7, "path": "/c/7"},
             "progress": {"progress_percentage": 7},
         }[what]
+
+    def _table(self) -> dict[str, Any]:
+        """A table of one machine, that gives the card its price of spot."""
+        header = "provider,instance_type,gpu_model,gpu_count,on_demand_usd_per_hour,spot_usd_per_hour"
+        return {
+            "csv": f"{header}\naws,one,M,1,,1.5\n",
+            "cards": [{"card": self.flavor.card, "instance_type": "one"}],
+        }
 
     # --- principals
 
