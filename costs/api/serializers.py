@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from typing_extensions import override
 
 from costs.models import LedgerEntry, Price
-from costs.reports.queries import CostGroup
+from costs.reports.groups import CostGroup, Report
 from foundation.http.serializers import StrictSerializer
 from foundation.money import AmountJSON, as_json
 from workloads.models import CapacityType
@@ -43,18 +45,64 @@ class PriceWriteSerializer(StrictSerializer):
     reason = serializers.CharField(max_length=1000)
 
 
+class SpentWorkloadSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="public_id")
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    team = serializers.CharField(source="team.slug")
+    owner = serializers.CharField(source="owner.username", allow_null=True)
+    phase = serializers.CharField()
+
+
 class CostGroupSerializer(serializers.Serializer[Any]):
-    key = serializers.CharField(help_text="Team slug, flavor, workload id or day.")
+    key = serializers.CharField(
+        help_text="Team slug, username, project, flavor, capacity, phase, id of the workload, day or month."
+    )
     name = serializers.CharField()
     amount = serializers.SerializerMethodField()
+    running = serializers.SerializerMethodField()
+    workload = serializers.SerializerMethodField()
 
     def get_amount(self, group: CostGroup) -> AmountJSON | None:
-        """What was charged."""
+        """What was spent, to this second."""
         return as_json(group.amount_micro_usd)
+
+    def get_running(self, group: CostGroup) -> AmountJSON | None:
+        """Of it what is not in the ledger yet."""
+        return as_json(group.running_micro_usd)
+
+    @extend_schema_field(SpentWorkloadSerializer(allow_null=True))
+    def get_workload(self, group: CostGroup) -> dict[str, Any] | None:
+        """Of a group that is a run or an endpoint."""
+        return None if group.workload is None else SpentWorkloadSerializer(group.workload).data
 
 
 class CostSummarySerializer(serializers.Serializer[Any]):
-    results = CostGroupSerializer(many=True)
+    results = CostGroupSerializer(many=True, source="groups")
+    total = serializers.SerializerMethodField()
+    running = serializers.SerializerMethodField()
+    complete = serializers.BooleanField(
+        help_text="Whether no group is left out of `results`; the total is of all."
+    )
+    unpriced = serializers.BooleanField(
+        help_text="Whether something runs that has no price: it is not in the sums."
+    )
+
+    @override
+    def get_fields(self) -> dict[str, Any]:
+        return {
+            **super().get_fields(),
+            "from": serializers.DateTimeField(source="window.start", allow_null=True),
+            "to": serializers.DateTimeField(source="window.end", allow_null=True),
+        }
+
+    def get_total(self, report: Report) -> AmountJSON | None:
+        """Of all groups."""
+        return as_json(report.total_micro_usd)
+
+    def get_running(self, report: Report) -> AmountJSON | None:
+        """Of it what is not in the ledger yet."""
+        return as_json(report.running_micro_usd)
 
 
 class AdjustmentSerializer(StrictSerializer):

@@ -7,6 +7,19 @@ from __future__ import annotations
 
 from costs.models.ledger import LedgerEntry, WorkloadCharge
 from costs.models.prices import Price, PricedCard
+from costs.models.rollups import CostRollup, Facet, Grain, RollupCheck, WorkloadDay, WorkloadRollup
 from costs.models.usage import UsageInterval
 
-__all__ = ["LedgerEntry", "Price", "PricedCard", "UsageInterval", "WorkloadCharge"]
+__all__ = [
+    "CostRollup",
+    "Facet",
+    "Grain",
+    "LedgerEntry",
+    "Price",
+    "PricedCard",
+    "RollupCheck",
+    "UsageInterval",
+    "WorkloadCharge",
+    "WorkloadDay",
+    "WorkloadRollup",
+]
