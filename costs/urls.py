@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from costs.api import ledger, prices, reports
+from costs.api import exports, ledger, prices, reports
 
 app_name = "costs"
 
@@ -16,6 +16,7 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("prices/<uuid:public_id>/", prices.PriceView.as_view(), name="price"),
     path("ledger/", ledger.LedgerView.as_view(), name="ledger-list"),
     path("costs/", reports.CostSummaryView.as_view(), name="cost-summary"),
-    path("costs/export.csv", reports.CostExportView.as_view(), name="cost-export"),
+    path("costs/idle/", reports.CostIdleView.as_view(), name="cost-idle"),
+    path("costs/export.csv", exports.CostExportView.as_view(), name="cost-export"),
     path("adjustments/", ledger.AdjustmentView.as_view(), name="adjustment-list"),
 ]

@@ -9,10 +9,14 @@ from costs.models.checks import LaneSum, LedgerCheck, LedgerFault
 from costs.models.ledger import LedgerEntry, WorkloadCharge
 from costs.models.lost import LostWork
 from costs.models.prices import Price, PricedCard
+from costs.models.rollups import CostRollup, Facet, Grain, RollupCheck, WorkloadDay, WorkloadRollup
 from costs.models.supply import IdleSpan, SupplyCursor, SupplyMark
 from costs.models.usage import UsageInterval
 
 __all__ = [
+    "CostRollup",
+    "Facet",
+    "Grain",
     "IdleSpan",
     "LaneSum",
     "LedgerCheck",
@@ -21,8 +25,11 @@ __all__ = [
     "LostWork",
     "Price",
     "PricedCard",
+    "RollupCheck",
     "SupplyCursor",
     "SupplyMark",
     "UsageInterval",
     "WorkloadCharge",
+    "WorkloadDay",
+    "WorkloadRollup",
 ]

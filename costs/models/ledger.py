@@ -57,6 +57,7 @@ class LedgerEntry(models.Model):
             models.Index(fields=["workload"], name="ledger_of_workload"),
             models.Index(fields=["team", "started_at"], name="ledger_of_team"),
             models.Index(fields=["pod_uid"], condition=Q(reverses__isnull=False), name="ledger_taken_back"),
+            models.Index(fields=["started_at", "id"], name="ledger_in_time"),
         ]
 
     @override

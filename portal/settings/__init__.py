@@ -293,6 +293,11 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     # Each turn counts what the one before has claimed: no transaction may last from one to the next.
     "sweep-supply": {"task": "controller.sweep_supply", "schedule": 300.0, "options": {"expires": 300}},
     "check-ledger": {"task": "controller.check_ledger", "schedule": 30.0, "options": {"expires": 30}},
+    "check-cost-rollups": {
+        "task": "controller.check_cost_rollups",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
     "advance-sweeps": {"task": "jobs.tasks.advance_sweeps", "schedule": 10.0, "options": {"expires": 10}},
     "look-at-gpus": {"task": "telemetry.look_at_gpus", "schedule": 60.0, "options": {"expires": 60}},
     "apply-idle-policies": {
