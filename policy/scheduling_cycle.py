@@ -260,9 +260,7 @@ class SchedulingCycle:
             held = self._pool.held_by.get((line.slug, waiter.owner), 0)
             if held + waiter.units > facts.user_limit:
                 return USER_LIMIT
-        if rule:
-            return CEILING[rule]
-        return self._too_dear(line, waiter)
+        return CEILING[rule] if rule else self._too_dear(line, waiter)
 
     def _too_dear(self, line: TeamQueue, waiter: Waiter) -> Finding | None:
         """What is left of its team's budget does not pay for the least that it must run."""

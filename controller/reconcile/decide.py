@@ -156,16 +156,23 @@ def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: dateti
         word = "suspend" if target is Phase.SUSPENDED else "cancel"
         message = snapshot.wish.message or f"Asked to {word} this {snapshot.noun}."
         return stop(snapshot.wish.reason, message, to=target)
-    if snapshot.leave is not None and not observed.final:
-        return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
-    money = snapshot.money
-    if money is not None and money.stops and now >= money.at and not observed.final:
-        return stop(Reason.BUDGET_EXHAUSTED, money.message, to=Phase.SUSPENDED)
+    if not observed.final and (leaving := _leaving(snapshot, now)) is not None:
+        return leaving
     if snapshot.attempt is None or not snapshot.attempt.confirmed:
         message = snapshot.message or f"Making the objects of this {snapshot.noun}."
         reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
         return Plan(Phase.ADMITTED, reason, message, (Action.CREATE,), next_in_seconds=SOON_SECONDS)
     return _live(_so_far(snapshot, observed, now), snapshot.attempt, observed, now)
+
+
+def _leaving(snapshot: WorkloadSnapshot, now: datetime) -> Plan | None:
+    """The plan to make room for others, or to end within what its team's budget has for it."""
+    if snapshot.leave is not None:
+        return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
+    money = snapshot.money
+    if money is not None and money.stops and now >= money.at:
+        return stop(Reason.BUDGET_EXHAUSTED, money.message, to=Phase.SUSPENDED)
+    return None
 
 
 def _outside(snapshot: WorkloadSnapshot, now: datetime) -> Plan:
