@@ -110,3 +110,32 @@ def usd(micro: int) -> str:
 def moment(seconds: int) -> str:
     """A time as people read it."""
     return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetShare:
+    """What a request would take of its team's budget, in micro-USD; `left` before it."""
+
+    amount: int
+    left: int
+    takes: int
+    ends_at: datetime
+    renews: bool
+
+    @property
+    def sentence(self) -> str:
+        """In one line, for people."""
+        when = "this month" if self.renews else f"until {self.ends_at:%Y-%m-%d}"
+        return f"{usd(self.takes)} of {usd(self.left)} left {when}"
+
+
+def share_of(snapshot: PoolSnapshot, waiter: Waiter) -> BudgetShare | None:
+    """What the waiter would take of its team's budget; None where it has none, or nothing has a price."""
+    facts = next((team for team in snapshot.teams if team.slug == waiter.team), None)
+    budget = facts.budget if facts else None
+    if budget is None or not snapshot.prices:
+        return None
+    takes = need_of(snapshot, waiter, budget.ends_at, snapshot.now).whole
+    return BudgetShare(
+        budget.amount, budget.left, takes, datetime.fromtimestamp(budget.ends_at, tz=UTC), budget.renews
+    )

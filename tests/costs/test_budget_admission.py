@@ -123,7 +123,7 @@ def test_of_two_pools_at_once_only_one_is_promised_the_last_money():
 
 
 def test_the_database_refuses_to_commit_more_than_there_is():
-    purse = Purse(100)
+    Purse(100)
     with pytest.raises(IntegrityError, match="budget_not_overcommitted"), transaction.atomic():
         BudgetPeriod.objects.update(committed_micro_usd=100 * USD + 1)
 
