@@ -16,6 +16,7 @@ from controller.hints import Hint
 from controller.reconcile.adapters import adapter_for
 from costs.queries import CapacityQuote, PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from policy import judge
+from policy.budgets import BudgetShare, share_of
 from policy.estimates import Estimate, estimate
 from policy.levers import Alternative, Lever, levers
 from policy.pool_snapshot import Account, Beside, PoolSnapshot, TeamFacts, Waiter
@@ -114,6 +115,7 @@ class Card:
     team: TeamFacts | None
     by_capacity: tuple[CapacityQuote, ...] = ()
     """The cost on each capacity type that the flavor has and that has a price."""
+    budget: BudgetShare | None = None
     offers: tuple[LeverOffer, ...] = ()
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
@@ -346,6 +348,7 @@ def _card(
         account=account,
         team=facts,
         by_capacity=quotes_for(asked.flavor, waiter.units, limit, price_book, now),
+        budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
         decision=past.decision,

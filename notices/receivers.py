@@ -8,9 +8,11 @@ from typing import Any
 
 from django.dispatch import receiver
 
+from costs.models import BudgetPeriod
+from costs.signals import budget_told
 from notices.events import NoticeType
 from notices.models import NoticeSubscription
-from notices.outbox import write_alert, write_decision, write_moves, write_policy
+from notices.outbox import write_alert, write_budget, write_decision, write_moves, write_policy
 from notices.services import switch_off
 from quotas.models import QuotaRequest
 from quotas.requests import request_decided
@@ -62,3 +64,9 @@ def switch_off_subscriptions(*, team: Team, now: datetime, **_future: Any) -> No
 def subscriptions_on(*, team: Team, **_future: Any) -> Mapping[str, int]:
     """Subscriptions that closing the team would switch off."""
     return {"subscriptions": NoticeSubscription.objects.filter(team=team, enabled=True).count()}
+
+
+@receiver(budget_told)
+def note_budget(*, period: BudgetPeriod, event: str, message: str, now: datetime, **_future: Any) -> None:
+    """Something is to be told of a team's budget."""
+    write_budget(period, NoticeType(f"budget.{event}"), message=message, now=now)

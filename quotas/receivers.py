@@ -1,13 +1,17 @@
-"""Signal receivers that update quotas when teams change."""
+"""Signal receivers that update quotas when teams or their budgets change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from django.db import transaction
 from django.dispatch import receiver
 
+from costs.signals import budget_freed
+from quotas.budget_claims import wake_poor
 from quotas.ceilings import volumes_of
 from quotas.changes import pools_changed
 from quotas.cohorts import join
@@ -49,3 +53,9 @@ def keep_volumes(*, team: Team, **_future: Any) -> None:
             f"The namespace {team.namespace_name} has {count} volume{'s' * (count > 1)}, whose data nobody would know of. "
             f"Delete {'them' if count > 1 else 'it'} first, or close the team."
         )
+
+
+@receiver(budget_freed)
+def wake_what_waits_for_money(*, team: Team, now: datetime, **_future: Any) -> None:
+    """A budget has more left: judge again what its team waits with, once the change is committed."""
+    transaction.on_commit(partial(wake_poor, team.pk, now=now))

@@ -16,7 +16,7 @@ ALTER TABLE costs_ledgerentry ENABLE TRIGGER ledger_is_append_only;
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("costs", "0006_who_and_what_for"),
+        ("costs", "0010_what_was_checked"),
         ("workloads", "0014_keeps_headroom"),
     ]
 

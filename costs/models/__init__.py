@@ -1,10 +1,11 @@
-"""What it cost: versioned prices, one usage interval per pod, and an append-only double-entry ledger.
+"""What it cost: versioned prices, one usage interval per pod, an append-only double-entry ledger, and budgets.
 
 All amounts are integer micro-USD. Prices are per card-hour; a flavor costs its exact fraction of its card.
 """
 
 from __future__ import annotations
 
+from costs.models.budgets import Budget, BudgetOverride, BudgetPeriod, BudgetReservation
 from costs.models.checks import LaneSum, LedgerCheck, LedgerFault
 from costs.models.ledger import LedgerEntry, WorkloadCharge
 from costs.models.lost import LostWork
@@ -14,6 +15,10 @@ from costs.models.supply import IdleSpan, SupplyCursor, SupplyMark
 from costs.models.usage import UsageInterval
 
 __all__ = [
+    "Budget",
+    "BudgetOverride",
+    "BudgetPeriod",
+    "BudgetReservation",
     "CostRollup",
     "Facet",
     "Grain",

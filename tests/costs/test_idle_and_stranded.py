@@ -290,7 +290,9 @@ def test_usage_behind_the_ledgers_back_is_found(busy):
 def test_an_amount_that_was_changed_by_hand_is_found(busy):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
-        cursor.execute("UPDATE costs_pricedcard SET carry_numerator = carry_numerator + 1, carry_denominator = 1")
+        cursor.execute(
+            "UPDATE costs_pricedcard SET carry_numerator = carry_numerator + 1, carry_denominator = 1"
+        )
         cursor.execute("SET LOCAL session_replication_role = origin")
     assert faults() == [("lane", "a100-40gb (on-demand)", 1)]
 
