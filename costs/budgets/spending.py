@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.db.models import OuterRef, Subquery, Sum
 
 from costs.budgets.periods import Span
-from costs.ledger.accounts import team_account
-from costs.models import BudgetPeriod, LedgerEntry, UsageInterval
+from costs.models import BudgetPeriod, CostRollup, Facet, Grain, UsageInterval
 from costs.pricing import accrued, priced_segments
 from costs.queries import PriceBook, costs_of, spans_by_card
 from foundation.models import PlatformSettings
@@ -20,6 +19,9 @@ from teams.models import Team
 from workloads.models import Attempt, Workload
 from workloads.states import HOLDS_CLAIM, Phase
 
+TEAM_KIND = "team"
+"""The kind of account that a team pays from, as the kept sums tell it."""
+
 
 def spent_in_period(
     team: Team, period: Span | BudgetPeriod, *, now: datetime, price_book: PriceBook | None = None
@@ -27,11 +29,13 @@ def spent_in_period(
     """Micro-USD that the team was charged in the period, less what was given back to it, with what has come up by `now`
     and is not in the ledger yet.
     """
-    posted = LedgerEntry.objects.filter(
-        team=team,
-        account=team_account(team.slug),
-        started_at__gte=period.starts_at,
-        started_at__lt=period.ends_at,
+    posted = CostRollup.objects.filter(
+        facet=Facet.LANE,
+        grain=Grain.DAY,
+        account_kind=TEAM_KIND,
+        team_id=team.pk,
+        period__gte=period.starts_at.astimezone(UTC).date(),
+        period__lt=period.ends_at.astimezone(UTC).date(),
     ).aggregate(sum=Sum("amount_micro_usd"))["sum"]
     book = spans_by_card() if price_book is None else price_book
     unsettled = UsageInterval.objects.filter(UsageInterval.unsettled(), team=team)

@@ -22,8 +22,8 @@ django.setup()
 from django.db.models import Sum  # noqa: E402
 
 from cluster.client import connect  # noqa: E402
-from costs.ledger.check import check_ledger  # noqa: E402
-from costs.ledger.idle import sweep_idle  # noqa: E402
+from costs.ledger.check import check_all  # noqa: E402
+from costs.ledger.idle import sweep  # noqa: E402
 from costs.models import LedgerEntry, PricedCard, UsageInterval  # noqa: E402
 from costs.reports.queries import ledger_difference  # noqa: E402
 from demo.client import DemoError, Portal  # noqa: E402
@@ -117,9 +117,7 @@ def submit(number):
     if DICE.random() < 0.1:
         env["BED_EXIT_CODE"] = "1"
     fields = {"labels": {"project": DICE.choice(["x", "y"])}, "time_limit_seconds": 900, **asked}
-    made = retried(
-        lambda: PORTAL.call("POST", "training-runs/", body(f"run-{number}", env=env, **fields))
-    )
+    made = retried(lambda: PORTAL.call("POST", "training-runs/", body(f"run-{number}", env=env, **fields)))
     return f"training-runs/{made['id']}/"
 
 
@@ -211,7 +209,7 @@ def the_bill():
         300,
     )
     far = datetime.now(UTC) + timedelta(days=2)
-    while sweep_idle(now=far):
+    while sweep(now=far):
         pass
     nodes = money(FLEET.lifetimes, PRICES)
     said = {}
@@ -220,14 +218,23 @@ def the_bill():
         paying = LedgerEntry.objects.filter(price__priced=card).exclude(account__startswith="supply:")
         amount = paying.aggregate(total=Sum("amount_micro_usd"))["total"] or 0
         by = {
-            name: paying.filter(account__startswith=f"{name}:").aggregate(total=Sum("amount_micro_usd"))["total"] or 0
+            name: paying.filter(account__startswith=f"{name}:").aggregate(total=Sum("amount_micro_usd"))[
+                "total"
+            ]
+            or 0
             for name in ("team", "idle", "stranded", "lost", "platform")
         }
         said[lane] = (Fraction(amount) + card.carry - exact, by)
-        print(f"   {'/'.join(lane)}: nodes {float(exact) / 1e6:.6f} USD, ledger {amount / 1e6:.6f}, {by}", flush=True)
-    check(all(difference == 0 for difference, _ in said.values()), f"the difference is 0 in {len(said)} lanes: {said}")
+        print(
+            f"   {'/'.join(lane)}: nodes {float(exact) / 1e6:.6f} USD, ledger {amount / 1e6:.6f}, {by}",
+            flush=True,
+        )
+    check(
+        all(difference == 0 for difference, _ in said.values()),
+        f"the difference is 0 in {len(said)} lanes: {said}",
+    )
     check(ledger_difference() == 0, "debits and credits add up to 0")
-    check(check_ledger(now=far).difference_micro_usd == 0, "the checker finds no difference")
+    check(check_all(now=far) == [], "the checker finds no difference")
 
 
 def main():

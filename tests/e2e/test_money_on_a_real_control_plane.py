@@ -29,9 +29,7 @@ def test_what_is_charged_idle_and_stranded_is_what_the_nodes_cost(tmp_path):
     seed = tmp_path / "portal.yaml"
     seed.write_text((HERE / "money.yaml").read_text().replace("TEAM", team))
     manage = shlex.join([sys.executable, str(ROOT / "manage.py")])
-    steps = (
-        f"{manage} bootstrap {shlex.quote(str(seed))} && {shlex.quote(sys.executable)} -m tests.e2e.money_steps"
-    )
+    steps = f"{manage} bootstrap {shlex.quote(str(seed))} && {shlex.quote(sys.executable)} -m tests.e2e.money_steps"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PORTAL_")}
     environment = kept | {
         "PORTAL_KUBECONFIG": os.environ["PORTAL_TEST_KUBECONFIG"],
