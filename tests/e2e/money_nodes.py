@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -92,10 +93,8 @@ class Fleet:
         uid = self._client.get(ref)["metadata"]["uid"]
         self._client.delete(ref, uid=uid)
         end = _time(self._client.get(ref)["metadata"]["deletionTimestamp"])
-        try:
+        with suppress(ObjectNotFound):
             self._client.patch_merge(ref, {"metadata": {"finalizers": None}})
-        except ObjectNotFound:
-            pass
         with self._lock:
             lane, cards, start = self._made.pop(name)
             self.lifetimes.append(Lifetime(lane, cards, start, end))
