@@ -311,8 +311,7 @@ def _card(
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
     at_limit = cost_for(asked.flavor, asked.capacity_type, waiter.units, limit, price_book, now)
-    others = ALTERNATIVES_MAX if with_levers else 0
-    outlook = _outlook(asked, asked.flavor, focus, now, others=others)
+    outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX if with_levers else 0)
     snapshot = outlook.own.pool
     plan = judge.plan(snapshot, is_read=lambda waiting, _: waiting.id == waiter.id)
     verdict = plan.verdicts[waiter.id]

@@ -140,7 +140,7 @@ class BudgetAdmin(ServiceAdmin):
 
     @override
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any) -> Any:
-        form = super().get_form(request, obj, change, **more)
+        form: Any = super().get_form(request, obj, change, **more)
         form.actor = actor_of(request)
         return form
 
@@ -160,8 +160,9 @@ class BudgetAdmin(ServiceAdmin):
         actor, now = actor_of(request), clock.now()
         if change:
             change_budget(budget=obj, changes=form.values(), actor=actor, now=now)
-        else:
-            obj.pk = create_budget(team=obj.team, values=form.values(), actor=actor, now=now).pk
+            return
+        made = create_budget(team=obj.team, values=form.values(), actor=actor, now=now)
+        obj.pk, obj.amount_micro_usd = made.pk, made.amount_micro_usd
 
     @override
     def delete_model(self, request: HttpRequest, obj: Budget) -> None:
@@ -187,14 +188,15 @@ class BudgetOverrideAdmin(ServiceAdmin):
     @override
     def save_model(self, request: HttpRequest, obj: BudgetOverride, form: Any, change: bool) -> None:
         data = form.cleaned_data
-        obj.pk = give_on_top(
+        made = give_on_top(
             budget=data["budget"],
             amount_micro_usd=int(data["amount_usd"] * MICRO),
             reason=data["reason"],
             expires_at=data["expires_at"],
             actor=actor_of(request),
             now=clock.now(),
-        ).pk
+        )
+        obj.pk, obj.amount_micro_usd, obj.expires_at = made.pk, made.amount_micro_usd, made.expires_at
 
 
 @admin.register(LedgerEntry)

@@ -68,7 +68,8 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class ta
         super().__init__(*args, **more)
         row: Budget = self.instance
         if row.pk:
-            self.initial |= {
+            self.initial = {
+                **self.initial,
                 "amount_usd": Decimal(row.amount_micro_usd) / MICRO,
                 "starts_on": row.starts_at.date() if row.starts_at else None,
                 "ends_on": row.ends_at.date() if row.ends_at else None,

@@ -11,16 +11,18 @@ from django.db import transaction
 from django.dispatch import receiver
 
 from costs.signals import budget_freed
-from quotas.budget_claims import wake_poor
 from quotas.ceilings import volumes_of
 from quotas.changes import pools_changed
 from quotas.cohorts import join
+from quotas.counters import mark_due
 from quotas.models import QuotaRequest
 from quotas.requests import deny_pending
 from teams.actors import Actor
 from teams.errors import TeamInUse
 from teams.models import Team
 from teams.signals import closing_asked, cohort_changed, team_closing, team_deleting
+from workloads.models import Workload
+from workloads.states import Phase, Reason
 
 
 @receiver(cohort_changed)
@@ -59,3 +61,15 @@ def keep_volumes(*, team: Team, **_future: Any) -> None:
 def wake_what_waits_for_money(*, team: Team, now: datetime, **_future: Any) -> None:
     """A budget has more left: judge again what its team waits with, once the change is committed."""
     transaction.on_commit(partial(wake_poor, team.pk, now=now))
+
+
+def wake_poor(team_id: int, *, now: datetime) -> None:
+    """Make the pools due in which the team waits for its budget. Outside any transaction: where this is lost, the pass that
+    each pool with waiters has in a minute finds it.
+    """
+    waiting = Workload.objects.filter(
+        team=team_id, phase=Phase.QUEUED.value, reason=Reason.WAITING_FOR_BUDGET.value, flavor__isnull=False
+    )
+    found = set(waiting.order_by().values_list("flavor", "capacity_type").distinct())
+    for flavor_id, capacity_type in sorted(found):
+        mark_due(flavor_id=flavor_id, capacity_type=capacity_type, now=now)

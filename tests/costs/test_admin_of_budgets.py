@@ -34,7 +34,7 @@ def test_a_manager_makes_one_and_another_is_refused_at_its_field(manager):
     assert (budget.amount_micro_usd, budget.warn_percents, budget.created_by) == (
         500 * USD,
         [80, 100],
-        "user:manager",
+        "manager",
     )
     again = manager.post("/admin/costs/budget/add/", body(team=team.pk))
     assert "has a budget for each month already" in again.content.decode()
