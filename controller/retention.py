@@ -1,7 +1,7 @@
 """Deletes rows of objects that have long gone from the cluster, in batches, once nothing needs them.
 
 Usage and ledger rows are kept forever with all inputs of a bill: pod, node, times, units, price. A pod's row is kept
-until its bill is settled and its log has expired.
+until its bill is settled and verified, and its log has expired.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from controller.logs.store import NO_CONTAINER
+from costs.ledger import check
 from costs.models import UsageInterval
 from foundation import leases
 from foundation.models import PlatformSettings
@@ -31,7 +32,7 @@ def forget(*, now: datetime) -> dict[str, int]:
     gone = now - timedelta(days=settings.record_retention_days)
     guessed = now - timedelta(days=settings.estimate_retention_days)
     return {
-        "pods": _delete(_pods(gone), also=_forget_marks),
+        "pods": _delete(_pods(gone), also=_let_go),
         "objects": _delete(ObjectRecord.objects.filter(gone_at__lt=gone).order_by("gone_at")),
         "events": _delete(EventRecord.objects.filter(last_at__lt=gone).order_by("last_at")),
         "nodes": _delete(NodeRecord.objects.filter(gone_at__lt=gone).order_by("gone_at")),
@@ -48,25 +49,30 @@ def _pods(before: datetime) -> QuerySet[PodRecord]:
     return rows.order_by("gone_at")
 
 
-def _forget_marks(keys: list[int]) -> None:
-    """Delete the complete-log marks of these pod rows, which are being deleted."""
-    uids = PodRecord.objects.filter(pk__in=keys).values_list("uid", flat=True)
-    LogChunk.objects.filter(pod_uid__in=list(uids), container=NO_CONTAINER).delete()
+def _let_go(keys: list[int]) -> list[int]:
+    """Seal what these pod rows prove of the ledger, and delete the complete-log marks of those that may go: which are
+    returned. What proves something else than the ledger says has to stay until that is cleared up.
+    """
+    uids = dict(PodRecord.objects.filter(pk__in=keys).values_list("uid", "pk"))
+    sealed = check.seal(uids)
+    LogChunk.objects.filter(pod_uid__in=sealed, container=NO_CONTAINER).delete()
+    return [uids[uid] for uid in sealed]
 
 
-def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], None] | None = None) -> int:
+def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], list[int]] | None = None) -> int:
     """Delete the rows in separate small transactions; returns how many."""
     deleted = 0
+    kept: list[int] = []
     for _ in range(BATCHES_MAX):
-        keys = list(rows.values_list("pk", flat=True)[:BATCH])
+        keys = list(rows.exclude(pk__in=kept).values_list("pk", flat=True)[:BATCH])
         if not keys:
             break
         with transaction.atomic():
             leases.check()
-            if also is not None:
-                also(keys)
+            going = keys if also is None else also(keys)
+            kept += set(keys).difference(going)
             # Filtered again: a pod that was seen again is kept.
-            still = rows.filter(pk__in=keys).order_by().values("pk")
+            still = rows.filter(pk__in=going).order_by().values("pk")
             deleted += rows.model.objects.filter(pk__in=still).delete()[0]
         if len(keys) < BATCH:
             break

@@ -106,7 +106,7 @@ def seal(pod_uids: Collection[str]) -> set[str]:
     Call in the transaction that deletes them. What differs, or is not settled, is not sealed, and its row has to stay.
     """
     usages = {row.pod_uid: row for row in UsageInterval.objects.filter(pod_uid__in=pod_uids)}
-    pods = list(PodRecord.objects.filter(uid__in=pod_uids))
+    pods = list(PodRecord.objects.filter(uid__in=pod_uids).select_related("workload"))
     posted, book = _weights(usages), spans_by_card()
     proved, verified = [], set()
     for pod in pods:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import Min, Q, QuerySet
+from django.db.models import Min, Q, QuerySet, Sum
 
 from costs.ledger.accounts import ADJUSTMENT, IDLE, STRANDED, SUPPLY, lane_account
 from costs.ledger.idle_parts import Held, Offered, Part, parts
@@ -306,5 +306,6 @@ def _both_sides(priced: PricedCard, counted: _Counted, sign: int, now: datetime)
 
 def overheld_card_seconds() -> Fraction:
     """What pods held beyond what their nodes had, as far as it is counted; more than 0 says that a history is wrong."""
-    rows = IdleSpan.objects.filter(kind=IdleSpan.Kind.OVERHELD)
-    return sum((row.card_seconds for row in rows), Fraction(0))
+    rows = IdleSpan.objects.filter(kind=IdleSpan.Kind.OVERHELD).order_by()
+    sums = rows.values_list("seconds_denominator").annotate(total=Sum("seconds_numerator"))
+    return sum((Fraction(int(total), denominator) for denominator, total in sums), Fraction(0))

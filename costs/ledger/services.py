@@ -62,7 +62,7 @@ def _end_of(pod: PodRecord, usage: UsageInterval) -> tuple[datetime | None, date
     if pod.ended_at is None:
         return None, None
     end = max(pod.ended_at.replace(microsecond=0), usage.started_at)
-    seen = getattr(pod, "evidenced_until", None)
+    seen = pod.certain_until
     if seen is None or seen.replace(microsecond=0) >= end:
         return end, None
     return end, max(seen.replace(microsecond=0), usage.started_at)

@@ -12,12 +12,14 @@ from django.db import connection
 from controller import tasks
 from costs.ledger import check, idle
 from costs.ledger.disputes import reverse
+from costs.ledger.entries import NOT_SEEN
 from costs.ledger.services import record_usage, settle_due
 from costs.models import IdleSpan, LedgerEntry, PricedCard, SupplyCursor, SupplyMark, UsageInterval
 from costs.prices.services import set_price
 from foundation import clock
-from foundation.models import Lease
+from foundation.errors import Conflict
 from tests.factories.catalogue import SETUP, make_flavor, make_price
+from tests.factories.leases import run_out
 from tests.factories.workloads import make_workload
 from workloads.models import NodeInterval, PodRecord
 
@@ -234,14 +236,87 @@ def test_a_disputed_line_is_paid_by_the_platform_whatever_turns_out_later(bed):
     assert faults() == []
 
 
-def test_beat_counts_by_itself(bed, monkeypatch):
+@pytest.mark.django_db(transaction=True)
+def test_beat_counts_by_itself(bed):
     node(0, 3600)
     for seconds in (4300, 4600):
-        monkeypatch.setattr(clock, "now", lambda seconds=seconds: at(seconds))
-        Lease.objects.all().delete()
-        tasks.sweep_supply()
+        with clock.freeze(at(seconds)):
+            tasks.sweep_supply()
+        run_out()
     assert account("idle:") == 3600 * USD
     assert SupplyCursor.objects.get().swept_until == at(3600)
+
+
+# --- what nobody saw
+
+
+def lost_from_sight(bed, *, seen, gone):
+    pod = bed.pod(0)
+    pod.seen_until, pod.gone_at = at(seen), at(gone)
+    pod.save()
+    record_usage(pod, now=at(gone))
+    return pod
+
+
+@pytest.mark.parametrize("posted", [0, 3600, 7000])
+def test_a_team_pays_until_the_pod_was_seen_last_and_the_platform_until_it_was_missed(bed, posted):
+    node(0, 7200)
+    pod = bed.pod(0)
+    if posted:
+        settle_due(now=at(posted))
+    pod.seen_until, pod.gone_at = at(1000), at(5000)
+    pod.save()
+    record_usage(pod, now=at(7100))
+    sweep(7800)
+    assert (account("team:"), account("platform:"), account("idle:")) == (1000 * USD, 4000 * USD, 2200 * USD)
+    rows = LedgerEntry.objects.filter(account="platform:adjustment", amount_micro_usd__gt=0)
+    assert {row.reason for row in rows} == {NOT_SEEN}
+    assert faults() == []
+
+
+def test_what_turns_up_later_gives_the_time_back_to_the_team(bed):
+    node(0, 7200)
+    pod = lost_from_sight(bed, seen=1000, gone=5000)
+    pod.gone_at = None
+    record_usage(pod, now=at(5100))
+    assert (account("team:"), account("platform:")) == (5000 * USD, 0)
+    pod.finished_at = at(2000)
+    pod.save()
+    record_usage(pod, now=at(5200))
+    sweep(7800)
+    assert (account("team:"), account("platform:"), account("idle:")) == (2000 * USD, 0, 5200 * USD)
+    assert faults() == []
+
+
+def test_of_what_nobody_saw_a_team_has_nothing_to_dispute(bed):
+    pod = lost_from_sight(bed, seen=1000, gone=5000)
+    for first, code in (("team:", "already_reversed"), ("platform:", "no_team_pays")):
+        entry = LedgerEntry.objects.get(account__startswith=first, pod_uid=pod.uid, reverses=None)
+        if code == "already_reversed":
+            reverse(entry, reason="Nothing came of it.", actor=SETUP, now=at(5100))
+        with pytest.raises(Conflict) as refused:
+            reverse(entry, reason="again", actor=SETUP, now=at(5200))
+        assert refused.value.code == code
+    assert (account("team:"), account("platform:")) == (0, 5000 * USD)
+
+
+# --- phases
+
+
+def test_lines_are_cut_where_the_pod_began_to_run_and_to_stop(bed):
+    pod = bed.pod(0)
+    pod.started_at, pod.deletion_at, pod.finished_at = at(30), at(90), at(100)
+    record_usage(pod, now=at(100))
+    rows = LedgerEntry.objects.filter(account__startswith="team:").order_by("started_at")
+    assert [(row.phase, row.started_at, row.ended_at) for row in rows] == [
+        ("starting", at(0), at(30)),
+        ("running", at(30), at(90)),
+        ("stopping", at(90), at(100)),
+    ]
+    pod.finished_at = at(95)
+    record_usage(pod, now=at(110))
+    back = LedgerEntry.objects.get(account__startswith="team:", reverses__isnull=False)
+    assert (back.phase, back.amount_micro_usd) == ("stopping", -5 * USD)
 
 
 # --- the check
