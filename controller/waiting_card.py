@@ -16,6 +16,7 @@ from controller.hints import Hint
 from controller.reconcile.adapters import adapter_for
 from costs.queries import PriceBook, rate_now, spans_by_card
 from policy import judge
+from policy.budgets import BudgetShare, share_of
 from policy.estimates import Estimate, estimate
 from policy.levers import Alternative, Lever, levers
 from policy.pool_snapshot import Account, Beside, PoolSnapshot, TeamFacts, Waiter
@@ -112,6 +113,7 @@ class Card:
     at_time_limit: int | None
     account: Account | None
     team: TeamFacts | None
+    budget: BudgetShare | None = None
     offers: tuple[LeverOffer, ...] = ()
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
@@ -343,6 +345,7 @@ def _card(
         at_time_limit=at_limit,
         account=account,
         team=facts,
+        budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
         decision=past.decision,

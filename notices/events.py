@@ -19,6 +19,7 @@ class Topic(StrEnum):
     PREEMPTED = "preempted"
     UNHEALTHY = "unhealthy"
     QUOTA_DECIDED = "quota_decided"
+    BUDGET = "budget"
     GPUS_IDLE = "gpus_idle"
     GPUS_LITTLE_USED = "gpus_little_used"
     GPUS_MEMORY_FULL = "gpus_memory_full"
@@ -35,6 +36,10 @@ class NoticeType(StrEnum):
     UNHEALTHY = "endpoint.unhealthy"
     HEALTHY = "endpoint.healthy"
     QUOTA_DECIDED = "quota_request.decided"
+    BUDGET_WARNED = "budget.warned"
+    BUDGET_EXHAUSTED = "budget.exhausted"
+    BUDGET_OVERRIDE = "budget.override"
+    BUDGET_FORECAST = "budget.forecast"
     ALERT_OPENED = "alert.opened"
     ALERT_CLOSED = "alert.closed"
     IDLE_WARNED = "idle_policy.warned"
@@ -50,6 +55,7 @@ TOPIC_LABELS: Final[dict[Topic, str]] = {
     Topic.PREEMPTED: "A run or endpoint is interrupted for another one, or loses its node",
     Topic.UNHEALTHY: "An endpoint is unhealthy, and when it is well again",
     Topic.QUOTA_DECIDED: "A request for quota is decided",
+    Topic.BUDGET: "A budget of a team passes a threshold, is spent, gets something on top, or will not last",
     Topic.GPUS_IDLE: "GPUs do nothing, and when an idle policy is about to stop the run, or has stopped it",
     Topic.GPUS_LITTLE_USED: "GPUs are little used",
     Topic.GPUS_MEMORY_FULL: "The memory of a GPU is nearly full",
@@ -99,6 +105,10 @@ _TOPICS: Final[dict[NoticeType, Topic]] = {
     NoticeType.UNHEALTHY: Topic.UNHEALTHY,
     NoticeType.HEALTHY: Topic.UNHEALTHY,
     NoticeType.QUOTA_DECIDED: Topic.QUOTA_DECIDED,
+    NoticeType.BUDGET_WARNED: Topic.BUDGET,
+    NoticeType.BUDGET_EXHAUSTED: Topic.BUDGET,
+    NoticeType.BUDGET_OVERRIDE: Topic.BUDGET,
+    NoticeType.BUDGET_FORECAST: Topic.BUDGET,
     NoticeType.IDLE_WARNED: Topic.GPUS_IDLE,
     NoticeType.IDLE_STOPPED: Topic.GPUS_IDLE,
 }

@@ -93,7 +93,13 @@ class OutboxEvent(models.Model):
     type = models.CharField(max_length=40)
     at = models.DateTimeField()
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="+")
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", help_text="Whose it is.")
+    user = models.ForeignKey(
+        User,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="+",
+        help_text="Whose it is; of nobody: the team's.",
+    )
     lane = models.CharField(max_length=64, help_text="What is told in order: one workload, one request.")
     serves = models.BooleanField(default=False)
     data = models.JSONField()

@@ -7,7 +7,7 @@ or request until the commit. Handing on is done by one at a time, so deliveries 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Q
 
+from costs.models import BudgetPeriod
+from foundation.money import as_json
 from notices.events import NoticeType, Topic, is_wanted, type_of_move
 from notices.models import Channel, Delivery, DeliveryState, NoticeSubscription, OutboxEvent
 from teams.models import Membership
@@ -123,6 +125,26 @@ def write_policy(workload: Workload, told: NoticeType, *, message: str, now: dat
     )
 
 
+def write_budget(period: BudgetPeriod, told: NoticeType, *, message: str, now: datetime) -> None:
+    """What is told of a team's budget, whose row the caller holds; it is nobody's alone."""
+    budget = period.budget
+    OutboxEvent.objects.create(
+        type=told.value,
+        at=now,
+        team_id=budget.team_id,
+        lane=f"budget:{budget.public_id}",
+        data={
+            "id": str(budget.public_id),
+            "team": budget.team.slug,
+            "amount": as_json(period.ceiling_micro_usd),
+            "starts_at": period.starts_at.isoformat(),
+            "ends_at": period.ends_at.isoformat(),
+            "message": message,
+            "url": f"{settings.PUBLIC_URL}/teams/{budget.team.slug}/",
+        },
+    )
+
+
 def _facts(workload: Workload) -> dict[str, Any]:
     kind = workload.own_kind
     return {
@@ -158,10 +180,17 @@ def hand_on(*, now: datetime) -> int:
 
 
 def _deliveries(events: Sequence[OutboxEvent], now: datetime) -> list[Delivery]:
-    teams, users = {event.team for event in events}, {event.user for event in events}
-    wanted = NoticeSubscription.objects.filter(Q(team__in=teams) | Q(user__in=users), enabled=True)
+    teams = {event.team for event in events}
+    users = {event.user for event in events if event.user is not None}
+    of_teams = {event.team for event in events if event.user is None}
+    members = Membership.objects.filter(team__in=of_teams).values("user")
+    wanted = NoticeSubscription.objects.filter(
+        Q(team__in=teams) | Q(user__in=users) | Q(user__in=members, topics__contains=[Topic.BUDGET.value]),
+        enabled=True,
+    )
     subscriptions = list(wanted.select_related("user").order_by("pk"))
     readers = _readers(subscriptions)
+    users |= {row.user for row in subscriptions if row.user is not None and of_teams}
     owners = sorted(users, key=lambda user: user.pk)
     sees = dict(
         zip(
@@ -173,15 +202,23 @@ def _deliveries(events: Sequence[OutboxEvent], now: datetime) -> list[Delivery]:
     made = []
     for event in events:
         for subscription in subscriptions:
-            mine = subscription.user_id == event.user_id and event.team.slug in sees[event.user_id]
+            mine = _is_own(subscription, event, sees)
             concerns = mine or subscription.team_id == event.team_id
             rule = event.data.get("rule", "")
             wants = is_wanted(event.type, serves=event.serves, topics=subscription.topics, rule=rule)
             if concerns and wants and subscription.created_at <= event.at:
-                data = {**event.data, "owner": event.user.get_username()}
+                data = {**event.data, "owner": event.user.get_username() if event.user else ""}
                 payload = {"type": event.type, "timestamp": event.at.isoformat(), "data": data}
                 made += _of(subscription, readers, event, payload, once=f"event:{event.pk}", now=now)
     return made
+
+
+def _is_own(subscription: NoticeSubscription, event: OutboxEvent, sees: Mapping[int, frozenset[str]]) -> bool:
+    """Whether it is a person's subscription and the event is theirs: a team's budget is that of each member."""
+    person = subscription.user_id
+    if person is None or (event.user_id is not None and event.user_id != person):
+        return False
+    return event.team.slug in sees.get(person, ())
 
 
 def _readers(subscriptions: Iterable[NoticeSubscription]) -> dict[int, list[int]]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from django.dispatch import receiver
 
+from costs.models import BudgetPeriod
+from costs.signals import budget_told
 from notices.events import NoticeType
-from notices.outbox import write_alert, write_decision, write_moves, write_policy
+from notices.outbox import write_alert, write_budget, write_decision, write_moves, write_policy
 from quotas.models import QuotaRequest
 from quotas.requests import request_decided
 from telemetry.models import Alert
@@ -46,3 +48,9 @@ def note_warning(*, workload: Workload, message: str, now: datetime, **_future: 
 def note_stop(*, workload: Workload, message: str, now: datetime, **_future: Any) -> None:
     """The idle policy has stopped a run."""
     write_policy(workload, NoticeType.IDLE_STOPPED, message=message, now=now)
+
+
+@receiver(budget_told)
+def note_budget(*, period: BudgetPeriod, event: str, message: str, now: datetime, **_future: Any) -> None:
+    """Something is to be told of a team's budget."""
+    write_budget(period, NoticeType(f"budget.{event}"), message=message, now=now)

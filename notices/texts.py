@@ -21,6 +21,13 @@ _VERBS: Final[Mapping[str, str]] = {
     NoticeType.IDLE_STOPPED: "was stopped by its idle policy",
 }
 
+_OF_BUDGETS: Final[Mapping[str, str]] = {
+    NoticeType.BUDGET_WARNED: "the budget has passed a threshold",
+    NoticeType.BUDGET_EXHAUSTED: "the budget is spent",
+    NoticeType.BUDGET_OVERRIDE: "the budget got something on top",
+    NoticeType.BUDGET_FORECAST: "the budget will not last",
+}
+
 
 def one_line(text: str, most: int = SUBJECT_LENGTH_MAX) -> str:
     """The text without control characters and line ends, cut to a length: fit for a header."""
@@ -40,6 +47,8 @@ def title_of(payload: Mapping[str, Any]) -> str:
         case NoticeType.QUOTA_DECIDED:
             asked = f"{data['units']} {data['flavor']} ({data['capacity']})"
             return one_line(f"Team {data['team']}: the request for {asked} was {data['state']}")
+        case kind if kind in _OF_BUDGETS:
+            return one_line(f"Team {data['team']}: {_OF_BUDGETS[kind]}")
         case NoticeType.FINISHED:
             verb = "was cancelled" if data["phase"] == "Cancelled" else "finished"
         case NoticeType.ALERT_OPENED:

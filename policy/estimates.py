@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from policy.findings import STUCK, Finding
+from policy.findings import BUDGET, STUCK, Finding
 from policy.free_capacity import Holding, PoolInTime
 from policy.judge import judge, plan, position
 from policy.ordering import TeamQueue, hidden_ahead
@@ -157,6 +157,8 @@ def _of_runs(snapshot: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forw
     late, early = (forward.starts.get(waiter.id) for forward in runs)
     if any(forward.gave_up for forward in runs):
         return _unknown(TOO_LONG)
+    if any(waiter.id in forward.poor for forward in runs):
+        return _unknown("When it could start, what is left of its team's budget may not pay for it.")
     if late is None or early is None:
         return _unknown("Something that it waits for is held by a workload without end.")
     for beyond in snapshot.beyond:
@@ -194,6 +196,7 @@ class _Forward:
         "_until",
         "_waiting",
         "gave_up",
+        "poor",
         "starts",
     )
 
@@ -206,6 +209,8 @@ class _Forward:
         """Seconds from now until the first start of each."""
         self.gave_up = False
         """Whether it took more effort than was allowed."""
+        self.poor: set[str] = set()
+        """Those whose team's budget had too little left for them at their turn."""
         self._started: dict[int, set[str]] = {}
         self._stopped: list[Holding] = []
         self._entered: list[tuple[TeamQueue, int]] = []
@@ -345,6 +350,8 @@ class _Forward:
             if self._coarse:
                 gone.add(waiter.id)
             self._never.add(waiter.id)
+            if finding.rule == BUDGET.rule:
+                self.poor.add(waiter.id)
             self._waiting.discard(waiter.id)
         elif finding.chosen:
             self._stopped += [holding for holding, _ in finding.chosen]

@@ -48,6 +48,7 @@ MAX_OF_USER = _wait("max-of-user", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
 MAX_TIME_LIMIT = _wait("max-time-limit", Reason.EXCEEDS_MAX_QUOTA, holds_up=False)
 MAX_CEILING = {rule: _wait(rule, Reason.EXCEEDS_MAX_QUOTA, holds_up=False) for rule in ABOVE_CEILING}
 CEILING = {rule: _wait(rule, Reason.WAITING_FOR_TEAM_CEILING, holds_up=False) for rule in AT_CEILING}
+BUDGET = _wait("budget", Reason.WAITING_FOR_BUDGET, holds_up=False)
 BEYOND = _wait("beyond", Reason.WAITING_FOR_QUOTA)
 USER_LIMIT = _wait("user-limit", Reason.WAITING_FOR_QUOTA, holds_up=False)
 LACKS = {
@@ -63,6 +64,7 @@ _STUCK = (
     *(CAPACITY, NO_QUOTA, LARGEST_BLOCK, UNSEEN, STOPPED, MAX_QUOTA, MAX_OF_USER, MAX_TIME_LIMIT),
     *LARGEST_HOST.values(),
     *MAX_CEILING.values(),
+    BUDGET,
 )
 STUCK = frozenset(finding.rule for finding in _STUCK)
 """Rules whose waiters cannot start as things are, however long they wait."""

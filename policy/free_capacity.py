@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-from policy import ceilings, node_resources
+from policy import budgets, ceilings, node_resources
 from policy.arithmetic import Tree
 from policy.ordering import TeamQueue, TeamQueues
 from policy.packing import Blocks, Places, Shape
@@ -96,6 +96,7 @@ class PoolInTime:
         "holdings",
         "leaving",
         "lines",
+        "money",
         "now",
         "reach",
         "room",
@@ -119,6 +120,11 @@ class PoolInTime:
             if limits := ceilings.binding(line.facts, (entry[4] for entry in line.waiters)):
                 self.ceilings[line.index] = limits
                 self.amounts[line.index] = list(line.facts.held)
+        self.money: dict[int, int] = {}
+        """By line, what is left of its team's budget; without those that have none, or cost nothing."""
+        for line in self.lines.lines:
+            if line.facts.budget is not None and snapshot.prices:
+                self.money[line.index] = line.facts.budget.left
         card = snapshot.card
         self.counted = node_resources.may_run_out(snapshot)
         """Which of a node's other resources have to be counted; mostly none."""
@@ -187,6 +193,18 @@ class PoolInTime:
         limits = self.ceilings.get(line.index)
         return ceilings.above(limits, tuple(self.amounts[line.index]), waiter.most) if limits else ""
 
+    def need(self, line: TeamQueue, waiter: Waiter) -> budgets.Need:
+        """What the waiter needs of its team's budget to start now."""
+        budget = line.facts.budget
+        if budget is None:
+            return budgets.NOTHING
+        return budgets.need_of(self.snapshot, waiter, budget.ends_at, self.snapshot.now + self.now)
+
+    def longest(self, line: TeamQueue, waiter: Waiter) -> int:
+        """The longest time limit that what is left of the budget pays for; 0 where none helps."""
+        left = self.money.get(line.index, 0)
+        return budgets.longest(self.snapshot, waiter, left, self.snapshot.now + self.now)
+
     def holding_of(
         self, line: TeamQueue, waiter: Waiter, places: Places, *, start: int, lent: bool
     ) -> Holding:
@@ -220,6 +238,15 @@ class PoolInTime:
         holding.line.use += holding.units * self.lines.penalty
         if holding.lent:
             holding.line.lendable -= holding.units
+        self._promise(holding)
+
+    def _promise(self, holding: Holding) -> None:
+        """What it is promised of its team's budget. It is not given back when it ends: how much that will be, nobody
+        knows.
+        """
+        left = self.money.get(holding.line.index)
+        if left is not None and holding.waiter is not None:
+            self.money[holding.line.index] = left - min(left, self.need(holding.line, holding.waiter).whole)
 
     def shape(self, waiter: Waiter) -> Shape:
         """What decides whether the waiter's pods have places, as far as any of it can run out."""

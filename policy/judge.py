@@ -3,7 +3,7 @@
 These are its questions; `scheduling_cycle` takes the steps, and `findings` says what a step found.
 
 The steps, first to last: what is never possible (capacity type, quota row, block of a node), a stopped queue, more
-than the team, its user or its time limit may ever have, the user's own limit, the team's ceilings, then quota, cards and blocks, lent
+than the team, its user or its time limit may ever have, the user's own limit, the team's ceilings and its budget, then quota, cards and blocks, lent
 headroom, room that others leave or are made to leave, and at last whether it could delay a waiter ahead.
 """
 
@@ -20,11 +20,12 @@ from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import CyclePlan, Verdict
 
-POLICY = "admission/5"
+POLICY = "admission/6"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
-REPLAYED = frozenset({"admission/2", "admission/3", "admission/4", POLICY})
+REPLAYED = frozenset({"admission/2", "admission/3", "admission/4", "admission/5", POLICY})
 """Policies whose stored inputs this one judges alike. Inputs of admission/2 know only the units of nodes and pods, and
-what is not known refuses nothing: before admission/5 that was what teams hold of their ceilings. Older ones counted what they admitted as held already in their evidence, and had
+what is not known refuses nothing: before admission/5 that was what teams hold of their ceilings, and
+before admission/6 what their budgets have left. Older ones counted what they admitted as held already in their evidence, and had
 other words."""
 
 IsRead = Callable[[Waiter, Finding], bool]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from policy import ceilings
+from policy import budgets, ceilings
 from policy.backfill import Delayed
-from policy.findings import Finding
+from policy.findings import BUDGET, Finding
 from policy.free_capacity import PoolInTime
 from policy.node_resources import TOO_LARGE, HostBlocks, wants
 from policy.ordering import TeamQueue, hidden_ahead
@@ -25,6 +25,7 @@ _DELAYED: Mapping[Delayed, str] = MappingProxyType(
         Delayed.ELDER: "one that has waited for more than an hour for its team's guaranteed quota",
     }
 )
+MICRO_USD = "micro-USD"
 BESIDE = ("cpu", "memory", "ephemeral_storage")
 """The request's field for each number in `Waiter.beside`."""
 _CALLED = ("CPU", "memory", "ephemeral storage")
@@ -101,6 +102,8 @@ class Messages:
         room, flavor = self._pool.room, self._flavor
         if finding.rule in ceilings.NUMBER:
             return self._ceiling(line, waiter, ceilings.NUMBER[finding.rule])
+        if finding.rule == BUDGET.rule:
+            return self._money(line, waiter, finding)
         if self._plain:
             return tuple(self._beside(waiter, finding))
         numbers = [self._number("requested", waiter.units, flavor)]
@@ -153,6 +156,18 @@ class Messages:
             self._number(f"held_{name}", self._pool.amounts[line.index][number], unit),
             self._number(f"ceiling_{name}", line.facts.ceilings[number] or 0, unit),
         )
+
+    def _money(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> tuple[Evidence, ...]:
+        need, budget = self._pool.need(line, waiter), line.facts.budget
+        numbers = [
+            self._number("needed_to_start", need.least, MICRO_USD),
+            self._number("needed_at_time_limit", need.whole, MICRO_USD),
+            self._number("budget_left", self._pool.money[line.index], MICRO_USD),
+            self._number("budget", budget.amount if budget else 0, MICRO_USD),
+        ]
+        if finding.longest:
+            numbers.append(self._number("longest_time_limit", finding.longest, "seconds"))
+        return tuple(numbers)
 
     def _number(self, fact: str, value: int, unit: str) -> Evidence:
         # A pass has thousands of them and few different ones.
@@ -216,6 +231,29 @@ class Messages:
             f"Team {line.slug} holds {quantity_of(OTHERS[number], held)} of {ceilings.told(number, most)} that it may hold; "
             f"this {waiter.noun} needs {quantity_of(OTHERS[number], waiter.most[number])}."
         )
+
+    def budget(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
+        need, facts = self._pool.need(line, waiter), line.facts.budget
+        if facts is None:
+            return ""
+        left = budgets.usd(self._pool.money[line.index])
+        has = f"Team {line.slug} has {left} left of its budget of {budgets.usd(facts.amount)}"
+        least = budgets.usd(need.least)
+        if waiter.seconds is None:
+            needs = f"this {waiter.noun} needs {least}, an hour at its most replicas"
+        else:
+            needs = (
+                f"this {waiter.noun} needs {least} to start and {budgets.usd(need.whole)} for its time limit"
+            )
+        if facts.renews and need.least <= facts.amount:
+            when = f"It starts when others give enough back, or on {budgets.moment(facts.ends_at)}, when the budget begins anew."
+        elif need.least <= facts.amount:
+            when = (
+                f"It starts when others give enough back; the budget ends on {budgets.moment(facts.ends_at)}."
+            )
+        else:
+            when = "The whole budget does not pay for it. Ask for fewer GPUs or for spot, or a quota manager for more."
+        return f"{has}; {needs}. {when}"
 
     def max_of_user(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         return (
@@ -337,6 +375,7 @@ _SENTENCES: Mapping[str, Sentence] = MappingProxyType(
         **dict.fromkeys(ceilings.AT_CEILING, Messages.ceiling),
         "beyond": Messages.beyond,
         "user-limit": Messages.user_limit,
+        BUDGET.rule: Messages.budget,
         "quota": Messages.quota,
         "cards": Messages.cards,
         "blocks": Messages.blocks,

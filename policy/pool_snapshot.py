@@ -36,6 +36,32 @@ class Account:
 
 
 @dataclass(frozen=True)
+class PriceFacts:
+    """Micro-USD for an hour of the flavor's card in `[since, until)`; `until` None for no end."""
+
+    since: int
+    until: int | None
+    micro_usd: int
+
+
+@dataclass(frozen=True)
+class BudgetFacts:
+    """A team's budget in its present period, in micro-USD: `amount` with what is given on top of it, and what of that
+    is `committed`: spent, or promised to what runs.
+    """
+
+    amount: int
+    committed: int
+    ends_at: int
+    renews: bool
+    """Whether another period follows with the whole amount."""
+
+    @property
+    def left(self) -> int:
+        return max(0, self.amount - self.committed)
+
+
+@dataclass(frozen=True)
 class TeamFacts:
     """A team in this pool. `use` is decayed use in GPU-equivalent seconds, `weight` what it is divided by."""
 
@@ -53,6 +79,7 @@ class TeamFacts:
     """The most of each of Amounts that the team may hold in all pools and without GPUs; None for no ceiling."""
     held: Amounts = ()
     """What it holds of these, wherever; the holders of this pool are a part of it."""
+    budget: BudgetFacts | None = None
 
     @property
     def share(self) -> int:
@@ -209,3 +236,5 @@ class PoolSnapshot:
     before_far: int = 0
     """How many of its own team and priority stand before it that are not shown."""
     rules: AdmissionRules = field(default_factory=AdmissionRules)
+    prices: tuple[PriceFacts, ...] = ()
+    """Of the flavor's card from now on, first to last; read only where a team has a budget."""

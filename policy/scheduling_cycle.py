@@ -8,6 +8,7 @@ from dataclasses import replace
 from policy.backfill import PATIENCE_SECONDS, Delayed, Denial, Guard
 from policy.findings import (
     BEYOND,
+    BUDGET,
     CAPACITY,
     CEILING,
     LACKS,
@@ -59,6 +60,7 @@ class SchedulingCycle:
         "_pool",
         "_quick",
         "_refused",
+        "_renewals",
         "_stuck",
         "_whole",
         "waiting",
@@ -86,6 +88,8 @@ class SchedulingCycle:
         self._stuck: set[int] = set()
         """Lines in which a waiter was judged and does not start."""
         self._moments = Moments(pool)
+        self._renewals: list[int] = []
+        """When periods of budgets end that somebody waits for."""
         self.waiting = 0
         """How many of those judged so far wait in line."""
 
@@ -226,7 +230,8 @@ class SchedulingCycle:
 
     def _limited(self, line: TeamQueue) -> bool:
         """Whether an admission may bring another waiter of the line to a limit beside the line."""
-        return line.facts.user_limit is not None or line.index in self._pool.ceilings
+        pool = self._pool
+        return line.facts.user_limit is not None or line.index in pool.ceilings or line.index in pool.money
 
     def _out_of_line(self, line: TeamQueue, waiter: Waiter) -> Finding | None:
         """What keeps it from starting however much is free; those behind it are not held up."""
@@ -255,7 +260,17 @@ class SchedulingCycle:
             held = self._pool.held_by.get((line.slug, waiter.owner), 0)
             if held + waiter.units > facts.user_limit:
                 return USER_LIMIT
-        return CEILING[rule] if rule else None
+        return CEILING[rule] if rule else self._too_dear(line, waiter)
+
+    def _too_dear(self, line: TeamQueue, waiter: Waiter) -> Finding | None:
+        """What is left of its team's budget does not pay for the least that it must run."""
+        if (left := self._pool.money.get(line.index)) is None:
+            return None
+        if self._pool.need(line, waiter).least <= left:
+            return None
+        if line.facts.budget is not None:
+            self._renewals.append(line.facts.budget.ends_at)
+        return replace(BUDGET, longest=self._pool.longest(line, waiter))
 
     def _in_line(self, line: TeamQueue, waiter: Waiter) -> Finding:
         snapshot = self._pool.snapshot
@@ -344,7 +359,8 @@ class SchedulingCycle:
     def next_at(self) -> int | None:
         """When another pass could decide otherwise by the passing of time alone, in seconds since the epoch."""
         first = self._moments.first() if self.waiting else None
-        return None if first is None else self._pool.snapshot.now + first
+        times = self._renewals if first is None else [*self._renewals, self._pool.snapshot.now + first]
+        return min(times, default=None)
 
     def _reserve(self, line: TeamQueue, waiter: Waiter, chosen: list[Chosen]) -> Finding | None:
         """Keep for the waiter what is free when the chosen, and all that are leaving already, have left; None where that

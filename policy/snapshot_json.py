@@ -14,9 +14,11 @@ from policy.pool_snapshot import (
     AdmissionRules,
     Beyond,
     Block,
+    BudgetFacts,
     CardFacts,
     Holder,
     PoolSnapshot,
+    PriceFacts,
     Provisionable,
     TeamFacts,
     Waiter,
@@ -30,7 +32,7 @@ def dump(snapshot: PoolSnapshot) -> bytes:
     """The same bytes for the same facts."""
     # The facts' own dictionaries, not copies of them: a pass writes thousands.
     body = dict(vars(snapshot))
-    for name in ("accounts", "teams", "blocks", "holders", "waiters", "beyond"):
+    for name in ("accounts", "teams", "blocks", "holders", "waiters", "beyond", "prices"):
         body[name] = [vars(facts) for facts in body[name]]
     body |= {
         "flavor": _flavor_json(snapshot.flavor),
@@ -50,7 +52,7 @@ def load(body: bytes) -> PoolSnapshot:
         now=values["now"],
         revision=values["revision"],
         accounts=tuple(Account(**row) for row in values["accounts"]),
-        teams=tuple(_with(TeamFacts, row, "ceilings", "held") for row in values["teams"]),
+        teams=tuple(_team(row) for row in values["teams"]),
         blocks=tuple(_with(Block, row, "whole", "left") for row in values["blocks"]),
         largest_block=values["largest_block"],
         exists=values["exists"],
@@ -65,6 +67,7 @@ def load(body: bytes) -> PoolSnapshot:
         far=values["far"],
         before_far=values["before_far"],
         rules=AdmissionRules(**values["rules"]),
+        prices=tuple(PriceFacts(**row) for row in values.get("prices", ())),
     )
 
 
@@ -103,6 +106,12 @@ def _with(kind: type[Made], body: dict[str, Any], *names: str) -> Made:
         if name in body:
             body[name] = tuple(body[name])
     return kind(**body)
+
+
+def _team(body: dict[str, Any]) -> TeamFacts:
+    budget = body.get("budget")
+    body["budget"] = BudgetFacts(**budget) if budget else None
+    return _with(TeamFacts, body, "ceilings", "held")
 
 
 def _holder(body: dict[str, Any]) -> Holder:

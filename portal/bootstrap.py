@@ -34,7 +34,6 @@ SETTING_MAX = 2**31 - 1
 MAY_BE_ZERO = ("minimum_run_seconds",)
 WITHOUT_LIMIT = (*COLUMNS, "open_sweeps", "open_workloads", "team_log_gib")
 """What may be null, for no limit, or zero."""
-SECTIONS_LATER = ("budgets",)
 KNOWN = ("settings", *SECTIONS)
 
 
@@ -80,10 +79,8 @@ def _parse(text: str) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise BootstrapError("The file is not a mapping of sections.")
     for section in document:
-        if section in SECTIONS_LATER and document[section]:
-            raise BootstrapError(f"{section}: not supported yet.")
-        if section not in (*KNOWN, *SECTIONS_LATER):
-            known = ", ".join([*KNOWN, *SECTIONS_LATER])
+        if section not in KNOWN:
+            known = ", ".join(KNOWN)
             raise BootstrapError(f"{section}: there is no such section; there is: {known}.")
     return document
 

@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from costs.api.budget_serializers import budget_values
+from costs.budgets.services import change_budget, create_budget
+from costs.budgets.standings import budget_of
+from costs.models import Budget
 from costs.prices.services import set_price
 from foundation.errors import Invalid
 from foundation.http.serializers import StrictSerializer
 from jobs.catalogue import set_template
 from jobs.template_serializers import TemplateWriteSerializer
 from portal.bootstrap_serializers import (
+    BudgetSection,
     CohortSection,
     MembershipSection,
     PriceSection,
@@ -186,6 +191,19 @@ def _price(item: Any, now: datetime) -> bool:
     return price.created_at == now
 
 
+def _budget(item: Any, now: datetime) -> bool:
+    """The team's budget that holds now, or the next one where a fixed period is said to begin later."""
+    read = _read(BudgetSection, item)
+    team, values = _find(Team, "team", slug=read["team"]), budget_values(read)
+    fixed = values["starts_at"] is not None
+    known = Budget.objects.filter(team=team, starts_at=values["starts_at"]).first() if fixed else None
+    budget = known or budget_of(team, now=now)
+    if budget is None:
+        create_budget(team=team, values=values, actor=ACTOR, now=now)
+        return True
+    return change_budget(budget=budget, changes=values, actor=ACTOR, now=now).changed_at == now
+
+
 def _template(item: Any, now: datetime) -> bool:
     """One template; with `each_flavor`, one for every enabled flavor, named after it and held to it."""
     values = _read(TemplateSection, item)
@@ -238,6 +256,7 @@ SECTIONS: Mapping[str, Apply] = {
     "flavors": _flavor,
     "quotas": _quota,
     "prices": _price,
+    "budgets": _budget,
     "templates": _template,
 }
 """In the order in which they are applied."""

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from typing_extensions import override
 
+from costs.api.budget_serializers import BudgetWriteSerializer
 from costs.api.serializers import PriceWriteSerializer
 from foundation.http.serializers import StrictSerializer
 from jobs.template_serializers import TemplateWriteSerializer
@@ -65,6 +66,10 @@ class PriceSection(PriceWriteSerializer):
         fields["from"] = fields.pop("valid_from")
         fields["from"].required = True
         return fields
+
+
+class BudgetSection(BudgetWriteSerializer):
+    """As REST has it."""
 
 
 class TemplateSection(TemplateWriteSerializer):

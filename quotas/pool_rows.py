@@ -46,6 +46,8 @@ class PoolRows:
     """Units that are claimed of the flavor's cards, behind numerator and denominator of each one's fraction."""
     history: Mapping[str, float]
     """By team, the share of their time limits that its runs have used; empty where it was not asked for."""
+    prices: Sequence[tuple[int, int | None, int]]
+    """Since when, until when, and micro-USD an hour of the flavor's card; empty where no team has a budget."""
     waiting: list[pool_sql.WaiterRow] = field(default_factory=list)
     counts: list[tuple[str, str, int, int]] = field(default_factory=list)
     """Team, priority, waiters and their units; empty where all of them are in `waiting`."""
@@ -165,6 +167,7 @@ def _books(row: pool_sql.BookRow) -> PoolRows:
         quotas=[pool_sql.QuotaRow(*quota) for quota in row.quotas or ()],
         on_card=row.on_card or (),
         history=row.history or {},
+        prices=row.prices or (),
     )
 
 

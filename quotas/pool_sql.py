@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from costs.budgets.sql import OVERRIDES, PERIOD_END
 from quotas import ceilings
 from workloads.nodes.capacity import OBSERVED
 
@@ -123,6 +124,23 @@ WHERE q.team_id = %(team)s AND q.ceiling > 0 AND (q.flavor_id, q.capacity_type) 
 ORDER BY q.ceiling DESC, q.id LIMIT %(others)s
 """
 
+# A team's budget now, and what of it is spent or promised; nothing in a period that nobody has opened yet.
+_BUDGET = f"""
+SELECT json_build_array(b.amount_micro_usd + {OVERRIDES}, coalesce(n.committed_micro_usd, 0),
+    floor(extract(epoch FROM {PERIOD_END}))::bigint, b.period = 'month')
+FROM costs_budget AS b
+LEFT JOIN costs_budgetperiod AS n ON n.budget_id = b.id AND n.starts_at <= %(now)s AND n.ends_at > %(now)s
+WHERE b.team_id = t.id AND (b.starts_at IS NULL OR b.starts_at <= %(now)s) AND (b.ends_at IS NULL OR b.ends_at > %(now)s)
+"""  # noqa: S608 (the parts are constants)
+# What a card costs from now on; nobody asks where no team has a budget.
+_PRICES = """
+SELECT json_agg(json_build_array(floor(extract(epoch FROM p.valid_from))::bigint,
+    floor(extract(epoch FROM p.valid_until))::bigint, p.micro_usd_per_card_hour) ORDER BY p.valid_from)
+FROM costs_price AS p JOIN costs_pricedcard AS c ON c.id = p.priced_id
+WHERE c.card = f.card AND c.capacity_type = pool.capacity_type AND (p.valid_until IS NULL OR p.valid_until > %(now)s)
+    AND EXISTS (SELECT FROM costs_budget)
+"""
+
 _BOOKS = f"""
 SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
     (SELECT p.revision FROM quotas_pool AS p
@@ -139,7 +157,7 @@ SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
          q.id, t.slug, t.cohort_name, q.nominal, q.local, q.ceiling, q.used, q.headroom - q.lent_headroom,
          q.user_limit, q.max_time_limit_seconds, q.decayed_use, extract(epoch FROM q.decayed_at),
          coalesce(p.weight, 1), CASE WHEN p.queue_stopped_at IS NULL THEN '' ELSE p.queue_stop_reason END,
-         {ceilings.OWN}, held.amounts
+         {ceilings.OWN}, held.amounts, ({_BUDGET})
      ) ORDER BY t.id)
      FROM quotas_quota AS q
      JOIN teams_team AS t ON t.id = q.team_id
@@ -151,7 +169,8 @@ SELECT json_agg(json_build_array(pool.flavor_id, pool.capacity_type, f.name,
      FROM (SELECT o.fraction_numerator, o.fraction_denominator, sum(q.used) AS used
            FROM quotas_quota AS q JOIN workloads_resourceflavor AS o ON o.id = q.flavor_id
            WHERE o.card = f.card AND q.used > 0 GROUP BY 1, 2) AS cards),
-    CASE WHEN %(history)s THEN ({_HISTORY}) END
+    CASE WHEN %(history)s THEN ({_HISTORY}) END,
+    ({_PRICES})
 ) ORDER BY pool.place)
 FROM asked AS pool
 JOIN workloads_resourceflavor AS f ON f.id = pool.flavor_id
@@ -191,6 +210,7 @@ class BookRow:
     quotas: Sequence[Sequence[Any]] | None
     on_card: Sequence[tuple[int, int, int]] | None
     history: Mapping[str, float] | None
+    prices: Sequence[tuple[int, int | None, int]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +262,8 @@ class QuotaRow:
     """Its own, as the columns have them."""
     held: Sequence[int] | None
     """What it holds of them wherever; None for nothing."""
+    budget: tuple[int, int, int, bool] | None
+    """Its amount, what of it is committed, when its period ends, and whether another follows."""
 
 
 MOMENTS = 4

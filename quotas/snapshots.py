@@ -15,9 +15,11 @@ from policy.pool_snapshot import (
     AdmissionRules,
     Beyond,
     Block,
+    BudgetFacts,
     CardFacts,
     Holder,
     PoolSnapshot,
+    PriceFacts,
     Provisionable,
     TeamFacts,
     Waiter,
@@ -293,6 +295,7 @@ class _Assembly:
             far=str(self.far.public_id) if self.far is not None else "",
             before_far=self._before_far(),
             rules=AdmissionRules(minimum_run_seconds=minimum, grace_seconds=grace),
+            prices=tuple(PriceFacts(*row) for row in self.rows.prices),
         )
 
     def _card(self, room: CardRoom | None) -> CardFacts | None:
@@ -342,6 +345,7 @@ class _Assembly:
             lendable=quota.lendable,
             ceilings=in_force(quota.ceilings, self.rows.settings[3]),
             held=tuple(map(int, quota.held or (0,) * len(CLAIMED))),
+            budget=BudgetFacts(*quota.budget) if quota.budget else None,
         )
 
     def _holders(self, nodes: Container[str]) -> tuple[tuple[Holder, ...], dict[str, int]]:

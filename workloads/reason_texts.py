@@ -30,6 +30,10 @@ REASON_TEXTS: Mapping[Reason, ReasonText] = MappingProxyType({
         "The team holds so much of its ceiling of CPU, memory, ephemeral storage or pods that this does not fit beside it.",
         "It starts by itself when others of the team end and enough is given back.",
     ),
+    Reason.WAITING_FOR_BUDGET: ReasonText(
+        "What is left of the team's budget does not pay for the least that it must be able to run.",
+        "It starts by itself when others give money back or the budget begins anew; with fewer GPUs or on spot it needs less.",
+    ),
     Reason.EXCEEDS_MAX_QUOTA: ReasonText(
         "It asks for more than its team, or one member, may ever hold, or for a longer time limit.",
         "It can only start with a larger quota or ceiling, or when it asks for less.",
@@ -134,6 +138,10 @@ REASON_TEXTS: Mapping[Reason, ReasonText] = MappingProxyType({
     Reason.IDLE_POLICY: ReasonText(
         "The idle policy of its template stopped it with its grace period: all its GPUs did nothing for longer than that allows.",
         "Look at why it did nothing, then resume it: it goes on from its last checkpoint.",
+    ),
+    Reason.BUDGET_EXHAUSTED: ReasonText(
+        "What the team's budget had for it is spent: it was stopped with its grace period, so that it ends within that.",
+        "Resume it when the budget has money again: it waits for that in the queue and goes on from its last checkpoint.",
     ),
     Reason.DEADLINE_EXCEEDED: ReasonText(
         "It used its time limit, counted over Starting and Running of all attempts.",

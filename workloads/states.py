@@ -28,6 +28,7 @@ class Reason(StrEnum):
     PENDING_EVALUATION = "PendingEvaluation"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     WAITING_FOR_TEAM_CEILING = "WaitingForTeamCeiling"
+    WAITING_FOR_BUDGET = "WaitingForBudget"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"
     TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
@@ -68,6 +69,8 @@ class Reason(StrEnum):
     EARLY_STOPPED = "EarlyStopped"
     # Stopping, Suspended: its template's policy about GPUs that do nothing
     IDLE_POLICY = "IdlePolicy"
+    # Stopping, Suspended: what its team's budget had for it is spent
+    BUDGET_EXHAUSTED = "BudgetExhausted"
     # Stopping and Failed
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
@@ -130,6 +133,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.PENDING_EVALUATION,
                 Reason.WAITING_FOR_QUOTA,
                 Reason.WAITING_FOR_TEAM_CEILING,
+                Reason.WAITING_FOR_BUDGET,
                 Reason.EXCEEDS_MAX_QUOTA,
                 Reason.NO_MATCHING_FLAVOR,
                 Reason.TOPOLOGY_PLACEMENT_FAILED,
@@ -173,6 +177,7 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.USER_REQUESTED,
                 Reason.EARLY_STOPPED,
                 Reason.IDLE_POLICY,
+                Reason.BUDGET_EXHAUSTED,
                 Reason.DEADLINE_EXCEEDED,
                 Reason.IMAGE_PULL_FAILED,
                 Reason.START_ERROR,
@@ -185,7 +190,9 @@ REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.INVALID_SPEC,
             }
         ),
-        Phase.SUSPENDED: frozenset({Reason.USER_REQUESTED, Reason.WAITING_FOR_SWEEP, Reason.IDLE_POLICY}),
+        Phase.SUSPENDED: frozenset(
+            {Reason.USER_REQUESTED, Reason.WAITING_FOR_SWEEP, Reason.IDLE_POLICY, Reason.BUDGET_EXHAUSTED}
+        ),
         Phase.SUCCEEDED: frozenset({Reason.COMPLETED}),
         Phase.FAILED: frozenset(
             {

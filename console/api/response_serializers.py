@@ -12,6 +12,7 @@ from controller.waiting_card import Card, LeverOffer
 from costs.queries import CostLine
 from foundation.http.chosen import ChosenFields
 from foundation.http.serializers import EpochSecondsField, MoneySerializer, TextOrNullField
+from policy.budgets import BudgetShare
 from policy.pool_snapshot import TeamFacts
 from workloads.reason_texts import glossary
 from workloads.states import Phase, Priority
@@ -207,6 +208,13 @@ class PlannedCostSerializer(serializers.Serializer[Card]):
     at_time_limit = MoneySerializer(allow_null=True)
 
 
+class BudgetShareSerializer(serializers.Serializer[BudgetShare]):
+    amount = MoneySerializer(help_text="Of the budget, with what is given on top.")
+    left = MoneySerializer(help_text="What new work may be promised, before this.")
+    takes = MoneySerializer(help_text="What this would be promised where there is as much.")
+    ends_at = serializers.DateTimeField(help_text="When the period ends.")
+
+
 class QuotaEffectSerializer(serializers.Serializer[Card]):
     before = serializers.DictField(child=serializers.IntegerField(), source="quota_before")
     after = serializers.DictField(child=serializers.IntegerField(), source="quota_after")
@@ -277,6 +285,9 @@ class WaitingSerializer(serializers.Serializer[Card]):
     start = StartSerializer(source="*")
     cost = PlannedCostSerializer(source="*")
     quota = QuotaEffectSerializer(source="*")
+    budget = BudgetShareSerializer(
+        allow_null=True, help_text="Null where the team has none, or nothing has a price."
+    )
     fair_share = FairShareSerializer(allow_null=True, source="team")
     victims = VictimSerializer(many=True)
     levers = LeverSerializer(many=True, source="offers")

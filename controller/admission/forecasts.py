@@ -199,7 +199,7 @@ def _facts(snapshot: PoolSnapshot) -> str:
     teams = [
         (
             *(team.slug, team.weight, team.stopped, team.user_limit, team.max_time_limit_seconds),
-            *(team.lendable, team.ceilings, team.held),
+            *(team.lendable, team.ceilings, team.held, team.budget),
         )
         for team in snapshot.teams
     ]

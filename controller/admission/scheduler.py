@@ -28,6 +28,7 @@ from policy.findings import Finding
 from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.verdicts import CyclePlan, Outcome, Verdict
 from quotas import decisions, pool_rows, services, snapshots
+from quotas.budget_claims import promise_money
 from quotas.counters import due_by, mark_due, passed, rows
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
@@ -295,6 +296,9 @@ class _Pass:
         # All other rows before the pool's row: a workload that leaves the queue also locks the pool's row last.
         held = self._hold(news.keys() | needy)
         workloads = [workload for workload in held if workload.pk in news]
+        # A budget's row before those of quotas.
+        starts = [workload for workload in workloads if news[workload.pk].admitted]
+        promise_money(snapshot, starts, order=plan.order, now=self.now)
         self._claim(workloads, news)
         self._keep(write_verdicts(workloads, news, focus=self.focus, now=self.now), news)
         for workload in held:

@@ -111,6 +111,17 @@ class WorkloadSnapshot:
     """Why it is to be suspended or cancelled, where it is; without a message where a user asked for it."""
     rests_until: datetime | None = None
     """Whoever wakes it, no node has room for it sooner than that."""
+    money: MoneyEnd | None = None
+    """When its team's budget ends it, or has to be looked at again."""
+
+
+@dataclass(frozen=True)
+class MoneyEnd:
+    """`stops`: by then it begins to stop, so that it ends within what is reserved for it."""
+
+    at: datetime
+    stops: bool
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,13 +156,23 @@ def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: dateti
         word = "suspend" if target is Phase.SUSPENDED else "cancel"
         message = snapshot.wish.message or f"Asked to {word} this {snapshot.noun}."
         return stop(snapshot.wish.reason, message, to=target)
-    if snapshot.leave is not None and not observed.final:
-        return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
+    if not observed.final and (leaving := _leaving(snapshot, now)) is not None:
+        return leaving
     if snapshot.attempt is None or not snapshot.attempt.confirmed:
         message = snapshot.message or f"Making the objects of this {snapshot.noun}."
         reason = snapshot.reason if snapshot.phase is Phase.ADMITTED else Reason.CREATING
         return Plan(Phase.ADMITTED, reason, message, (Action.CREATE,), next_in_seconds=SOON_SECONDS)
     return _live(_so_far(snapshot, observed, now), snapshot.attempt, observed, now)
+
+
+def _leaving(snapshot: WorkloadSnapshot, now: datetime) -> Plan | None:
+    """The plan to make room for others, or to end within what its team's budget has for it."""
+    if snapshot.leave is not None:
+        return stop(snapshot.leave.reason, snapshot.leave.message, to=Phase.QUEUED)
+    money = snapshot.money
+    if money is not None and money.stops and now >= money.at:
+        return stop(Reason.BUDGET_EXHAUSTED, money.message, to=Phase.SUSPENDED)
+    return None
 
 
 def _outside(snapshot: WorkloadSnapshot, now: datetime) -> Plan:
@@ -408,6 +429,8 @@ def _next_look(
     waits = [observed.look_again_seconds or float(RESYNC_SECONDS)]
     if snapshot.ends and snapshot.time_limit_seconds is not None and attempt.started_at is not None:
         waits.append(snapshot.time_limit_seconds - used_seconds(snapshot, now))
+    if snapshot.money is not None:
+        waits.append((snapshot.money.at - now).total_seconds())
     if phase is Phase.ADMITTED:
         waits.append(snapshot.limits.schedule_deadline)
     if phase is Phase.STARTING:

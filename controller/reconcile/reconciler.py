@@ -113,7 +113,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
     if workload.attempt_number:
         attempt = workload.attempts.filter(ended_at__isnull=True).first()
     look = look_at(workload, adapter, attempt, client, now) if Phase(workload.phase) in IN_CLUSTER else None
-    snapshot = snapshot_of(workload, adapter, attempt)
+    snapshot = snapshot_of(workload, adapter, attempt, now)
     plan = decide(snapshot, look.observation if look else None, now)
     if Action.ADMIT in plan.actions:
         wait, attempt = _admit(workload, client, now)
@@ -121,7 +121,7 @@ def _pass(workload: Workload, client: ClusterClient, now: datetime) -> float | N
             return wait
         # The row is as this process left it, under its lock: continue at once.
         look = look_at(workload, adapter, attempt, client, now)
-        snapshot = snapshot_of(workload, adapter, attempt)
+        snapshot = snapshot_of(workload, adapter, attempt, now)
         plan = decide(snapshot, look.observation, now)
     locks.renew(workload)
     patience = snapshot.limits.schedule_deadline

@@ -12,11 +12,13 @@ from controller.reconcile import lifetimes
 from controller.reconcile.act import Look
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.decide import Action, Plan
+from costs.budgets import reservations, stopping
 from quotas import services as quota_services
 from workloads import locks, services
+from workloads.bulk.commands import set_desired_many
 from workloads.models import Attempt, Workload
 from workloads.pods.observation import Observation
-from workloads.states import Phase, Reason
+from workloads.states import Desired, Phase, Reason
 
 RECONCILER = "reconciler"
 LEFT_FOR_OTHERS = frozenset({Reason.PREEMPTED, Reason.QUOTA_REDUCED})
@@ -24,6 +26,7 @@ JUDGED = frozenset(
     {
         Reason.WAITING_FOR_QUOTA,
         Reason.WAITING_FOR_TEAM_CEILING,
+        Reason.WAITING_FOR_BUDGET,
         Reason.EXCEEDS_MAX_QUOTA,
         Reason.NO_MATCHING_FLAVOR,
         Reason.TOPOLOGY_PLACEMENT_FAILED,
@@ -48,6 +51,8 @@ def record(
         ended_at = _record_attempt(attempt, plan, observation, now)
         message = plan.message
         if Action.RELEASE in plan.actions:
+            # A budget's row before those of quotas.
+            reservations.close(workload, now=now)
             scheduler.release(workload, now=now)
             message = _has_left(workload, plan, now)
         elif plan.to in {Phase.STARTING, Phase.RUNNING}:
@@ -73,9 +78,24 @@ def record(
             started_at=lifetimes.began(observation, to=plan.to, ends=adapter.kind.ends),
             finished_at=ended_at,
         )
+        if plan.reason is Reason.BUDGET_EXHAUSTED and plan.to is Phase.STOPPING:
+            _stop_for_budget(workload, message, now)
         wanted = adapter.record(workload, observation, plan, now)
     waits = [seconds for seconds in (plan.next_in_seconds, wanted) if seconds is not None]
     return min(waits, default=None)
+
+
+def _stop_for_budget(workload: Workload, message: str, now: datetime) -> None:
+    """It begins to stop for its team's budget: nobody wants it to run until somebody resumes it."""
+    if workload.desired == Desired.RUN.value:
+        stopping.stop_asked(workload, now=now)
+        set_desired_many(
+            workloads=[workload],
+            desired=Desired.SUSPEND,
+            reason=Reason.BUDGET_EXHAUSTED,
+            message=message,
+            now=now,
+        )
 
 
 def _firm_units(workload: Workload, observation: Observation) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from controller.admission import preemption
 from controller.reconcile.adapters import WorkloadAdapter
-from controller.reconcile.decide import AttemptFacts, Leave, ReconcileLimits, WorkloadSnapshot
+from controller.reconcile.decide import AttemptFacts, Leave, MoneyEnd, ReconcileLimits, WorkloadSnapshot
+from costs.budgets import stopping
 from foundation.models import PlatformSettings
 from policy.verdicts import PreemptionCause
 from workloads.models import Attempt, Workload
@@ -16,7 +19,9 @@ BACKOFF_SECONDS_MAX = 7200
 LIVE = HOLDS_CLAIM - {Phase.STOPPING}
 
 
-def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None) -> WorkloadSnapshot:
+def snapshot_of(
+    workload: Workload, adapter: WorkloadAdapter, attempt: Attempt | None, now: datetime
+) -> WorkloadSnapshot:
     """The WorkloadSnapshot from the workload's rows, which `decide` judges together with the observation."""
     settings = PlatformSettings.current()
     facts = None
@@ -45,6 +50,7 @@ def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt |
         called_at=workload.called_at,
         returns=attempt is not None and adapter.returns(workload),
         rests_until=workload.rests_until,
+        money=_money(workload, attempt, now),
         limits=ReconcileLimits(
             grace=settings.grace_seconds,
             schedule_deadline=_schedule_deadline(workload, settings),
@@ -52,6 +58,14 @@ def snapshot_of(workload: Workload, adapter: WorkloadAdapter, attempt: Attempt |
             image_pull_deadline=workload.image_pull_deadline_seconds or settings.image_pull_deadline_seconds,
         ),
     )
+
+
+def _money(workload: Workload, attempt: Attempt | None, now: datetime) -> MoneyEnd | None:
+    """When the money that its team's budget has promised it ends; a promise that has run out is extended here."""
+    if attempt is None or Phase(workload.phase) not in LIVE or workload.desired != Desired.RUN.value:
+        return None
+    end = stopping.end_of_money(workload, attempt.started_at, now=now)
+    return None if end is None else MoneyEnd(end.at, end.stops, end.message)
 
 
 def _leave(workload: Workload, attempt: Attempt | None) -> Leave | None:

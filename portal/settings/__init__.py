@@ -288,6 +288,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     },
     "estimate-starts": {"task": "controller.estimate_starts", "schedule": 30.0, "options": {"expires": 30}},
     "keep-fences": {"task": "controller.keep_fences", "schedule": 30.0, "options": {"expires": 30}},
+    "look-at-budgets": {"task": "costs.look_at_budgets", "schedule": 30.0, "options": {"expires": 30}},
     "return-requests": {"task": "quotas.return_requests", "schedule": 60.0, "options": {"expires": 60}},
     "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
     "advance-sweeps": {"task": "jobs.tasks.advance_sweeps", "schedule": 10.0, "options": {"expires": 10}},

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from rest_framework.test import APIClient
 
+from costs.budgets.services import create_budget, delete_budget, give_on_top
 from costs.models import LedgerEntry
 from costs.prices.services import set_price
 from foundation import clock
@@ -164,6 +165,17 @@ class Vision:
         make_token(self.boss, name="old")
         self.token = ApiToken.objects.get(name="old")
         self.price = self._price("spot", now)
+        self.budget = create_budget(
+            team=self.team, values={"amount_micro_usd": 5_000_000_000}, actor=ACTOR, now=now
+        )
+        give_on_top(
+            budget=self.budget,
+            amount_micro_usd=100_000_000,
+            reason="A paper.",
+            expires_at=None,
+            actor=ACTOR,
+            now=now,
+        )
 
     def _price(self, capacity: str, now: datetime) -> Any:
         return set_price(
@@ -203,6 +215,7 @@ class Vision:
             "quota-changes": self.change_set.public_id,
             "quota-requests": self.request.public_id,
             "prices": self.price.public_id,
+            "budgets": self.budget.public_id,
             "decisions": self.decision.public_id,
             "subscriptions": self.subscription.public_id,
             "notices": self.notice.public_id,
@@ -261,6 +274,10 @@ def _phase(attribute: str, phase: Phase, reason: Reason, desired: Desired) -> Ca
     return put
 
 
+def _no_budget(world: Vision) -> None:
+    delete_budget(budget=world.budget, actor=ACTOR, now=clock.now())
+
+
 def _stop_queue(world: Vision) -> None:
     limits.stop_queue(team=world.team, reason="test", actor=ACTOR, now=clock.now())
 
@@ -278,6 +295,7 @@ def _end_the_run(world: Vision) -> None:
 
 _SUSPENDED: Final = (Phase.SUSPENDED, Reason.USER_REQUESTED, Desired.SUSPEND)
 _STATES: Final[Mapping[str, Callable[[Vision], None]]] = {
+    "budgets_create": _no_budget,
     "queues_start": _stop_queue,
     "training_runs_retry_create": _end_the_run,
     "training_runs_resume_create": _phase("run", *_SUSPENDED),

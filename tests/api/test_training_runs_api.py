@@ -219,7 +219,7 @@ def test_a_run_may_have_a_deadline_of_its_own_for_its_image(bench):
     own, other = bench.run(image_pull_deadline_seconds=5), bench.run()
     assert own["spec"]["image_pull_deadline_seconds"] == 5
     limits = [
-        snapshot_of(row(run), adapter_for("training-run"), None).limits.image_pull_deadline
+        snapshot_of(row(run), adapter_for("training-run"), None, clock.now()).limits.image_pull_deadline
         for run in (own, other)
     ]
     assert limits == [5, PlatformSettings.current().image_pull_deadline_seconds]

@@ -174,6 +174,13 @@ ROUTES: dict[str, Row] = {
     "quotas-api:quota-request-withdraw": api("quota-request", POST=need(UNKNOWN, FORBIDDEN, DONE, FORBIDDEN)),
     "quotas-api:decision": api("decision", GET=READ),
     "quotas-api:decision-replay": api("decision", GET=READ),
+    "costs-api:budget-list": api(GET=LIST, POST=managers("budget")),
+    "costs-api:budget-preview": api(POST=managers("budget")),
+    "costs-api:budget": api(
+        "budget", GET=READ, PATCH=of_managers("budget_change"), DELETE=of_managers("none")
+    ),
+    "costs-api:budget-override-list": api("budget", GET=READ, POST=of_managers("override")),
+    "costs-api:team-budget": api("team", GET=READ),
     "costs-api:price-list": api(GET=EVERYBODY, POST=managers("price")),
     "costs-api:price": api("price", GET=EVERYBODY, DELETE=managers("none")),
     "costs-api:ledger-list": api(GET=LIST),

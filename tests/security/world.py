@@ -17,6 +17,7 @@ from django.db import connection
 from django.test import Client
 from django.test.client import ClientHandler
 
+from costs.budgets.services import create_budget
 from costs.models import LedgerEntry
 from foundation import clock
 from gateway.services import create_endpoint_token
@@ -39,7 +40,7 @@ from teams import services as people
 from teams.actors import Actor
 from teams.models import ApiToken, User
 from teams.secret_names import record_secret
-from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
+from tests.factories.catalogue import SETUP, make_flavor, make_node, make_price, make_quota
 from tests.factories.idle import make_idle
 from tests.factories.submitted import (
     endpoint_body,
@@ -117,6 +118,9 @@ class World:
         make_node()
         make_quota(self.team, self.flavor)
         self.price = make_price()
+        self.budget = create_budget(
+            team=self.team, values={"amount_micro_usd": 10**15}, actor=SETUP, now=clock.now()
+        )
         self.lead = make_member("lead", team=self.team, user=make_user("canary-lead")).user
         self.member = make_member("member", team=self.team, user=make_user("canary-member")).user
         self.viewer = make_member("viewer", team=self.team, user=make_user("canary-viewer")).user
@@ -297,6 +301,7 @@ class World:
                 {"slug": "no-such-team", "public_id": UNKNOWN_ID},
             ),
             "alert-rule": ({"name": "idle"}, {"name": "no-such-rule"}),
+            "budget": ({"public_id": self.budget.public_id}, {"public_id": UNKNOWN_ID}),
             "price": ({"public_id": self.price.public_id}, {"public_id": UNKNOWN_ID}),
             "change-set": ({"public_id": self.change_set.public_id}, {"public_id": UNKNOWN_ID}),
             "quota-request": ({"public_id": self.request.public_id}, {"public_id": UNKNOWN_ID}),
@@ -365,6 +370,9 @@ class World:
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},
+            "budget": {"team": team, "amount_usd": "100"},
+            "budget_change": {"amount_usd": "200"},
+            "override": {"amount_usd": "1", "reason": "test"},
             "price": {
                 "card": self.flavor.card,
                 "capacity": "spot",

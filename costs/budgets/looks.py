@@ -1,0 +1,62 @@
+"""The periodic look at all budgets: what a lost message or a crash has left is found here."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from django.db import transaction
+
+from costs.budgets.periods import holding_now
+from costs.budgets.reservations import close_those_that_left, opened, renew
+from costs.budgets.spending import spent_in_period
+from costs.budgets.standings import standing
+from costs.budgets.telling import tell_forecast, tell_thresholds
+from costs.models import Budget, BudgetReservation, Price
+from foundation import leases
+from workloads.services import wake
+
+PRICES_NEW_FOR = timedelta(seconds=90)
+"""What runs is woken after a change of prices, which moves the moment at which its promise ends."""
+
+
+def look_at_budgets(*, now: datetime) -> int:
+    """Renew every budget's period, tell what is to be told of it, and wake what it may end; how many there are.
+
+    Promises of budgets that hold no more are closed.
+    """
+    held = list(Budget.objects.filter(holding_now(now)).order_by("pk").values_list("pk", flat=True))
+    for key in held:
+        with transaction.atomic():
+            leases.check()
+            _look_at(key, now)
+    BudgetReservation.objects.filter(closed_at__isnull=True).exclude(period__budget__in=held).update(
+        closed_at=now
+    )
+    return len(held)
+
+
+def _look_at(key: int, now: datetime) -> None:
+    rows = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
+    budget = rows.filter(pk=key).first()
+    period = opened(budget, now=now) if budget is not None else None
+    if budget is None or period is None:
+        return
+    close_those_that_left(period, now=now)
+    before = set(period.reservations.filter(closed_at__isnull=True).values_list("workload", flat=True))
+    renew(period, now=now)
+    tell_thresholds(period, spent_in_period(budget.team, period, now=now), now=now)
+    runs_out_at = standing(budget, now=now).by_week.runs_out_at
+    if runs_out_at is not None:
+        tell_forecast(period, runs_out_at, now=now)
+    promised = period.reservations.filter(closed_at__isnull=True, stop_asked_at__isnull=True)
+    repriced = Price.objects.filter(created_at__gt=now - PRICES_NEW_FOR).exists()
+    follows = repriced or budget.endpoints == Budget.Endpoints.STOP
+    keys = promised.values_list("workload", flat=True)
+    wake_those([key for key in keys if follows or key not in before], now=now)
+
+
+def wake_those(workload_ids: list[int], *, now: datetime) -> None:
+    """Let each look at its promise once this transaction has ended: their rows are locked before a budget's."""
+    if workload_ids:
+        transaction.on_commit(partial(wake, workload_ids=workload_ids, now=now))

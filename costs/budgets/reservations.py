@@ -1,0 +1,282 @@
+"""Promises of money: made when work is admitted, renewed while it runs, given back when its last pod is gone.
+
+Whoever changes what a period has committed holds its budget's row. Order of locks: workloads, budgets by key, then what
+`quotas` takes; whom it concerns is woken after the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Sum
+
+from costs.budgets.excess import take_over_excess
+from costs.budgets.periods import holding_now, span_of
+from costs.budgets.spending import (
+    Costing,
+    costing,
+    costs_so_far,
+    holding_of,
+    seconds_left,
+    spent_in_period,
+)
+from costs.errors import BudgetExceeded
+from costs.models import Budget, BudgetOverride, BudgetPeriod, BudgetReservation, WorkloadCharge
+from costs.signals import budget_freed
+from foundation.crashpoints import crash_point
+from workloads.models import Workload
+from workloads.states import HOLDS_CLAIM
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a workload that is admitted must have and may have of its team's budget, in micro-USD."""
+
+    workload_id: int
+    team_id: int
+    least: int
+    whole: int
+
+
+def promise(promises: Sequence[Promise], *, now: datetime) -> None:
+    """Promise each what it asks for, or what is left, in this order; in the transaction that admits them.
+
+    Raises BudgetExceeded, with the caller's transaction to be rolled back, where less than the least is left.
+    """
+    teams = {each.team_id for each in promises}
+    charged = dict(
+        WorkloadCharge.objects.filter(workload__in=[each.workload_id for each in promises]).values_list(
+            "workload", "posted_micro_usd"
+        )
+    )
+    for period in hold_periods(teams, now=now):
+        left = period.ceiling_micro_usd - period.committed_micro_usd
+        rows = []
+        for each in promises:
+            if each.team_id != period.budget.team_id or not each.whole:
+                continue
+            if left < each.least:
+                message = f"{each.least} micro-USD are needed and {max(0, left)} are left of {period.budget}."
+                raise BudgetExceeded(message)
+            granted = min(each.whole, left)
+            left -= granted
+            rows.append(
+                BudgetReservation(
+                    period=period,
+                    workload_id=each.workload_id,
+                    base_micro_usd=charged.get(each.workload_id, 0),
+                    granted_micro_usd=granted,
+                    opened_at=now,
+                )
+            )
+        if rows:
+            BudgetReservation.objects.bulk_create(rows)
+            _commit(period, period.ceiling_micro_usd - left, now)
+
+
+def hold_periods(team_ids: Iterable[int], *, now: datetime) -> list[BudgetPeriod]:
+    """The present periods of these teams' budgets, whose rows are held until the transaction ends."""
+    rows = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
+    held = rows.filter(holding_now(now), team__in=list(team_ids)).order_by("pk")
+    return [period for budget in held if (period := opened(budget, now=now)) is not None]
+
+
+def opened(budget: Budget, *, now: datetime) -> BudgetPeriod | None:
+    """The present period of a budget whose row is held, with the ceiling as it is now.
+
+    The first who asks for a period opens it: the promises of the one before end, and new ones are made.
+    """
+    span = span_of(budget, now)
+    if span is None:
+        return None
+    period, made = BudgetPeriod.objects.get_or_create(
+        budget=budget,
+        starts_at=span.starts_at,
+        defaults={"ends_at": span.ends_at, "ceiling_micro_usd": budget.amount_micro_usd},
+    )
+    period.budget = budget
+    if made:
+        _end_before(period, now)
+        renew(period, now=now, anew=True)
+        budget_freed.send(sender=Budget, team=budget.team, now=now)
+        return period
+    ceiling = ceiling_of(budget, now)
+    if ceiling != period.ceiling_micro_usd:
+        period.ceiling_micro_usd = ceiling
+        _commit(period, period.committed_micro_usd, now)
+    return period
+
+
+def ceiling_of(budget: Budget, now: datetime) -> int:
+    """Its amount with what is given on top of it now."""
+    given = BudgetOverride.objects.filter(budget=budget, expires_at__gt=now)
+    return budget.amount_micro_usd + (given.aggregate(sum=Sum("amount_micro_usd"))["sum"] or 0)
+
+
+def _end_before(period: BudgetPeriod, now: datetime) -> None:
+    """Close the promises of the periods before."""
+    open_before = BudgetReservation.objects.filter(
+        period__budget=period.budget, closed_at__isnull=True
+    ).exclude(period=period)
+    known = costing()
+    for reservation in open_before.select_related("workload__team", "workload__flavor", "period__budget"):
+        _close(reservation, known, min(now, reservation.period.ends_at))
+
+
+def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
+    """Bring a period whose budget is held up to date: what is spent, the rolling hours of what has no end, and promises
+    to what runs without one. With `anew` all promises are made again, in their order, of what is not spent.
+    """
+    known = costing()
+    team = period.budget.team
+    work = holding_of(team)
+    reservations = {
+        row.workload_id: row for row in period.reservations.filter(closed_at__isnull=True).order_by("pk")
+    }
+    so_far = costs_so_far([row for row, _ in work], now=now, price_book=known.book)
+    spent = spent_in_period(team, period, now=now, price_book=known.book)
+    left = period.ceiling_micro_usd = ceiling_of(period.budget, now)
+    left -= spent
+    kept: dict[int, int] = {}
+    if not anew:
+        for workload, _ in work:
+            row = reservations.get(workload.pk)
+            if row is not None and workload.own_kind.ends:
+                kept[workload.pk] = _outstanding(row, so_far[workload.pk])
+                left -= kept[workload.pk]
+    for workload, began in work:
+        if workload.pk in kept:
+            continue
+        seconds = seconds_left(workload, began, now)
+        asked = known.need(workload, seconds, now=now, ends_at=period.ends_at).whole
+        row = reservations.get(workload.pk)
+        if not asked and row is None:
+            continue
+        given = min(asked, max(0, left))
+        left -= given
+        kept[workload.pk] = given
+        _grant(period, row, workload, so_far[workload.pk], given, now)
+    _commit(period, spent + sum(kept.values()), now)
+
+
+def _outstanding(row: BudgetReservation, so_far: int) -> int:
+    """What of a promise is not used."""
+    return max(0, row.granted_micro_usd - max(0, so_far - row.base_micro_usd))
+
+
+def _grant(
+    period: BudgetPeriod,
+    row: BudgetReservation | None,
+    workload: Workload,
+    so_far: int,
+    given: int,
+    now: datetime,
+) -> None:
+    if row is None:
+        BudgetReservation.objects.create(
+            period=period, workload=workload, base_micro_usd=so_far, granted_micro_usd=given, opened_at=now
+        )
+        return
+    granted = max(0, so_far - row.base_micro_usd) + given
+    if granted != row.granted_micro_usd:
+        BudgetReservation.objects.filter(pk=row.pk).update(granted_micro_usd=granted)
+
+
+def _commit(period: BudgetPeriod, committed: int, now: datetime) -> None:
+    """Write what is committed. What is above the ceiling already stays so; new work was refused before."""
+    before = BudgetPeriod.objects.values_list("committed_micro_usd", "ceiling_micro_usd").get(pk=period.pk)
+    freed = committed < before[0] or period.ceiling_micro_usd > before[1]
+    period.committed_micro_usd = committed
+    period.grandfathered_micro_usd = committed if committed > period.ceiling_micro_usd else 0
+    period.save(update_fields=["ceiling_micro_usd", "committed_micro_usd", "grandfathered_micro_usd"])
+    if freed:
+        budget_freed.send(sender=Budget, team=period.budget.team, now=now)
+
+
+def close(workload: Workload, *, now: datetime) -> None:
+    """Give back what is not used of what the workload was promised, as its last pod is gone; in the transaction that
+    releases its claim, and before that. What it used beyond the promise is taken over by the platform.
+    """
+    if (
+        not workload.units
+        or not BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True).exists()
+    ):
+        return
+    with transaction.atomic():
+        _hold_budget_of(workload)
+        rows = BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True)
+        reservation = rows.select_related(
+            "workload__team", "workload__flavor", "period__budget__team"
+        ).first()
+        if reservation is None:
+            return
+        used = _close(reservation, costing(), now)
+        period = reservation.period
+        # Of a period that is over nothing is promised to anybody any more.
+        if span_of(period.budget, now) is not None and period.ends_at > now:
+            _commit(period, period.committed_micro_usd + used - reservation.granted_micro_usd, now)
+        crash_point("budget-given-back")
+
+
+def _hold_budget_of(workload: Workload) -> None:
+    list(
+        Budget.objects.select_for_update(no_key=True)
+        .filter(team=workload.team_id)
+        .order_by("pk")
+        .values_list("pk")
+    )
+
+
+def _close(reservation: BudgetReservation, known: Costing, now: datetime) -> int:
+    """Close it; what of it was used, after what the platform has taken over."""
+    workload = reservation.workload
+    so_far = costs_so_far([workload], now=now, price_book=known.book)[workload.pk]
+    used = max(0, so_far - reservation.base_micro_usd)
+    stops = workload.own_kind.ends or reservation.period.budget.endpoints == Budget.Endpoints.STOP
+    if used > reservation.granted_micro_usd and stops:
+        take_over_excess(
+            workload,
+            used - reservation.granted_micro_usd,
+            at=min(now, reservation.period.ends_at),
+            now=now,
+        )
+        used = reservation.granted_micro_usd
+    reservation.closed_at, reservation.used_micro_usd = now, used
+    reservation.save(update_fields=["closed_at", "used_micro_usd"])
+    return used
+
+
+def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: int, now: datetime) -> bool:
+    """Promise a workload whose promise runs out so much from now on, or what is left where that is at least `least`;
+    False where it is not.
+    """
+    with transaction.atomic():
+        budget = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
+        period = opened(budget.get(pk=reservation.period.budget_id), now=now)
+        row = BudgetReservation.objects.filter(
+            workload=reservation.workload_id, closed_at__isnull=True
+        ).first()
+        if period is None or row is None or row.period_id != period.pk:
+            return False
+        outstanding = _outstanding(row, so_far)
+        room = max(0, period.ceiling_micro_usd - period.committed_micro_usd) + outstanding
+        if room < least or min(whole, room) <= outstanding:
+            return False
+        more = min(whole, room) - outstanding
+        row.granted_micro_usd += more
+        row.save(update_fields=["granted_micro_usd"])
+        _commit(period, period.committed_micro_usd + more, now)
+        return True
+
+
+def close_those_that_left(period: BudgetPeriod, *, now: datetime) -> None:
+    """Close promises to workloads that hold nothing any more, whatever has kept that from being done; the caller renews."""
+    left = period.reservations.filter(closed_at__isnull=True).exclude(
+        workload__phase__in=[phase.value for phase in HOLDS_CLAIM]
+    )
+    known = costing()
+    for reservation in left.select_related("workload__team", "workload__flavor", "period__budget"):
+        _close(reservation, known, now)
