@@ -18,6 +18,7 @@ from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
 from costs.ledger.services import settle_due
+from costs.reports.check import check_some
 from foundation import clock, leases
 from foundation.database import is_away
 from foundation.models import PlatformSettings
@@ -119,6 +120,14 @@ def settle_usage(**_future: Any) -> None:
     with leases.periodic("settle", seconds=LEASE_SECONDS) as ours:
         if ours:
             settle_due(now=clock.now())
+
+
+@task(name="controller.check_cost_rollups")
+def check_cost_rollups(**_future: Any) -> None:
+    """Compare some more of the sums that reports are made of with the ledger's lines."""
+    with leases.periodic("cost-rollups", seconds=LEASE_SECONDS) as ours:
+        if ours:
+            check_some(now=clock.now())
 
 
 @task(name="controller.collect_garbage")

@@ -22,6 +22,7 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<str:slug>/budget/", budgets.TeamBudgetView.as_view(), name="team-budget"),
     path("ledger/", ledger.LedgerView.as_view(), name="ledger-list"),
     path("costs/", reports.CostSummaryView.as_view(), name="cost-summary"),
+    path("costs/idle/", reports.CostIdleView.as_view(), name="cost-idle"),
     path("costs/export.csv", exports.CostExportView.as_view(), name="cost-export"),
     path("adjustments/", ledger.AdjustmentView.as_view(), name="adjustment-list"),
 ]

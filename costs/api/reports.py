@@ -9,8 +9,9 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 
-from costs.api.serializers import CostGroupSerializer, CostSummarySerializer
+from costs.api.serializers import CostGroupSerializer, CostSummarySerializer, IdleSerializer
 from costs.models import CostRollup
+from costs.reports.comparisons import spot_savings, use_of_capacity
 from costs.reports.groups import GROUPS, ORDERINGS, CostFilters
 from costs.reports.queries import spent
 from costs.reports.windows import Window
@@ -21,7 +22,7 @@ from foundation.http.filters import asked_moment, several
 from foundation.http.query import check_query_parameters, one, refuse
 from teams.api.base import PortalView
 from teams.models import User
-from teams.permissions import searched_teams, visible_teams
+from teams.permissions import check_global_role, searched_teams, visible_teams
 from workloads.models import CapacityType
 
 LIMIT, LIMIT_MAX = 50, 200
@@ -138,6 +139,30 @@ class CostSummaryView(PortalView):
             filters=asked.filters,
         )
         return Response(CostSummarySerializer(report).data)
+
+
+class CostIdleView(PortalView):
+    """What each card's capacity was worth: charged to teams, idle, stranded, lost; and what spot saved. Posted money alone."""
+
+    queryset = CostRollup.objects.none()
+    serializer_class = IdleSerializer
+    filter_backends = []
+    pagination_class = None  # type: ignore[assignment] # not a list of pages
+
+    @extend_schema(
+        operation_id="costs_idle",
+        tags=["costs"],
+        parameters=[each for each in PARAMETERS if each.name in {"from", "to"}],
+        responses=IdleSerializer,
+    )
+    def get(self, request: Any) -> Response:
+        check_global_role(request.user)
+        check_query_parameters(request, ("from", "to"))
+        window = _window(request)
+        savings = spot_savings(teams=None, window=window)
+        return Response(
+            IdleSerializer({"lanes": use_of_capacity(window), "savings": savings, "window": window}).data
+        )
 
 
 def _limit(request: Any) -> int:

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from typing_extensions import override
 
 from costs.models import LedgerEntry, Price
+from costs.reports.comparisons import LaneUse, SpotSavings
 from costs.reports.groups import CostGroup, Report
 from foundation.http.serializers import StrictSerializer
 from foundation.money import AmountJSON, as_json
@@ -45,6 +46,16 @@ class PriceWriteSerializer(StrictSerializer):
     reason = serializers.CharField(max_length=1000)
 
 
+class _WindowSerializer(serializers.Serializer[Any]):
+    @override
+    def get_fields(self) -> dict[str, Any]:
+        return {
+            **super().get_fields(),
+            "from": serializers.DateTimeField(source="window.start", allow_null=True),
+            "to": serializers.DateTimeField(source="window.end", allow_null=True),
+        }
+
+
 class SpentWorkloadSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="public_id")
     kind = serializers.CharField()
@@ -77,7 +88,7 @@ class CostGroupSerializer(serializers.Serializer[Any]):
         return None if group.workload is None else SpentWorkloadSerializer(group.workload).data
 
 
-class CostSummarySerializer(serializers.Serializer[Any]):
+class CostSummarySerializer(_WindowSerializer):
     results = CostGroupSerializer(many=True, source="groups")
     total = serializers.SerializerMethodField()
     running = serializers.SerializerMethodField()
@@ -88,14 +99,6 @@ class CostSummarySerializer(serializers.Serializer[Any]):
         help_text="Whether something runs that has no price: it is not in the sums."
     )
 
-    @override
-    def get_fields(self) -> dict[str, Any]:
-        return {
-            **super().get_fields(),
-            "from": serializers.DateTimeField(source="window.start", allow_null=True),
-            "to": serializers.DateTimeField(source="window.end", allow_null=True),
-        }
-
     def get_total(self, report: Report) -> AmountJSON | None:
         """Of all groups."""
         return as_json(report.total_micro_usd)
@@ -103,6 +106,60 @@ class CostSummarySerializer(serializers.Serializer[Any]):
     def get_running(self, report: Report) -> AmountJSON | None:
         """Of it what is not in the ledger yet."""
         return as_json(report.running_micro_usd)
+
+
+class LaneUseSerializer(serializers.Serializer[Any]):
+    card = serializers.CharField()
+    capacity = serializers.CharField()
+    charged = serializers.SerializerMethodField()
+    idle = serializers.SerializerMethodField()
+    stranded = serializers.SerializerMethodField()
+    lost = serializers.SerializerMethodField()
+    idle_share = serializers.FloatField(
+        allow_null=True, help_text="Idle money as a part of all four; null where there was nothing."
+    )
+
+    def get_charged(self, lane: LaneUse) -> AmountJSON | None:
+        """To teams."""
+        return as_json(lane.charged)
+
+    def get_idle(self, lane: LaneUse) -> AmountJSON | None:
+        """What nobody held although a flavor offers it."""
+        return as_json(lane.idle)
+
+    def get_stranded(self, lane: LaneUse) -> AmountJSON | None:
+        """What no flavor can use."""
+        return as_json(lane.stranded)
+
+    def get_lost(self, lane: LaneUse) -> AmountJSON | None:
+        """Work that the platform destroyed."""
+        return as_json(lane.lost)
+
+
+class SpotSavingsSerializer(serializers.Serializer[Any]):
+    spent = serializers.SerializerMethodField()
+    on_demand = serializers.SerializerMethodField()
+    saved = serializers.SerializerMethodField()
+    complete = serializers.BooleanField(
+        help_text="False where a card had no on-demand price at the time: that part is not compared."
+    )
+
+    def get_spent(self, savings: SpotSavings) -> AmountJSON | None:
+        """For spot capacity."""
+        return as_json(savings.spent)
+
+    def get_on_demand(self, savings: SpotSavings) -> AmountJSON | None:
+        """What the same would have cost on demand, at the prices of the time."""
+        return as_json(savings.on_demand)
+
+    def get_saved(self, savings: SpotSavings) -> AmountJSON | None:
+        """The difference."""
+        return as_json(savings.saved)
+
+
+class IdleSerializer(_WindowSerializer):
+    results = LaneUseSerializer(many=True, source="lanes")
+    spot = SpotSavingsSerializer(source="savings")
 
 
 class AdjustmentSerializer(StrictSerializer):

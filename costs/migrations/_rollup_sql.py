@@ -80,7 +80,7 @@ INSERT INTO costs_workloadrollup AS kept (grain, period, workload_id, team_id, a
 SELECT grain, CASE grain WHEN 'm' THEN date_trunc('month', p.day::timestamp)::date ELSE '0001-01-01'::date END AS period,
     workload_id, team_id, sum(amount)
 FROM ({_PARTS}) AS p CROSS JOIN (VALUES ('m'), ('a')) AS g (grain)
-WHERE account_kind = 'team' AND workload_id <> 0
+WHERE account_kind = 'team'
 GROUP BY 3, 1, 2, 4 ORDER BY 3, 1, 2, 4
 ON CONFLICT (workload_id, grain, period, team_id) DO UPDATE
     SET amount_micro_usd = kept.amount_micro_usd + EXCLUDED.amount_micro_usd;

@@ -35,6 +35,8 @@ from workloads.models import Workload
 __all__ = ["ALWAYS", "GROUPS", "ORDERINGS", "CostFilters", "CostGroup", "Report", "Window", "spent", "spent_with_days"]
 
 _NO_FILTERS = CostFilters()
+NO_WORKLOAD = 0
+"""In the place of a workload's key."""
 
 
 def spent(
@@ -254,7 +256,8 @@ def _by_workload(
     """
     found: dict[Any, Sums] = {}
     _add_running(found, unposted, "workload")
-    live = list(found)
+    # Nor is that of what no workload has cost: it has a row of each team.
+    live = [*found, NO_WORKLOAD]
     pieces = pieces_of(window)
     period = _one_period(pieces)
     plain = scope.users is None and scope.projects is None and scope.flavors is None and scope.prices is None
@@ -262,7 +265,7 @@ def _by_workload(
         if total is None:
             total = sum(sums.posted for sums in _posted(scope, window, "team").values())
         for workload, amount in _posted_of(live, scope, period):
-            found[workload].posted += amount
+            found.setdefault(workload, Sums()).posted += amount
         others = _first_of(scope, period, live, limit + 1, descending=order != "amount")
         for workload, amount in others:
             found[workload] = Sums(posted=amount)

@@ -104,6 +104,23 @@ def sums(statement: Statement, scope: Scope, key: str) -> dict[Any, Sums]:
         return {row[0]: _sums(row[1:]) for row in cursor.fetchall()}
 
 
+def sum_of_failed(statement: Statement, scope: Scope) -> int:
+    """Micro-USD of the workloads of the statement that have failed."""
+    if not statement.texts:
+        return 0
+    where, parameters = scope.conditions()
+    source = " UNION ALL ".join(
+        f"SELECT workload_id, amount_micro_usd FROM ({text}) AS s WHERE {where}" for text in statement.texts
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT coalesce(sum(p.amount_micro_usd), 0) FROM ({source}) AS p"
+            " JOIN workloads_workload AS w ON w.id = p.workload_id AND w.phase = 'Failed'",
+            _interleaved(statement, parameters),
+        )
+        return int(cursor.fetchone()[0])
+
+
 def _interleaved(statement: Statement, parameters: list[Any]) -> list[Any]:
     result: list[Any] = []
     at = 0
@@ -138,8 +155,8 @@ def rollups(facet: str, pieces: Pieces, *, account_kind: str = "team") -> Statem
 def workload_days(pieces: Pieces) -> Statement:
     """The same by workload, of pieces without months."""
     statement = Statement([], [])
-    for dates in pieces.days:
-        where, parameters = _periods(dates, "day")
+    if pieces.days:
+        where, parameters = _periods(pieces.days, "day")
         statement.add(f"SELECT *, day AS period FROM costs_workloadday WHERE {where}", parameters)
     for edge in pieces.edges:
         _add_edge(statement, edge, "team")

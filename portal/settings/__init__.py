@@ -291,6 +291,11 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "look-at-budgets": {"task": "costs.look_at_budgets", "schedule": 30.0, "options": {"expires": 30}},
     "return-requests": {"task": "quotas.return_requests", "schedule": 60.0, "options": {"expires": 60}},
     "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
+    "check-cost-rollups": {
+        "task": "controller.check_cost_rollups",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
     "advance-sweeps": {"task": "jobs.tasks.advance_sweeps", "schedule": 10.0, "options": {"expires": 10}},
     "look-at-gpus": {"task": "telemetry.look_at_gpus", "schedule": 60.0, "options": {"expires": 60}},
     "apply-idle-policies": {

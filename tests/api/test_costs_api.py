@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -22,8 +23,8 @@ from tests.factories.teams import ACTOR, api_client, make_user
 from workloads.models import Workload
 
 PRICES, LEDGER = "/api/v1/prices/", "/api/v1/ledger/"
-COSTS, EXPORT, ADJUSTMENTS, SETTINGS = (
-    f"/api/v1/{path}" for path in ("costs/", "costs/export.csv", "adjustments/", "settings/")
+COSTS, IDLE, EXPORT, ADJUSTMENTS, SETTINGS = (
+    f"/api/v1/{path}" for path in ("costs/", "costs/idle/", "costs/export.csv", "adjustments/", "settings/")
 )
 
 
@@ -174,63 +175,138 @@ def test_nothing_in_the_ledger_can_be_written(bench, manager, billed):
 # --- sums, adjustments, settings
 
 
-@pytest.mark.parametrize("group_by", ["team", "flavor", "workload", "day"])
+ALWAYS = {"from": "2000-01-01T00:00:00Z"}
+"""A run that ended ten minutes ago may lie in another month."""
+
+
+@pytest.mark.parametrize(
+    "group_by", ["team", "user", "project", "flavor", "capacity", "phase", "workload", "day", "month"]
+)
 def test_what_was_charged_is_summed_by_every_group(bench, charged, group_by):
-    (group,) = bench.client.get(COSTS, {"group_by": group_by}).json()["results"]
-    assert group["amount"]["amount_micro_usd"] == charged.amount_micro_usd
+    answer = bench.client.get(COSTS, {"group_by": group_by, **ALWAYS}).json()
+    groups = [each for each in answer["results"] if each["amount"]["amount_micro_usd"]]
+    assert sum(each["amount"]["amount_micro_usd"] for each in groups) == charged.amount_micro_usd
+    assert answer["total"]["amount_micro_usd"] == charged.amount_micro_usd
     keys = {
-        "team": charged.team.slug,
-        "flavor": charged.flavor_name,
-        "workload": str(charged.workload.public_id),
-        "day": f"{charged.started_at:%Y-%m-%d}",
+        "team": {charged.team.slug},
+        "user": {charged.user.username},
+        "project": {charged.project},
+        "flavor": {charged.flavor_name},
+        "capacity": {"on-demand"},
+        "workload": {str(charged.workload.public_id)},
     }
-    assert group["key"] == keys[group_by]
+    if group_by in keys:
+        assert {each["key"] for each in groups} == keys[group_by]
+    for each in groups:
+        assert (each["workload"] is not None) == (group_by == "workload")
 
 
-def test_a_span_leaves_out_what_began_outside_it(bench, charged):
+def test_a_run_that_goes_on_counts_as_its_own_page_says(bench):
+    run = Workload.objects.get(public_id=bench.run(flavor="a100-40gb")["id"])
+    make_attempt(run)
+    make_pod(run, units=1, minutes=10, finished_at=None)
+    with clock.freeze(clock.now()):
+        own = bench.client.get(f"/api/v1/training-runs/{run.public_id}/").json()["cost"]["so_far"]
+        (group,) = bench.client.get(COSTS, {"group_by": "workload", **ALWAYS}).json()["results"]
+        assert group["amount"] == own
+        assert group["running"] == own
+        assert own["amount_micro_usd"] > 0
+
+
+def test_this_month_is_meant_unless_a_time_is_given(bench, charged):
+    with clock.freeze(datetime(2026, 12, 17, tzinfo=UTC)):
+        answer = bench.client.get(COSTS).json()
+    assert (answer["from"], answer["to"]) == ("2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z")
     before = {"to": charged.started_at.isoformat()}
-    assert bench.client.get(COSTS, before).json()["results"] == []
+    open_ended = bench.client.get(COSTS, before).json()
+    assert (open_ended["results"], open_ended["from"]) == ([], None)
     assert len(bench.client.get(COSTS, {"from": charged.started_at.isoformat()}).json()["results"]) == 1
 
 
-def test_an_unknown_group_is_refused_by_name(bench):
-    problem(bench.client.get(COSTS, {"group_by": "owner"}), 400, "group_by")
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"group_by": "owner"}, "group_by"),
+        ({"from": "2026-02-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}, "to"),
+        ({"from": "yesterday"}, "from"),
+        ({"capacity": "free"}, "capacity"),
+        ({"limit": "0"}, "limit"),
+        ({"limit": "201"}, "limit"),
+        ({"ordering": "size"}, "ordering"),
+        ({"ordering": "key", "group_by": "workload"}, "ordering"),
+        ({"tema": "vision"}, "tema"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_its_name(bench, query, field):
+    problem(bench.client.get(COSTS, query), 400, field)
+
+
+def test_groups_that_are_left_out_are_said_and_are_in_the_total(bench, charged):
+    for _ in range(2):
+        run = Workload.objects.get(public_id=bench.run(flavor="a100-40gb")["id"])
+        make_attempt(run)
+        make_pod(run, units=1, minutes=5)
+    answer = bench.client.get(COSTS, {"group_by": "workload", "limit": "1", **ALWAYS}).json()
+    (first,) = answer["results"]
+    assert first["key"] == str(charged.workload.public_id)
+    assert first["workload"]["team"] == charged.team.slug
+    assert not answer["complete"]
+    assert answer["total"]["amount_micro_usd"] == 2 * charged.amount_micro_usd
 
 
 def test_strangers_see_no_sum_and_no_line(charged):
     stranger = api_client(make_user())
-    assert stranger.get(COSTS).json()["results"] == []
-    for query in (
-        {},
-        {"team": charged.team.slug},
-        {"pod_uid": charged.pod_uid},
-        {"account": charged.account},
-    ):
-        assert len(b"".join(stranger.get(EXPORT, query).streaming_content).splitlines()) == 1, query
+    assert stranger.get(COSTS, ALWAYS).json()["results"] == []
+    assert (
+        stranger.get(COSTS, {"user": charged.user.username, **ALWAYS}).json()["total"]["amount_micro_usd"]
+        == 0
+    )
+    assert len(b"".join(stranger.get(EXPORT, ALWAYS).streaming_content).splitlines()) == 1
+    for address in (COSTS, EXPORT):
+        for team in (charged.team.slug, "no-such-team"):
+            problem(stranger.get(address, {"team": team}), 404, "team")
 
 
-def test_the_export_holds_the_ledgers_lines_and_no_formula(bench, manager, charged):
+def test_idle_capacity_is_told_to_who_has_a_global_role(bench, manager, charged):
+    answer = manager.get(IDLE, ALWAYS).json()
+    (lane,) = answer["results"]
+    assert (lane["card"], lane["capacity"]) == (bench.flavor.card, "on-demand")
+    assert lane["charged"]["amount_micro_usd"] == charged.amount_micro_usd
+    assert lane["idle_share"] == 0
+    assert answer["spot"]["saved"]["amount_micro_usd"] == 0
+    problem(bench.client.get(IDLE), 403, code="role_missing")
+    problem(manager.get(IDLE, {"team": "vision"}), 400, "team")
+
+
+def test_the_export_holds_the_ledgers_lines_in_columns_of_focus_and_no_formula(bench, manager, charged):
     body = {"transaction_id": str(charged.transaction_id), "reason": "=cmd|' /C calc'!A0"}
     assert manager.post(ADJUSTMENTS, body).status_code == 201
-    text = b"".join(bench.client.get(EXPORT).streaming_content).decode()
+    text = b"".join(bench.client.get(EXPORT, ALWAYS).streaming_content).decode()
     lines = list(csv.DictReader(io.StringIO(text)))
-    assert [int(line["amount_micro_usd"]) for line in lines] == [
+    assert [int(line["x_MicroUsd"]) for line in lines] == [
         charged.amount_micro_usd,
         -charged.amount_micro_usd,
     ]
-    assert lines[1]["reason"].startswith("'=")
+    assert [Decimal(line["BilledCost"]) for line in lines] == [Decimal(600), Decimal(-600)]
+    assert lines[1]["x_Reason"].startswith("'=")
+    first = lines[0]
+    assert (first["ChargeCategory"], first["ChargeClass"], first["PricingCategory"]) == (
+        "Usage",
+        "",
+        "Standard",
+    )
+    assert (first["ConsumedQuantity"], first["ConsumedUnit"]) == ("600", "Unit-Seconds")
+    assert Decimal(first["PricingQuantity"]) * Decimal(first["ContractedUnitPrice"]) == pytest.approx(
+        Decimal(600)
+    )
+    assert (first["SubAccountId"], first["x_PodUid"]) == (bench.team.slug, charged.pod_uid)
 
 
-def test_the_export_is_had_by_who_asks_for_csv_and_has_the_other_side_by_its_account(bench, charged):
-    answered = bench.client.get(EXPORT, headers={"Accept": "text/csv"})
+def test_the_export_is_had_by_who_asks_for_csv_and_takes_no_pages(bench, charged):
+    answered = bench.client.get(EXPORT, ALWAYS, headers={"Accept": "text/csv"})
     assert (answered.status_code, answered["Content-Type"]) == (200, "text/csv; charset=utf-8")
     (line,) = csv.DictReader(io.StringIO(b"".join(answered.streaming_content).decode()))
-    assert line["account"] == charged.account == f"team:{bench.team.slug}"
-    supply = f"supply:{bench.flavor.card}:on-demand"
-    other = b"".join(bench.client.get(EXPORT, {"account": supply}).streaming_content).decode()
-    (opposite,) = csv.DictReader(io.StringIO(other))
-    assert opposite["account"] == supply
-    assert int(opposite["amount_micro_usd"]) == -charged.amount_micro_usd
+    assert line["x_Account"] == charged.account == f"team:{bench.team.slug}"
     problem(bench.client.get(EXPORT, {"limit": "1"}), 400, "limit", code="unknown_parameter")
 
 
@@ -240,7 +316,7 @@ def test_an_adjustment_takes_a_posting_back_once(bench, manager, charged):
     assert sides.status_code == 201
     assert sum(side["amount"]["amount_micro_usd"] for side in sides.json()) == 0
     assert ledger_difference() == 0
-    assert bench.client.get(COSTS).json()["results"][0]["amount"]["amount_micro_usd"] == 0
+    assert bench.client.get(COSTS, ALWAYS).json()["results"][0]["amount"]["amount_micro_usd"] == 0
     with Unchanged():
         problem(manager.post(ADJUSTMENTS, body), 409, code="already_reversed")
         problem(bench.client.post(ADJUSTMENTS, body), 403)

@@ -14,7 +14,7 @@ from cluster import kinds
 from cluster.kinds import ObjectRef
 from controller import tasks
 from controller.reconcile import garbage
-from costs.models import LedgerEntry
+from costs.models import LedgerEntry, RollupCheck
 from foundation import clock, leases
 from portal.settings import queues
 from quotas import decisions
@@ -171,6 +171,11 @@ def test_a_broker_that_is_away_costs_no_submission(monkeypatch):
         wake_workload(run, now=clock.now())
     run.refresh_from_db()
     assert run.next_reconcile_at is not None
+
+
+def test_sums_of_the_ledger_are_compared_with_its_lines(bench):
+    tasks.check_cost_rollups()
+    assert RollupCheck.objects.get().round_ended_at is not None
 
 
 def test_usage_that_goes_on_is_settled_by_the_hour(bench):

@@ -185,6 +185,7 @@ ROUTES: dict[str, Row] = {
     "costs-api:price": api("price", GET=EVERYBODY, DELETE=managers("none")),
     "costs-api:ledger-list": api(GET=LIST),
     "costs-api:cost-summary": api(GET=LIST),
+    "costs-api:cost-idle": api(GET=MANAGERS_ONLY),
     "costs-api:cost-export": api(GET=LIST),
     "costs-api:adjustment-list": api(POST=managers("adjustment")),
     "teams-api:settings": api(GET=EVERYBODY, PATCH=managers("settings")),
