@@ -44,6 +44,8 @@ MENU: Final[dict[str, tuple[str, ...]]] = {
         "quotas.Cohort",
         "quotas.CohortUsage",
         "costs.Price",
+        "costs.Budget",
+        "costs.BudgetOverride",
         "costs.LedgerEntry",
     ),
     "Workloads": (

@@ -48,7 +48,7 @@ class BudgetListView(PortalView):
     def get(self, request: Any) -> Response:
         rows = self.paginate_queryset(self.filter_queryset(seen_by(request.user))) or []
         now, book = clock.now(), spans_by_card()
-        standings = [standing(row, now=now, price_book=book) for row in rows]
+        standings: Any = [standing(row, now=now, price_book=book) for row in rows]
         return self.get_paginated_response(BudgetSerializer(standings, many=True).data)
 
     @extend_schema(

@@ -145,7 +145,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
         for workload, _ in work:
             row = reservations.get(workload.pk)
             if row is not None and workload.own_kind.ends:
-                kept[workload.pk] = _outstanding(row, so_far[workload.pk])
+                kept[workload.pk] = outstanding_of(row, so_far[workload.pk])
                 left -= kept[workload.pk]
     for workload, began in work:
         if workload.pk in kept:
@@ -162,7 +162,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
     _commit(period, spent + sum(kept.values()), now)
 
 
-def _outstanding(row: BudgetReservation, so_far: int) -> int:
+def outstanding_of(row: BudgetReservation, so_far: int) -> int:
     """What of a promise is not used."""
     return max(0, row.granted_micro_usd - max(0, so_far - row.base_micro_usd))
 
@@ -261,7 +261,7 @@ def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: in
         ).first()
         if period is None or row is None or row.period_id != period.pk:
             return False
-        outstanding = _outstanding(row, so_far)
+        outstanding = outstanding_of(row, so_far)
         room = max(0, period.ceiling_micro_usd - period.committed_micro_usd) + outstanding
         if room < least or min(whole, room) <= outstanding:
             return False

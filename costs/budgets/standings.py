@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from costs.budgets.periods import Span, holding_now, span_of
-from costs.budgets.reservations import ceiling_of
-from costs.budgets.spending import spent_in_period
-from costs.models import Budget, BudgetOverride, BudgetPeriod
+from costs.budgets.reservations import ceiling_of, outstanding_of
+from costs.budgets.spending import costs_so_far, spent_in_period
+from costs.models import Budget, BudgetOverride, BudgetReservation
 from costs.queries import PriceBook, held_by, rate_of, spans_by_card
 from teams.models import Team, User
 from teams.permissions import visible_teams
@@ -86,8 +86,7 @@ def standing(budget: Budget, *, now: datetime, price_book: PriceBook | None = No
     by_rate = by_week = Forecast(None, NOT_NOW)
     if span is not None:
         spent = spent_in_period(budget.team, span, now=now, price_book=book)
-        period = BudgetPeriod.objects.filter(budget=budget, starts_at=span.starts_at).first()
-        reserved = max(0, period.committed_micro_usd - spent) if period else 0
+        reserved = _reserved(budget, span, book, now)
         by_rate = _by_rate(budget.team, amount - spent, span, book, now)
         by_week = _by_week(budget.team, amount - spent, span, book, now)
     return Standing(
@@ -101,6 +100,16 @@ def standing(budget: Budget, *, now: datetime, price_book: PriceBook | None = No
         by_week=by_week,
         overrides=tuple(budget.overrides.filter(expires_at__gt=now)),
     )
+
+
+def _reserved(budget: Budget, span: Span, book: PriceBook, now: datetime) -> int:
+    """What of the open promises is not used."""
+    promised = BudgetReservation.objects.filter(
+        period__budget=budget, period__starts_at=span.starts_at, closed_at__isnull=True
+    ).select_related("workload__flavor")
+    rows = list(promised)
+    so_far = costs_so_far([row.workload for row in rows], now=now, price_book=book)
+    return sum(outstanding_of(row, so_far[row.workload_id]) for row in rows)
 
 
 def _by_rate(team: Team, left: int, span: Span, book: PriceBook, now: datetime) -> Forecast:

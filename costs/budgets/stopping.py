@@ -104,7 +104,7 @@ def _margin(grace: int) -> int:
     """Seconds beyond the grace period that stopping takes: the most that was seen lately."""
     seen = BudgetReservation.objects.filter(stop_asked_at__isnull=False, closed_at__isnull=False)
     lately = seen.order_by(F("closed_at").desc()).values_list("stop_asked_at", "closed_at")[:OBSERVED_STOPS]
-    delays = [int((closed - asked).total_seconds()) - grace for asked, closed in lately]
+    delays = [int((closed - asked).total_seconds()) - grace for asked, closed in lately if closed and asked]
     return min(max([STOP_MARGIN_SECONDS, *delays]), OBSERVED_MOST_SECONDS)
 
 

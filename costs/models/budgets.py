@@ -169,4 +169,4 @@ class BudgetOverride(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.amount_micro_usd} µUSD until {self.expires_at:%Y-%m-%d %H:%M}"
+        return f"{self.amount_micro_usd} µUSD until {self.expires_at}"

@@ -55,7 +55,6 @@ SENTENCES: Mapping[str, str] = MappingProxyType({
     "no_budget": "The team has no budget now.",
     "not_fixed": "A budget of each month has no days of its own.",
     "not_now": "The budget does not hold now.",
-    "out_of_range": "The value is outside of what is allowed.",
     "over": "The period is over already.",
     "overlap": "The team has a budget at that time already.",
     "query_too_slow": "Prometheus has no result of a scaler's query in time.",
