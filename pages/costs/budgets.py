@@ -9,7 +9,7 @@ from typing import Final
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from costs.budgets.periods import Span, holding_now, span_of
 from costs.budgets.standings import Forecast, runs_out
@@ -56,11 +56,8 @@ class BudgetSeen:
 
     @property
     def admin_url(self) -> str:
-        """Where it is changed; empty where the admin site has no page of budgets."""
-        try:
-            return reverse("admin:costs_budget_change", args=[self.budget.pk])
-        except NoReverseMatch:
-            return ""
+        """Where it is changed."""
+        return reverse("admin:costs_budget_change", args=[self.budget.pk])
 
     def forecast(self, spent_lately: int, within: timedelta, *, now: datetime) -> Forecast:
         """When it is spent at the pace of `spent_lately` in each `within`."""

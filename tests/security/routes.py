@@ -343,6 +343,8 @@ ROUTES: dict[str, Row] = {
     "console:why": page("run", GET=PAGE),
     "console:compare": page(GET=shown(UNKNOWN, UNKNOWN, UNKNOWN)),
     "console:strays": page(GET=CONSOLE, POST=CONSOLE),
+    "portal:costs": page(GET=PAGE_LIST),
+    "portal:costs-capacity": page(GET=CONSOLE),
     "portal:idle": page(GET=shown(OK)),
     "portal:alert-rule": page("alert-rule", GET=CONSOLE, POST=CONSOLE),
     "portal:capacity": page(GET=shown(OK, hides=False)),
