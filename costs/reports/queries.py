@@ -32,7 +32,17 @@ from costs.reports.windows import ALWAYS, Pieces, Window, midnight, pieces_of, w
 from teams.models import Team, User
 from workloads.models import Workload
 
-__all__ = ["ALWAYS", "GROUPS", "ORDERINGS", "CostFilters", "CostGroup", "Report", "Window", "spent", "spent_with_days"]
+__all__ = [
+    "ALWAYS",
+    "GROUPS",
+    "ORDERINGS",
+    "CostFilters",
+    "CostGroup",
+    "Report",
+    "Window",
+    "spent",
+    "spent_with_days",
+]
 
 _NO_FILTERS = CostFilters()
 NO_WORKLOAD = 0

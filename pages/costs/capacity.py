@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
+from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.views import View
 
 from costs.reports.comparisons import LaneUse, spent_on_failed, spot_savings, use_of_capacity
 from foundation import clock
 from foundation.http.query import check_query_parameters, one
 from pages.costs.spans import read_span
-from pages.quotas.pages import ManagersOnly
+from teams.permissions import check_global_role
 
 ASKED: Final = ("month", "from", "to")
 
@@ -29,10 +31,13 @@ class Part:
     help: str
 
 
-class CapacityCostsPage(ManagersOnly):
-    """GET: what became of the money that the cards were worth, as far as it is in the ledger."""
+class CapacityCostsPage(LoginRequiredMixin, View):
+    """GET: what became of the money that the cards were worth, as far as it is in the ledger. Raises NotAllowed unless the
+    user is a quota manager or a platform admin.
+    """
 
     def get(self, request: HttpRequest) -> HttpResponse:
+        check_global_role(request.user, "quota-manager")
         check_query_parameters(request, ASKED)
         now = clock.now()
         span = read_span({name: one(request, name) or "" for name in ASKED}, now=now)
@@ -57,7 +62,11 @@ def parts_of(lanes: list[LaneUse]) -> list[Part]:
         ("Charged to teams", sum(lane.charged for lane in lanes), "What runs and endpoints held."),
         ("Idle", sum(lane.idle for lane in lanes), "Could be asked for, and nobody held it."),
         ("Stranded", sum(lane.stranded for lane in lanes), "Slices left over that no profile can use."),
-        ("Lost to preemption", sum(lane.lost for lane in lanes), "Work since the last checkpoint, done again."),
+        (
+            "Lost to preemption",
+            sum(lane.lost for lane in lanes),
+            "Work since the last checkpoint, done again.",
+        ),
     )
     return [
         Part(name=name, amount=amount, percent=amount * 100 / whole if whole else 0.0, help=words)

@@ -140,7 +140,7 @@ def _beside(
         "day_rows": shown,
         "budget": budget,
         "forecast": forecast,
-        "export": f"{reverse('api:costs-api:cost-export')}?{span.export}{'&' + urlencode(export) if export else ''}",
+        "export": f"{reverse('costs-api:cost-export')}?{span.export}{'&' + urlencode(export) if export else ''}",
         "may_manage": has_manager(whose),
     }
 

@@ -69,7 +69,7 @@ class CostRow:
             return ""
         if not workload.units or workload.flavor is None:
             return "CPU only"
-        return f"{workload.units} × {workload.flavor.name}"
+        return f"{workload.units} \N{MULTIPLICATION SIGN} {workload.flavor.name}"
 
     @property
     def share_words(self) -> str:
@@ -168,7 +168,7 @@ def _column(word: str, title: str, ordering: str) -> Column:
 def _row(group: CostGroup, by: str, total: int, budgets: TeamBudgets | None) -> CostRow:
     name = PHASES.get(group.key, group.name) if by == "phase" else group.name
     return CostRow(
-        name=name or NOBODY.get(by, "–"),
+        name=name or NOBODY.get(by, ""),
         amount=group.amount_micro_usd,
         share=group.amount_micro_usd * 100 / total if total else 0.0,
         workload=group.workload,

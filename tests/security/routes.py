@@ -344,6 +344,7 @@ ROUTES: dict[str, Row] = {
     "console:compare": page(GET=shown(UNKNOWN, UNKNOWN, UNKNOWN)),
     "console:strays": page(GET=CONSOLE, POST=CONSOLE),
     "portal:costs": page(GET=PAGE_LIST),
+    "portal:costs-line": page(GET=PAGE_LIST),
     "portal:costs-capacity": page(GET=CONSOLE),
     "portal:idle": page(GET=shown(OK)),
     "portal:alert-rule": page("alert-rule", GET=CONSOLE, POST=CONSOLE),

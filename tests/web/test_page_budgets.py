@@ -44,6 +44,7 @@ QUERIES_MAX = {
     "/what-fits/": 4,
     "/costs/": 12,
     "/costs/?month=2026-02&by=user": 12,
+    "/costs/this-month/": 10,
     "/costs/?from=2026-02-03&to=2026-02-09&by=phase": 12,
     "/idle/": 10,
     "/capacity/": 8,
