@@ -17,7 +17,8 @@ HEIGHT: Final = 100.0
 Y_TICKS: Final = 4
 _NICE: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _X_STEPS: Final = tuple(
-    timedelta(minutes=minutes) for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
+    timedelta(minutes=minutes)
+    for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 20160, 43200, 87840)
 )
 X_TICKS_MAX: Final = 6
 
@@ -175,7 +176,9 @@ def _slots(
             if index < len(line.values) and (value := line.values[index]) is not None
         ]
         if values:
-            text = "\n".join([f"{begin + step * index:%Y-%m-%d %H:%M} UTC", *values])
+            at = begin + step * index
+            when = f"{at:%Y-%m-%d}" if step >= timedelta(days=1) else f"{at:%Y-%m-%d %H:%M}"
+            text = "\n".join([f"{when} UTC", *values])
             slots.append(Slot(_percent(index / count), _percent(1 / count), text))
     return slots
 

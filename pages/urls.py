@@ -3,6 +3,9 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from pages import advice, audit, home
+from pages.costs import capacity as capacity_costs
+from pages.costs import line
+from pages.costs import pages as costs
 from pages.endpoints import access, try_it
 from pages.gpus import rules, waste
 from pages.quotas import changes, cohorts, pages, requests, teams
@@ -15,6 +18,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("theme/", home.choose_theme, name="theme"),
     path("audit/", audit.AuditPage.as_view(), name="audit"),
     path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
+    path("costs/", costs.CostsPage.as_view(), name="costs"),
+    path("costs/this-month/", line.MonthLine.as_view(), name="costs-line"),
+    path("costs/capacity/", capacity_costs.CapacityCostsPage.as_view(), name="costs-capacity"),
     path("idle/", waste.IdlePage.as_view(), name="idle"),
     path("idle/rules/<str:name>/", rules.AlertRulePage.as_view(), name="alert-rule"),
     path("capacity/", waste.CapacityPage.as_view(), name="capacity"),

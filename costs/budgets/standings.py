@@ -117,15 +117,15 @@ def _by_rate(team: Team, left: int, span: Span, book: PriceBook, now: datetime) 
     rate = rate_of(held, book, now)
     if rate is None:
         return Forecast(None, NO_PRICE)
-    return _out(left, rate, timedelta(hours=1), NOTHING_RUNS, span, now)
+    return runs_out(left, rate, timedelta(hours=1), NOTHING_RUNS, span, now)
 
 
 def _by_week(team: Team, left: int, span: Span, book: PriceBook, now: datetime) -> Forecast:
     spent = spent_in_period(team, Span(now - WEEK, now), now=now, price_book=book)
-    return _out(left, spent, WEEK, NOTHING_SPENT, span, now)
+    return runs_out(left, spent, WEEK, NOTHING_SPENT, span, now)
 
 
-def _out(left: int, spent: int, within: timedelta, nothing: str, span: Span, now: datetime) -> Forecast:
+def runs_out(left: int, spent: int, within: timedelta, nothing: str, span: Span, now: datetime) -> Forecast:
     """When so much is spent that is left, if `spent` is spent in each such time."""
     if left <= 0:
         return Forecast(now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -27,11 +28,21 @@ from costs.reports.groups import (
 )
 from costs.reports.running import Running, running
 from costs.reports.sql import Scope
-from costs.reports.windows import ALWAYS, Pieces, Window, pieces_of, whole_days
+from costs.reports.windows import ALWAYS, Pieces, Window, midnight, pieces_of, whole_days
 from teams.models import Team, User
 from workloads.models import Workload
 
-__all__ = ["ALWAYS", "GROUPS", "ORDERINGS", "CostFilters", "CostGroup", "Report", "Window", "spent"]
+__all__ = [
+    "ALWAYS",
+    "GROUPS",
+    "ORDERINGS",
+    "CostFilters",
+    "CostGroup",
+    "Report",
+    "Window",
+    "spent",
+    "spent_with_days",
+]
 
 _NO_FILTERS = CostFilters()
 NO_WORKLOAD = 0
@@ -75,9 +86,23 @@ def _report(
     unposted = list(
         running(teams=teams, window=window, group_by=group_by, now=now, prices=book, filters=filters)
     )
+    return _reported(scope, window, group_by, unposted, limit, ordering)
+
+
+def _reported(
+    scope: Scope,
+    window: Window,
+    group_by: str,
+    unposted: list[Running],
+    limit: int | None,
+    ordering: str,
+    *,
+    total: int | None = None,
+) -> Report:
+    """With the `total` that is posted, for who knows it already."""
     order = ordering or ("key" if group_by in BY_TIME else "-amount")
     if group_by == "workload":
-        found, total, complete = _by_workload(scope, window, unposted, limit, order)
+        found, total, complete = _by_workload(scope, window, unposted, limit, order, total)
     else:
         found = _posted(scope, window, group_by)
         total = sum(sums.posted for sums in found.values())
@@ -99,6 +124,53 @@ def _report(
         complete=complete and len(shown) == len(groups),
         unpriced=any(not each.priced for each in unposted),
     )
+
+
+def spent_with_days(
+    *,
+    teams: Collection[int] | None,
+    window: Window,
+    days: Window,
+    group_by: str,
+    now: datetime,
+    limit: int | None = None,
+    ordering: str = "",
+    prices: PriceBook | None = None,
+) -> tuple[Report, Report]:
+    """`spent` in the window, and by day in `days`, of one moment and with less asked than by each alone.
+
+    Both windows are whole days, and `days` holds the other. Days and months are among the second: they are not asked for here.
+    """
+    book = spans_by_card() if prices is None else prices
+    scope = _scope(teams, _NO_FILTERS)
+    with sql.one_moment():
+        by_day = list(
+            running(teams=teams, window=days, group_by="day", now=now, prices=book, filters=_NO_FILTERS)
+        )
+        of_days = _reported(scope, days, "day", by_day, None, "")
+        within = [_within(each, window) for each in by_day]
+        if group_by == "phase":
+            # What is cut by days is not cut by phases.
+            within = list(
+                running(
+                    teams=teams, window=window, group_by=group_by, now=now, prices=book, filters=_NO_FILTERS
+                )
+            )
+        posted = sum(
+            day.amount_micro_usd - day.running_micro_usd
+            for day in of_days.groups
+            if window.holds(midnight(date.fromisoformat(day.key)))
+        )
+        report = _reported(
+            scope, window, group_by, [each for each in within if each.parts], limit, ordering, total=posted
+        )
+    return report, of_days
+
+
+def _within(each: Running, window: Window) -> Running:
+    """Of the days of a pod those of the window."""
+    parts = tuple(part for part in each.parts if window.holds(midnight(date.fromisoformat(part[0]))))
+    return replace(each, parts=parts)
 
 
 def ledger_difference() -> int:
@@ -181,7 +253,12 @@ def _add_running(found: dict[Any, Sums], unposted: Collection[Running], group_by
 
 
 def _by_workload(
-    scope: Scope, window: Window, unposted: Collection[Running], limit: int | None, order: str
+    scope: Scope,
+    window: Window,
+    unposted: Collection[Running],
+    limit: int | None,
+    order: str,
+    total: int | None,
 ) -> tuple[dict[Any, Sums], int, bool]:
     """The first of them in their order, the posted total of all, and whether those are all.
 
@@ -195,7 +272,8 @@ def _by_workload(
     period = _one_period(pieces)
     plain = scope.users is None and scope.projects is None and scope.flavors is None and scope.prices is None
     if limit is not None and period is not None and plain:
-        total = sum(sums.posted for sums in _posted(scope, window, "team").values())
+        if total is None:
+            total = sum(sums.posted for sums in _posted(scope, window, "team").values())
         for workload, amount in _posted_of(live, scope, period):
             found.setdefault(workload, Sums()).posted += amount
         others = _first_of(scope, period, live, limit + 1, descending=order != "amount")
