@@ -15,7 +15,6 @@ class ControllerConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        import controller.preflight  # noqa: F401 (registers its checks)
         from controller.wakeups import wake_all_live
         from foundation.signals import settings_changed
 

@@ -10,17 +10,13 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from typing_extensions import override
 
-from costs.admin_forms import BudgetForm, OverrideForm
-from costs.budgets.services import change_budget, create_budget, delete_budget, give_on_top
-from costs.budgets.standings import standing
 from costs.forms import ImportForm, PriceForm
-from costs.models import Budget, BudgetOverride, LedgerEntry, Price
+from costs.models import LedgerEntry, Price
 from costs.prices.importing import import_prices
 from costs.prices.services import set_price, withdraw_price
 from foundation import clock
 from foundation.errors import PortalError
-from foundation.money import MICRO, format_usd
-from policy.budgets import usd
+from foundation.money import format_usd
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
 
@@ -112,91 +108,6 @@ class PriceAdmin(ServiceAdmin):
     @override
     def delete_model(self, request: HttpRequest, obj: Price) -> None:
         withdraw_price(price=obj, actor=actor_of(request), now=clock.now())
-
-
-@admin.register(Budget)
-class BudgetAdmin(ServiceAdmin):
-    """What a team may spend. A change that stops something is shown first, and made when that is confirmed."""
-
-    role = "quota-manager"
-    form = BudgetForm
-    list_display = ("team", "period", "starts_at", "ends_at", "amount", "standing", "endpoints", "changed_by")
-    list_select_related = ("team",)
-    search_fields = ("team__slug",)
-    fields = (
-        "team",
-        "period",
-        "starts_on",
-        "ends_on",
-        "amount_usd",
-        "warn_percents",
-        "endpoints",
-        "confirmed",
-    )
-
-    @override
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        return ("team",) if obj else ()
-
-    @override
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any) -> Any:
-        form: Any = super().get_form(request, obj, change, **more)
-        form.actor = actor_of(request)
-        return form
-
-    @admin.display(description="Amount")
-    def amount(self, row: Budget) -> str:
-        """In dollars."""
-        return usd(row.amount_micro_usd)
-
-    @admin.display(description="Spent and promised")
-    def standing(self, row: Budget) -> str:
-        """In its present period."""
-        shown = standing(row, now=clock.now())
-        return f"{usd(shown.spent)} and {usd(shown.reserved)} of {usd(shown.amount)}"
-
-    @override
-    def save_model(self, request: HttpRequest, obj: Budget, form: Any, change: bool) -> None:
-        actor, now = actor_of(request), clock.now()
-        if change:
-            change_budget(budget=obj, changes=form.values(), actor=actor, now=now)
-            return
-        made = create_budget(team=obj.team, values=form.values(), actor=actor, now=now)
-        obj.pk, obj.amount_micro_usd = made.pk, made.amount_micro_usd
-
-    @override
-    def delete_model(self, request: HttpRequest, obj: Budget) -> None:
-        delete_budget(budget=obj, actor=actor_of(request), now=clock.now())
-
-
-@admin.register(BudgetOverride)
-class BudgetOverrideAdmin(ServiceAdmin):
-    """What was given on top of budgets. It is never changed: it expires."""
-
-    role = "quota-manager"
-    can_change = can_delete = False
-    form = OverrideForm
-    list_display = ("budget", "amount", "reason", "actor", "created_at", "expires_at")
-    list_select_related = ("budget__team",)
-    fields = ("budget", "amount_usd", "reason", "expires_at")
-
-    @admin.display(description="Amount")
-    def amount(self, row: BudgetOverride) -> str:
-        """In dollars."""
-        return usd(row.amount_micro_usd)
-
-    @override
-    def save_model(self, request: HttpRequest, obj: BudgetOverride, form: Any, change: bool) -> None:
-        data = form.cleaned_data
-        made = give_on_top(
-            budget=data["budget"],
-            amount_micro_usd=int(data["amount_usd"] * MICRO),
-            reason=data["reason"],
-            expires_at=data["expires_at"],
-            actor=actor_of(request),
-            now=clock.now(),
-        )
-        obj.pk, obj.amount_micro_usd, obj.expires_at = made.pk, made.amount_micro_usd, made.expires_at
 
 
 @admin.register(LedgerEntry)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from costs.api import budgets, exports, ledger, prices, reports
+from costs.api import exports, ledger, prices, reports
 
 app_name = "costs"
 
@@ -14,15 +14,6 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path("prices/import/", prices.ImportView.as_view(), name="price-import"),
     path("prices/import/preview/", prices.ImportPreviewView.as_view(), name="price-import-preview"),
     path("prices/<uuid:public_id>/", prices.PriceView.as_view(), name="price"),
-    path("budgets/", budgets.BudgetListView.as_view(), name="budget-list"),
-    path("budgets/preview/", budgets.BudgetPreviewView.as_view(), name="budget-preview"),
-    path("budgets/<uuid:public_id>/", budgets.BudgetView.as_view(), name="budget"),
-    path(
-        "budgets/<uuid:public_id>/overrides/",
-        budgets.BudgetOverridesView.as_view(),
-        name="budget-override-list",
-    ),
-    path("teams/<str:slug>/budget/", budgets.TeamBudgetView.as_view(), name="team-budget"),
     path("ledger/", ledger.LedgerView.as_view(), name="ledger-list"),
     path("costs/", reports.CostSummaryView.as_view(), name="cost-summary"),
     path("costs/idle/", reports.CostIdleView.as_view(), name="cost-idle"),

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.dispatch import receiver
 
+from budgets.signals import budget_told
 from costs.models import BudgetPeriod
-from costs.signals import budget_told
 from notices.events import NoticeType
 from notices.models import NoticeSubscription
 from notices.outbox import write_alert, write_budget, write_decision, write_moves, write_policy

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST
 
 from console.pages.lists import rows_of
 from console.pages.queries import flavor_cards, submit_teams, teams_of
+from console.reason_texts import next_step
 from costs.queries import spans_by_card
 from foundation import clock
 from inference.specs import KIND as ENDPOINT
@@ -25,7 +26,6 @@ from teams.models import Team
 from teams.permissions import has_global_role
 from workloads.models import Workload
 from workloads.nodes.capacity import nodes
-from workloads.reason_texts import next_step
 from workloads.states import Desired, Phase, Reason
 from workloads.strays import nodes_and_strays
 

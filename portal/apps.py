@@ -27,7 +27,7 @@ class PortalConfig(AppConfig):
         from pages.gpus import figures
 
         # Publishing needs the configured Celery application in every process.
-        from portal import celery, checks  # noqa: F401
+        from portal import celery, checks, preflight  # noqa: F401
 
         enable_nested_tag_support()
         panels.register()

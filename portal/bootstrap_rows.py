@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from costs.api.budget_serializers import budget_values
-from costs.budgets.services import change_budget, create_budget
-from costs.budgets.standings import budget_of
+from budgets.serializers import budget_values
+from budgets.services import change_budget, create_budget
+from budgets.standings import budget_of
 from costs.models import Budget
 from costs.prices.services import set_price
 from foundation.errors import Invalid

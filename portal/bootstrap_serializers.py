@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from typing_extensions import override
 
-from costs.api.budget_serializers import BudgetWriteSerializer
+from budgets.serializers import BudgetWriteSerializer
 from costs.api.price_serializers import PriceWriteSerializer
 from foundation.http.serializers import StrictSerializer
 from jobs.template_serializers import TemplateWriteSerializer

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from controller import readiness
 from foundation.http import health
+from portal import readiness
 
 readiness.register()
 _PROBES = {"/healthz": health.healthz, "/readyz": health.readyz}

@@ -19,6 +19,7 @@ APPS = (
     "workloads",
     "quotas",
     "costs",
+    "budgets",
     "advisor",
     "telemetry",
     "console",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from costs.budgets.sql import OVERRIDES, PERIOD_END
+from budgets.sql import OVERRIDES, PERIOD_END
 from quotas import ceilings
 from workloads.nodes.capacity import OBSERVED
 

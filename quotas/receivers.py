@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.dispatch import receiver
 
-from costs.signals import budget_freed
+from budgets.signals import budget_freed
 from quotas.ceilings import volumes_of
 from quotas.changes import pools_changed
 from quotas.cohorts import join

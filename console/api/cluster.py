@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from cluster import preflight
 from cluster.client import get_client
 from console.api.capacity import capacity, nodes
-from controller.strays import delete_strays
+from console.strays import delete_strays
 from foundation import clock
 from foundation.http.query import check_query_parameters
 from foundation.http.serializers import StrictSerializer

@@ -8,13 +8,13 @@ from rest_framework import serializers
 from typing_extensions import override
 
 from console.api.representations import EXPANSIONS, WorkloadAnswer
+from console.reason_texts import glossary
 from controller.waiting_card import Card, LeverOffer
 from costs.queries import CapacityQuote, CostLine
 from foundation.http.chosen import ChosenFields
 from foundation.http.serializers import EpochSecondsField, MoneySerializer, TextOrNullField
 from policy.budgets import BudgetShare
 from policy.pool_snapshot import TeamFacts
-from workloads.reason_texts import glossary
 from workloads.states import Phase, Priority
 
 ROW_MESSAGE_LENGTH = 160

@@ -22,6 +22,7 @@ from console.pages.card import Page, current_of, look_at
 from console.pages.panels import Panel
 from console.pages.queries import find_workload, role_on
 from console.pages.reading import Own, PageReading, freshness_of
+from console.reason_texts import next_step
 from controller.logs.workload_logs import LINES_MAX
 from diagnosis.judge import DOING_WELL
 from foundation import clock
@@ -32,7 +33,6 @@ from teams.permissions import check_can_submit
 from workloads.kinds import kind_of
 from workloads.models import Attempt, Workload
 from workloads.podspec.specs import ContainerSpec
-from workloads.reason_texts import next_step
 from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 
 TYPED_LENGTH_MAX = 40

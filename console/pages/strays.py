@@ -14,7 +14,7 @@ from django.views import View
 
 from cluster.client import get_client
 from console.pages.detail import see_other
-from controller.strays import delete_strays
+from console.strays import delete_strays
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound
 from teams.actors import actor_of

@@ -17,13 +17,13 @@ from functools import partial
 
 from django.db import OperationalError, connection, transaction
 
+from budgets.admission import promise_money
+from budgets.errors import BudgetExceeded
 from controller import wakeups
 from controller.admission import plain, preemption
 from controller.admission.moves import write_verdicts
 from controller.admission.surge import surge_room
 from controller.measures import timed_pass
-from costs.budgets.admission import promise_money
-from costs.errors import BudgetExceeded
 from policy import judge
 from policy.arithmetic import Tree
 from policy.findings import Finding

@@ -6,13 +6,13 @@ from datetime import datetime
 
 from django.db import transaction
 
+from budgets import reservations, stopping
 from cluster.errors import ClusterRejected, ClusterUnavailable
 from controller.admission import preemption, scheduler
 from controller.reconcile import lifetimes
 from controller.reconcile.act import Look
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.decide import Action, Plan
-from costs.budgets import reservations, stopping
 from costs.ledger import lost_work
 from quotas import services as quota_services
 from workloads import locks, services

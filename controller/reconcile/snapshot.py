@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from budgets import stopping
 from controller.admission import preemption
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.decide import AttemptFacts, Leave, ReconcileLimits, WorkloadSnapshot
-from costs.budgets import stopping
 from foundation.models import PlatformSettings
 from policy.budgets import MoneyEnd
 from policy.verdicts import PreemptionCause

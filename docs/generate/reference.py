@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import NOT_PROVIDED
 from drf_spectacular.generators import SchemaGenerator
 
+from console.reason_texts import REASON_TEXTS
 from docs.generate import cluster_rights, diagnosis_rules, error_codes, layers, manifests, metrics, serving
 from docs.generate.words import (
     ENVIRONMENT_MEANING,
@@ -20,7 +21,6 @@ from docs.generate.words import (
 )
 from foundation.models import PlatformSettings
 from portal.settings import env
-from workloads.reason_texts import REASON_TEXTS
 from workloads.states import FINAL, HOLDS_CLAIM, REASONS, TRANSITIONS, Phase, Reason
 
 WRITTEN_BY = "<!-- Written by `make docs` from the code; change the code, not this page. -->"

@@ -11,8 +11,8 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
-from costs.budgets.periods import Span, holding_now, span_of
-from costs.budgets.standings import Forecast, runs_out
+from budgets.periods import Span, holding_now, span_of
+from budgets.standings import Forecast, runs_out
 from costs.models import Budget, BudgetOverride, BudgetPeriod
 
 PACE: Final = timedelta(days=7)

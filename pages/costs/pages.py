@@ -13,16 +13,16 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
+from budgets.standings import Forecast
 from console.pages.queries import teams_of
-from costs.budgets.standings import Forecast
 from costs.reports.queries import spent_with_days
 from costs.reports.windows import Window, midnight
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.money import MICRO
+from pages.budgets import PACE, BudgetSeen, budgets_now, of_teams, seen
 from pages.charts import Chart, ChartSeries, draw
-from pages.costs.budgets import PACE, BudgetSeen, budgets_now, of_teams, seen
 from pages.costs.rows import BY, ROWS_MAX, TEAM, query_ordering, read_ordering, table_of
 from pages.costs.spans import DAY, CostSpan, read_span
 from teams.models import Team

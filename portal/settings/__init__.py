@@ -122,6 +122,7 @@ INSTALLED_APPS = [
     "controller",
     "quotas",
     "costs",
+    "budgets",
     "workloads",
     "teams",
     "foundation",
@@ -288,7 +289,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     },
     "estimate-starts": {"task": "controller.estimate_starts", "schedule": 30.0, "options": {"expires": 30}},
     "keep-fences": {"task": "controller.keep_fences", "schedule": 30.0, "options": {"expires": 30}},
-    "look-at-budgets": {"task": "costs.look_at_budgets", "schedule": 30.0, "options": {"expires": 30}},
+    "look-at-budgets": {"task": "budgets.look_at_budgets", "schedule": 30.0, "options": {"expires": 30}},
     "return-requests": {"task": "quotas.return_requests", "schedule": 60.0, "options": {"expires": 60}},
     "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
     # Each turn counts what the one before has claimed: no transaction may last from one to the next.

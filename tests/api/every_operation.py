@@ -14,8 +14,8 @@ from uuid import UUID
 
 from rest_framework.test import APIClient
 
+from budgets.services import create_budget, delete_budget, give_on_top
 from console.closing import close_team
-from costs.budgets.services import create_budget, delete_budget, give_on_top
 from costs.models import LedgerEntry
 from costs.prices.services import set_price
 from foundation import clock

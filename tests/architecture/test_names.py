@@ -21,7 +21,7 @@ REFERENCE = ROOT / "docs" / "reference"
 # These hold sentences about the states, and use none of them.
 WORDS = (
     "workloads/states.py",
-    "workloads/reason_texts.py",
+    "console/reason_texts.py",
     "console/pages/words.py",
     "docs/generate/words.py",
 )

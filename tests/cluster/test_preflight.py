@@ -16,7 +16,7 @@ from cluster import kinds, preflight
 from cluster.client import connect, get_client
 from cluster.errors import ClusterRejected
 from cluster.preflight import Check, gpus, registry
-from controller.preflight import pods_reach_the_portal, unreachable_for_pods
+from portal.preflight import pods_reach_the_portal, unreachable_for_pods
 from telemetry.preflight import prometheus_answers
 
 # The portal's own checks ask its catalogue.

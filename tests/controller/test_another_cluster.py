@@ -11,9 +11,9 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.names import DEFAULT_CLUSTER
+from console.strays import delete_strays
 from controller.logs.collector import _unfinished
 from controller.reconcile import garbage
-from controller.strays import delete_strays
 from controller.watch.watcher import Watcher
 from foundation import clock
 from foundation.errors import NotFound

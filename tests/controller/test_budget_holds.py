@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from costs.budgets.looks import look_at_budgets
-from costs.budgets.services import change_budget, give_on_top
-from costs.budgets.spending import spent_in_period
+from budgets.looks import look_at_budgets
+from budgets.services import change_budget, give_on_top
+from budgets.spending import spent_in_period
 from costs.models import BudgetPeriod, BudgetReservation, LedgerEntry
 from foundation import clock
 from foundation.models import PlatformSettings

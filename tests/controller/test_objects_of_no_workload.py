@@ -14,8 +14,8 @@ from cluster.client import connect
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
+from console.strays import delete_strays
 from controller.logs.collector import LogCollector
-from controller.strays import delete_strays
 from controller.watch.objects import ObjectSink
 from controller.watch.watcher import OWN, KindWatcher, PodSink
 from foundation import clock

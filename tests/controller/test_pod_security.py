@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from cluster import kinds
 from cluster.errors import ClusterRejected
 from cluster.kinds import ObjectRef
-from controller.preflight import pod_security_profile
 from foundation import clock
 from foundation.models import PlatformSettings
+from portal.preflight import pod_security_profile
 from teams.pod_security import level_of
 from teams.services import update_team
 from tenancy.namespaces import ensure_namespace

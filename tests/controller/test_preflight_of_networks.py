@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller.preflight import closed_stores, trusted_proxies
+from portal.preflight import closed_stores, trusted_proxies
 from tenancy import closed_addresses
 
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
-from controller import readiness
 from foundation import clock
 from foundation.http import health
+from portal import readiness
 from tests.cluster.cluster_faults import FaultServer
 from workloads.models import WatchCursor
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from costs.budgets.looks import look_at_budgets
-from costs.budgets.services import change_budget, create_budget, give_on_top
+from budgets.looks import look_at_budgets
+from budgets.services import change_budget, create_budget, give_on_top
 from costs.models import BudgetPeriod, BudgetReservation
 from foundation import clock
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_price, make_quota

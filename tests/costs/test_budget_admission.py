@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, connections, transaction
 
+from budgets.errors import BudgetExceeded
+from budgets.reservations import Promise, close, promise
 from controller.admission import scheduler
-from costs.budgets.reservations import Promise, close, promise
-from costs.errors import BudgetExceeded
 from costs.models import BudgetPeriod, BudgetReservation
 from costs.prices.services import set_price
 from foundation import clock

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, transaction
 
-from costs.budgets.reservations import close
-from costs.budgets.services import create_budget, delete_budget, preview
-from costs.budgets.standings import LASTS, NOTHING_RUNS, NOTHING_SPENT, standing
-from costs.budgets.stopping import end_of_money
+from budgets.reservations import close
+from budgets.services import create_budget, delete_budget, preview
+from budgets.standings import LASTS, NOTHING_RUNS, NOTHING_SPENT, standing
+from budgets.stopping import end_of_money
+from budgets.tasks import look_at_all_budgets
 from costs.ledger.services import record_usage
 from costs.models import Budget, BudgetReservation, LedgerEntry
-from costs.tasks import look_at_all_budgets
 from foundation import clock
 from foundation.errors import Invalid
 from notices.models import Delivery, NoticeSubscription, OutboxEvent

@@ -64,7 +64,7 @@ def everything():
     return {model.__name__: list(model.objects.order_by("pk").values()) for model in own}
 
 
-OWN = {"foundation", "teams", "workloads", "quotas", "costs", "jobs"}
+OWN = {"foundation", "teams", "workloads", "quotas", "budgets", "costs", "jobs"}
 
 
 @pytest.fixture

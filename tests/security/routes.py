@@ -180,13 +180,13 @@ ROUTES: dict[str, Row] = {
     "quotas-api:quota-request-withdraw": api("quota-request", POST=need(UNKNOWN, FORBIDDEN, DONE, FORBIDDEN)),
     "quotas-api:decision": api("decision", GET=READ),
     "quotas-api:decision-replay": api("decision", GET=READ),
-    "costs-api:budget-list": api(GET=LIST, POST=managers("budget")),
-    "costs-api:budget-preview": api(POST=managers("budget")),
-    "costs-api:budget": api(
+    "budgets-api:budget-list": api(GET=LIST, POST=managers("budget")),
+    "budgets-api:budget-preview": api(POST=managers("budget")),
+    "budgets-api:budget": api(
         "budget", GET=READ, PATCH=of_managers("budget_change"), DELETE=of_managers("none")
     ),
-    "costs-api:budget-override-list": api("budget", GET=READ, POST=of_managers("override")),
-    "costs-api:team-budget": api("team", GET=READ),
+    "budgets-api:budget-override-list": api("budget", GET=READ, POST=of_managers("override")),
+    "budgets-api:team-budget": api("team", GET=READ),
     "costs-api:price-list": api(GET=EVERYBODY, POST=managers("price")),
     "costs-api:price-preview": api(POST=managers("price-preview")),
     "costs-api:price-import": api(POST=managers("price-import")),

@@ -17,7 +17,7 @@ from django.db import connection
 from django.test import Client
 from django.test.client import ClientHandler
 
-from costs.budgets.services import create_budget
+from budgets.services import create_budget
 from costs.models import LedgerEntry
 from foundation import clock
 from gateway.services import create_endpoint_token

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from costs.budgets.services import create_budget
-from costs.budgets.standings import standing
+from budgets.services import create_budget
+from budgets.standings import standing
 from costs.ledger.services import settle_due
 from costs.reports.queries import spent
 from costs.reports.windows import Window

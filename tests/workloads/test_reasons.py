@@ -8,10 +8,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
 
+from console.reason_texts import REASON_TEXTS, glossary, next_step
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_user
 from workloads.models import Workload
-from workloads.reason_texts import REASON_TEXTS, glossary, next_step
 from workloads.states import Reason
 
 

@@ -9,11 +9,11 @@ import pytest
 from cluster.client import connect
 from cluster.names import DEFAULT_CLUSTER
 from cluster.preflight import ClusterFacts
-from controller.preflight import flavor_nodes
-from controller.readiness import check_cluster
 from controller.reconcile.observe import _lost_node
 from foundation import clock
 from foundation.errors import Unavailable
+from portal.preflight import flavor_nodes
+from portal.readiness import check_cluster
 from quotas.snapshots import pool_snapshot_of
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.elsewhere import CURSORS, ELSEWHERE, make_rows

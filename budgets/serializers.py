@@ -9,9 +9,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from costs.budgets.checks import AMOUNT_MAX, PERCENT_MAX, WARNINGS_MAX
-from costs.budgets.services import Preview, Stopped
-from costs.budgets.standings import BudgetStanding, Forecast
+from budgets.checks import AMOUNT_MAX, PERCENT_MAX, WARNINGS_MAX
+from budgets.services import Preview, Stopped
+from budgets.standings import BudgetStanding, Forecast
 from costs.models import Budget, BudgetOverride
 from foundation.http.etag import version_of
 from foundation.http.serializers import MoneySerializer, StrictSerializer

@@ -15,9 +15,9 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from costs.budgets import services
-from costs.budgets.checks import AMOUNT_MAX
-from costs.budgets.services import Preview
+from budgets import services
+from budgets.checks import AMOUNT_MAX
+from budgets.services import Preview
 from costs.models import Budget, BudgetOverride
 from foundation import clock
 from foundation.errors import Invalid

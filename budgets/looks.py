@@ -7,11 +7,11 @@ from functools import partial
 
 from django.db import transaction
 
-from costs.budgets.periods import holding_now
-from costs.budgets.reservations import close_those_that_left, opened, renew
-from costs.budgets.spending import spent_in_period
-from costs.budgets.standings import standing
-from costs.budgets.telling import tell_forecast, tell_thresholds
+from budgets.periods import holding_now
+from budgets.reservations import close_those_that_left, opened, renew
+from budgets.spending import spent_in_period
+from budgets.standings import standing
+from budgets.telling import tell_forecast, tell_thresholds
 from costs.models import Budget, BudgetReservation, Price
 from foundation import leases
 from workloads.services import wake

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from django.db import transaction
 
+from budgets.signals import budget_told
 from costs.models import Budget, BudgetPeriod
-from costs.signals import budget_told
 from policy.budgets import usd
 
 EXHAUSTED_PERCENT = 100

@@ -8,7 +8,8 @@ from uuid import UUID
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from costs.api.budget_serializers import (
+from budgets import services
+from budgets.serializers import (
     BudgetChangeSerializer,
     BudgetPreviewSerializer,
     BudgetPreviewWriteSerializer,
@@ -19,8 +20,7 @@ from costs.api.budget_serializers import (
     budget_values,
     micro_of,
 )
-from costs.budgets import services
-from costs.budgets.standings import budget_of, seen_by, standing
+from budgets.standings import budget_of, seen_by, standing
 from costs.models import Budget, BudgetOverride
 from costs.queries import spans_by_card
 from foundation import clock

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from costs.budgets.periods import Span, holding_now, span_of
-from costs.budgets.reservations import ceiling_of, outstanding_of
-from costs.budgets.spending import costs_so_far, spent_in_period
+from budgets.periods import Span, holding_now, span_of
+from budgets.reservations import ceiling_of, outstanding_of
+from budgets.spending import costs_so_far, spent_in_period
 from costs.models import Budget, BudgetOverride, BudgetReservation
 from costs.queries import PriceBook, held_by, rate_of, spans_by_card
 from teams.models import Team, User

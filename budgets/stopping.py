@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from django.db import transaction
 from django.db.models import F
 
-from costs.budgets.reservations import extend, opened
-from costs.budgets.spending import Costing, costing, costs_so_far, seconds_left
-from costs.budgets.telling import tell_exhausted
+from budgets.reservations import extend, opened
+from budgets.spending import Costing, costing, costs_so_far, seconds_left
+from budgets.telling import tell_exhausted
 from costs.models import Budget, BudgetReservation
 from policy.budgets import STOP_MARGIN_SECONDS, MoneyEnd, lasts_until, usd
 from workloads.models import Workload

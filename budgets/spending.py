@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from django.db.models import OuterRef, Subquery, Sum
 
-from costs.budgets.periods import Span
+from budgets.periods import Span
 from costs.models import BudgetPeriod, CostRollup, Facet, Grain, UsageInterval
 from costs.pricing import accrued, priced_segments
 from costs.queries import PriceBook, costs_of, spans_by_card

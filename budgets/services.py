@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from costs.budgets.checks import check_values
-from costs.budgets.looks import wake_those
-from costs.budgets.periods import holding_now, span_of
-from costs.budgets.reservations import opened, renew
-from costs.budgets.spending import costing, holding_of, seconds_left
-from costs.budgets.standings import BudgetStanding, standing
-from costs.budgets.telling import tell_override
+from budgets.checks import check_values
+from budgets.looks import wake_those
+from budgets.periods import holding_now, span_of
+from budgets.reservations import opened, renew
+from budgets.signals import budget_freed
+from budgets.spending import costing, holding_of, seconds_left
+from budgets.standings import BudgetStanding, standing
+from budgets.telling import tell_override
 from costs.models import Budget, BudgetOverride, BudgetReservation
-from costs.signals import budget_freed
 from foundation.errors import Invalid, NotFound
 from foundation.http.etag import Versions, check_version, version_of
 from policy.budgets import lasts_until, usd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from costs.budgets.reservations import Promise, promise
+from budgets.reservations import Promise, promise
 from policy.budgets import need_of
 from policy.pool_snapshot import PoolSnapshot
 from workloads.models import Workload

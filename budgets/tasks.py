@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costs.budgets.looks import look_at_budgets
+from budgets.looks import look_at_budgets
 from foundation import clock, leases
 from foundation.tasks import task
 
@@ -12,7 +12,7 @@ LEASE_SECONDS = 25
 """Less than the 30 seconds between two beats."""
 
 
-@task(name="costs.look_at_budgets")
+@task(name="budgets.look_at_budgets")
 def look_at_all_budgets(**_future: Any) -> None:
     """Renew what endpoints are promised, open periods that have begun, warn, and make up for lost messages."""
     with leases.periodic("budgets", seconds=LEASE_SECONDS) as ours:

@@ -13,9 +13,11 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Sum
 
-from costs.budgets.excess import take_over_excess
-from costs.budgets.periods import holding_now, span_of
-from costs.budgets.spending import (
+from budgets.errors import BudgetExceeded
+from budgets.excess import take_over_excess
+from budgets.periods import holding_now, span_of
+from budgets.signals import budget_freed
+from budgets.spending import (
     Costing,
     costing,
     costs_so_far,
@@ -23,9 +25,7 @@ from costs.budgets.spending import (
     seconds_left,
     spent_in_period,
 )
-from costs.errors import BudgetExceeded
 from costs.models import Budget, BudgetOverride, BudgetPeriod, BudgetReservation, WorkloadCharge
-from costs.signals import budget_freed
 from foundation.crashpoints import crash_point
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM
