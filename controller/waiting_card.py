@@ -308,9 +308,7 @@ def _card(
     if asked.flavor is None:
         return _plain_card(asked, focus, past, now, with_levers=with_levers)
     waiter = asked.waiter
-    rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
-    limit = asked.time_limit_seconds
-    at_limit = cost_for(asked.flavor, asked.capacity_type, waiter.units, limit, price_book, now)
+    kind, limit = asked.capacity_type, asked.time_limit_seconds
     outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX if with_levers else 0)
     snapshot = outlook.own.pool
     plan = judge.plan(snapshot, is_read=lambda waiting, _: waiting.id == waiter.id)
@@ -342,8 +340,8 @@ def _card(
         ahead=_ahead(snapshot, before, waiter.team, named),
         estimate=start,
         past_hit_rate=past.hit_rate,
-        rate_per_hour=rate,
-        at_time_limit=at_limit,
+        rate_per_hour=rate_now(asked.flavor, kind, waiter.units, price_book, now),
+        at_time_limit=cost_for(asked.flavor, kind, waiter.units, limit, price_book, now),
         account=account,
         team=facts,
         by_capacity=quotes_for(asked.flavor, waiter.units, limit, price_book, now),

@@ -68,13 +68,23 @@ def spent(
     if group_by not in GROUPS:
         raise ValueError(f"There is no group {group_by}.")
     with sql.one_moment():
-        return _report(teams, window, group_by, now, limit, ordering, filters, prices)
+        return _report(
+            teams,
+            window,
+            group_by,
+            now=now,
+            limit=limit,
+            ordering=ordering,
+            filters=filters,
+            prices=prices,
+        )
 
 
 def _report(
     teams: Collection[int] | None,
     window: Window,
     group_by: str,
+    *,
     now: datetime,
     limit: int | None,
     ordering: str,

@@ -14,7 +14,7 @@ from costs.reports.queries import spent
 from costs.reports.windows import Window
 from foundation import clock
 from foundation.http.query import check_query_parameters, one
-from pages.budgets import BudgetSeen, budgets_now, of_teams
+from pages.costs.budgets import BudgetSeen, budgets_now, of_teams
 from pages.costs.pages import whose_costs
 from teams.models import Team
 

@@ -21,8 +21,8 @@ from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.money import MICRO
-from pages.budgets import PACE, BudgetSeen, budgets_now, of_teams, seen
 from pages.charts import Chart, ChartSeries, draw
+from pages.costs.budgets import PACE, BudgetSeen, budgets_now, of_teams, seen
 from pages.costs.rows import BY, ROWS_MAX, TEAM, query_ordering, read_ordering, table_of
 from pages.costs.spans import DAY, CostSpan, read_span
 from teams.models import Team

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from costs.reports.groups import CostGroup, Report
 from foundation.http.query import refuse
-from pages.budgets import BudgetSeen, TeamBudgets
+from pages.costs.budgets import BudgetSeen, TeamBudgets
 from workloads.models import Workload
 
 ROWS_MAX: Final = 100

@@ -27,6 +27,11 @@ ABOUT_ALL = {
     "controller/retention.py _pods": "the same of pods",
     "workloads/metrics.py WatchCollector.collect": "every watch has an age, and its cluster is a label",
     "costs/ledger/services.py close_ended": "a bill is settled wherever the pod was",
+    "costs/ledger/check.py _nodes_in": "a price is of a card, in whatever cluster it is",
+    "costs/ledger/check.py _step_of_pods": "a bill is proved by its pod, wherever that was",
+    "costs/ledger/idle.py _counted": "a price is of a card, in whatever cluster it is",
+    "costs/ledger/idle.py _cursor": "a price is of a card, in whatever cluster it is",
+    "costs/ledger/idle.py _nodes_of": "a price is of a card, in whatever cluster it is",
     "workloads/nodes/history.py flavors_changed": "a flavor means the same in every cluster",
 }
 # Who asks for a client, and of which cluster: entry points alone, which hand it on.

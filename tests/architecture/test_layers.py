@@ -25,7 +25,7 @@ VIOLATIONS = {
     "for typing alone": (
         "layers",
         "costs/queries.py",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import quotas.models",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import jobs.models",
     ),
     "inside a function": ("layers", "teams/services.py", "def _late():\n    import workloads.models"),
     "a model in cluster": ("cluster-knows-nobody", "cluster/labels.py", "import teams.models"),
@@ -127,6 +127,7 @@ VIOLATIONS = {
         "import quotas.api.lookups",
     ),
     "upwards in policy": ("order-in-policy", "policy/pool_snapshot.py", "import policy.judge"),
+    "upwards in budgets": ("order-in-budgets", "budgets/spending.py", "import budgets.services"),
     "upwards in costs": ("order-in-costs", "costs/pricing.py", "import costs.models"),
     "upwards in workloads": ("order-in-workloads", "workloads/podspec/specs.py", "import workloads.services"),
     "upwards in teams": ("order-in-teams", "teams/models.py", "import teams.services"),

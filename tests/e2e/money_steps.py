@@ -21,7 +21,9 @@ django.setup()
 
 from django.db.models import Sum  # noqa: E402
 
+from cluster import kinds  # noqa: E402
 from cluster.client import connect  # noqa: E402
+from cluster.kinds import ObjectRef  # noqa: E402
 from costs.ledger.check import check_all  # noqa: E402
 from costs.ledger.idle import sweep  # noqa: E402
 from costs.models import LedgerEntry, PricedCard, UsageInterval  # noqa: E402
@@ -86,14 +88,16 @@ def until(ask, what, seconds):
 
 def retried(ask):
     """A rate limit is no fault of the bill."""
-    for _ in range(120):
+
+    def answer():
         try:
-            return ask()
+            return [ask()]
         except DemoError as error:
             if " 429:" not in str(error):
                 raise
-            time.sleep(1)
-    raise DemoError("the rate limit never ended")
+            return []
+
+    return until(answer, "the rate limit never ended", 120)[0]
 
 
 def nodes_come():
@@ -123,7 +127,7 @@ def submit(number):
 
 def deploy(number):
     asked = [
-        {"flavor": "whole", "gpus_per_replica": 1, "min_replicas": 1, "max_replicas": 2},
+        {"flavor": "whole", "gpus_per_replica": 1, "min_replicas": 2, "max_replicas": 2},
         {"flavor": "shared", "gpus_per_replica": 1, "min_replicas": 1, "max_replicas": 1},
         {"flavor": "mig-1g", "gpus_per_replica": 1, "min_replicas": 1, "max_replicas": 1},
     ][number % 3]
@@ -153,15 +157,11 @@ def disturb(step):
     else:
         pods = [pod for pod in pods_there() if (pod.get("status") or {}).get("phase") == "Running"]
         if pods:
-            from cluster.kinds import ObjectRef
-
             pod = DICE.choice(pods)["metadata"]
             CLUSTER.delete(ObjectRef("v1", "Pod", pod["namespace"], pod["name"]), uid=pod["uid"])
 
 
 def pods_there():
-    from cluster import kinds
-
     return CLUSTER.list(kinds.POD, namespace=f"team-{TEAM}").items
 
 
@@ -184,12 +184,13 @@ def work():
         if number % pauses == pauses - 1:
             disturb(number // pauses)
     check(True, f"{len(runs)} runs and {len(endpoints)} endpoints were asked for")
-    left = runs
-    deadline = time.monotonic() + 1500
-    while left := [each.split()[0] for each in live(left)]:
-        if time.monotonic() > deadline:
-            raise DemoError(f"{len(left)} runs have not ended: {live(left)[:5]}")
-        time.sleep(2)
+    left = list(runs)
+
+    def ended():
+        left[:] = [each.split()[0] for each in live(left)]
+        return not left
+
+    until(ended, lambda: f"{len(left)} runs have not ended: {live(left)[:5]}", 1500)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda path: retried(lambda: PORTAL.call("DELETE", path)), endpoints))
     until(lambda: not live(endpoints), "endpoints have not ended", 300)
