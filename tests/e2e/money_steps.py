@@ -210,8 +210,9 @@ def the_bill():
         300,
     )
     far = datetime.now(UTC) + timedelta(days=2)
-    while sweep(now=far):
-        pass
+    # A turn counts what the one before has claimed.
+    for _ in range(4):
+        sweep(now=far)
     nodes = money(FLEET.lifetimes, PRICES)
     said = {}
     for lane, exact in sorted(nodes.items()):

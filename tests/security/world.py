@@ -377,12 +377,9 @@ class World:
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},
-<<<<<<< HEAD
             "price-preview": {"card": self.flavor.card, "capacity": "spot", "usd_per_card_hour": "1.5"},
             "price-import-preview": self._table(),
             "price-import": {**self._table(), "reason": "test"},
-            "budget": {"team": team, "amount_usd": "100"},
-=======
             "budget": {
                 "team": team,
                 "amount_usd": "100",
@@ -390,7 +387,6 @@ class World:
                 "starts_on": "2040-01-01",
                 "ends_on": "2040-02-01",
             },
->>>>>>> w-budgets
             "budget_change": {"amount_usd": "200"},
             "override": {"amount_usd": "1", "reason": "test"},
             "price": {
