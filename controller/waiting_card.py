@@ -309,8 +309,7 @@ def _card(
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
     at_limit = rate * limit // 3600 if rate is not None and limit is not None else None
-    others = ALTERNATIVES_MAX if with_levers else 0
-    outlook = _outlook(asked, asked.flavor, focus, now, others=others)
+    outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX if with_levers else 0)
     snapshot = outlook.own.pool
     plan = judge.plan(snapshot, is_read=lambda waiting, _: waiting.id == waiter.id)
     verdict = plan.verdicts[waiter.id]

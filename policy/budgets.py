@@ -32,6 +32,17 @@ class Need:
 NOTHING = Need(0, 0)
 
 
+@dataclass(frozen=True)
+class MoneyEnd:
+    """When what runs has to be looked at for its team's budget; `stops`: it begins to stop then, so that it ends within
+    what is promised to it.
+    """
+
+    at: datetime
+    stops: bool
+    message: str = ""
+
+
 def cost(prices: Sequence[PriceFacts], cards: Fraction, start: int, end: int) -> int:
     """Micro-USD for so many cards in `[start, end)`, rounded up; time without a price costs nothing."""
     exact = Fraction(0)

@@ -22,13 +22,14 @@ from controller.admission import plain, preemption
 from controller.admission.moves import write_verdicts
 from controller.admission.surge import surge_room
 from controller.measures import timed_pass
+from costs.budgets.admission import promise_money
+from costs.errors import BudgetExceeded
 from policy import judge
 from policy.arithmetic import Tree
 from policy.findings import Finding
 from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.verdicts import CyclePlan, Outcome, Verdict
 from quotas import decisions, pool_rows, services, snapshots
-from quotas.budget_claims import promise_money
 from quotas.counters import due_by, mark_due, passed, rows
 from quotas.errors import QuotaExceeded
 from quotas.models import ClaimPurpose, Pool
@@ -298,7 +299,10 @@ class _Pass:
         workloads = [workload for workload in held if workload.pk in news]
         # A budget's row before those of quotas.
         starts = [workload for workload in workloads if news[workload.pk].admitted]
-        promise_money(snapshot, starts, order=plan.order, now=self.now)
+        try:
+            promise_money(snapshot, starts, order=plan.order, now=self.now)
+        except BudgetExceeded as error:
+            raise QuotaExceeded(error.message) from error
         self._claim(workloads, news)
         self._keep(write_verdicts(workloads, news, focus=self.focus, now=self.now), news)
         for workload in held:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from policy.budgets import MoneyEnd
 from workloads.pods.observation import Observation, Stage
 from workloads.states import REASONS, Desired, Phase, Reason
 
@@ -113,15 +114,6 @@ class WorkloadSnapshot:
     """Whoever wakes it, no node has room for it sooner than that."""
     money: MoneyEnd | None = None
     """When its team's budget ends it, or has to be looked at again."""
-
-
-@dataclass(frozen=True)
-class MoneyEnd:
-    """`stops`: by then it begins to stop, so that it ends within what is reserved for it."""
-
-    at: datetime
-    stops: bool
-    message: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from datetime import datetime
 
 from controller.admission import preemption
 from controller.reconcile.adapters import WorkloadAdapter
-from controller.reconcile.decide import AttemptFacts, Leave, MoneyEnd, ReconcileLimits, WorkloadSnapshot
+from controller.reconcile.decide import AttemptFacts, Leave, ReconcileLimits, WorkloadSnapshot
 from costs.budgets import stopping
 from foundation.models import PlatformSettings
+from policy.budgets import MoneyEnd
 from policy.verdicts import PreemptionCause
 from workloads.models import Attempt, Workload
 from workloads.reports import has_saved
@@ -64,8 +65,7 @@ def _money(workload: Workload, attempt: Attempt | None, now: datetime) -> MoneyE
     """When the money that its team's budget has promised it ends; a promise that has run out is extended here."""
     if attempt is None or Phase(workload.phase) not in LIVE or workload.desired != Desired.RUN.value:
         return None
-    end = stopping.end_of_money(workload, attempt.started_at, now=now)
-    return None if end is None else MoneyEnd(end.at, end.stops, end.message)
+    return stopping.end_of_money(workload, attempt.started_at, now=now)
 
 
 def _leave(workload: Workload, attempt: Attempt | None) -> Leave | None:

@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from costs.budgets.checks import AMOUNT_MAX, PERCENT_MAX, WARNINGS_MAX
 from costs.budgets.services import Preview, Stopped
-from costs.budgets.standings import Forecast, Standing
+from costs.budgets.standings import BudgetStanding, Forecast
 from costs.models import Budget, BudgetOverride
 from foundation.http.etag import version_of
 from foundation.http.serializers import MoneySerializer, StrictSerializer
@@ -103,12 +103,12 @@ class ForecastSerializer(serializers.Serializer[Forecast]):
     unknown_because = serializers.CharField(allow_null=True)
 
 
-class ForecastsSerializer(serializers.Serializer[Standing]):
+class ForecastsSerializer(serializers.Serializer[BudgetStanding]):
     by_rate = ForecastSerializer(help_text="As what runs now goes on.")
     by_week = ForecastSerializer(help_text="As the team has spent in the last 7 days.")
 
 
-class BudgetSerializer(serializers.Serializer[Standing]):
+class BudgetSerializer(serializers.Serializer[BudgetStanding]):
     id = serializers.UUIDField(source="budget.public_id")
     team = serializers.CharField(source="budget.team.slug")
     period = serializers.ChoiceField(source="budget.period", choices=Budget.Period.choices)
@@ -138,7 +138,7 @@ class BudgetSerializer(serializers.Serializer[Standing]):
     changed_at = serializers.DateTimeField(source="budget.changed_at")
     changed_by = serializers.CharField(source="budget.changed_by")
 
-    def get_version(self, standing: Standing) -> str:
+    def get_version(self, standing: BudgetStanding) -> str:
         """Of the budget's row."""
         return version_of(standing.budget)
 
@@ -155,7 +155,7 @@ class StoppedSerializer(serializers.Serializer[Stopped]):
     at = serializers.DateTimeField(help_text="When it begins to stop, unless more money comes.")
 
 
-class PreviewedSerializer(serializers.Serializer[Standing]):
+class PreviewedSerializer(serializers.Serializer[BudgetStanding]):
     amount = MoneySerializer(source="budget.amount_micro_usd")
     on_top = MoneySerializer()
     spent = MoneySerializer()

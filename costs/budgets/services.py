@@ -14,7 +14,7 @@ from costs.budgets.looks import wake_those
 from costs.budgets.periods import holding_now, span_of
 from costs.budgets.reservations import opened, renew
 from costs.budgets.spending import costing, holding_of, seconds_left
-from costs.budgets.standings import Standing, standing
+from costs.budgets.standings import BudgetStanding, standing
 from costs.budgets.telling import tell_override
 from costs.models import Budget, BudgetOverride, BudgetReservation
 from costs.signals import budget_freed
@@ -43,7 +43,7 @@ class Stopped:
 class Preview:
     """How a budget would stand after a change, and whom that would stop or keep waiting."""
 
-    standing: Standing
+    standing: BudgetStanding
     stopped: tuple[Stopped, ...]
     waiting: tuple[Workload, ...]
 

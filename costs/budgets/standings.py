@@ -34,7 +34,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BudgetStanding:
     """A budget in its present period, in micro-USD."""
 
     budget: Budget
@@ -77,7 +77,7 @@ def budget_of(team: Team, *, now: datetime) -> Budget | None:
     return Budget.objects.select_related("team").filter(holding_now(now), team=team).first()
 
 
-def standing(budget: Budget, *, now: datetime, price_book: PriceBook | None = None) -> Standing:
+def standing(budget: Budget, *, now: datetime, price_book: PriceBook | None = None) -> BudgetStanding:
     """How the budget stands now."""
     book = spans_by_card() if price_book is None else price_book
     span = span_of(budget, now)
@@ -89,7 +89,7 @@ def standing(budget: Budget, *, now: datetime, price_book: PriceBook | None = No
         reserved = _reserved(budget, span, book, now)
         by_rate = _by_rate(budget.team, amount - spent, span, book, now)
         by_week = _by_week(budget.team, amount - spent, span, book, now)
-    return Standing(
+    return BudgetStanding(
         budget=budget,
         span=span,
         amount=amount,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.db import transaction
@@ -12,22 +11,13 @@ from costs.budgets.reservations import extend, opened
 from costs.budgets.spending import Costing, costing, costs_so_far, seconds_left
 from costs.budgets.telling import tell_exhausted
 from costs.models import Budget, BudgetReservation
-from policy.budgets import STOP_MARGIN_SECONDS, lasts_until, usd
+from policy.budgets import STOP_MARGIN_SECONDS, MoneyEnd, lasts_until, usd
 from workloads.models import Workload
 
 EXTENDED_LEAST_SECONDS = 60
 """A promise that runs out is extended by so much at least, or by what is left of the time limit."""
 OBSERVED_STOPS = 20
 OBSERVED_MOST_SECONDS = 120
-
-
-@dataclass(frozen=True)
-class MoneyEnd:
-    """When the promise must be looked at again; `stops`: what runs begins to stop then."""
-
-    at: datetime
-    stops: bool
-    message: str = ""
 
 
 def end_of_money(workload: Workload, started_at: datetime | None, *, now: datetime) -> MoneyEnd | None:

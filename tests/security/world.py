@@ -118,9 +118,15 @@ class World:
         make_node()
         make_quota(self.team, self.flavor)
         self.price = make_price()
+        today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
         self.budget = create_budget(
-            team=self.team, values={"amount_micro_usd": 10**15}, actor=SETUP, now=clock.now()
-        )
+            team=self.team,
+            values={
+                "amount_micro_usd": 10**15, "period": "fixed", "starts_at": today, "ends_at": today + timedelta(days=30),
+            },
+            actor=SETUP,
+            now=clock.now(),
+        )  # fmt: skip
         self.lead = make_member("lead", team=self.team, user=make_user("canary-lead")).user
         self.member = make_member("member", team=self.team, user=make_user("canary-member")).user
         self.viewer = make_member("viewer", team=self.team, user=make_user("canary-viewer")).user
@@ -370,7 +376,13 @@ class World:
             "quota": {"flavor": self.flavor.name, "nominal": 99, "reason": "test"},
             "adjustment": {"transaction_id": str(self.posting), "reason": "test"},
             "settings": {"grace_seconds": 61},
-            "budget": {"team": team, "amount_usd": "100"},
+            "budget": {
+                "team": team,
+                "amount_usd": "100",
+                "period": "fixed",
+                "starts_on": "2040-01-01",
+                "ends_on": "2040-02-01",
+            },
             "budget_change": {"amount_usd": "200"},
             "override": {"amount_usd": "1", "reason": "test"},
             "price": {
