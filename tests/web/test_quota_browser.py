@@ -48,6 +48,10 @@ def addresses(world: QuotaWorld) -> list[str]:
         "/quotas/teams/",
         "/quotas/teams/vision/",
         "/idle/rules/idle/",
+        "/costs/",
+        "/costs/?by=team",
+        "/costs/?team=vision",
+        "/costs/capacity/",
     ]
 
 
