@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
 from cluster.client import ClusterClient
-from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 
-FINALIZER = "e2e.mlportal.dev/counted"
-"""Holds a deleted node until its time of deletion was read, as a cloud's own finalizer does."""
 SHAPES: dict[str, dict[str, str]] = {
     "whole": {"nvidia.com/gpu": "8"},
     "shared": {"nvidia.com/gpu.shared": "4"},
@@ -38,11 +34,13 @@ LANES = {
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Of a node, by its own API times, in whole seconds."""
+    """Of a node, in whole seconds: made by its own API time, gone by when it was asked to go and when that was done."""
 
+    uid: str
     lane: tuple[str, str]
     cards: int
     start: datetime
+    asked: datetime
     end: datetime
 
 
@@ -64,7 +62,6 @@ def manifest(name: str, shape: str, team: str, *, spot: bool = False) -> dict[st
             "name": name,
             "labels": labels,
             "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
-            "finalizers": [FINALIZER],
         },
         "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
         "status": {"capacity": capacity, "allocatable": capacity},
@@ -88,16 +85,15 @@ class Fleet:
             self._made[name] = LANES[shape, spot], CARDS[shape], start
 
     def remove(self, name: str) -> None:
-        """Delete the node, read when it was deleted, and let it go."""
+        """Delete the node."""
         ref = ObjectRef("v1", "Node", "", name)
         uid = self._client.get(ref)["metadata"]["uid"]
+        asked = datetime.now(UTC).replace(microsecond=0)
         self._client.delete(ref, uid=uid)
-        end = _time(self._client.get(ref)["metadata"]["deletionTimestamp"])
-        with suppress(ObjectNotFound):
-            self._client.patch_merge(ref, {"metadata": {"finalizers": None}})
+        end = datetime.now(UTC).replace(microsecond=0)
         with self._lock:
             lane, cards, start = self._made.pop(name)
-            self.lifetimes.append(Lifetime(lane, cards, start, end))
+            self.lifetimes.append(Lifetime(uid, lane, cards, start, asked, end))
 
     def names(self) -> list[str]:
         """Of the nodes that are there."""
