@@ -43,6 +43,7 @@ INSIDE = {
     "slow_clients": "slow_clients",
     "kueue_day": "kueue_day",
     "history": "history",
+    "costs": "cost_reports",
     "flood": "flood",
 }
 NAMES = (*ON_CLUSTER, "start", "policy", *INSIDE)
@@ -68,6 +69,7 @@ def main() -> int:
         and options.kueue_count is None
         and options.waiting_count is None
         and options.history_count is None
+        and options.costs_count is None
         and options.many_count == many_runs.COUNT
     ):
         _write(options, results, cluster=words)
@@ -102,6 +104,9 @@ def _arguments() -> argparse.Namespace:
         "--waiting-count", type=int, help="workloads that wait before a card, 10,000 unless given"
     )
     parser.add_argument("--history-count", type=int, help="runs of a year, 1,000,000 unless given")
+    parser.add_argument(
+        "--costs-count", type=int, help="usage intervals in the ledger, 1,000,000 unless given"
+    )
     parser.add_argument(
         "--many-count", type=int, default=many_runs.COUNT, help="runs that are submitted at once"
     )
@@ -170,6 +175,7 @@ def _arguments_of(options: argparse.Namespace, name: str) -> list[str]:
         "kueue_day": options.kueue_count,
         "waiting": options.waiting_count,
         "history": options.history_count,
+        "costs": options.costs_count,
     }
     count = counts.get(name)
     return [f"--rounds={options.rounds}", *([] if count is None else [f"--count={count}"])]

@@ -44,7 +44,7 @@ def measure(*, rounds: int, count: int = YEAR) -> Result:
     past = Past()
     few, many = past.endpoint(pods=FEW_PODS), past.endpoint(pods=count // 10)
     past.until(count // 10)
-    _copy_of_now()
+    copy_of_now()
     past.until(count)
     return compared(past.member, past.admin, few, many, rounds=rounds, count=count)
 
@@ -63,11 +63,11 @@ def compared(
         for name, path in _of_endpoint().items()
     }
     for user, address in (*runs.values(), *pods.values()):
-        _look(user, address)
+        look(user, address)
     for _ in range(rounds):
-        _round(runs.values(), little=SMALL)
-        _round(pods.values(), little="")
-    shown = [*_rows(runs, f"{count:,} runs"), *_rows(pods, f"{count // 10:,} pods")]
+        take_turns(runs.values(), little=SMALL)
+        take_turns(pods.values(), little="")
+    shown = [*rows_of(runs, f"{count:,} runs"), *rows_of(pods, f"{count // 10:,} pods")]
     return Result(
         title="After a year",
         question=f"Are pages and lists as fast with {count:,} runs as with {count // 10:,}, and an endpoint that has had {count // 10:,} pods as one "
@@ -132,7 +132,7 @@ def _of_endpoint() -> Paths:
     }
 
 
-def _copy_of_now() -> None:
+def copy_of_now() -> None:
     """The database as it is, beside it."""
     whole = connection.settings_dict["NAME"]
     _use("postgres")
@@ -153,7 +153,7 @@ def _client(user: User) -> Client:
     return client
 
 
-def _look(user: User, address: Measured) -> None:
+def look(user: User, address: Measured) -> None:
     """What one answer is, and whether there is such an answer at all."""
     client = _client(user)
     client.get(address.path)
@@ -163,20 +163,20 @@ def _look(user: User, address: Measured) -> None:
     address.queries, address.size = len(seen), len(answer.content)
 
 
-def _round(measured: object, *, little: str) -> None:
+def take_turns(measured: object, *, little: str) -> None:
     whole = connection.settings_dict["NAME"]
     for user, address in measured:  # type: ignore[attr-defined]
         if not address.refused:
-            address.rounds.ours.append(_times(user, address.path))
+            address.rounds.ours.append(times_of(user, address.path))
     if little:
         _use(little)
     for user, address in measured:  # type: ignore[attr-defined]
         if not address.refused:
-            address.rounds.limit.append(_times(user, address.little))
+            address.rounds.limit.append(times_of(user, address.little))
     _use(whole)
 
 
-def _times(user: User, path: str) -> list[float]:
+def times_of(user: User, path: str) -> list[float]:
     client = _client(user)
     client.get(path)
     milliseconds = []
@@ -189,7 +189,7 @@ def _times(user: User, path: str) -> list[float]:
     return milliseconds
 
 
-def _rows(measured: Mapping[str, tuple[User, Measured]], much: str) -> list[Row]:
+def rows_of(measured: Mapping[str, tuple[User, Measured]], much: str) -> list[Row]:
     shown = []
     for name, (_, address) in measured.items():
         if address.refused:

@@ -37,6 +37,8 @@ LIVE = 300
 """The newest runs have not ended."""
 POD_EVERY, WITH_FILES, WITH_FILES_EVERY = 10, 20_000, 2
 """Seven runs of ten had a pod; every other one of the newest brought its source files along."""
+LINES_MAX = 10
+"""Of one pod."""
 FIRST = 1_000_000_000
 """Keys that are given here begin far above those of the sequences."""
 FILE = "".join(f"def step_{number}(batch):\n    return batch * {number}\n" for number in range(130))
@@ -87,8 +89,10 @@ def _endpoint_spec(flavor: str) -> dict[str, Any]:
 class Past:
     """Teams, people, flavors, prices and one run with all that belongs to it, from which the others are copied."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pods_of_ten: int = 7, lines: int = 1) -> None:
+        """So many of ten runs had a pod, each of which was billed in so many lines, one after the other."""
         now = clock.now()
+        self.pods_of_ten, self.lines = pods_of_ten, lines
         self.now = now
         self.teams = rows.make_teams("past", count=TEAMS)
         self.owners = [rows.make_owner() for _ in range(OWNERS)]
@@ -211,7 +215,7 @@ class Past:
         )
 
     def _pods(self, first: int, last: int) -> None:
-        some = f"mod(n.n, {POD_EVERY}) < 7 AND n.n >= {LIVE}"
+        some = f"mod(n.n, {POD_EVERY}) < {self.pods_of_ten} AND n.n >= {LIVE}"
         at = f"%(now)s::timestamptz - n.n * interval '{EVERY}'"
         usage = UsageInterval.objects.get(pod_uid=self.pod.uid)
         parameters = {"first": first, "last": last, "key": FIRST, "now": self.now}
@@ -244,13 +248,15 @@ class Past:
             where=some,
             join=join,
         )
-        _ledger(
-            usage.pod_uid,
-            {**owner, **times, "posted_at": times["ended_at"]},
-            parameters,
-            where=some,
-            join=join,
-        )
+        whose = {"user_id": "w.owner_id", "project": "coalesce(w.labels->>'project', '')"}
+        part = f"{20 * 60 / self.lines} * interval '1 second'"
+        for line in range(self.lines):
+            span = {
+                "started_at": f"{at} + {line} * {part}",
+                "ended_at": f"{at} + {line + 1} * {part}",
+                "posted_at": times["ended_at"],
+            }
+            _ledger(usage.pod_uid, {**owner, **whose, **span}, parameters, where=some, join=join, line=line)
         estimate = StartEstimate.objects.get(workload=self.run)
         columns = {
             "id": "%(key)s + n.n",
@@ -405,10 +411,14 @@ def _ledger(
     *,
     where: str = "true",
     join: str = "",
+    line: int = 0,
 ) -> None:
     """Both sides of a bill, which belong together by a key that follows from the pod."""
     for place, side in enumerate(LedgerEntry.objects.filter(pod_uid=pod_uid).order_by("pk")):
-        own = {"id": f"(%(key)s + n.n) * 2 + {place}", "transaction_id": f"md5({columns['pod_uid']})::uuid"}
+        own = {
+            "id": f"(%(key)s + n.n) * {2 * LINES_MAX} + {2 * line + place}",
+            "transaction_id": f"md5({columns['pod_uid']} || '-{line}')::uuid",
+        }
         _copy(LedgerEntry, side.pk, {**own, **columns}, parameters, where=where, join=join)
 
 
@@ -461,4 +471,5 @@ def _unchecked() -> Iterator[None]:
         if cursor.fetchone()[0]:
             cursor.execute("TRUNCATE costs_workloadcharge")
             cursor.execute(_CHARGES)
+            cursor.execute("SELECT costs_make_rollups_anew()")
     rows.vacuum()

@@ -109,5 +109,6 @@ class Migration(migrations.Migration):
         migrations.RunSQL(rollup_sql.PARTS_OF_A_LINE, rollup_sql.NO_PARTS),
         # Creating the trigger has locked the ledger against writers until this has committed.
         migrations.RunSQL(rollup_sql.KEEP_SUMS, rollup_sql.KEEP_NO_SUMS),
+        migrations.RunSQL(rollup_sql.MAKE_SUMS_ANEW, rollup_sql.MAKE_NO_SUMS_ANEW),
         migrations.RunSQL(rollup_sql.SUMS_SO_FAR, migrations.RunSQL.noop),
     ]

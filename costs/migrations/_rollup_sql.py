@@ -56,21 +56,30 @@ _ADDED = """SET amount_micro_usd = kept.amount_micro_usd + EXCLUDED.amount_micro
         running_micro_usd = kept.running_micro_usd + EXCLUDED.running_micro_usd,
         stopping_micro_usd = kept.stopping_micro_usd + EXCLUDED.stopping_micro_usd"""
 
+# First the sums of days, which are few: the other sums are of these.
 # The keys in one order: two statements never wait for each other in turns.
+_PHASE_SUMS = "sum(amount), sum(starting), sum(running), sum(stopping)"
 ADD_TO_ROLLUPS = f"""
 INSERT INTO costs_costrollup AS kept (facet, grain, period, account_kind, team_id, user_id, project, flavor_name,
     price_id, account, amount_micro_usd, starting_micro_usd, running_micro_usd, stopping_micro_usd)
-SELECT CASE WHEN grouping(account) = 0 THEN 'l' WHEN grouping(user_id) = 0 THEN 'u' ELSE 'p' END AS facet,
-    grain, period, account_kind, team_id, coalesce(user_id, 0), coalesce(project, ''), flavor_name, price_id,
-    coalesce(account, ''), {_SUMS}
-FROM (
-    SELECT p.*, g.grain, CASE g.grain WHEN 'd' THEN p.day WHEN 'm' THEN date_trunc('month', p.day::timestamp)::date
-        ELSE '0001-01-01'::date END AS period
-    FROM ({_PARTS}) AS p CROSS JOIN (VALUES ('d'), ('m'), ('a')) AS g (grain)
-) AS parts
-GROUP BY grain, period, account_kind, team_id, flavor_name, price_id,
-    GROUPING SETS ((account), (user_id), (project))
-HAVING grouping(account) = 0 OR account_kind = 'team'
+WITH days (day, account_kind, team_id, user_id, project, flavor_name, price_id, account, amount, starting, running, stopping)
+AS MATERIALIZED (
+    SELECT day, account_kind, team_id, user_id, project, flavor_name, price_id, account, {_SUMS}
+    FROM ({_PARTS}) AS p GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+), facets AS MATERIALIZED (
+    SELECT CASE WHEN grouping(account) = 0 THEN 'l' WHEN grouping(user_id) = 0 THEN 'u' ELSE 'p' END AS facet,
+        day, account_kind, team_id, coalesce(user_id, 0) AS user_id, coalesce(project, '') AS project, flavor_name,
+        price_id, coalesce(account, '') AS account, sum(amount) AS amount, sum(starting) AS starting,
+        sum(running) AS running, sum(stopping) AS stopping
+    FROM days
+    GROUP BY day, account_kind, team_id, flavor_name, price_id, GROUPING SETS ((account), (user_id), (project))
+    HAVING grouping(account) = 0 OR account_kind = 'team'
+)
+SELECT facet, grain, CASE grain WHEN 'd' THEN day WHEN 'm' THEN date_trunc('month', day::timestamp)::date
+        ELSE '0001-01-01'::date END AS period,
+    account_kind, team_id, user_id, project, flavor_name, price_id, account, {_PHASE_SUMS}
+FROM facets CROSS JOIN (VALUES ('d'), ('m'), ('a')) AS g (grain)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 ON CONFLICT (facet, grain, period, account_kind, team_id, user_id, project, flavor_name, price_id, account) DO UPDATE
     {_ADDED};
@@ -114,8 +123,20 @@ CREATE TRIGGER ledger_keeps_rollups AFTER INSERT ON costs_ledgerentry
     REFERENCING NEW TABLE AS posted FOR EACH STATEMENT EXECUTE FUNCTION costs_keep_rollups();
 """
 KEEP_NO_SUMS = "DROP TRIGGER ledger_keeps_rollups ON costs_ledgerentry; DROP FUNCTION costs_keep_rollups();"
-EMPTY = "TRUNCATE costs_costrollup, costs_workloadrollup, costs_workloadday;"
-SUMS_SO_FAR = add("costs_ledgerentry")
+# Nobody posts until it has committed: no line is missed or counted twice. Also who mends sums by hand calls it.
+MAKE_SUMS_ANEW = f"""
+CREATE FUNCTION costs_make_rollups_anew() RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    LOCK TABLE costs_ledgerentry IN SHARE ROW EXCLUSIVE MODE;
+    DELETE FROM costs_costrollup;
+    DELETE FROM costs_workloadrollup;
+    DELETE FROM costs_workloadday;
+    {add("costs_ledgerentry")}
+END
+$body$;
+"""
+MAKE_NO_SUMS_ANEW = "DROP FUNCTION costs_make_rollups_anew();"
+SUMS_SO_FAR = "SELECT costs_make_rollups_anew()"
 OVER_A_DAY = (
     "(started_at AT TIME ZONE 'UTC')::date < ((ended_at AT TIME ZONE 'UTC') - interval '1 microsecond')::date"
 )
