@@ -104,6 +104,14 @@ class OutboxEvent(models.Model):
     serves = models.BooleanField(default=False)
     data = models.JSONField()
 
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=False) | Q(type__startswith="budget."),
+                name="outbox_event_is_somebodys",
+            ),
+        ]
+
     @override
     def __str__(self) -> str:
         return f"{self.type} of {self.lane}"
