@@ -14,7 +14,7 @@ from costs.models import CostRollup
 from costs.reports.comparisons import spot_savings, use_of_capacity
 from costs.reports.groups import GROUPS, ORDERINGS, CostFilters
 from costs.reports.queries import spent
-from costs.reports.windows import Window
+from costs.reports.windows import CostWindow
 from foundation import clock
 from foundation.digits import whole_number
 from foundation.errors import NotFound
@@ -50,18 +50,18 @@ GROUP_PARAMETERS = [
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCosts:
     """What a request wants counted. `teams` None is all there are."""
 
     teams: Collection[int] | None
-    window: Window
+    window: CostWindow
     filters: CostFilters
 
 
-def asked_for(request: Any, *, also: Collection[str] = ()) -> Asked:
+def asked_for(request: Any, *, also: Collection[str] = ()) -> AskedCosts:
     """The parameters of `ASKED`, checked, and no others besides `also`. Raises Malformed; NotFound of an unknown team or user."""
     check_query_parameters(request, (*ASKED, *also))
-    return Asked(_teams(request), _window(request), _filters(request))
+    return AskedCosts(_teams(request), _window(request), _filters(request))
 
 
 def _teams(request: Any) -> Collection[int] | None:
@@ -74,13 +74,13 @@ def _teams(request: Any) -> Collection[int] | None:
     return searched_teams(request.user, slugs=slugs)
 
 
-def _window(request: Any) -> Window:
+def _window(request: Any) -> CostWindow:
     start, end = asked_moment(request, "from"), asked_moment(request, "to")
     if start is None and end is None:
-        return Window.month_of(clock.now())
+        return CostWindow.month_of(clock.now())
     if start is not None and end is not None and start > end:
         raise refuse("to", "must not be before `from`.", code="ends_before_it_begins")
-    return Window(start, end)
+    return CostWindow(start, end)
 
 
 def _filters(request: Any) -> CostFilters:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from costs.models import LedgerEntry
 from costs.reports.comparisons import LaneUse, SpotSavings
-from costs.reports.groups import CostGroup, Report
+from costs.reports.groups import CostGroup, CostReport
 from foundation.http.serializers import StrictSerializer
 from foundation.money import AmountJSON, as_json
 
@@ -68,11 +68,11 @@ class CostSummarySerializer(_WindowSerializer):
         help_text="Whether something runs that has no price: it is not in the sums."
     )
 
-    def get_total(self, report: Report) -> AmountJSON | None:
+    def get_total(self, report: CostReport) -> AmountJSON | None:
         """Of all groups."""
         return as_json(report.total_micro_usd)
 
-    def get_running(self, report: Report) -> AmountJSON | None:
+    def get_running(self, report: CostReport) -> AmountJSON | None:
         """Of it what is not in the ledger yet."""
         return as_json(report.running_micro_usd)
 

@@ -13,7 +13,7 @@ from costs.models import Facet, Price
 from costs.queries import PriceBook, spans_by_card
 from costs.reports import sql
 from costs.reports.sql import Scope
-from costs.reports.windows import Window, pieces_of, whole_days
+from costs.reports.windows import CostWindow, pieces_of, whole_days
 from workloads.models import CapacityType
 
 
@@ -53,7 +53,7 @@ class LaneUse:
 
 
 def spot_savings(
-    *, teams: Collection[int] | None, window: Window, prices: PriceBook | None = None
+    *, teams: Collection[int] | None, window: CostWindow, prices: PriceBook | None = None
 ) -> SpotSavings:
     """What was posted for spot capacity in the window against the on-demand price of the same card at the time."""
     book = spans_by_card() if prices is None else prices
@@ -79,7 +79,7 @@ def spot_savings(
     return SpotSavings(spent=spent, on_demand=compared.numerator // compared.denominator, complete=complete)
 
 
-def _cut(window: Window, book: PriceBook, cards: set[str]) -> Iterator[Window]:
+def _cut(window: CostWindow, book: PriceBook, cards: set[str]) -> Iterator[CostWindow]:
     """The window, cut where an on-demand price of one of the cards begins or ends."""
     moments: set[datetime] = set()
     for card in cards:
@@ -88,12 +88,12 @@ def _cut(window: Window, book: PriceBook, cards: set[str]) -> Iterator[Window]:
     start = window.start
     for moment in sorted(moments):
         if start is None or start < moment:
-            yield Window(start, moment)
+            yield CostWindow(start, moment)
             start = moment
-    yield Window(start, window.end)
+    yield CostWindow(start, window.end)
 
 
-def _price_in(book: PriceBook, card: str, part: Window) -> int | None:
+def _price_in(book: PriceBook, card: str, part: CostWindow) -> int | None:
     """The on-demand price of the part, throughout which it is one."""
     for span in book.get((card, CapacityType.ON_DEMAND), []):
         begun = part.start is not None and span.start <= part.start
@@ -102,7 +102,7 @@ def _price_in(book: PriceBook, card: str, part: Window) -> int | None:
     return None
 
 
-def use_of_capacity(window: Window) -> list[LaneUse]:
+def use_of_capacity(window: CostWindow) -> list[LaneUse]:
     """Of each card and capacity type, what teams were charged and what stood idle, was stranded or lost."""
     lanes: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     pieces, everything = pieces_of(window), Scope()
@@ -133,7 +133,7 @@ def use_of_capacity(window: Window) -> list[LaneUse]:
     ]
 
 
-def spent_on_failed(*, teams: Collection[int] | None, window: Window) -> int:
+def spent_on_failed(*, teams: Collection[int] | None, window: CostWindow) -> int:
     """Micro-USD posted in the window for runs that have failed since."""
     pieces = pieces_of(window)
     by_month = not pieces.days and not pieces.edges

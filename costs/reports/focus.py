@@ -19,7 +19,7 @@ from django.db.models.expressions import RawSQL
 from costs.models import LedgerEntry
 from costs.reports.groups import CostFilters
 from costs.reports.sql import OVER_A_DAY
-from costs.reports.windows import Window, midnight, next_month
+from costs.reports.windows import CostWindow, midnight, next_month
 
 CHUNK = 500
 WHO = "ML Platform Portal"
@@ -40,7 +40,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def focus_rows(*, teams: Collection[int] | None, window: Window, filters: CostFilters) -> Iterator[list[Any]]:
+def focus_rows(
+    *, teams: Collection[int] | None, window: CostWindow, filters: CostFilters
+) -> Iterator[list[Any]]:
     """Rows of `COLUMNS`, in the order of time; read as they are asked for."""
     if window.is_empty:
         return
@@ -67,7 +69,7 @@ def _until(entry: LedgerEntry, moment: datetime) -> int:
 
 
 def _lines(
-    teams: Collection[int] | None, window: Window, filters: CostFilters
+    teams: Collection[int] | None, window: CostWindow, filters: CostFilters
 ) -> list[QuerySet[LedgerEntry]]:
     """First the few that began on a day before and last into the window, then those of its own days."""
     chosen = {
@@ -93,7 +95,7 @@ def _lines(
     return [rows.filter(pk__in=long), rows.filter(within, started_at__gte=day)]
 
 
-def _within(entry: LedgerEntry, window: Window) -> Iterator[tuple[datetime, datetime]]:
+def _within(entry: LedgerEntry, window: CostWindow) -> Iterator[tuple[datetime, datetime]]:
     """The line's time in the window, cut where a month ends."""
     start = entry.started_at if window.start is None else max(entry.started_at, window.start)
     end = entry.ended_at if window.end is None else min(entry.ended_at, window.end)

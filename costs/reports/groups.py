@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from costs.reports.windows import Window
+from costs.reports.windows import CostWindow
 from workloads.models import Workload
 
 GROUPS = ("team", "user", "project", "flavor", "capacity", "phase", "workload", "day", "month")
@@ -49,9 +49,9 @@ class CostGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class CostReport:
     groups: list[CostGroup]
-    window: Window
+    window: CostWindow
     total_micro_usd: int
     """Of all groups, those that are left out too."""
     running_micro_usd: int

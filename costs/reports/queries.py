@@ -23,12 +23,12 @@ from costs.reports.groups import (
     WAITING,
     CostFilters,
     CostGroup,
-    Report,
+    CostReport,
     Sums,
 )
 from costs.reports.running import Running, running
 from costs.reports.sql import Scope
-from costs.reports.windows import ALWAYS, Pieces, Window, midnight, pieces_of, whole_days
+from costs.reports.windows import ALWAYS, CostWindow, Pieces, midnight, pieces_of, whole_days
 from teams.models import Team, User
 from workloads.models import Workload
 
@@ -38,8 +38,8 @@ __all__ = [
     "ORDERINGS",
     "CostFilters",
     "CostGroup",
-    "Report",
-    "Window",
+    "CostReport",
+    "CostWindow",
     "spent",
     "spent_with_days",
 ]
@@ -52,14 +52,14 @@ NO_WORKLOAD = 0
 def spent(
     *,
     teams: Collection[int] | None,
-    window: Window,
+    window: CostWindow,
     group_by: str,
     now: datetime,
     limit: int | None = None,
     ordering: str = "",
     filters: CostFilters = _NO_FILTERS,
     prices: PriceBook | None = None,
-) -> Report:
+) -> CostReport:
     """What teams spent in the window, by one of `GROUPS`, with what runs now up to `now`.
 
     `teams` are keys, None for all. Groups come dearest first, days and months in their order, or as one of `ORDERINGS`
@@ -82,7 +82,7 @@ def spent(
 
 def _report(
     teams: Collection[int] | None,
-    window: Window,
+    window: CostWindow,
     group_by: str,
     *,
     now: datetime,
@@ -90,7 +90,7 @@ def _report(
     ordering: str,
     filters: CostFilters,
     prices: PriceBook | None,
-) -> Report:
+) -> CostReport:
     book = spans_by_card() if prices is None else prices
     scope = _scope(teams, filters)
     unposted = list(
@@ -101,14 +101,14 @@ def _report(
 
 def _reported(
     scope: Scope,
-    window: Window,
+    window: CostWindow,
     group_by: str,
     unposted: list[Running],
     limit: int | None,
     ordering: str,
     *,
     total: int | None = None,
-) -> Report:
+) -> CostReport:
     """With the `total` that is posted, for who knows it already."""
     order = ordering or ("key" if group_by in BY_TIME else "-amount")
     if group_by == "workload":
@@ -126,7 +126,7 @@ def _reported(
         groups.reverse()
     ahead = sum(amount for each in unposted for _, amount in each.parts)
     shown = groups if limit is None else groups[:limit]
-    return Report(
+    return CostReport(
         groups=shown,
         window=window,
         total_micro_usd=total + ahead,
@@ -139,14 +139,14 @@ def _reported(
 def spent_with_days(
     *,
     teams: Collection[int] | None,
-    window: Window,
-    days: Window,
+    window: CostWindow,
+    days: CostWindow,
     group_by: str,
     now: datetime,
     limit: int | None = None,
     ordering: str = "",
     prices: PriceBook | None = None,
-) -> tuple[Report, Report]:
+) -> tuple[CostReport, CostReport]:
     """`spent` in the window, and by day in `days`, of one moment and with less asked than by each alone.
 
     Both windows are whole days, and `days` holds the other. Days and months are among the second: they are not asked for here.
@@ -177,7 +177,7 @@ def spent_with_days(
     return report, of_days
 
 
-def _within(each: Running, window: Window) -> Running:
+def _within(each: Running, window: CostWindow) -> Running:
     """Of the days of a pod those of the window."""
     parts = tuple(part for part in each.parts if window.holds(midnight(date.fromisoformat(part[0]))))
     return replace(each, parts=parts)
@@ -198,7 +198,7 @@ def _scope(teams: Collection[int] | None, filters: CostFilters) -> Scope:
     )
 
 
-def _posted(scope: Scope, window: Window, group_by: str) -> dict[Any, Sums]:
+def _posted(scope: Scope, window: CostWindow, group_by: str) -> dict[Any, Sums]:
     """By team key, user key, project, flavor, capacity, phase, day or month."""
     key = {"capacity": "price", "phase": ""}.get(group_by, group_by)
     by_user = group_by == "user" or scope.users is not None
@@ -215,7 +215,7 @@ def _posted(scope: Scope, window: Window, group_by: str) -> dict[Any, Sums]:
     return found
 
 
-def _pieces(window: Window, group_by: str) -> Pieces:
+def _pieces(window: CostWindow, group_by: str) -> Pieces:
     if group_by == "day":
         return whole_days(window)
     pieces = pieces_of(window)
@@ -264,7 +264,7 @@ def _add_running(found: dict[Any, Sums], unposted: Collection[Running], group_by
 
 def _by_workload(
     scope: Scope,
-    window: Window,
+    window: CostWindow,
     unposted: Collection[Running],
     limit: int | None,
     order: str,

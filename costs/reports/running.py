@@ -12,7 +12,7 @@ from costs.models import UsageInterval
 from costs.pricing import SECONDS_PER_HOUR, PriceSpan, priced_segments
 from costs.queries import PriceBook
 from costs.reports.groups import CostFilters
-from costs.reports.windows import Window, midnight, next_month
+from costs.reports.windows import CostWindow, midnight, next_month
 from workloads.models import PodRecord
 
 PROJECT_LABEL = "project"
@@ -66,7 +66,7 @@ class _Accrual:
 def running(
     *,
     teams: Collection[int] | None,
-    window: Window,
+    window: CostWindow,
     group_by: str,
     now: datetime,
     prices: PriceBook,
@@ -103,7 +103,7 @@ def _chosen(teams: Collection[int] | None, filters: CostFilters) -> Q:
     return Q(**{name: list(values) for name, values in chosen.items() if values is not None})
 
 
-def _running(row: Sequence, window: Window, group_by: str, now: datetime, prices: PriceBook) -> Running:
+def _running(row: Sequence, window: CostWindow, group_by: str, now: datetime, prices: PriceBook) -> Running:
     workload, team, owner, labels, flavor, card, capacity, units, numerator, denominator, *times = row
     _, ended_at, settled_until, ready_from, asked_to_stop = times
     end = ended_at or max(now.replace(microsecond=0), settled_until)

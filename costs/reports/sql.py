@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from costs.models import Grain
 from costs.models.rollups import ALL_TIME
 from costs.reports.groups import PHASES, UNTOLD, Sums
-from costs.reports.windows import Dates, Pieces, Window, midnight
+from costs.reports.windows import CostWindow, Dates, Pieces, midnight
 
 _AMOUNTS = ("amount_micro_usd", "starting_micro_usd", "running_micro_usd", "stopping_micro_usd")
 _TOTALS = ", ".join(f"coalesce(sum({name}), 0)" for name in _AMOUNTS)
@@ -175,7 +175,7 @@ def workload_months(pieces: Pieces) -> Statement:
     return statement
 
 
-def lines_of(window: Window, *, account_kind: str = "team") -> Statement:
+def lines_of(window: CostWindow, *, account_kind: str = "team") -> Statement:
     """The window's lines alone, whatever is kept of them."""
     statement = Statement([], [])
     bounds, parameters = _bounds(window)
@@ -202,11 +202,11 @@ def _line_amounts() -> str:
     return ", ".join(parts)
 
 
-def _bounded(window: Window) -> list[Any]:
+def _bounded(window: CostWindow) -> list[Any]:
     return [window.end or "infinity", window.start or "-infinity"]
 
 
-def _bounds(window: Window) -> tuple[str, list[Any]]:
+def _bounds(window: CostWindow) -> tuple[str, list[Any]]:
     texts, parameters = ["true"], []
     if window.end is not None:
         texts.append("started_at < %s")
@@ -217,7 +217,7 @@ def _bounds(window: Window) -> tuple[str, list[Any]]:
     return " AND ".join(texts), parameters
 
 
-def _add_edge(statement: Statement, edge: Window, account_kind: str) -> None:
+def _add_edge(statement: Statement, edge: CostWindow, account_kind: str) -> None:
     """The lines of a part of one day, each by its own index: those of the day, and those from before it."""
     if edge.start is None or edge.end is None:
         raise ValueError("A part of a day has two ends.")

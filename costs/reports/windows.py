@@ -10,20 +10,20 @@ DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Window:
+class CostWindow:
     """`[start, end)`, in UTC; None is without a bound on that side."""
 
     start: datetime | None = None
     end: datetime | None = None
 
     @classmethod
-    def month(cls, year: int, month: int) -> Window:
+    def month(cls, year: int, month: int) -> CostWindow:
         """A month of the calendar in UTC."""
         first = date(year, month, 1)
         return cls(_midnight(first), _midnight(next_month(first)))
 
     @classmethod
-    def month_of(cls, moment: datetime) -> Window:
+    def month_of(cls, moment: datetime) -> CostWindow:
         """The month in which the moment lies."""
         day = moment.astimezone(UTC).date()
         return cls.month(day.year, day.month)
@@ -36,7 +36,7 @@ class Window:
         return (self.start is None or self.start <= moment) and (self.end is None or moment < self.end)
 
 
-ALWAYS = Window()
+ALWAYS = CostWindow()
 
 
 @dataclass(frozen=True)
@@ -55,31 +55,31 @@ class Pieces:
     """All there is: then the others are empty."""
     months: tuple[Dates, ...]
     days: tuple[Dates, ...]
-    edges: tuple[Window, ...]
+    edges: tuple[CostWindow, ...]
     """Parts of a day."""
 
 
-def pieces_of(window: Window) -> Pieces:
+def pieces_of(window: CostWindow) -> Pieces:
     """Whole months, whole days outside of these, and the rest."""
     start, end = window.start, window.end
     if start is None and end is None:
         return Pieces(True, (), (), ())
     if window.is_empty:
         return Pieces(False, (), (), ())
-    edges: list[Window] = []
+    edges: list[CostWindow] = []
     first = None if start is None else _day_from(start)
     last = None if end is None else end.astimezone(UTC).date()
     if first is not None and last is not None and first > last:
         return Pieces(False, (), (), (window,))
     if start is not None and first is not None and _midnight(first) != start:
-        edges.append(Window(start, _midnight(first)))
+        edges.append(CostWindow(start, _midnight(first)))
     if end is not None and last is not None and _midnight(last) != end:
-        edges.append(Window(_midnight(last), end))
+        edges.append(CostWindow(_midnight(last), end))
     months, days = _months_and_days(first, last)
     return Pieces(False, months, days, tuple(edges))
 
 
-def whole_days(window: Window) -> Pieces:
+def whole_days(window: CostWindow) -> Pieces:
     """The same without months."""
     found = pieces_of(window)
     if found.always:
@@ -93,7 +93,7 @@ def whole_days(window: Window) -> Pieces:
     return Pieces(False, (), (Dates(first, last),), found.edges)
 
 
-def days_of(window: Window) -> Iterator[date]:
+def days_of(window: CostWindow) -> Iterator[date]:
     """The days that a bounded window touches."""
     if window.start is None or window.end is None or window.is_empty:
         return

@@ -22,7 +22,7 @@ ASKED: Final = ("month", "from", "to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CapacityPart:
     """A part of what the cards were worth: micro-USD, and percent of the whole."""
 
     name: str
@@ -55,7 +55,7 @@ class CapacityCostsPage(LoginRequiredMixin, View):
         return render(request, "portal/costs_capacity.html", context)
 
 
-def parts_of(lanes: list[LaneUse]) -> list[Part]:
+def parts_of(lanes: list[LaneUse]) -> list[CapacityPart]:
     """What the lanes were worth together, by what became of it."""
     whole = sum(lane.total for lane in lanes)
     found = (
@@ -69,6 +69,6 @@ def parts_of(lanes: list[LaneUse]) -> list[Part]:
         ),
     )
     return [
-        Part(name=name, amount=amount, percent=amount * 100 / whole if whole else 0.0, help=words)
+        CapacityPart(name=name, amount=amount, percent=amount * 100 / whole if whole else 0.0, help=words)
         for name, amount, words in found
     ]

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.views import View
 
 from costs.reports.queries import spent
-from costs.reports.windows import Window
+from costs.reports.windows import CostWindow
 from foundation import clock
 from foundation.http.query import check_query_parameters, one
 from pages.costs.budgets import BudgetSeen, budgets_now, of_teams
@@ -37,7 +37,7 @@ class MonthLine(LoginRequiredMixin, View):
     def get(self, request: HttpRequest) -> HttpResponse:
         check_query_parameters(request, ("team",))
         now, whose = clock.now(), whose_costs(request, one(request, "team") or "")
-        report = spent(teams=whose.keys, window=Window.month_of(now), group_by="team", now=now)
+        report = spent(teams=whose.keys, window=CostWindow.month_of(now), group_by="team", now=now)
         told = [whose.team] if whose.team else whose.teams if len(whose.teams) <= TEAMS_TOLD else []
         known = {group.key: group.amount_micro_usd for group in report.groups}
         budgets = budgets_now([team.pk for team in told], now=now) if told else []

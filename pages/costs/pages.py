@@ -16,7 +16,7 @@ from django.views import View
 from budgets.standings import Forecast
 from console.pages.queries import teams_of
 from costs.reports.queries import spent_with_days
-from costs.reports.windows import Window, midnight
+from costs.reports.windows import CostWindow, midnight
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.query import check_query_parameters, one, refuse
@@ -119,13 +119,13 @@ def _by(asked: str, whose: Whose) -> str:
     return asked or "workload"
 
 
-def _days(span: CostSpan, standing: BudgetSeen | None) -> Window:
+def _days(span: CostSpan, standing: BudgetSeen | None) -> CostWindow:
     """The days of the page; where there is a budget, those of its period and of the last week too."""
     first, last = span.first, span.last
     if standing is not None:
         first = min(first, span.today - PACE + DAY, standing.span.starts_at.date())
         last = max(last, span.today)
-    return Window(midnight(first), midnight(last + DAY))
+    return CostWindow(midnight(first), midnight(last + DAY))
 
 
 def _beside(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from costs.reports.groups import CostGroup, Report
+from costs.reports.groups import CostGroup, CostReport
 from foundation.http.query import refuse
 from pages.costs.budgets import BudgetSeen, TeamBudgets
 from workloads.models import Workload
@@ -134,7 +134,7 @@ def query_ordering(ordering: str) -> str:
     return "amount" if ordering == "cost" else "-amount"
 
 
-def table_of(report: Report, *, by: str, ordering: str, budgets: TeamBudgets | None = None) -> CostTable:
+def table_of(report: CostReport, *, by: str, ordering: str, budgets: TeamBudgets | None = None) -> CostTable:
     """The lines of a report, with a column of `budgets` where there are any."""
     total = report.total_micro_usd
     rows = [_row(group, by, total, budgets) for group in report.groups]

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
 
-from costs.reports.windows import Window, midnight, next_month
+from costs.reports.windows import CostWindow, midnight, next_month
 from foundation.http.query import refuse
 
 DAYS_MAX: Final = 366
@@ -33,8 +33,8 @@ class CostSpan:
     today: date
 
     @property
-    def window(self) -> Window:
-        return Window(midnight(self.first), midnight(self.last + DAY))
+    def window(self) -> CostWindow:
+        return CostWindow(midnight(self.first), midnight(self.last + DAY))
 
     @property
     def days(self) -> int:

@@ -22,7 +22,7 @@ from costs.reports.comparisons import spent_on_failed, spot_savings, use_of_capa
 from costs.reports.focus import COLUMNS, focus_rows
 from costs.reports.groups import GROUPS, CostFilters
 from costs.reports.queries import spent
-from costs.reports.windows import Window, pieces_of, whole_days
+from costs.reports.windows import CostWindow, pieces_of, whole_days
 from foundation.http.csv_files import csv_lines
 from tests.effort import drawn
 from tests.factories.catalogue import SETUP, make_flavor, make_price
@@ -155,16 +155,16 @@ def summed(lines, window, group_by):
 
 
 def windows(random):
-    yield Window()
-    yield Window.month(2026, 10)
-    yield Window.month(2026, 11)
-    yield Window(None, moment(random))
-    yield Window(moment(random, whole=True), None)
+    yield CostWindow()
+    yield CostWindow.month(2026, 10)
+    yield CostWindow.month(2026, 11)
+    yield CostWindow(None, moment(random))
+    yield CostWindow(moment(random, whole=True), None)
     for whole in (True, False, False, False):
-        yield Window(*sorted((moment(random, whole=whole), moment(random))))
+        yield CostWindow(*sorted((moment(random, whole=whole), moment(random))))
     start = moment(random)
-    yield Window(start, start + timedelta(seconds=1))
-    yield Window(start, start)
+    yield CostWindow(start, start + timedelta(seconds=1))
+    yield CostWindow(start, start)
 
 
 def told(report):
@@ -217,7 +217,7 @@ def test_what_is_filtered_is_the_sum_of_the_lines_that_are_meant(seed):
 def test_the_dearest_are_the_first_of_all_and_the_total_is_of_all(seed):
     random = Random(seed)
     ledger = Ledger(random, lines=40)
-    for window in (Window(), Window.month(2026, 10), Window(moment(random), None)):
+    for window in (CostWindow(), CostWindow.month(2026, 10), CostWindow(moment(random), None)):
         for teams in (None, [ledger.runs[0].team_id], sorted({run.team_id for run in ledger.runs})):
             whole = spent(teams=teams, window=window, group_by="workload", now=NOW)
             for limit in (1, 2, 5, 50):
@@ -235,7 +235,7 @@ def test_exports_of_windows_that_follow_each_other_add_up_to_the_ledger(seed):
     ledger = Ledger(random, lines=60)
     cuts = sorted(moment(random) for _ in range(random.randrange(1, 12)))
     bounds = [None, *cuts, None]
-    split = [Window(start, end) for start, end in pairwise(bounds)]
+    split = [CostWindow(start, end) for start, end in pairwise(bounds)]
     column = COLUMNS.index("x_MicroUsd")
     for window in split:
         rows = list(focus_rows(teams=None, window=window, filters=NO_FILTERS))
@@ -252,7 +252,7 @@ def test_exports_of_windows_that_follow_each_other_add_up_to_the_ledger(seed):
 def test_pieces_of_a_window_are_the_window_without_gap_or_overlap():
     random = Random(1)
     for _ in range(500):
-        window = Window(*sorted((moment(random, whole=random.random() < 0.5), moment(random))))
+        window = CostWindow(*sorted((moment(random, whole=random.random() < 0.5), moment(random))))
         for pieces in (pieces_of(window), whole_days(window)):
             spans = [(edge.start, edge.end) for edge in pieces.edges]
             spans += [
@@ -313,7 +313,7 @@ def live():
 
 
 def test_what_runs_counts_to_this_second_as_its_page_says(live):
-    report = spent(teams=None, window=Window(), group_by="workload", now=NOW, limit=1)
+    report = spent(teams=None, window=CostWindow(), group_by="workload", now=NOW, limit=1)
     (first,) = report.groups
     assert first.workload == live, "with what is posted alone the other one would be dearer"
     assert first.amount_micro_usd == costs_of([live], now=NOW)[live.pk].so_far
@@ -323,28 +323,28 @@ def test_what_runs_counts_to_this_second_as_its_page_says(live):
 
 @pytest.mark.parametrize("group_by", GROUPS)
 def test_every_second_of_what_runs_is_in_one_part_of_a_split(live, group_by):
-    whole = spent(teams=None, window=Window(), group_by=group_by, now=NOW)
+    whole = spent(teams=None, window=CostWindow(), group_by=group_by, now=NOW)
     random = Random(3)
     cuts = sorted(NOW - timedelta(microseconds=random.randrange(2 * 10**11)) for _ in range(6))
     sums = defaultdict(int)
     bounds = [None, *cuts, None]
     for start, end in pairwise(bounds):
         for key, amount in told(
-            spent(teams=None, window=Window(start, end), group_by=group_by, now=NOW)
+            spent(teams=None, window=CostWindow(start, end), group_by=group_by, now=NOW)
         ).items():
             sums[key] += amount
     assert sums == told(whole)
 
 
 def test_waiting_is_free_and_the_phase_of_a_pod_that_runs_is_its_own(live):
-    report = spent(teams=None, window=Window(), group_by="phase", now=NOW)
+    report = spent(teams=None, window=CostWindow(), group_by="phase", now=NOW)
     running = {group.key: group.running_micro_usd for group in report.groups}
     assert running == {"waiting": 0, "starting": 1800 * 10**6, "running": 1800 * 10**6, "stopping": 0, "": 0}
 
 
 def test_what_has_no_price_is_said_and_in_no_sum(live):
     Price.objects.update(valid_until=NOW - timedelta(minutes=30))
-    report = spent(teams=None, window=Window(), group_by="team", now=NOW)
+    report = spent(teams=None, window=CostWindow(), group_by="team", now=NOW)
     assert report.unpriced
     assert report.running_micro_usd == 1800 * 10**6
 
@@ -354,7 +354,7 @@ def test_what_has_no_price_is_said_and_in_no_sum(live):
 
 def test_idle_stranded_and_lost_are_told_of_each_card():
     ledger = Ledger(Random(5), lines=80)
-    window = Window.month(2026, 10)
+    window = CostWindow.month(2026, 10)
     lanes = use_of_capacity(window)
     assert sum(lane.charged for lane in lanes) == sum(summed(ledger.lines, window, "team").values())
     for kind in ("idle", "stranded", "lost"):
@@ -377,19 +377,19 @@ def test_spot_is_compared_with_the_price_on_demand_of_its_time():
         created_at=BEGIN, scheduled_at=change - timedelta(hours=1), finished_at=change + timedelta(hours=1),
     )  # fmt: skip
     record_usage(pod, now=NOW)
-    found = spot_savings(teams=None, window=Window())
+    found = spot_savings(teams=None, window=CostWindow())
     usd = 3600 * 10**6
     assert (found.spent, found.on_demand, found.complete) == (2 * usd // 3, usd + usd * 4 // 3, True)
     assert found.saved == found.on_demand - found.spent
 
 
 def test_money_of_failed_runs_is_that_of_runs_that_have_failed(live):
-    assert spent_on_failed(teams=None, window=Window()) == 0
+    assert spent_on_failed(teams=None, window=CostWindow()) == 0
     type(live).objects.filter(pk=live.pk).update(phase="Failed", finished_at=NOW)
-    assert spent_on_failed(teams=None, window=Window()) == 29 * 3600 * 10**6
-    part = Window(NOW - timedelta(hours=2), NOW - timedelta(hours=1, minutes=30))
+    assert spent_on_failed(teams=None, window=CostWindow()) == 29 * 3600 * 10**6
+    part = CostWindow(NOW - timedelta(hours=2), NOW - timedelta(hours=1, minutes=30))
     assert spent_on_failed(teams=None, window=part) == 1800 * 10**6
-    assert spent_on_failed(teams=[], window=Window()) == 0
+    assert spent_on_failed(teams=[], window=CostWindow()) == 0
 
 
 # --- sums that are kept against the lines

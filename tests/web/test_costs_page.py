@@ -12,7 +12,7 @@ from budgets.services import create_budget
 from budgets.standings import standing
 from costs.ledger.services import settle_due
 from costs.reports.queries import spent
-from costs.reports.windows import Window
+from costs.reports.windows import CostWindow
 from foundation import clock
 from foundation.money import format_usd
 from pages.costs.spans import read_span
@@ -78,7 +78,7 @@ def test_every_grouping_and_the_days_add_up_to_the_same_total(manager, spoken):
         total = answer.context["report"].total_micro_usd
         assert sum(row.amount for row in answer.context["table"].rows) == total > 0, by
         assert abs(sum(amount for _, amount in answer.context["day_rows"]) - total) < USD // 100, by
-        expected = spent(teams=None, window=Window.month_of(clock.now()), group_by=by, now=clock.now())
+        expected = spent(teams=None, window=CostWindow.month_of(clock.now()), group_by=by, now=clock.now())
         assert {row.name for row in answer.context["table"].rows} >= {
             group.name for group in expected.groups if by not in {"phase", "project"}
         }
@@ -177,7 +177,7 @@ def test_days_that_are_a_whole_month_are_that_month():
     assert read_span({"from": "2026-02-01", "to": "2026-02-28"}, now=at).month == "2026-02"
     part = read_span({"from": "2026-02-01", "to": "2026-02-27"}, now=at)
     assert (part.month, part.days, part.title) == ("", 27, "1 Feb 2026 to 27 Feb 2026")
-    assert part.window == Window(*(clock.now().replace(2026, 2, day, 0, 0, 0, 0) for day in (1, 28)))
+    assert part.window == CostWindow(*(clock.now().replace(2026, 2, day, 0, 0, 0, 0) for day in (1, 28)))
 
 
 def test_a_day_alone_tells_what_was_spent_on_it(ana, made, world):
