@@ -42,7 +42,7 @@ REASONS: Final = {
     IdleSpan.Kind.UNCERTAIN: "Nobody watched the node in this time, so it is not known whether it was there.",
     IdleSpan.Kind.OVERHELD: "Pods held more than the node had: either its history or theirs is wrong.",
 }
-_PAYS: Final = {IdleSpan.Kind.IDLE: IDLE, IdleSpan.Kind.STRANDED: STRANDED}
+_PAYS: Final[dict[str, str]] = {IdleSpan.Kind.IDLE: IDLE, IdleSpan.Kind.STRANDED: STRANDED}
 _Interval = TypeVar("_Interval", Offered, Held)
 _Dated = TypeVar("_Dated", NodeInterval, UsageInterval)
 Cell = tuple[datetime, str]
