@@ -15,7 +15,7 @@ from controller.reconcile import objects, orphans
 from controller.reconcile.act import Look
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.identity import get_own, own_pods, robbed_pods
-from controller.reconcile.sightings import miss_pods, see_pods
+from controller.reconcile.sightings import miss_pods, see_ends, see_pods
 from workloads.models import Attempt, NodeRecord, ObjectRecord, PodRecord, Workload
 from workloads.observations import PodSeen, news
 from workloads.placement import SPOT
@@ -45,6 +45,7 @@ def look_at(
     )
     pods = own_pods(client, workload, attempt, listing.items, ends=adapter.kind.ends)
     pods = _record(workload, pods, listing.resource_version, client, now)
+    see_ends([(primary, workload)] if primary is not None else [], now=now)
     number = str(attempt.number) if attempt and adapter.kind.ends else None
     own = [pod for pod in pods if number is None or pod["metadata"]["labels"].get(objects.ATTEMPT) == number]
     events = objects.warnings(client, primary) if primary is not None and not own else []

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Min, Q, QuerySet, Sum
 
 from costs.ledger.accounts import ADJUSTMENT, IDLE, STRANDED, SUPPLY, lane_account
-from costs.ledger.idle_parts import Held, Offered, Part, parts
+from costs.ledger.idle_parts import HeldCards, IdlePart, OfferedCards, parts
 from costs.models import IdleSpan, LedgerEntry, PricedCard, SupplyCursor, SupplyMark, UsageInterval
 from costs.pricing import SECONDS_PER_HOUR, PriceSpan, Segment, whole
 from costs.queries import spans_of
@@ -43,7 +43,7 @@ REASONS: Final = {
     IdleSpan.Kind.OVERHELD: "Pods held more than the node had: either its history or theirs is wrong.",
 }
 _PAYS: Final[dict[str, str]] = {IdleSpan.Kind.IDLE: IDLE, IdleSpan.Kind.STRANDED: STRANDED}
-_Interval = TypeVar("_Interval", Offered, Held)
+_Interval = TypeVar("_Interval", OfferedCards, HeldCards)
 _Dated = TypeVar("_Dated", NodeInterval, UsageInterval)
 Cell = tuple[datetime, str]
 """An hour of a node."""
@@ -163,7 +163,7 @@ class _Counted:
     """A part of a node's hour, as a row says it or should."""
 
     node_name: str
-    part: Part
+    part: IdlePart
 
 
 def _count(lane: int, cells: Sequence[Cell], cursor: SupplyCursor, now: datetime) -> int:
@@ -187,7 +187,7 @@ def _count(lane: int, cells: Sequence[Cell], cursor: SupplyCursor, now: datetime
 
 def _as_counted(span: IdleSpan, prices: Mapping[int, PriceSpan]) -> _Counted:
     segment = Segment(span.started_at, span.ended_at, prices[span.price_id])
-    return _Counted(span.node_name, Part(segment, span.node_uid, span.kind, span.card_seconds))
+    return _Counted(span.node_name, IdlePart(segment, span.node_uid, span.kind, span.card_seconds))
 
 
 def _standing(priced: PricedCard, cells: Sequence[Cell]) -> list[IdleSpan]:
@@ -204,15 +204,15 @@ def _counted(
 ) -> Iterator[_Counted]:
     names = sorted({name for _, name in cells})
     start, end = min(hour for hour, _ in cells), max(hour for hour, _ in cells) + HOUR
-    nodes: dict[str, list[Offered]] = {name: [] for name in names}
-    pods: dict[str, list[Held]] = {name: [] for name in names}
+    nodes: dict[str, list[OfferedCards]] = {name: [] for name in names}
+    pods: dict[str, list[HeldCards]] = {name: [] for name in names}
     for row in _within(NodeInterval.objects.filter(node_name__in=names), priced, start, end):
-        offered = Offered(
+        offered = OfferedCards(
             row.node_uid, Fraction(row.cards), row.offered, row.certain, row.started_at, row.ended_at
         )
         nodes[row.node_name].append(offered)
     for usage in _within(UsageInterval.objects.filter(node_name__in=names), priced, start, end):
-        pods[usage.node_name].append(Held(usage.cards, usage.started_at, usage.ended_at))
+        pods[usage.node_name].append(HeldCards(usage.cards, usage.started_at, usage.ended_at))
     for hour, name in cells:
         first, last = max(hour, began_at), hour + HOUR
         for segment in priced_from(first, last, spans):

@@ -17,7 +17,7 @@ OVERHELD = "overheld"
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedCards:
     """Cards that a node had in `[start, end)`, and how much of them flavors offer."""
 
     node_uid: str
@@ -29,7 +29,7 @@ class Offered:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldCards:
     """Cards, or the exact part of one, that a pod held in `[start, end)`."""
 
     cards: Fraction
@@ -38,7 +38,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Part:
+class IdlePart:
     """Card-seconds of one kind in a segment, which has one price."""
 
     segment: Segment
@@ -47,7 +47,7 @@ class Part:
     card_seconds: Fraction
 
 
-def parts(segment: Segment, nodes: Sequence[Offered], pods: Sequence[Held]) -> Iterator[Part]:
+def parts(segment: Segment, nodes: Sequence[OfferedCards], pods: Sequence[HeldCards]) -> Iterator[IdlePart]:
     """What of the segment, of one node's cards, no pod pays for; the first and the last moment of a part are those at
     which the node's own history changes. With what pods held, the parts add up to the node's cards x seconds exactly:
     what they held beyond that counts as less than nothing of it.
@@ -61,11 +61,11 @@ def parts(segment: Segment, nodes: Sequence[Offered], pods: Sequence[Held]) -> I
         sums = _integrate(start, end, there, holding)
         uid = there[-1].node_uid if there else ""
         piece = Segment(start, end, segment.span)
-        yield from (Part(piece, uid, kind, total) for kind, total in sums.items() if total)
+        yield from (IdlePart(piece, uid, kind, total) for kind, total in sums.items() if total)
 
 
 def _integrate(
-    start: datetime, end: datetime, nodes: Sequence[Offered], pods: Sequence[Held]
+    start: datetime, end: datetime, nodes: Sequence[OfferedCards], pods: Sequence[HeldCards]
 ) -> dict[str, Fraction]:
     cards = sum((node.cards for node in nodes), Fraction(0))
     offered = sum((node.offered for node in nodes), Fraction(0))

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from controller import tasks
+from costs import tasks
 from costs.ledger import check, lost_work
 from costs.ledger.disputes import reverse
 from costs.ledger.services import record_usage
@@ -118,7 +118,7 @@ def test_a_pods_end_that_is_corrected_corrects_the_credit_by_reversing(bed):
     bed.pod.finished_at = at(500)
     bed.pod.save()
     record_usage(bed.pod, now=at(800))
-    tasks.lost_work.credit_due(now=at(810))
+    tasks.credit_lost_work()
     assert bed.sums() == (0, 500)
     assert LostWork.objects.get().credited_micro_usd == 500 * USD
     rows = LedgerEntry.objects.filter(account__startswith="lost:").order_by("id")

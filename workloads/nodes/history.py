@@ -140,9 +140,11 @@ def _since_it_was_made(
 def _as_they_were(rows: QuerySet[NodeInterval]) -> list[NodeInterval]:
     """The last rows of a node, to go on from their end."""
     ended_at = rows.aggregate(last=Max("ended_at"))["last"]
-    again = list(rows.filter(ended_at=ended_at)) if ended_at else []
+    if ended_at is None:
+        return []
+    again = list(rows.filter(ended_at=ended_at))
     for row in again:
-        row.pk, row.started_at, row.ended_at, row.certain = None, row.ended_at, None, True
+        row.pk, row.started_at, row.ended_at, row.certain = None, ended_at, None, True
     return again
 
 
@@ -184,7 +186,7 @@ def _go_on(
     for row in rows:
         if row.certain and _offer_of(row) == wanted.get((row.card, row.capacity_type)):
             del wanted[row.card, row.capacity_type]
-            if row.pk is not None:
+            if row.pk:
                 continue
             row.save()
         else:
@@ -204,7 +206,7 @@ def _end(record: NodeRecord, row: NodeInterval, *, sure: datetime, at: datetime)
     if until > row.started_at:
         row.ended_at = until
         row.save()
-    elif row.pk is not None:
+    elif row.pk:
         # Of the same second: what was written first was not so for a whole one.
         row.delete()
     if until < at:
