@@ -50,9 +50,7 @@ def _pods(before: datetime) -> QuerySet[PodRecord]:
 
 
 def _let_go(keys: list[int]) -> list[int]:
-    """Seal what these pod rows prove of the ledger, and delete the complete-log marks of those that may go: which are
-    returned. What proves something else than the ledger says has to stay until that is cleared up.
-    """
+    """Seal what these pod rows prove, and delete the log marks of those that may go, which are returned: not of what differs."""
     uids = dict(PodRecord.objects.filter(pk__in=keys).values_list("uid", "pk"))
     sealed = check.seal(uids)
     LogChunk.objects.filter(pod_uid__in=sealed, container=NO_CONTAINER).delete()
@@ -61,8 +59,7 @@ def _let_go(keys: list[int]) -> list[int]:
 
 def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], list[int]] | None = None) -> int:
     """Delete the rows in separate small transactions; returns how many."""
-    deleted = 0
-    kept: list[int] = []
+    deleted, kept = 0, list[int]()
     for _ in range(BATCHES_MAX):
         keys = list(rows.exclude(pk__in=kept).values_list("pk", flat=True)[:BATCH])
         if not keys:
@@ -74,6 +71,4 @@ def _delete(rows: QuerySet[Any], *, also: Callable[[list[int]], list[int]] | Non
             # Filtered again: a pod that was seen again is kept.
             still = rows.filter(pk__in=going).order_by().values("pk")
             deleted += rows.model.objects.filter(pk__in=still).delete()[0]
-        if len(keys) < BATCH:
-            break
     return deleted

@@ -18,7 +18,6 @@ from controller.logs import workload_logs
 from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
-from costs.ledger import check, idle, lost_work
 from costs.ledger.services import settle_due
 from costs.reports.check import check_some
 from foundation import clock, leases
@@ -41,8 +40,6 @@ LOOKS_MAX = 5
 LEASE_SECONDS = 25
 """Less than the 30 seconds between two beats: one that comes a little early finds the lease of the last one expired."""
 CLOSING_LEASE_SECONDS = 4
-SUPPLY_LEASE_SECONDS = 290
-"""Less than the five minutes between two beats."""
 SWEEP_GRACE = timedelta(seconds=1)
 
 
@@ -122,27 +119,10 @@ def keep_fences(**_future: Any) -> None:
 
 @task(name="controller.settle_usage")
 def settle_usage(**_future: Any) -> None:
-    """Post accrued usage to the ledger, and credit work that the platform destroyed."""
+    """Post accrued usage to the ledger."""
     with leases.periodic("settle", seconds=LEASE_SECONDS) as ours:
         if ours:
             settle_due(now=clock.now())
-            lost_work.credit_due(now=clock.now())
-
-
-@task(name="controller.sweep_supply")
-def sweep_supply(**_future: Any) -> None:
-    """Post what nobody held of the nodes' cards."""
-    with leases.periodic("supply", seconds=SUPPLY_LEASE_SECONDS) as ours:
-        if ours:
-            idle.sweep(now=clock.now())
-
-
-@task(name="controller.check_ledger")
-def check_ledger(**_future: Any) -> None:
-    """Recompute a part of the ledger from what it was posted by, and remember what differs."""
-    with leases.periodic("check-ledger", seconds=LEASE_SECONDS) as ours:
-        if ours:
-            check.go_on(now=clock.now())
 
 
 @task(name=CLOSE_TASK)

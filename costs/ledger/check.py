@@ -40,6 +40,8 @@ STEP: Final = 1_000
 LINES_STEP: Final = 20_000
 HOURS_STEP: Final = 24
 HOUR: Final = timedelta(hours=1)
+Faults = dict[str, tuple[Fraction | int, str]]
+"""By key how much too much the ledger has, in micro-USD, and what is wrong in words."""
 POD, NODE, LANE = LedgerFault.About.POD, LedgerFault.About.NODE, LedgerFault.About.LANE
 
 _WEIGHTS = """
@@ -141,7 +143,7 @@ def _step_of_pods(state: LedgerCheck, now: datetime) -> bool:
             "pod_uid", flat=True
         )
     )
-    wrong = {
+    wrong: Faults = {
         pod.uid: (1, "The pod held GPUs, and there is no usage of it.")
         for pod in lacking
         if pod.uid not in made
@@ -178,12 +180,12 @@ def _lock(lanes: Collection[tuple[str, str]]) -> None:
     list(PricedCard.objects.select_for_update().filter(condition).order_by("card", "capacity_type"))
 
 
-def _wrong(usages: Iterable[UsageInterval]) -> dict[str, tuple[Fraction | int, str]]:
+def _wrong(usages: Iterable[UsageInterval]) -> Faults:
     """By UID what the ledger has too much of a pod, and in which words."""
     rows = {row.pod_uid: row for row in usages}
     pods = {pod.uid: pod for pod in PodRecord.objects.filter(uid__in=list(rows))}
     posted, book = _weights(rows), spans_by_card()
-    wrong: dict[str, tuple[Fraction | int, str]] = {}
+    wrong: Faults = {}
     for uid, usage in rows.items():
         pod, weight = pods.get(uid), posted.get(uid, 0)
         if pod is None and usage.sealed is None:
@@ -241,7 +243,7 @@ def _step_of_lanes(state: LedgerCheck, now: datetime) -> bool:
         cards = list(PricedCard.objects.select_for_update().order_by("card", "capacity_type"))
         _add_lines(state, LedgerEntry.objects.aggregate(last=Max("pk"))["last"] or 0)
         sums = {row.priced_id: row for row in LaneSum.objects.all()}
-        wrong: dict[str, tuple[Fraction | int, str]] = {}
+        wrong: Faults = {}
         for priced in cards:
             of_lane = sums.get(priced.pk) or LaneSum(priced=priced)
             too_much = of_lane.amount_micro_usd + priced.carry - of_lane.cost - _cost_of_spans(priced)
@@ -256,7 +258,12 @@ def _add_lines(state: LedgerCheck, until: int) -> None:
         leases.check()
         sums = {row.priced_id: row for row in LaneSum.objects.select_for_update()}
         with connection.cursor() as cursor:
-            values = {"after": state.lines_until, "until": until, "back": ENDED_BEFORE, "again": STILL_THERE}
+            values: dict[str, int | str] = {
+                "after": state.lines_until,
+                "until": until,
+                "back": ENDED_BEFORE,
+                "again": STILL_THERE,
+            }
             cursor.execute(_LANES, values)
             for priced_id, numerator, denominator, amount, weight in cursor.fetchall():
                 of_lane = sums.setdefault(priced_id, LaneSum(priced_id=priced_id))
@@ -316,7 +323,7 @@ def _check_hour(lane: PricedCard, hour: datetime, began_at: datetime, book: Pric
 
 def _nodes_in(
     lane: PricedCard, hour: datetime, began_at: datetime, book: PriceBook
-) -> tuple[list[str], dict[str, tuple[Fraction | int, str]]]:
+) -> tuple[list[str], Faults]:
     spans = book.get((lane.card, lane.capacity_type), [])
     start, end = max(hour, began_at), hour + HOUR
     inside = Q(started_at__lt=end) & (Q(ended_at__isnull=True) | Q(ended_at__gt=start))
@@ -336,7 +343,7 @@ def _nodes_in(
         sign = -1 if row.kind == IdleSpan.Kind.OVERHELD else 1
         cost = sign * row.card_seconds * row.price.micro_usd_per_card_hour / 3600
         paid[row.node_name] = paid.get(row.node_name, Fraction(0)) + cost
-    wrong: dict[str, tuple[Fraction | int, str]] = {}
+    wrong: Faults = {}
     names = sorted({*had, *paid})
     for name in names:
         too_much = paid.get(name, Fraction(0)) - had.get(name, Fraction(0))
@@ -369,7 +376,7 @@ def _cost_in(
 def _keep(
     about: LedgerFault.About,
     looked_at: Collection[str],
-    wrong: dict[str, tuple[Fraction | int, str]],
+    wrong: Faults,
     now: datetime,
 ) -> None:
     """Remember what is wrong, and forget what was and is not."""

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Min, Q, QuerySet, Sum
 
 from costs.ledger.accounts import ADJUSTMENT, IDLE, STRANDED, SUPPLY, lane_account
-from costs.ledger.idle_parts import Held, IdlePart, OfferedCards, parts
+from costs.ledger.idle_parts import HeldCards, IdlePart, OfferedCards, parts
 from costs.models import IdleSpan, LedgerEntry, PricedCard, SupplyCursor, SupplyMark, UsageInterval
 from costs.pricing import SECONDS_PER_HOUR, PriceSpan, Segment, whole
 from costs.queries import spans_of
@@ -42,8 +42,8 @@ REASONS: Final = {
     IdleSpan.Kind.UNCERTAIN: "Nobody watched the node in this time, so it is not known whether it was there.",
     IdleSpan.Kind.OVERHELD: "Pods held more than the node had: either its history or theirs is wrong.",
 }
-_PAYS: Final = {IdleSpan.Kind.IDLE: IDLE, IdleSpan.Kind.STRANDED: STRANDED}
-_Interval = TypeVar("_Interval", OfferedCards, Held)
+_PAYS: Final[dict[str, str]] = {IdleSpan.Kind.IDLE: IDLE, IdleSpan.Kind.STRANDED: STRANDED}
+_Interval = TypeVar("_Interval", OfferedCards, HeldCards)
 _Dated = TypeVar("_Dated", NodeInterval, UsageInterval)
 Cell = tuple[datetime, str]
 """An hour of a node."""
@@ -205,14 +205,14 @@ def _counted(
     names = sorted({name for _, name in cells})
     start, end = min(hour for hour, _ in cells), max(hour for hour, _ in cells) + HOUR
     nodes: dict[str, list[OfferedCards]] = {name: [] for name in names}
-    pods: dict[str, list[Held]] = {name: [] for name in names}
+    pods: dict[str, list[HeldCards]] = {name: [] for name in names}
     for row in _within(NodeInterval.objects.filter(node_name__in=names), priced, start, end):
         offered = OfferedCards(
             row.node_uid, Fraction(row.cards), row.offered, row.certain, row.started_at, row.ended_at
         )
         nodes[row.node_name].append(offered)
     for usage in _within(UsageInterval.objects.filter(node_name__in=names), priced, start, end):
-        pods[usage.node_name].append(Held(usage.cards, usage.started_at, usage.ended_at))
+        pods[usage.node_name].append(HeldCards(usage.cards, usage.started_at, usage.ended_at))
     for hour, name in cells:
         first, last = max(hour, began_at), hour + HOUR
         for segment in priced_from(first, last, spans):

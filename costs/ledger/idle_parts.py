@@ -29,7 +29,7 @@ class OfferedCards:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldCards:
     """Cards, or the exact part of one, that a pod held in `[start, end)`."""
 
     cards: Fraction
@@ -47,7 +47,7 @@ class IdlePart:
     card_seconds: Fraction
 
 
-def parts(segment: Segment, nodes: Sequence[OfferedCards], pods: Sequence[Held]) -> Iterator[IdlePart]:
+def parts(segment: Segment, nodes: Sequence[OfferedCards], pods: Sequence[HeldCards]) -> Iterator[IdlePart]:
     """What of the segment, of one node's cards, no pod pays for; the first and the last moment of a part are those at
     which the node's own history changes. With what pods held, the parts add up to the node's cards x seconds exactly:
     what they held beyond that counts as less than nothing of it.
@@ -65,7 +65,7 @@ def parts(segment: Segment, nodes: Sequence[OfferedCards], pods: Sequence[Held])
 
 
 def _integrate(
-    start: datetime, end: datetime, nodes: Sequence[OfferedCards], pods: Sequence[Held]
+    start: datetime, end: datetime, nodes: Sequence[OfferedCards], pods: Sequence[HeldCards]
 ) -> dict[str, Fraction]:
     cards = sum((node.cards for node in nodes), Fraction(0))
     offered = sum((node.offered for node in nodes), Fraction(0))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import transaction
 
@@ -182,7 +182,7 @@ def _post(work: LostWork, parts: Sequence[_Part], now: datetime) -> None:
     LedgerEntry.objects.bulk_create(entries)
 
 
-def _opposite(row: LedgerEntry, transaction_id: object, now: datetime) -> LedgerEntry:
+def _opposite(row: LedgerEntry, transaction_id: UUID, now: datetime) -> LedgerEntry:
     return LedgerEntry(
         **{name: getattr(row, name) for name in COPIED},
         transaction_id=transaction_id,

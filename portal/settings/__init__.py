@@ -293,8 +293,9 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "return-requests": {"task": "quotas.return_requests", "schedule": 60.0, "options": {"expires": 60}},
     "settle-usage": {"task": "controller.settle_usage", "schedule": 30.0, "options": {"expires": 30}},
     # Each turn counts what the one before has claimed: no transaction may last from one to the next.
-    "sweep-supply": {"task": "controller.sweep_supply", "schedule": 300.0, "options": {"expires": 300}},
-    "check-ledger": {"task": "controller.check_ledger", "schedule": 30.0, "options": {"expires": 30}},
+    "sweep-supply": {"task": "costs.sweep_supply", "schedule": 300.0, "options": {"expires": 300}},
+    "credit-lost-work": {"task": "costs.credit_lost_work", "schedule": 30.0, "options": {"expires": 30}},
+    "check-ledger": {"task": "costs.check_ledger", "schedule": 30.0, "options": {"expires": 30}},
     "check-cost-rollups": {
         "task": "controller.check_cost_rollups",
         "schedule": 60.0,

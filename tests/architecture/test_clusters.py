@@ -27,11 +27,14 @@ ABOUT_ALL = {
     "controller/retention.py _pods": "the same of pods",
     "workloads/metrics.py WatchCollector.collect": "every watch has an age, and its cluster is a label",
     "costs/ledger/services.py close_ended": "a bill is settled wherever the pod was",
-    "costs/ledger/check.py _nodes_in": "a price is of a card, in whatever cluster it is",
-    "costs/ledger/check.py _step_of_pods": "a bill is proved by its pod, wherever that was",
-    "costs/ledger/idle.py _counted": "a price is of a card, in whatever cluster it is",
-    "costs/ledger/idle.py _cursor": "a price is of a card, in whatever cluster it is",
-    "costs/ledger/idle.py _nodes_of": "a price is of a card, in whatever cluster it is",
+    **dict.fromkeys(
+        [f"costs/ledger/idle.py {name}" for name in ("_cursor", "_nodes_of", "_counted")],
+        "a card costs the same in every cluster, and is idle in each",
+    ),
+    **dict.fromkeys(
+        [f"costs/ledger/check.py {name}" for name in ("_step_of_pods", "_nodes_in")],
+        "the ledger is of all clusters, and so is its check",
+    ),
     "workloads/nodes/history.py flavors_changed": "a flavor means the same in every cluster",
 }
 # Who asks for a client, and of which cluster: entry points alone, which hand it on.

@@ -10,6 +10,7 @@ from django.db import IntegrityError
 from controller import retention
 from controller.logs.store import NO_CONTAINER, mark_stored
 from controller.tasks import collect_garbage
+from costs.ledger import check
 from costs.ledger.services import record_usage
 from costs.models import UsageInterval
 from costs.queries import cost_lines, cost_of
@@ -77,6 +78,17 @@ def test_a_bill_is_the_same_without_the_rows_of_its_pods(run):
     assert ledger_difference() == 0
     seconds = sum((each.ended_at - each.started_at).total_seconds() for each in UsageInterval.objects.all())
     assert seconds == 5 * 3600
+
+
+def test_the_ledger_is_proved_without_the_rows_that_were_verified_and_what_differs_stays(run):
+    pod(run, "right", gone=OLD)
+    wrong = pod(run, "wrong", gone=OLD)
+    PodRecord.objects.filter(name="wrong").update(finished_at=OLD + timedelta(seconds=7))
+    assert retention.forget(now=NOW)["pods"] == 1
+    assert names(PodRecord) == {"wrong"}
+    assert [fault.key for fault in check.check_all(now=NOW)] == [PodRecord.objects.get().uid]
+    PodRecord.objects.all().delete()
+    assert len(check.check_all(now=NOW)) == 1, wrong
 
 
 def test_a_pod_whose_bill_is_open_stays(run):

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from django.db import connection
 
-from controller import tasks
+from costs import tasks
 from costs.ledger import check, idle
 from costs.ledger.disputes import reverse
 from costs.ledger.entries import NOT_SEEN

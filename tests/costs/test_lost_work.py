@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from controller import tasks
+from costs import tasks
 from costs.ledger import check, lost_work
 from costs.ledger.disputes import reverse
 from costs.ledger.services import record_usage
@@ -103,6 +103,18 @@ def test_no_more_is_credited_than_the_platform_says(bed, most, credited):
     assert LostWork.objects.get().lost_micro_usd == 600 * USD
 
 
+@pytest.mark.django_db(transaction=True)
+def test_beat_credits_by_itself(bed):
+    bed.attempt()
+    lines = LedgerEntry.objects.count()
+    bed.pod.finished_at = at(500)
+    bed.pod.save()
+    record_usage(bed.pod, now=at(800))
+    tasks.credit_lost_work()
+    assert LedgerEntry.objects.count() > lines
+    assert bed.sums() == (0, 500)
+
+
 def test_it_is_credited_once(bed):
     attempt = bed.attempt()
     lost_work.note(attempt)
@@ -118,7 +130,7 @@ def test_a_pods_end_that_is_corrected_corrects_the_credit_by_reversing(bed):
     bed.pod.finished_at = at(500)
     bed.pod.save()
     record_usage(bed.pod, now=at(800))
-    tasks.lost_work.credit_due(now=at(810))
+    lost_work.credit_due(now=at(810))
     assert bed.sums() == (0, 500)
     assert LostWork.objects.get().credited_micro_usd == 500 * USD
     rows = LedgerEntry.objects.filter(account__startswith="lost:").order_by("id")
