@@ -48,6 +48,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType({
     "empty": "The list or the object is empty.",
     "ended": "The run or endpoint has ended.",
     "endpoint_not_live": "The endpoint does not run, so that nothing can answer.",
+    "ends_before_it_begins": "`to` is before `from`.",
     "headers_too_large": "The headers of the request are larger than the server takes.",
     "malformed_http": "The request is no HTTP that is taken: its length is said twice, or a line is not one of HTTP.",
     "query_too_slow": "Prometheus has no result of a scaler's query in time.",
