@@ -7,10 +7,11 @@ windows that follow each other add up to the ledger, to the micro-USD.
 from __future__ import annotations
 
 import json
+from collections import namedtuple
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
-from itertools import chain
+from functools import lru_cache
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -20,6 +21,7 @@ from costs.models import LedgerEntry
 from costs.reports.groups import CostFilters
 from costs.reports.sql import OVER_A_DAY
 from costs.reports.windows import CostWindow, midnight, next_month
+from workloads.models import CapacityType
 
 CHUNK = 500
 WHO = "ML Platform Portal"
@@ -40,32 +42,63 @@ COLUMNS = (
 )  # fmt: skip
 
 
+_FIELDS = {
+    "started_at": "started_at",
+    "ended_at": "ended_at",
+    "amount": "amount_micro_usd",
+    "transaction_id": "transaction_id",
+    "account": "account",
+    "pod_uid": "pod_uid",
+    "node_name": "node_name",
+    "flavor_name": "flavor_name",
+    "units": "units",
+    "project": "project",
+    "phase": "phase",
+    "reverses": "reverses_id",
+    "reason": "reason",
+    "posted_at": "posted_at",
+    "slug": "team__slug",
+    "team": "team__name",
+    "user": "user__username",
+    "run": "workload__name",
+    "kind": "workload__kind",
+    "run_id": "workload__public_id",
+    "price_id": "price__public_id",
+    "price": "price__micro_usd_per_card_hour",
+    "card": "price__priced__card",
+    "capacity": "price__priced__capacity_type",
+}
+Line = namedtuple("Line", tuple(_FIELDS))  # type: ignore[misc] # noqa: PYI024 - the names are those above
+"""What a row is made of: rows of the tables would be made by the million, to be looked at once."""
+
+
 def focus_rows(
     *, teams: Collection[int] | None, window: CostWindow, filters: CostFilters
 ) -> Iterator[list[Any]]:
     """Rows of `COLUMNS`, in the order of time; read as they are asked for."""
     if window.is_empty:
         return
-    for entry in chain.from_iterable(
-        each.iterator(chunk_size=CHUNK) for each in _lines(teams, window, filters)
-    ):
-        for start, end in _within(entry, window):
-            yield _row(entry, start, end)
+    for rows in _lines(teams, window, filters):
+        for values in rows.values_list(*_FIELDS.values()).iterator(chunk_size=CHUNK):
+            line = Line._make(values)
+            for start, end in _within(line, window):
+                yield _row(line, start, end)
 
 
-def part_of(entry: LedgerEntry, start: datetime, end: datetime) -> int:
+def _part_of(line: Line, start: datetime, end: datetime) -> int:
     """Micro-USD of the line between two moments, as the database's `costs_until` says it."""
-    return _until(entry, end) - _until(entry, start)
+    return _until(line, end) - _until(line, start)
 
 
-def _until(entry: LedgerEntry, moment: datetime) -> int:
-    if moment <= entry.started_at:
+def _until(line: Line, moment: datetime) -> int:
+    amount: int = line.amount
+    if moment <= line.started_at:
         return 0
-    if moment >= entry.ended_at:
-        return entry.amount_micro_usd
-    length = (entry.ended_at - entry.started_at) // _MICROSECOND
-    part = abs(entry.amount_micro_usd) * ((moment - entry.started_at) // _MICROSECOND) // length
-    return part if entry.amount_micro_usd >= 0 else -part
+    if moment >= line.ended_at:
+        return amount
+    length = (line.ended_at - line.started_at) // _MICROSECOND
+    part = abs(amount) * ((moment - line.started_at) // _MICROSECOND) // length
+    return part if amount >= 0 else -part
 
 
 def _lines(
@@ -83,7 +116,7 @@ def _lines(
     rows = LedgerEntry.objects.filter(where, account__startswith="team:")
     if window.end is not None:
         rows = rows.filter(started_at__lt=window.end)
-    rows = rows.select_related("team", "workload", "price__priced", "user").order_by("started_at", "id")
+    rows = rows.order_by("started_at", "id")
     if window.start is None:
         return [rows]
     day = midnight(window.start.astimezone(UTC).date())
@@ -95,11 +128,11 @@ def _lines(
     return [rows.filter(pk__in=long), rows.filter(within, started_at__gte=day)]
 
 
-def _within(entry: LedgerEntry, window: CostWindow) -> Iterator[tuple[datetime, datetime]]:
+def _within(line: Line, window: CostWindow) -> Iterator[tuple[datetime, datetime]]:
     """The line's time in the window, cut where a month ends."""
-    start = entry.started_at if window.start is None else max(entry.started_at, window.start)
-    end = entry.ended_at if window.end is None else min(entry.ended_at, window.end)
-    if entry.started_at == entry.ended_at:
+    start = line.started_at if window.start is None else max(line.started_at, window.start)
+    end = line.ended_at if window.end is None else min(line.ended_at, window.end)
+    if line.started_at == line.ended_at:
         yield start, end
     while start < end:
         month = midnight(next_month(start.astimezone(UTC).date()))
@@ -107,58 +140,56 @@ def _within(entry: LedgerEntry, window: CostWindow) -> Iterator[tuple[datetime, 
         start = month
 
 
-def _row(entry: LedgerEntry, start: datetime, end: datetime) -> list[Any]:
-    amount = entry.amount_micro_usd if start == end else part_of(entry, start, end)
+def _row(line: Line, start: datetime, end: datetime) -> list[Any]:
+    amount = line.amount if start == end else _part_of(line, start, end)
     cost = amount * MICRO
     first = start.astimezone(UTC).date().replace(day=1)
     month_end = midnight(next_month(first))
     # Of an earlier month that had been over when this was posted.
-    corrects = entry.reverses_id is not None and entry.posted_at >= month_end
-    price, team, run = entry.price, entry.team, entry.workload
-    lane = price.priced if price else None
-    unit_price = price.micro_usd_per_card_hour * MICRO if price else None
-    sign = -1 if entry.amount_micro_usd < 0 else 1
-    seconds = Decimal(sign * entry.units * ((end - start) // _MICROSECOND)) * MICRO
-    usage = bool(entry.pod_uid) and price is not None
-    spot = lane is not None and lane.capacity_type != "on-demand"
+    corrects = line.reverses is not None and line.posted_at >= month_end
+    priced = line.price is not None
+    unit_price = line.price * MICRO if priced else ""
+    usage = bool(line.pod_uid) and priced
+    model = "Standard" if line.capacity == CapacityType.ON_DEMAND.value else "Dynamic"
     return [
         cost, ACCOUNT, WHO, "USD", _moment(month_end), _moment(midnight(first)),
-        "Usage" if usage else "Adjustment", "Correction" if corrects else "", _description(entry),
+        "Usage" if usage else "Adjustment", "Correction" if corrects else "", _description(line),
         "Usage-Based" if usage else "One-Time", _moment(end), _moment(start),
-        seconds.normalize() + 0 if usage else "", "Unit-Seconds" if usage else "",
-        cost, unit_price if unit_price is not None else "", cost, WHO, cost,
-        unit_price if unit_price is not None else "", ("Dynamic" if spot else "Standard") if usage else "",
-        _quantity(amount, price.micro_usd_per_card_hour) if price and usage else "", "Card-Hours" if usage else "",
-        WHO, WHO, entry.pod_uid, run.name if run else "", run.kind if run else "", "Compute", "GPU capacity",
-        f"{lane.card}:{lane.capacity_type}" if lane else "", price.public_id if price else "",
-        team.slug if team else "", team.name if team else "", _tags(entry), entry.transaction_id,
-        entry.account, run.public_id if run else "", entry.pod_uid, entry.node_name, entry.flavor_name,
-        entry.units, entry.reason, _moment(entry.posted_at), amount,
+        _unit_seconds(line, start, end) if usage else "", "Unit-Seconds" if usage else "",
+        cost, unit_price, cost, WHO, cost, unit_price, model if usage else "",
+        _card_hours(amount, line.price) if usage else "", "Card-Hours" if usage else "",
+        WHO, WHO, line.pod_uid, line.run or "", line.kind or "", "Compute", "GPU capacity",
+        f"{line.card}:{line.capacity}" if priced else "", line.price_id or "", line.slug or "", line.team or "",
+        _tags(line), line.transaction_id, line.account, line.run_id or "", line.pod_uid, line.node_name,
+        line.flavor_name, line.units, line.reason, _moment(line.posted_at), amount,
     ]  # fmt: skip
 
 
-def _quantity(amount: int, micro_usd_per_card_hour: int) -> Decimal:
-    """Card-hours that cost the amount at the price: their product is the cost, to the micro-USD."""
+def _unit_seconds(line: Line, start: datetime, end: datetime) -> Decimal | int:
+    """What was used; of a line that takes another back, negative."""
+    seconds, rest = divmod(line.units * ((end - start) // _MICROSECOND), 1_000_000)
+    used = seconds + rest * MICRO if rest else seconds
+    return -used if line.amount < 0 else used
+
+
+def _card_hours(amount: int, micro_usd_per_card_hour: int) -> Decimal:
+    """What costs the amount at the price: their product is the cost, to the micro-USD."""
     if micro_usd_per_card_hour == 0:
         return Decimal(0)
     return (Decimal(amount) / micro_usd_per_card_hour).quantize(QUANTITY, ROUND_HALF_EVEN)
 
 
-def _description(entry: LedgerEntry) -> str:
-    if entry.reason:
-        return entry.reason
-    return f"{entry.units} {entry.flavor_name}" if entry.flavor_name else entry.account
+def _description(line: Line) -> str:
+    if line.reason:
+        return str(line.reason)
+    return f"{line.units} {line.flavor_name}" if line.flavor_name else str(line.account)
 
 
-def _tags(entry: LedgerEntry) -> str:
-    tags = {
-        "project": entry.project,
-        "user": entry.user.username if entry.user else "",
-        "phase": entry.phase,
-        "flavor": entry.flavor_name,
-    }
+def _tags(line: Line) -> str:
+    tags = {"project": line.project, "user": line.user, "phase": line.phase, "flavor": line.flavor_name}
     return json.dumps({name: value for name, value in tags.items() if value})
 
 
+@lru_cache(maxsize=256)
 def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -28,7 +28,7 @@ from costs.reports.groups import (
 )
 from costs.reports.running import Running, running
 from costs.reports.sql import Scope
-from costs.reports.windows import ALWAYS, CostWindow, Pieces, midnight, pieces_of, whole_days
+from costs.reports.windows import ALWAYS, DAY, CostWindow, Pieces, midnight, pieces_of, whole_days
 from teams.models import Team, User
 from workloads.models import Workload
 
@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _NO_FILTERS = CostFilters()
+TIES_MAX = 200
 NO_WORKLOAD = 0
 """In the place of a workload's key."""
 
@@ -111,13 +112,17 @@ def _reported(
 ) -> CostReport:
     """With the `total` that is posted, for who knows it already."""
     order = ordering or ("key" if group_by in BY_TIME else "-amount")
+    known = _as_far_as_lines_go(window)
     if group_by == "workload":
-        found, total, complete = _by_workload(scope, window, unposted, limit, order, total)
+        found, total, complete = _by_workload(scope, known, unposted, limit, order, total)
     else:
-        found = _posted(scope, window, group_by)
+        found = _posted(scope, known, group_by)
         total = sum(sums.posted for sums in found.values())
         _add_running(found, unposted, group_by)
         complete = True
+    if limit is not None and order.endswith("amount") and len(found) > limit:
+        # Names are read of those alone that are told, and of those that are as dear as the last of them.
+        found, complete = _first(found, limit, descending=order.startswith("-")), False
     groups = _named(found, group_by)
     groups.sort(key=lambda group: group.key)
     if order.endswith("amount"):
@@ -183,6 +188,18 @@ def _within(each: Running, window: CostWindow) -> Running:
     return replace(each, parts=parts)
 
 
+def _first(found: Mapping[Any, Sums], limit: int, *, descending: bool) -> dict[Any, Sums]:
+    amounts = sorted((sums.posted + sums.running for sums in found.values()), reverse=descending)
+    last = amounts[limit - 1]
+    far = {
+        key: sums
+        for key, sums in found.items()
+        if (sums.posted + sums.running >= last if descending else sums.posted + sums.running <= last)
+    }
+    # Where very many are as dear as the last one, it does not matter which of them are told.
+    return dict(list(far.items())[: limit + TIES_MAX]) if len(far) > limit + TIES_MAX else far
+
+
 def ledger_difference() -> int:
     """Sum over all postings, which must be 0, in micro-USD."""
     return LedgerEntry.objects.aggregate(total=Sum("amount_micro_usd"))["total"] or 0
@@ -196,6 +213,24 @@ def _scope(teams: Collection[int] | None, filters: CostFilters) -> Scope:
     return Scope(
         teams=teams, users=filters.users, projects=filters.projects, flavors=filters.flavors, prices=chosen
     )
+
+
+_FIRST_AND_LAST = """
+SELECT (SELECT min(period) FROM costs_costrollup WHERE facet = 'l' AND grain = 'd'),
+    (SELECT max(period) FROM costs_costrollup WHERE facet = 'l' AND grain = 'd')
+"""
+
+
+def _as_far_as_lines_go(window: CostWindow) -> CostWindow:
+    """The window without bounds that no line lies beyond: fewer pieces are the same."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST_AND_LAST)
+        first, last = cursor.fetchone()
+    if first is None or window.is_empty:
+        return window
+    open_start = window.start is not None and window.start <= midnight(first)
+    open_end = window.end is not None and window.end >= midnight(last + DAY)
+    return CostWindow(None if open_start else window.start, None if open_end else window.end)
 
 
 def _posted(scope: Scope, window: CostWindow, group_by: str) -> dict[Any, Sums]:
@@ -291,13 +326,14 @@ def _by_workload(
             found[workload] = Sums(posted=amount)
         return found, total, len(others) <= limit
     if plain and not pieces.days and not pieces.edges:
-        posted = sql.sums(sql.workload_months(pieces), scope, "workload")
+        statement = sql.workload_months(pieces)
     else:
-        posted = sql.sums(sql.workload_days(whole_days(window)), scope, "workload")
-    total = sum(sums.posted for sums in posted.values())
-    for workload, sums in posted.items():
-        found.setdefault(workload, Sums()).posted += sums.posted
-    return found, total, True
+        statement = sql.workload_days(whole_days(window))
+    first = None if limit is None else (order != "amount", limit + 1)
+    posted, total = sql.sums_of_workloads(statement, scope, live, first)
+    for workload, amount in posted.items():
+        found.setdefault(workload, Sums()).posted += amount
+    return found, total, limit is None or len(posted.keys() - set(live)) <= limit
 
 
 def _one_period(pieces: Pieces) -> tuple[str, date] | None:

@@ -104,6 +104,37 @@ def sums(statement: Statement, scope: Scope, key: str) -> dict[Any, Sums]:
         return {row[0]: _sums(row[1:]) for row in cursor.fetchall()}
 
 
+def sums_of_workloads(
+    statement: Statement, scope: Scope, live: Sequence[int], first: tuple[bool, int] | None
+) -> tuple[dict[int, int], int]:
+    """Micro-USD by workload, and of all; with `first` (dearest first or not, how many) only these and those of `live`."""
+    if not statement.texts:
+        return {}, 0
+    where, parameters = scope.conditions()
+    source = " UNION ALL ".join(
+        f"SELECT workload_id AS k, amount_micro_usd FROM ({text}) AS s WHERE {where}"
+        for text in statement.texts
+    )
+    way = "DESC" if first is None or first[0] else "ASC"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""WITH g AS MATERIALIZED (
+                SELECT k, sum(amount_micro_usd) AS total FROM ({source}) AS parts GROUP BY k
+            )
+            SELECT k, total FROM g WHERE k = ANY(%s)
+            UNION ALL (SELECT k, total FROM g WHERE NOT k = ANY(%s) ORDER BY total {way} LIMIT %s)
+            UNION ALL SELECT NULL, coalesce(sum(total), 0) FROM g""",
+            [
+                *_interleaved(statement, parameters),
+                list(live),
+                list(live),
+                None if first is None else first[1],
+            ],
+        )
+        found = {key: int(total) for key, total in cursor.fetchall()}
+    return found, found.pop(None)
+
+
 def sum_of_failed(statement: Statement, scope: Scope) -> int:
     """Micro-USD of the workloads of the statement that have failed."""
     if not statement.texts:
