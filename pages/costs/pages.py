@@ -106,7 +106,7 @@ def whose_costs(request: HttpRequest, slug: str) -> Whose:
 
 
 def _tabs(whose: Whose) -> dict[str, str]:
-    return BY if whose.alone is not None else {"workload": BY["workload"], TEAM: "Team", **BY}
+    return dict(BY) if whose.alone is not None else {"workload": BY["workload"], TEAM: "Team", **BY}
 
 
 def _by(asked: str, whose: Whose) -> str:

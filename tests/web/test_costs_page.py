@@ -11,8 +11,8 @@ import pytest
 from budgets.services import create_budget
 from budgets.standings import standing
 from costs.ledger.services import settle_due
-from costs.reports.queries import spent
-from costs.reports.windows import CostWindow
+from costs.reports.queries import spent, spent_with_days
+from costs.reports.windows import DAY, CostWindow, midnight
 from foundation import clock
 from foundation.money import format_usd
 from pages.costs.spans import read_span
@@ -282,3 +282,13 @@ def test_a_team_of_many_runs_shows_the_dearest_and_sums_the_others(ana, world, m
     assert table.others + sum(row.amount for row in table.rows) == report.total_micro_usd
     assert "All others" in text_of(answer)
     assert "3 dearest, in another order" in text_of(ana.get("/costs/?ordering=name"))
+
+
+@pytest.mark.parametrize("group_by", ["workload", "user", "phase"])
+def test_what_is_asked_together_with_the_days_is_what_each_alone_is_told(made, group_by):
+    now = clock.now()
+    today = midnight(now.date())
+    days, window = CostWindow(today - timedelta(days=40), today + DAY), CostWindow(today - DAY, today + DAY)
+    both, by_day = spent_with_days(teams=None, window=window, days=days, group_by=group_by, now=now)
+    assert both == spent(teams=None, window=window, group_by=group_by, now=now)
+    assert by_day == spent(teams=None, window=days, group_by="day", now=now)
