@@ -64,7 +64,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceTable:
+class MachineTable:
     """What could be read, and what could not. Problems of one line leave the others as they are."""
 
     instances: tuple[Instance, ...]
@@ -105,7 +105,7 @@ class TableRefused(ValueError):
         self.problem = problem
 
 
-def read_table(text: str) -> PriceTable:
+def read_table(text: str) -> MachineTable:
     """The machines of a CSV text with the columns of NEEDED and any of OPTIONAL.
 
     Raises TableRefused for what is no such table: too large, other columns, another separator.
@@ -129,7 +129,7 @@ def read_table(text: str) -> PriceTable:
             instances.append(found)
     once, twice = _once(instances)
     ordered = sorted([*problems, *twice], key=lambda problem: problem.line)
-    return PriceTable(tuple(once), tuple(ordered[:PROBLEMS_MAX]))
+    return MachineTable(tuple(once), tuple(ordered[:PROBLEMS_MAX]))
 
 
 def _rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -258,7 +258,7 @@ def _once(instances: Sequence[Instance]) -> tuple[list[Instance], list[TableProb
     return [same[0] for same in named.values() if len(same) == 1], problems
 
 
-def propose(table: PriceTable, choices: Sequence[Choice]) -> tuple[list[ProposedPrice], list[FieldProblem]]:
+def propose(table: MachineTable, choices: Sequence[Choice]) -> tuple[list[ProposedPrice], list[FieldProblem]]:
     """The prices of the chosen cards, on each capacity type that their machine has one for, and what cannot be chosen.
 
     Fields of the problems are `cards.<number>`, and the part of it.
