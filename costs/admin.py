@@ -41,7 +41,7 @@ class PriceAdmin(ServiceAdmin):
         return format_usd(price.micro_usd_per_card_hour, USD_PLACES)
 
     @override
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         if obj is None:
             return list(PriceForm.field_order)
         return ["priced", "usd_per_card_hour", "valid_from", "valid_until", "actor", "reason", "created_at"]

@@ -120,9 +120,11 @@ def preview_price(
         before=before,
         after=micro_usd_per_card_hour,
         teams=_rates(
-            held.order_by()
-            .values_list("team__slug", "fraction_numerator", "fraction_denominator")
-            .annotate(held=Sum("units")),
+            list(
+                held.order_by()
+                .values_list("team__slug", "fraction_numerator", "fraction_denominator")
+                .annotate(held=Sum("units"))
+            ),
             before,
             micro_usd_per_card_hour,
         ),

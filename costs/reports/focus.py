@@ -7,12 +7,12 @@ windows that follow each other add up to the ledger, to the micro-USD.
 from __future__ import annotations
 
 import json
-from collections import namedtuple
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
@@ -42,34 +42,63 @@ COLUMNS = (
 )  # fmt: skip
 
 
-_FIELDS = {
-    "started_at": "started_at",
-    "ended_at": "ended_at",
-    "amount": "amount_micro_usd",
-    "transaction_id": "transaction_id",
-    "account": "account",
-    "pod_uid": "pod_uid",
-    "node_name": "node_name",
-    "flavor_name": "flavor_name",
-    "units": "units",
-    "project": "project",
-    "phase": "phase",
-    "reverses": "reverses_id",
-    "reason": "reason",
-    "posted_at": "posted_at",
-    "slug": "team__slug",
-    "team": "team__name",
-    "user": "user__username",
-    "run": "workload__name",
-    "kind": "workload__kind",
-    "run_id": "workload__public_id",
-    "price_id": "price__public_id",
-    "price": "price__micro_usd_per_card_hour",
-    "card": "price__priced__card",
-    "capacity": "price__priced__capacity_type",
-}
-Line = namedtuple("Line", tuple(_FIELDS))  # type: ignore[misc] # noqa: PYI024 - the names are those above
-"""What a row is made of: rows of the tables would be made by the million, to be looked at once."""
+class Line(NamedTuple):
+    """What a row is made of: rows of the tables would be made by the million, to be looked at once."""
+
+    started_at: datetime
+    ended_at: datetime
+    amount: int
+    transaction_id: UUID
+    account: str
+    pod_uid: str
+    node_name: str
+    flavor_name: str
+    units: int
+    project: str
+    phase: str
+    reverses: int | None
+    reason: str
+    posted_at: datetime
+    slug: str | None
+    team: str | None
+    user: str | None
+    run: str | None
+    kind: str | None
+    run_id: UUID | None
+    price_id: UUID | None
+    price: int
+    """Micro-USD for a card-hour; never read of a line without one."""
+    card: str | None
+    capacity: str | None
+
+
+_FIELDS: Final = (
+    "started_at",
+    "ended_at",
+    "amount_micro_usd",
+    "transaction_id",
+    "account",
+    "pod_uid",
+    "node_name",
+    "flavor_name",
+    "units",
+    "project",
+    "phase",
+    "reverses_id",
+    "reason",
+    "posted_at",
+    "team__slug",
+    "team__name",
+    "user__username",
+    "workload__name",
+    "workload__kind",
+    "workload__public_id",
+    "price__public_id",
+    "price__micro_usd_per_card_hour",
+    "price__priced__card",
+    "price__priced__capacity_type",
+)
+"""Where each part of a line stands, in their order."""
 
 
 def focus_rows(
@@ -79,7 +108,7 @@ def focus_rows(
     if window.is_empty:
         return
     for rows in _lines(teams, window, filters):
-        for values in rows.values_list(*_FIELDS.values()).iterator(chunk_size=CHUNK):
+        for values in rows.values_list(*_FIELDS).iterator(chunk_size=CHUNK):
             line = Line._make(values)
             for start, end in _within(line, window):
                 yield _row(line, start, end)

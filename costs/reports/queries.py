@@ -28,7 +28,7 @@ from costs.reports.groups import (
 )
 from costs.reports.running import Running, running
 from costs.reports.sql import Scope
-from costs.reports.windows import ALWAYS, DAY, CostWindow, Pieces, midnight, pieces_of, whole_days
+from costs.reports.windows import ALWAYS, DAY, CostWindow, Dates, Pieces, midnight, pieces_of, whole_days
 from teams.models import Team, User
 from workloads.models import Workload
 
@@ -256,7 +256,7 @@ def _pieces(window: CostWindow, group_by: str) -> Pieces:
     pieces = pieces_of(window)
     if group_by == "month" and pieces.always:
         # Of all time only the months tell the months.
-        return Pieces(False, (sql.Dates(None, None),), (), ())
+        return Pieces(False, (Dates(None, None),), (), ())
     return pieces
 
 
@@ -371,7 +371,8 @@ def _posted_of(live: list[int], scope: Scope, period: tuple[str, date]) -> list[
     where, parameters = scope.conditions()
     with connection.cursor() as cursor:
         cursor.execute(_POSTED_OF.format(where=where), [live, *period, *parameters])
-        return cursor.fetchall()
+        found: list[tuple[int, int]] = cursor.fetchall()
+    return found
 
 
 def _first_of(
@@ -382,9 +383,10 @@ def _first_of(
         if scope.teams is None:
             cursor.execute(_FIRST.format(way=way), [*period, without, limit])
         else:
-            parameters = [list(scope.teams), *period, without, limit, limit]
+            parameters: list[Any] = [list(scope.teams), *period, without, limit, limit]
             cursor.execute(_FIRST_OF_TEAMS.format(way=way), parameters)
-        return cursor.fetchall()
+        found: list[tuple[int, int]] = cursor.fetchall()
+    return found
 
 
 def _named(found: Mapping[Any, Sums], group_by: str) -> list[CostGroup]:

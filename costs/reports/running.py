@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import F, OuterRef, Q, Subquery
 
@@ -103,7 +104,9 @@ def _chosen(teams: Collection[int] | None, filters: CostFilters) -> Q:
     return Q(**{name: list(values) for name, values in chosen.items() if values is not None})
 
 
-def _running(row: Sequence, window: CostWindow, group_by: str, now: datetime, prices: PriceBook) -> Running:
+def _running(
+    row: Sequence[Any], window: CostWindow, group_by: str, now: datetime, prices: PriceBook
+) -> Running:
     workload, team, owner, labels, flavor, card, capacity, units, numerator, denominator, *times = row
     _, ended_at, settled_until, ready_from, asked_to_stop = times
     end = ended_at or max(now.replace(microsecond=0), settled_until)
