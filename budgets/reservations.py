@@ -22,6 +22,7 @@ from budgets.spending import (
     costing,
     costs_so_far,
     holding_of,
+    posted_from,
     seconds_left,
     spent_in_period,
 )
@@ -118,8 +119,9 @@ def ceiling_of(budget: Budget, now: datetime) -> int:
 
 def _end_before(period: BudgetPeriod, now: datetime) -> None:
     """Close the promises of the periods before."""
+    # Of another budget of the team too, if that one ended where this one begins.
     open_before = BudgetReservation.objects.filter(
-        period__budget=period.budget, closed_at__isnull=True
+        period__budget__team=period.budget.team_id, closed_at__isnull=True
     ).exclude(period=period)
     known = costing()
     for reservation in open_before.select_related("workload__team", "workload__flavor", "period__budget"):
@@ -233,14 +235,15 @@ def _hold_budget_of(workload: Workload) -> None:
 def _close(reservation: BudgetReservation, known: Costing, now: datetime) -> int:
     """Close it; what of it was used, after what the platform has taken over."""
     workload = reservation.workload
-    so_far = costs_so_far([workload], now=now, price_book=known.book)[workload.pk]
-    used = max(0, so_far - reservation.base_micro_usd)
+    ends_at = reservation.period.ends_at
+    so_far = costs_so_far([workload], now=min(now, ends_at), price_book=known.book)[workload.pk]
+    used = max(0, so_far - posted_from(workload, ends_at) - reservation.base_micro_usd)
     stops = workload.own_kind.ends or reservation.period.budget.endpoints == Budget.Endpoints.STOP
     if used > reservation.granted_micro_usd and stops:
         take_over_excess(
             workload,
             used - reservation.granted_micro_usd,
-            at=min(now, reservation.period.ends_at),
+            at=min(now, ends_at),
             now=now,
         )
         used = reservation.granted_micro_usd

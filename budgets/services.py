@@ -189,7 +189,13 @@ def _stopped(budget: Budget, now: datetime) -> tuple[Stopped, ...]:
         start, cards = int(now.timestamp()), workload.units * flavor.gpu_fraction
         # The promise was made anew just now, and nothing of it is used.
         lasts = lasts_until(known.prices(workload), cards, start, granted[workload.pk])
-        if lasts is None or lasts >= ends or left is None or lasts >= start + left + known.tail:
+        if lasts is None or lasts >= ends:
+            continue
+        if left is None:
+            # What has no end needs its rolling hour, and stops without it.
+            if granted[workload.pk] >= known.need(workload, None, now=now, ends_at=span.ends_at).whole:
+                continue
+        elif lasts >= start + left + known.tail:
             continue
         found.append(Stopped(workload, datetime.fromtimestamp(max(start, lasts - known.tail), tz=now.tzinfo)))
     return tuple(found)

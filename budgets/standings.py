@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import QuerySet
 
@@ -121,7 +121,9 @@ def _by_rate(team: Team, left: int, span: Span, book: PriceBook, now: datetime) 
 
 
 def _by_week(team: Team, left: int, span: Span, book: PriceBook, now: datetime) -> Forecast:
-    spent = spent_in_period(team, Span(now - WEEK, now), now=now, price_book=book)
+    # The kept sums are of whole days: today and the six before.
+    tomorrow = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    spent = spent_in_period(team, Span(tomorrow - WEEK, tomorrow), now=now, price_book=book)
     return runs_out(left, spent, WEEK, NOTHING_SPENT, span, now)
 
 

@@ -84,6 +84,7 @@ class PlatformSettings(models.Model):
     )
     lost_work_credit_seconds = models.PositiveIntegerField(
         default=3600,
+        db_default=3600,
         help_text="The most work of an attempt that the platform destroyed for which its team gets its money back; 0: none.",
     )
     git_image = models.CharField(

@@ -76,6 +76,10 @@ def _credit(key: int, *, now: datetime) -> bool:
         leases.check()
         found = LostWork.objects.select_related("attempt").get(pk=key)
         uids = _pods_of(found.attempt)
+        if not uids and found.postings:
+            # The rows of its pods are past their retention: what was credited stays.
+            LostWork.objects.filter(pk=key).update(due=False)
+            return False
         usages = {row.pod_uid: row for row in UsageInterval.objects.filter(pod_uid__in=uids)}
         if any(row.ended_at is None for row in usages.values()):
             return False

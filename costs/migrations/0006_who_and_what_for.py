@@ -16,12 +16,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='ledgerentry',
             name='phase',
-            field=models.CharField(blank=True, default='', help_text='What the pod did in that time: starting, running or stopping.', max_length=16),
+            field=models.CharField(blank=True, default='', db_default='', help_text='What the pod did in that time: starting, running or stopping.', max_length=16),
         ),
         migrations.AddField(
             model_name='ledgerentry',
             name='project',
-            field=models.CharField(blank=True, default='', help_text="The workload's label `project`, when it was posted.", max_length=63),
+            field=models.CharField(blank=True, default='', db_default='', help_text="The workload's label `project`, when it was posted.", max_length=63),
         ),
         migrations.AddField(
             model_name='ledgerentry',

@@ -31,11 +31,16 @@ class LedgerEntry(models.Model):
         User, null=True, on_delete=models.PROTECT, related_name="ledger", help_text="Whose workload it was."
     )
     project = models.CharField(
-        max_length=63, default="", blank=True, help_text="The workload's label `project`, when it was posted."
+        max_length=63,
+        default="",
+        db_default="",
+        blank=True,
+        help_text="The workload's label `project`, when it was posted.",
     )
     phase = models.CharField(
         max_length=16,
         default="",
+        db_default="",
         blank=True,
         help_text="What the pod did in that time: starting, running or stopping.",
     )

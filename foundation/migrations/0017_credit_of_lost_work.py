@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='platformsettings',
             name='lost_work_credit_seconds',
-            field=models.PositiveIntegerField(default=3600, help_text='The most work of an attempt that the platform destroyed for which its team gets its money back; 0: none.'),
+            field=models.PositiveIntegerField(default=3600, db_default=3600, help_text='The most work of an attempt that the platform destroyed for which its team gets its money back; 0: none.'),
         ),
     ]

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='podrecord',
             name='bounded_by',
-            field=models.CharField(blank=True, default='', help_text='What says so: job-completion, or node-gone.', max_length=32),
+            field=models.CharField(blank=True, default='', db_default='', help_text='What says so: job-completion, or node-gone.', max_length=32),
         ),
         migrations.AddField(
             model_name='podrecord',

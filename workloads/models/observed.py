@@ -72,7 +72,11 @@ class PodRecord(models.Model):
         null=True, help_text="When it had ended at the latest, by another object."
     )
     bounded_by = models.CharField(
-        max_length=32, default="", blank=True, help_text="What says so: job-completion, or node-gone."
+        max_length=32,
+        default="",
+        db_default="",
+        blank=True,
+        help_text="What says so: job-completion, or node-gone.",
     )
 
     objects = InCluster.as_manager()
