@@ -308,7 +308,6 @@ def _card(
     waiter = asked.waiter
     rate = rate_now(asked.flavor, asked.capacity_type, waiter.units, price_book, now)
     limit = asked.time_limit_seconds
-    at_limit = cost_for(asked.flavor, asked.capacity_type, waiter.units, limit, price_book, now)
     others = ALTERNATIVES_MAX if with_levers else 0
     outlook = _outlook(asked, asked.flavor, focus, now, others=others)
     snapshot = outlook.own.pool
@@ -342,7 +341,7 @@ def _card(
         estimate=start,
         past_hit_rate=past.hit_rate,
         rate_per_hour=rate,
-        at_time_limit=at_limit,
+        at_time_limit=cost_for(asked.flavor, asked.capacity_type, waiter.units, limit, price_book, now),
         account=account,
         team=facts,
         by_capacity=quotes_for(asked.flavor, waiter.units, limit, price_book, now),

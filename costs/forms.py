@@ -17,7 +17,7 @@ from unfold.widgets import (
 
 from costs.models import Price
 from costs.prices.importing import table_of
-from costs.prices.imports import CSV_BYTES_MAX, Choice, Instance, Table
+from costs.prices.imports import CSV_BYTES_MAX, Choice, Instance, MachineTable
 from costs.prices.preview import ImportPreview, PriceChange, preview_import, preview_price
 from costs.prices.services import cards_with_prices
 from foundation import clock
@@ -115,7 +115,7 @@ class ImportForm(forms.Form):
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
         help_text="Needed to set the prices; kept with each of them.",
     )
-    table: Table | None = None
+    table: MachineTable | None = None
     preview: ImportPreview | None = None
 
     @property

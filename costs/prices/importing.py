@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from costs.models import Price
-from costs.prices.imports import Choice, Table, TableProblem, TableRefused, propose, read_table
+from costs.prices.imports import Choice, MachineTable, TableProblem, TableRefused, propose, read_table
 from costs.prices.services import NewPrice, set_prices
 from foundation.errors import FieldProblem, Invalid
 from teams.actors import Actor
 
 
-def table_of(text: str) -> Table:
+def table_of(text: str) -> MachineTable:
     """The table of a CSV text. Raises Invalid of the field `csv`, with line and column, for what is none."""
     try:
         return read_table(text)

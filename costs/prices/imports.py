@@ -64,7 +64,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MachineTable:
     """What could be read, and what could not. Problems of one line leave the others as they are."""
 
     instances: tuple[Instance, ...]
@@ -105,7 +105,7 @@ class TableRefused(ValueError):
         self.problem = problem
 
 
-def read_table(text: str) -> Table:
+def read_table(text: str) -> MachineTable:
     """The machines of a CSV text with the columns of NEEDED and any of OPTIONAL.
 
     Raises TableRefused for what is no such table: too large, other columns, another separator.
@@ -129,7 +129,7 @@ def read_table(text: str) -> Table:
             instances.append(found)
     once, twice = _once(instances)
     ordered = sorted([*problems, *twice], key=lambda problem: problem.line)
-    return Table(tuple(once), tuple(ordered[:PROBLEMS_MAX]))
+    return MachineTable(tuple(once), tuple(ordered[:PROBLEMS_MAX]))
 
 
 def _rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -258,7 +258,7 @@ def _once(instances: Sequence[Instance]) -> tuple[list[Instance], list[TableProb
     return [same[0] for same in named.values() if len(same) == 1], problems
 
 
-def propose(table: Table, choices: Sequence[Choice]) -> tuple[list[ProposedPrice], list[FieldProblem]]:
+def propose(table: MachineTable, choices: Sequence[Choice]) -> tuple[list[ProposedPrice], list[FieldProblem]]:
     """The prices of the chosen cards, on each capacity type that their machine has one for, and what cannot be chosen.
 
     Fields of the problems are `cards.<number>`, and the part of it.
@@ -274,9 +274,9 @@ def propose(table: Table, choices: Sequence[Choice]) -> tuple[list[ProposedPrice
             continue
         seen.add(choice.card)
         found = [instance for instance in table.instances if _fits(choice, instance)]
-        problem = _unclear(choice, found)
+        problem = _unclear(field, choice, found)
         if problem is not None:
-            problems.append(FieldProblem(field=field, code=problem[0], message=problem[1]))
+            problems.append(problem)
         else:
             proposed += _prices(choice.card, found[0])
     return proposed, problems
@@ -292,17 +292,19 @@ def _fits(choice: Choice, instance: Instance) -> bool:
     )
 
 
-def _unclear(choice: Choice, found: Sequence[Instance]) -> tuple[str, str] | None:
-    """Why the choice gives no price, by a code and a sentence: no machine is it, or several with different prices are."""
+def _unclear(field: str, choice: Choice, found: Sequence[Instance]) -> FieldProblem | None:
+    """Why the choice gives no price: no machine is it, or several with different prices are."""
     if not (choice.instance_type or choice.gpu_model):
-        return "required", f"Say which machine gives {choice.card} its price: instance_type, or gpu_model."
+        message = f"Say which machine gives {choice.card} its price: instance_type, or gpu_model."
+        return FieldProblem(field=field, code="required", message=message)
     if not found:
-        return "unknown_instance", f"No machine of the table that can be read is the one for {choice.card}."
+        message = f"No machine of the table that can be read is the one for {choice.card}."
+        return FieldProblem(field=field, code="unknown_instance", message=message)
     if len({tuple(_exact(instance)) for instance in found}) > 1:
         named = ", ".join(instance.name for instance in found[:CANDIDATES_NAMED])
         more = f" and {len(found) - CANDIDATES_NAMED} more" if len(found) > CANDIDATES_NAMED else ""
         message = f"Machines with different prices fit {choice.card}: {named}{more}. Name one."
-        return "ambiguous_instance", message
+        return FieldProblem(field=field, code="ambiguous_instance", message=message)
     return None
 
 

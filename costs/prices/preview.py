@@ -11,7 +11,7 @@ from fractions import Fraction
 from django.db.models import Max, Sum
 
 from costs.models import PricedCard, UsageInterval
-from costs.prices.imports import Choice, ProposedPrice, Table, propose
+from costs.prices.imports import Choice, MachineTable, ProposedPrice, propose
 from costs.prices.services import check_card, check_price, room_for
 from foundation.errors import FieldProblem, PortalError
 from foundation.money import half_up
@@ -84,7 +84,7 @@ class ImportedPrice:
 class ImportPreview:
     """What an import would set, and what of it is refused; setting it is refused as long as anything is."""
 
-    table: Table
+    table: MachineTable
     prices: tuple[ImportedPrice, ...]
     refused: tuple[FieldProblem, ...]
 
@@ -131,7 +131,7 @@ def preview_price(
     )
 
 
-def preview_import(table: Table, choices: Sequence[Choice], *, valid_from: datetime) -> ImportPreview:
+def preview_import(table: MachineTable, choices: Sequence[Choice], *, valid_from: datetime) -> ImportPreview:
     """What setting the chosen prices of the table would do."""
     proposed, refused = propose(table, choices)
     prices = tuple(

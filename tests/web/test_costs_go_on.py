@@ -12,7 +12,7 @@ from console.pages.tags import ticking
 from costs.ledger.services import record_usage
 from costs.queries import Cost
 from foundation import clock
-from tests.factories.submitted import make_pod
+from tests.factories.submitted import make_attempt, make_pod
 from tests.web.browsing import chromium, meanwhile, needs_chromium, open_page, session_of
 from workloads.models import Workload
 from workloads.states import Phase, Reason
@@ -49,6 +49,7 @@ def running(world):
         (Phase.RUNNING, Reason.PROGRESSING),
     ):
         world.move(workload, phase, reason, at=clock.now())
+    make_attempt(workload)
     pod = make_pod(workload, units=workload.units, scheduled_at=clock.now() - timedelta(seconds=10))
     return workload, pod
 
