@@ -186,3 +186,9 @@ class ImportPreviewSerializer(serializers.Serializer[ImportPreview]):
     refused = FieldProblemSerializer(many=True, help_text="Choices that give no price.")
     instances = InstanceSerializer(many=True, source="table.instances", help_text="What could be read.")
     problems = TableProblemSerializer(many=True, source="table.problems", help_text="Lines that could not.")
+
+
+class ImportedPricesSerializer(serializers.Serializer[Any]):
+    prices = PriceSerializer(
+        many=True, help_text="Those that are new: a card that costs that already keeps its price."
+    )
