@@ -144,7 +144,9 @@ class ImportChoiceSerializer(StrictSerializer):
 
 class ImportPreviewWriteSerializer(StrictSerializer):
     csv = serializers.CharField(max_length=CSV_BYTES_MAX, trim_whitespace=False, help_text="The table.")
-    cards = ImportChoiceSerializer(many=True, max_length=CARDS_MAX, help_text="The machine of each card.")
+    cards = serializers.ListField(
+        child=ImportChoiceSerializer(), max_length=CARDS_MAX, help_text="The machine of each card."
+    )
     valid_from = serializers.DateTimeField(required=False, help_text="Now, unless given.")
 
     def validate_cards(self, value: list[dict[str, Any]]) -> list[Choice]:
