@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from costs.api.price_serializers import (
+    ImportedPricesSerializer,
     ImportPreviewSerializer,
     ImportPreviewWriteSerializer,
     ImportWriteSerializer,
@@ -140,7 +141,7 @@ class ImportPreviewView(PortalView):
 
 class ImportView(PortalView):
     queryset = Price.objects.none()
-    serializer_class = PriceSerializer
+    serializer_class = ImportedPricesSerializer
     write_scope = ApiToken.Scope.MANAGE
     expensive = frozenset({"post"})
     pagination_class = None  # type: ignore[assignment] # not a list of pages
@@ -149,7 +150,7 @@ class ImportView(PortalView):
         operation_id="prices_import",
         tags=["costs"],
         request=ImportWriteSerializer,
-        responses={201: PriceSerializer(many=True)},
+        responses={201: ImportedPricesSerializer},
     )
     @idempotent()
     def post(self, request: Any) -> Response:
@@ -165,7 +166,7 @@ class ImportView(PortalView):
             actor=actor_of(request),
             now=now,
         )
-        return Response(PriceSerializer(made, many=True).data, status=201)
+        return Response(ImportedPricesSerializer({"prices": made}).data, status=201)
 
 
 def _price(public_id: UUID) -> Price:

@@ -274,9 +274,9 @@ def propose(table: MachineTable, choices: Sequence[Choice]) -> tuple[list[Propos
             continue
         seen.add(choice.card)
         found = [instance for instance in table.instances if _fits(choice, instance)]
-        problem = _unclear(choice, found)
+        problem = _unclear(field, choice, found)
         if problem is not None:
-            problems.append(FieldProblem(field=field, code=problem[0], message=problem[1]))
+            problems.append(problem)
         else:
             proposed += _prices(choice.card, found[0])
     return proposed, problems
@@ -292,17 +292,19 @@ def _fits(choice: Choice, instance: Instance) -> bool:
     )
 
 
-def _unclear(choice: Choice, found: Sequence[Instance]) -> tuple[str, str] | None:
-    """Why the choice gives no price, by a code and a sentence: no machine is it, or several with different prices are."""
+def _unclear(field: str, choice: Choice, found: Sequence[Instance]) -> FieldProblem | None:
+    """Why the choice gives no price: no machine is it, or several with different prices are."""
     if not (choice.instance_type or choice.gpu_model):
-        return "required", f"Say which machine gives {choice.card} its price: instance_type, or gpu_model."
+        message = f"Say which machine gives {choice.card} its price: instance_type, or gpu_model."
+        return FieldProblem(field=field, code="required", message=message)
     if not found:
-        return "unknown_instance", f"No machine of the table that can be read is the one for {choice.card}."
+        message = f"No machine of the table that can be read is the one for {choice.card}."
+        return FieldProblem(field=field, code="unknown_instance", message=message)
     if len({tuple(_exact(instance)) for instance in found}) > 1:
         named = ", ".join(instance.name for instance in found[:CANDIDATES_NAMED])
         more = f" and {len(found) - CANDIDATES_NAMED} more" if len(found) > CANDIDATES_NAMED else ""
         message = f"Machines with different prices fit {choice.card}: {named}{more}. Name one."
-        return "ambiguous_instance", message
+        return FieldProblem(field=field, code="ambiguous_instance", message=message)
     return None
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Any
 
 from django.db.models import Max, Sum
 
@@ -156,7 +157,7 @@ def _price_at(priced: PricedCard, moment: datetime) -> int | None:
     return holding.values_list("micro_usd_per_card_hour", flat=True).first()
 
 
-def _rates(rows: Sequence[tuple[str, int, int, int]], before: int | None, after: int) -> tuple[TeamRate, ...]:
+def _rates(rows: Iterable[tuple[Any, ...]], before: int | None, after: int) -> tuple[TeamRate, ...]:
     cards: dict[str, Fraction] = defaultdict(Fraction)
     for team, numerator, denominator, units in rows:
         cards[team] += units * Fraction(numerator, denominator)

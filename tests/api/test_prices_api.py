@@ -120,7 +120,7 @@ def test_an_import_is_looked_at_and_then_set(bench, manager):
     assert len(found["instances"]) == 2
     made = manager.post(IMPORT, table(reason="list prices"))
     assert made.status_code == 201, made.content
-    (answered,) = made.json()
+    (answered,) = made.json()["prices"]
     assert answered["micro_usd_per_card_hour"] == 2_744_705
     assert Price.objects.get(public_id=answered["id"]).reason == "list prices"
 
