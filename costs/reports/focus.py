@@ -42,7 +42,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class Line(NamedTuple):
+class FocusLine(NamedTuple):
     """What a row is made of: rows of the tables would be made by the million, to be looked at once."""
 
     started_at: datetime
@@ -109,17 +109,17 @@ def focus_rows(
         return
     for rows in _lines(teams, window, filters):
         for values in rows.values_list(*_FIELDS).iterator(chunk_size=CHUNK):
-            line = Line._make(values)
+            line = FocusLine._make(values)
             for start, end in _within(line, window):
                 yield _row(line, start, end)
 
 
-def _part_of(line: Line, start: datetime, end: datetime) -> int:
+def _part_of(line: FocusLine, start: datetime, end: datetime) -> int:
     """Micro-USD of the line between two moments, as the database's `costs_until` says it."""
     return _until(line, end) - _until(line, start)
 
 
-def _until(line: Line, moment: datetime) -> int:
+def _until(line: FocusLine, moment: datetime) -> int:
     amount: int = line.amount
     if moment <= line.started_at:
         return 0
@@ -157,7 +157,7 @@ def _lines(
     return [rows.filter(pk__in=long), rows.filter(within, started_at__gte=day)]
 
 
-def _within(line: Line, window: CostWindow) -> Iterator[tuple[datetime, datetime]]:
+def _within(line: FocusLine, window: CostWindow) -> Iterator[tuple[datetime, datetime]]:
     """The line's time in the window, cut where a month ends."""
     start = line.started_at if window.start is None else max(line.started_at, window.start)
     end = line.ended_at if window.end is None else min(line.ended_at, window.end)
@@ -169,7 +169,7 @@ def _within(line: Line, window: CostWindow) -> Iterator[tuple[datetime, datetime
         start = month
 
 
-def _row(line: Line, start: datetime, end: datetime) -> list[Any]:
+def _row(line: FocusLine, start: datetime, end: datetime) -> list[Any]:
     amount = line.amount if start == end else _part_of(line, start, end)
     cost = amount * MICRO
     first = start.astimezone(UTC).date().replace(day=1)
@@ -194,7 +194,7 @@ def _row(line: Line, start: datetime, end: datetime) -> list[Any]:
     ]  # fmt: skip
 
 
-def _unit_seconds(line: Line, start: datetime, end: datetime) -> Decimal | int:
+def _unit_seconds(line: FocusLine, start: datetime, end: datetime) -> Decimal | int:
     """What was used; of a line that takes another back, negative."""
     seconds, rest = divmod(line.units * ((end - start) // _MICROSECOND), 1_000_000)
     used = seconds + rest * MICRO if rest else seconds
@@ -208,13 +208,13 @@ def _card_hours(amount: int, micro_usd_per_card_hour: int) -> Decimal:
     return (Decimal(amount) / micro_usd_per_card_hour).quantize(QUANTITY, ROUND_HALF_EVEN)
 
 
-def _description(line: Line) -> str:
+def _description(line: FocusLine) -> str:
     if line.reason:
         return str(line.reason)
     return f"{line.units} {line.flavor_name}" if line.flavor_name else str(line.account)
 
 
-def _tags(line: Line) -> str:
+def _tags(line: FocusLine) -> str:
     tags = {"project": line.project, "user": line.user, "phase": line.phase, "flavor": line.flavor_name}
     return json.dumps({name: value for name, value in tags.items() if value})
 

@@ -230,7 +230,9 @@ def _as_far_as_lines_go(window: CostWindow) -> CostWindow:
         return window
     open_start = window.start is not None and window.start <= midnight(first)
     open_end = window.end is not None and window.end >= midnight(last + DAY)
-    return CostWindow(None if open_start else window.start, None if open_end else window.end)
+    known = CostWindow(None if open_start else window.start, None if open_end else window.end)
+    # A whole month is one period, and what is open on one side is many.
+    return window if _one_period(pieces_of(window)) and not pieces_of(known).always else known
 
 
 def _posted(scope: Scope, window: CostWindow, group_by: str) -> dict[Any, Sums]:

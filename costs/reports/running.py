@@ -121,7 +121,7 @@ def _running(
         workload_id=workload,
         team_id=team,
         user_id=owner,
-        project=str(labels.get(PROJECT_LABEL, "")),
+        project=str(labels.get(PROJECT_LABEL, ""))[:63],
         flavor_name=flavor,
         capacity_type=capacity,
         parts=parts,
@@ -147,8 +147,9 @@ def _cuts(
     if group_by != "phase":
         yield "", first, last
         return
-    ready = last if ready_from is None else min(max(ready_from, first), last)
-    stop = last if asked_to_stop is None else min(max(asked_to_stop, ready), last)
+    # As `costs.ledger.entries.phase_at` will say it when it is posted: who was asked to stop does so, started or not.
+    stop = last if asked_to_stop is None else min(max(asked_to_stop.replace(microsecond=0), first), last)
+    ready = stop if ready_from is None else min(max(ready_from.replace(microsecond=0), first), stop)
     yield "starting", first, ready
     yield "running", ready, stop
     yield "stopping", stop, last

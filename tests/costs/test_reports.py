@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from costs.ledger.services import record_usage, settle
-from costs.models import CostRollup, LedgerEntry, Price, WorkloadDay, WorkloadRollup
+from costs.models import CostRollup, LedgerEntry, Price, UsageInterval, WorkloadDay, WorkloadRollup
 from costs.prices.services import set_price
 from costs.queries import costs_of
 from costs.reports.check import check_some, rollup_difference
@@ -287,6 +288,16 @@ def test_the_sums_are_built_anew_from_the_lines_as_they_were_kept():
     assert held() == kept
 
 
+def test_the_dearest_of_a_month_are_read_from_its_index_also_in_its_midst():
+    """The month goes on after the last line: it must not be taken for a window that is many months."""
+    Ledger(Random(13), lines=30)
+    last = CostRollup.objects.filter(facet="l", grain="d").latest("period").period
+    with CaptureQueriesContext(connection) as seen:
+        window = CostWindow.month(last.year, last.month)
+        spent(teams=None, window=window, group_by="workload", now=NOW, limit=3)
+    assert any("ORDER BY amount_micro_usd DESC" in query["sql"] for query in seen.captured_queries)
+
+
 # --- what runs
 
 
@@ -338,8 +349,17 @@ def test_every_second_of_what_runs_is_in_one_part_of_a_split(live, group_by):
 
 def test_waiting_is_free_and_the_phase_of_a_pod_that_runs_is_its_own(live):
     report = spent(teams=None, window=CostWindow(), group_by="phase", now=NOW)
-    running = {group.key: group.running_micro_usd for group in report.groups}
-    assert running == {"waiting": 0, "starting": 1800 * 10**6, "running": 1800 * 10**6, "stopping": 0, "": 0}
+    running = {group.key: group.running_micro_usd for group in report.groups if group.key}
+    assert running == {"waiting": 0, "starting": 1800 * 10**6, "running": 1800 * 10**6, "stopping": 0}
+
+
+def test_settling_moves_no_money_between_phases(live):
+    PodRecord.objects.filter(uid="live").update(deletion_at=NOW - timedelta(minutes=10))
+    before = told(spent(teams=None, window=CostWindow(), group_by="phase", now=NOW))
+    assert before["stopping"] == 600 * 10**6
+    settle(UsageInterval.objects.get(pod_uid="live"), now=NOW)
+    after = spent(teams=None, window=CostWindow(), group_by="phase", now=NOW)
+    assert (told(after), after.running_micro_usd) == (before, 0)
 
 
 def test_what_has_no_price_is_said_and_in_no_sum(live):
