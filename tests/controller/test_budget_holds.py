@@ -14,6 +14,7 @@ from foundation import clock
 from foundation.models import PlatformSettings
 from tests.costs.budget_world import USD, budget_for
 from tests.factories.catalogue import SETUP
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -60,6 +61,7 @@ def test_what_stopping_takes_beyond_the_promise_is_the_platforms(quick):
     budget = budget_for(bench.team, 5_000)
     run = bench.running(env={"BED_RUN_SECONDS": 600})
     began = run.attempts.get().started_at
+    until(lambda: clock.now() >= began + timedelta(seconds=3))
     # The amount is cut to what is spent: the promise is nothing, whatever stopping takes.
     change_budget(budget=budget, changes={"amount_micro_usd": 1 * USD}, actor=SETUP, now=clock.now())
     bench.until(run, lambda run: run.phase == "Suspended", 40)
