@@ -41,13 +41,13 @@ class PriceAdmin(ServiceAdmin):
         return format_usd(price.micro_usd_per_card_hour, USD_PLACES)
 
     @override
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return list(PriceForm.field_order)
         return ["priced", "usd_per_card_hour", "valid_from", "valid_until", "actor", "reason", "created_at"]
 
     @override
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return [] if obj is None else self.get_fields(request, obj)
 
     @override

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.core.files.uploadedfile import UploadedFile
 from typing_extensions import override
 from unfold.widgets import (
     UnfoldAdminFileFieldWidget,
@@ -161,7 +160,7 @@ class ImportForm(forms.Form):
 
     def _text(self, values: dict[str, Any]) -> str | None:
         """The table's text: of the file if one came, else what came before; None with an error."""
-        file: UploadedFile[Any] | None = values.get("file")
+        file: Any = values.get("file")
         if file is None:
             if not values.get("csv"):
                 self.add_error("file", "Choose a file.")
@@ -170,10 +169,11 @@ class ImportForm(forms.Form):
             self.add_error("file", f"The table is larger than {CSV_BYTES_MAX} bytes.")
             return None
         try:
-            return str(file.read(), "utf-8")
+            text: str = file.read().decode("utf-8")
         except UnicodeDecodeError:
             self.add_error("file", "The file is no text in UTF-8.")
             return None
+        return text
 
 
 def _of(card: str) -> str:

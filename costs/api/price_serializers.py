@@ -144,8 +144,8 @@ class ImportChoiceSerializer(StrictSerializer):
 
 class ImportPreviewWriteSerializer(StrictSerializer):
     csv = serializers.CharField(max_length=CSV_BYTES_MAX, trim_whitespace=False, help_text="The table.")
-    cards = ImportChoiceSerializer(  # type: ignore[call-arg] # the list takes it
-        many=True, max_length=CARDS_MAX, help_text="The machine of each card."
+    cards = serializers.ListField(
+        child=ImportChoiceSerializer(), max_length=CARDS_MAX, help_text="The machine of each card."
     )
     valid_from = serializers.DateTimeField(required=False, help_text="Now, unless given.")
 
@@ -188,3 +188,9 @@ class ImportPreviewSerializer(serializers.Serializer[ImportPreview]):
     refused = FieldProblemSerializer(many=True, help_text="Choices that give no price.")
     instances = InstanceSerializer(many=True, source="table.instances", help_text="What could be read.")
     problems = TableProblemSerializer(many=True, source="table.problems", help_text="Lines that could not.")
+
+
+class ImportedPricesSerializer(serializers.Serializer[Any]):
+    prices = PriceSerializer(
+        many=True, help_text="Those that are new: a card that costs that already keeps its price."
+    )
