@@ -7,7 +7,7 @@ from functools import partial
 
 from django.db import transaction
 
-from budgets.periods import holding_now
+from budgets.periods import held, holding_now
 from budgets.reservations import close_those_that_left, opened, renew
 from budgets.spending import spent_in_period
 from budgets.standings import standing
@@ -25,20 +25,19 @@ def look_at_budgets(*, now: datetime) -> int:
 
     Promises of budgets that hold no more are closed.
     """
-    held = list(Budget.objects.filter(holding_now(now)).order_by("pk").values_list("pk", flat=True))
-    for key in held:
+    keys = list(Budget.objects.filter(holding_now(now)).order_by("pk").values_list("pk", flat=True))
+    for key in keys:
         with transaction.atomic():
             leases.check()
             _look_at(key, now)
-    BudgetReservation.objects.filter(closed_at__isnull=True).exclude(period__budget__in=held).update(
+    BudgetReservation.objects.filter(closed_at__isnull=True).exclude(period__budget__in=keys).update(
         closed_at=now
     )
-    return len(held)
+    return len(keys)
 
 
 def _look_at(key: int, now: datetime) -> None:
-    rows = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
-    budget = rows.filter(pk=key).first()
+    budget = held().filter(pk=key).first()
     period = opened(budget, now=now) if budget is not None else None
     if budget is None or period is None:
         return

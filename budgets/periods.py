@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from costs.models import Budget
+from costs.reports.windows import midnight, next_month
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Span:
 
 def month_of(now: datetime) -> Span:
     """The calendar month (UTC)."""
-    first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return Span(first, (first + timedelta(days=32)).replace(day=1))
+    first = now.astimezone(UTC).date().replace(day=1)
+    return Span(midnight(first), midnight(next_month(first)))
 
 
 def span_of(budget: Budget, now: datetime) -> Span | None:
@@ -30,6 +31,11 @@ def span_of(budget: Budget, now: datetime) -> Span | None:
         return month_of(now)
     span = Span(budget.starts_at, budget.ends_at)
     return span if span.starts_at <= now < span.ends_at else None
+
+
+def held() -> QuerySet[Budget]:
+    """Budgets with their teams, of which the rows that are read are locked until the transaction ends, but for keys."""
+    return Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
 
 
 def holding_now(now: datetime) -> Q:

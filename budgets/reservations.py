@@ -14,8 +14,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from budgets.errors import BudgetExceeded
-from budgets.excess import take_over_excess
-from budgets.periods import holding_now, span_of
+from budgets.periods import held, holding_now, span_of
 from budgets.signals import budget_freed
 from budgets.spending import (
     Costing,
@@ -26,6 +25,7 @@ from budgets.spending import (
     seconds_left,
     spent_in_period,
 )
+from costs.ledger.excess import take_over_excess
 from costs.models import Budget, BudgetOverride, BudgetPeriod, BudgetReservation, WorkloadCharge
 from foundation.crashpoints import crash_point
 from workloads.models import Workload
@@ -80,9 +80,8 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
 
 def hold_periods(team_ids: Iterable[int], *, now: datetime) -> list[BudgetPeriod]:
     """The present periods of these teams' budgets, whose rows are held until the transaction ends."""
-    rows = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
-    held = rows.filter(holding_now(now), team__in=list(team_ids)).order_by("pk")
-    return [period for budget in held if (period := opened(budget, now=now)) is not None]
+    budgets = held().filter(holding_now(now), team__in=list(team_ids)).order_by("pk")
+    return [period for budget in budgets if (period := opened(budget, now=now)) is not None]
 
 
 def opened(budget: Budget, *, now: datetime) -> BudgetPeriod | None:
@@ -208,7 +207,8 @@ def close(workload: Workload, *, now: datetime) -> None:
     ):
         return
     with transaction.atomic():
-        _hold_budget_of(workload)
+        # A team's next budget is opened by who holds it: all of them.
+        list(held().filter(team=workload.team_id).order_by("pk"))
         rows = BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True)
         reservation = rows.select_related(
             "workload__team", "workload__flavor", "period__budget__team"
@@ -221,15 +221,6 @@ def close(workload: Workload, *, now: datetime) -> None:
         if span_of(period.budget, now) is not None and period.ends_at > now:
             _commit(period, period.committed_micro_usd + used - reservation.granted_micro_usd, now)
         crash_point("budget-given-back")
-
-
-def _hold_budget_of(workload: Workload) -> None:
-    list(
-        Budget.objects.select_for_update(no_key=True)
-        .filter(team=workload.team_id)
-        .order_by("pk")
-        .values_list("pk")
-    )
 
 
 def _close(reservation: BudgetReservation, known: Costing, now: datetime) -> int:
@@ -257,8 +248,7 @@ def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: in
     False where it is not.
     """
     with transaction.atomic():
-        budget = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
-        period = opened(budget.get(pk=reservation.period.budget_id), now=now)
+        period = opened(held().get(pk=reservation.period.budget_id), now=now)
         row = BudgetReservation.objects.filter(
             workload=reservation.workload_id, closed_at__isnull=True
         ).first()

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from budgets.checks import check_values
 from budgets.looks import wake_those
-from budgets.periods import holding_now, span_of
+from budgets.periods import held, holding_now, span_of
 from budgets.reservations import opened, renew
 from budgets.signals import budget_freed
 from budgets.spending import costing, holding_of, seconds_left
@@ -218,8 +218,7 @@ def _waiting(budget: Budget, now: datetime) -> tuple[Workload, ...]:
 
 def _held(budget: Budget) -> Budget:
     """The budget's row, locked until the transaction ends."""
-    rows = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
-    fresh = rows.filter(pk=budget.pk).first()
+    fresh = held().filter(pk=budget.pk).first()
     if fresh is None:
         raise NotFound("This budget is gone.")
     return fresh

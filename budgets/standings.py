@@ -13,6 +13,7 @@ from budgets.reservations import ceiling_of, outstanding_of
 from budgets.spending import costs_so_far, spent_in_period
 from costs.models import Budget, BudgetOverride, BudgetReservation
 from costs.queries import PriceBook, held_by, rate_of, spans_by_card
+from costs.reports.windows import DAY, midnight
 from teams.models import Team, User
 from teams.permissions import visible_teams
 
@@ -122,7 +123,7 @@ def _by_rate(team: Team, left: int, span: Span, book: PriceBook, now: datetime) 
 
 def _by_week(team: Team, left: int, span: Span, book: PriceBook, now: datetime) -> Forecast:
     # The kept sums are of whole days: today and the six before.
-    tomorrow = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    tomorrow = midnight(now.astimezone(UTC).date() + DAY)
     spent = spent_in_period(team, Span(tomorrow - WEEK, tomorrow), now=now, price_book=book)
     return runs_out(left, spent, WEEK, NOTHING_SPENT, span, now)
 

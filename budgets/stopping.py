@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from django.db import transaction
 from django.db.models import F
 
+from budgets.periods import held
 from budgets.reservations import extend, opened
 from budgets.spending import Costing, costing, costs_so_far, seconds_left
 from budgets.telling import tell_exhausted
@@ -54,8 +55,7 @@ def _open_reservation(workload: Workload) -> BudgetReservation | None:
 def _open_period(reservation: BudgetReservation, now: datetime) -> None:
     """The period of the reservation is over: make the next one's promises."""
     with transaction.atomic():
-        rows = Budget.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
-        budget = rows.get(pk=reservation.period.budget_id)
+        budget = held().get(pk=reservation.period.budget_id)
         if opened(budget, now=now) is None:
             # A fixed period is over, and nothing limits its team any more.
             budget_over = BudgetReservation.objects.filter(period=reservation.period, closed_at__isnull=True)

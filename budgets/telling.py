@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from budgets.periods import held
 from budgets.signals import budget_told
 from costs.models import Budget, BudgetPeriod
 from policy.budgets import usd
@@ -29,7 +30,7 @@ def tell_thresholds(period: BudgetPeriod, spent: int, *, now: datetime) -> None:
 def tell_exhausted(period: BudgetPeriod, *, now: datetime) -> None:
     """Tell that work is stopped for it."""
     with transaction.atomic():
-        budget = Budget.objects.select_for_update(no_key=True).get(pk=period.budget_id)
+        budget = held().get(pk=period.budget_id)
         fresh = BudgetPeriod.objects.select_related("budget__team").get(pk=period.pk)
         if EXHAUSTED_PERCENT in fresh.told_percents:
             return

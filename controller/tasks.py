@@ -19,7 +19,6 @@ from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
 from costs.ledger.services import settle_due
-from costs.reports.check import check_some
 from foundation import clock, leases
 from foundation.database import is_away
 from foundation.models import PlatformSettings
@@ -140,14 +139,6 @@ def close_teams(**_future: Any) -> None:
         if ours:
             for team_id in closing.to_go_on_with().values_list("public_id", flat=True):
                 wakeups.send_hint(CLOSE_TASK, {"team_id": str(team_id)})
-
-
-@task(name="controller.check_cost_rollups")
-def check_cost_rollups(**_future: Any) -> None:
-    """Compare some more of the sums that reports are made of with the ledger's lines."""
-    with leases.periodic("cost-rollups", seconds=LEASE_SECONDS) as ours:
-        if ours:
-            check_some(now=clock.now())
 
 
 @task(name="controller.collect_garbage")

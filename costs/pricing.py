@@ -103,8 +103,7 @@ def whole(exact: Fraction) -> tuple[int, Fraction]:
 
 def accrued(segments: Sequence[Segment], cards: Fraction) -> int:
     """Micro-USD of segments that are not in the ledger yet, rounded down."""
-    total = sum((exact_cost(segment, cards) for segment in segments), Fraction(0))
-    return total.numerator // total.denominator
+    return whole(sum((exact_cost(segment, cards) for segment in segments), Fraction(0)))[0]
 
 
 def quote(cards: Fraction, start: datetime, seconds: int, spans: Sequence[PriceSpan]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from costs.ledger import check, idle, lost_work
+from costs.reports.check import check_some
 from foundation import clock, leases
 from foundation.tasks import task
 
@@ -36,3 +37,11 @@ def check_ledger(**_future: Any) -> None:
     with leases.periodic("check-ledger", seconds=LEASE_SECONDS) as ours:
         if ours:
             check.go_on(now=clock.now())
+
+
+@task(name="costs.check_rollups")
+def check_rollups(**_future: Any) -> None:
+    """Compare some more of the sums that reports are made of with the ledger's lines."""
+    with leases.periodic("cost-rollups", seconds=LEASE_SECONDS) as ours:
+        if ours:
+            check_some(now=clock.now())

@@ -18,7 +18,7 @@ from django.db import transaction
 from costs.ledger.accounts import LOST, lane_account, team_account
 from costs.ledger.postings import COPIED, lines_of_pods, postings_of
 from costs.models import LedgerEntry, LostWork, PricedCard, UsageInterval
-from costs.pricing import PriceSpan, Segment, exact_cost
+from costs.pricing import PriceSpan, Segment, exact_cost, whole
 from costs.queries import spans_of
 from foundation import leases
 from foundation.models import PlatformSettings
@@ -90,7 +90,7 @@ def _credit(key: int, *, now: datetime) -> bool:
         parts = list(_paid_in(found.attempt, usages, spans, found.attempt.lost_seconds))
         most = PlatformSettings.current().lost_work_credit_seconds if work.cause in CREDITED else 0
         credited = list(_paid_in(found.attempt, usages, spans, min(found.attempt.lost_seconds, most)))
-        work.lost_micro_usd = sum(_whole(each.exact) for each in _summed(parts))
+        work.lost_micro_usd = sum(whole(each.exact)[0] for each in _summed(parts))
         _post(work, _summed(credited), now)
         work.due = False
         work.save()
@@ -137,19 +137,15 @@ def _summed(parts: Iterable[_Part]) -> list[_Part]:
             sums[at] = part
             continue
         end = max(so_far.segment.end, part.segment.end)
-        whole = Segment(so_far.segment.start, end, so_far.segment.span)
-        sums[at] = _Part(whole, so_far.first, so_far.exact + part.exact)
+        joined = Segment(so_far.segment.start, end, so_far.segment.span)
+        sums[at] = _Part(joined, so_far.first, so_far.exact + part.exact)
     return list(sums.values())
-
-
-def _whole(exact: Fraction) -> int:
-    return exact.numerator // exact.denominator
 
 
 def _post(work: LostWork, parts: Sequence[_Part], now: datetime) -> None:
     """Lines of the credit, where those that stand say something else; these are reversed."""
     wanted = [
-        (each.segment.start, each.segment.end, each.segment.span.price_id, _whole(each.exact))
+        (each.segment.start, each.segment.end, each.segment.span.price_id, whole(each.exact)[0])
         for each in parts
     ]
     standing = list(LedgerEntry.objects.filter(transaction_id__in=work.postings).order_by("id"))

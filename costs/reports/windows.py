@@ -20,7 +20,7 @@ class CostWindow:
     def month(cls, year: int, month: int) -> CostWindow:
         """A month of the calendar in UTC."""
         first = date(year, month, 1)
-        return cls(_midnight(first), _midnight(next_month(first)))
+        return cls(midnight(first), midnight(next_month(first)))
 
     @classmethod
     def month_of(cls, moment: datetime) -> CostWindow:
@@ -71,10 +71,10 @@ def pieces_of(window: CostWindow) -> Pieces:
     last = None if end is None else end.astimezone(UTC).date()
     if first is not None and last is not None and first > last:
         return Pieces(False, (), (), (window,))
-    if start is not None and first is not None and _midnight(first) != start:
-        edges.append(CostWindow(start, _midnight(first)))
-    if end is not None and last is not None and _midnight(last) != end:
-        edges.append(CostWindow(_midnight(last), end))
+    if start is not None and first is not None and midnight(first) != start:
+        edges.append(CostWindow(start, midnight(first)))
+    if end is not None and last is not None and midnight(last) != end:
+        edges.append(CostWindow(midnight(last), end))
     months, days = _months_and_days(first, last)
     return Pieces(False, months, days, tuple(edges))
 
@@ -98,7 +98,7 @@ def days_of(window: CostWindow) -> Iterator[date]:
     if window.start is None or window.end is None or window.is_empty:
         return
     day = window.start.astimezone(UTC).date()
-    while _midnight(day) < window.end:
+    while midnight(day) < window.end:
         yield day
         day += DAY
 
@@ -110,7 +110,7 @@ def next_month(day: date) -> date:
 
 def midnight(day: date) -> datetime:
     """When the day begins, in UTC."""
-    return _midnight(day)
+    return datetime.combine(day, time(), tzinfo=UTC)
 
 
 def _months_and_days(first: date | None, last: date | None) -> tuple[tuple[Dates, ...], tuple[Dates, ...]]:
@@ -129,8 +129,4 @@ def _months_and_days(first: date | None, last: date | None) -> tuple[tuple[Dates
 def _day_from(moment: datetime) -> date:
     """The first day that begins at the moment or after it."""
     day = moment.astimezone(UTC).date()
-    return day if _midnight(day) == moment else day + DAY
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), tzinfo=UTC)
+    return day if midnight(day) == moment else day + DAY

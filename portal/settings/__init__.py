@@ -297,7 +297,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "credit-lost-work": {"task": "costs.credit_lost_work", "schedule": 30.0, "options": {"expires": 30}},
     "check-ledger": {"task": "costs.check_ledger", "schedule": 30.0, "options": {"expires": 30}},
     "check-cost-rollups": {
-        "task": "controller.check_cost_rollups",
+        "task": "costs.check_rollups",
         "schedule": 60.0,
         "options": {"expires": 60},
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 import redis
@@ -15,6 +16,7 @@ from cluster.kinds import ObjectRef
 from controller import tasks
 from controller.reconcile import garbage
 from costs.models import LedgerEntry, RollupCheck
+from costs.tasks import check_rollups
 from foundation import clock, leases
 from portal.settings import queues
 from quotas import decisions
@@ -174,7 +176,7 @@ def test_a_broker_that_is_away_costs_no_submission(monkeypatch):
 
 
 def test_sums_of_the_ledger_are_compared_with_its_lines(bench):
-    tasks.check_cost_rollups()
+    check_rollups()
     assert RollupCheck.objects.get().round_ended_at is not None
 
 
@@ -185,7 +187,10 @@ def test_usage_that_goes_on_is_settled_by_the_hour(bench):
         tasks.settle_usage()
         run_out()
         tasks.settle_usage()
-    assert LedgerEntry.objects.filter(account__startswith="team:").count() == 1
+    lines = list(LedgerEntry.objects.filter(account__startswith="team:").order_by("started_at"))
+    # One, and another from midnight (UTC) on where the hour goes beyond it.
+    assert len(lines) == 1 + (lines[0].started_at.date() != lines[-1].started_at.date())
+    assert all(one.ended_at == other.started_at for one, other in pairwise(lines))
 
 
 # --- garbage

@@ -25,7 +25,7 @@ _TIMED = ("live", "worker", "beat", "watcher")
 _JOBS = {
     "controller.keep_fences": {},
     "controller.settle_usage": {},
-    "controller.check_cost_rollups": {},
+    "costs.check_rollups": {},
     "controller.collect_garbage": {},
     "quotas.return_requests": {},
     "controller.pass_over_pool": {"flavor_id": 1, "capacity_type": "on-demand"},
