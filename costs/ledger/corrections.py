@@ -28,7 +28,6 @@ class Corrections:
     ) -> None:
         self.row, self.priced, self.now = row, priced, now
         self.prices = {span.price_id: span for span in spans}
-        self.posted = False
 
     def move_end(self, end: datetime | None, evidenced_until: datetime | None) -> None:
         """Make the postings stand until `end`, paid by the team until `evidenced_until`; None: all of it."""
@@ -86,4 +85,3 @@ class Corrections:
         made = correction(posting, sides, start=start, end=end, reason=reason, now=self.now)
         for entry in LedgerEntry.objects.bulk_create(made):
             posting.add(entry)
-        self.posted = True

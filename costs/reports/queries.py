@@ -46,6 +46,7 @@ __all__ = [
 
 _NO_FILTERS = CostFilters()
 TIES_MAX = 200
+Extent = tuple[date | None, date | None]
 NO_WORKLOAD = 0
 """In the place of a workload's key."""
 
@@ -97,7 +98,7 @@ def _report(
     unposted = list(
         running(teams=teams, window=window, group_by=group_by, now=now, prices=book, filters=filters)
     )
-    return _reported(scope, window, group_by, unposted, limit, ordering)
+    return _reported(scope, window, group_by, unposted, limit, ordering, extent=_extent())
 
 
 def _reported(
@@ -108,11 +109,12 @@ def _reported(
     limit: int | None,
     ordering: str,
     *,
+    extent: Extent,
     total: int | None = None,
 ) -> CostReport:
     """With the `total` that is posted, for who knows it already."""
     order = ordering or ("key" if group_by in BY_TIME else "-amount")
-    known = _as_far_as_lines_go(window)
+    known = _as_far_as_lines_go(window, extent)
     if group_by == "workload":
         found, total, complete = _by_workload(scope, known, unposted, limit, order, total)
     else:
@@ -162,7 +164,8 @@ def spent_with_days(
         by_day = list(
             running(teams=teams, window=days, group_by="day", now=now, prices=book, filters=_NO_FILTERS)
         )
-        of_days = _reported(scope, days, "day", by_day, None, "")
+        extent = _extent()
+        of_days = _reported(scope, days, "day", by_day, None, "", extent=extent)
         within = [_within(each, window) for each in by_day]
         if group_by == "phase":
             # What is cut by days is not cut by phases.
@@ -176,9 +179,8 @@ def spent_with_days(
             for day in of_days.groups
             if window.holds(midnight(date.fromisoformat(day.key)))
         )
-        report = _reported(
-            scope, window, group_by, [each for each in within if each.parts], limit, ordering, total=posted
-        )
+        shown = [each for each in within if each.parts]
+        report = _reported(scope, window, group_by, shown, limit, ordering, extent=extent, total=posted)
     return report, of_days
 
 
@@ -221,12 +223,18 @@ SELECT (SELECT min(period) FROM costs_costrollup WHERE facet = 'l' AND grain = '
 """
 
 
-def _as_far_as_lines_go(window: CostWindow) -> CostWindow:
-    """The window without bounds that no line lies beyond: fewer pieces are the same."""
+def _extent() -> Extent:
+    """The first and the last day on which there are lines; None twice where there are none."""
     with connection.cursor() as cursor:
         cursor.execute(_FIRST_AND_LAST)
         first, last = cursor.fetchone()
-    if first is None or window.is_empty:
+    return first, last
+
+
+def _as_far_as_lines_go(window: CostWindow, extent: Extent) -> CostWindow:
+    """The window without bounds that no line lies beyond: fewer pieces are the same."""
+    first, last = extent
+    if first is None or last is None or window.is_empty:
         return window
     open_start = window.start is not None and window.start <= midnight(first)
     open_end = window.end is not None and window.end >= midnight(last + DAY)

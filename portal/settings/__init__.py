@@ -381,6 +381,7 @@ SPECTACULAR_SETTINGS = {
         "CapacityType": "workloads.models.CapacityType",
         "RequestedCapacity": ["on-demand", "spot", "spot-first"],
         "MembershipRole": "teams.models.Membership.Role",
+        "TeamState": "teams.models.TeamState",
         "TokenScope": "teams.models.ApiToken.Scope",
         "PodSecurity": "foundation.pod_security.PodSecurity",
         "RunKind": "jobs.kinds.NAMES",

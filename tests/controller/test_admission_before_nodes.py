@@ -10,8 +10,7 @@ from tests.controller.looks import look
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team
-from workloads.models import WatchCursor, Workload
-from workloads.nodes.capacity import NODE_CURSOR
+from workloads.models import NodeRecord, WatchCursor, Workload
 from workloads.states import Phase, Reason
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,7 +30,7 @@ def owner(flavor):
 
 def nodes_are_listed():
     now = clock.now()
-    WatchCursor.objects.create(kind=NODE_CURSOR, resource_version="1", listed_at=now, seen_at=now)
+    WatchCursor.objects.create(kind=NodeRecord.WATCH, resource_version="1", listed_at=now, seen_at=now)
 
 
 def test_what_nobody_has_looked_for_is_not_said_to_be_missing(owner, flavor):

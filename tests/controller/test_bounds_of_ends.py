@@ -6,14 +6,14 @@ from datetime import timedelta
 from itertools import permutations
 
 import pytest
-from costs.services import record_usage
 
 from cluster import kinds
 from controller.reconcile import sightings
 from controller.reconcile.sightings import miss_pods, see_ends
 from controller.watch.objects import ObjectSink
+from costs.ledger.services import record_usage
 from costs.models import UsageInterval
-from costs.queries import ledger_difference
+from costs.reports.queries import ledger_difference
 from foundation import clock
 from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.submitted import make_pod as plain_pod

@@ -12,7 +12,7 @@ from console import closing as commands
 from controller import closing, tasks
 from controller.reconcile import garbage
 from costs.models import LedgerEntry, UsageInterval
-from costs.queries import ledger_difference
+from costs.reports.queries import ledger_difference
 from foundation import clock
 from quotas.limits import create_cohort
 from quotas.models import Claim, ClaimState, Quota, QuotaChangeSet

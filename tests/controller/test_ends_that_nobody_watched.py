@@ -16,7 +16,7 @@ from controller.watch.objects import ObjectSink
 from controller.watch.pods import PodSink
 from controller.watch.watcher import OWN
 from costs.models import UsageInterval
-from costs.queries import ledger_difference
+from costs.reports.queries import ledger_difference
 from foundation import clock
 from tests.controller.clusters import gone
 from tests.controller.followers import Follower

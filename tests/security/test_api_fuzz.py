@@ -113,6 +113,7 @@ def real_paths(world: World) -> dict[str, Any]:
         "quota-changes": world.change_set.public_id,
         "quota-requests": world.request.public_id,
         "prices": world.price.public_id,
+        "budgets": world.budget.public_id,
         "decisions": world.decision.public_id,
         "subscriptions": world.subscription.public_id,
         "notices": world.notice.public_id,

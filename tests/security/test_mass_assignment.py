@@ -112,6 +112,11 @@ def test_no_field_of_an_answer_can_be_sent(document, world, name, method):
     operation = document["paths"][schema_path(all_routes()[name])][method.lower()]
     readable = answered_only(document, operation)
     body = world.body(BODIES[name, method])
+    if name == "console-api:team-reopen":
+        closed = asker.ask(
+            "POST", reverse("console-api:team-close", kwargs=world.kwargs("team")), world.body("close-team")
+        )
+        assert closed.status_code == 200, closed.content
     before = snapshot()
     # A refusal names so many fields that are unknown; more of them are counted.
     for named in batches({**NEVER, **readable}):

@@ -34,6 +34,7 @@ TAKING_KEYS = sorted(
 # What cannot be done in this world, so that no answer is kept: of a run or a request in another state, by the cluster, or of
 # what is another's own.
 NOT_HERE = {
+    "console-api:team-reopen",
     "console-api:volume-list",
     "inference-api:endpoint-pause-scaler",
     "jobs-api:training-run-retry",
