@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from django.db.models import OuterRef, Subquery, Sum
 
 from budgets.periods import Span
-from costs.ledger.accounts import team_account
-from costs.models import BudgetPeriod, CostRollup, Facet, Grain, LedgerEntry, UsageInterval
+from costs.models import BudgetPeriod, CostRollup, Facet, Grain, UsageInterval, WorkloadDay
 from costs.pricing import accrued, priced_segments
 from costs.queries import PriceBook, costs_of, spans_by_card
 from foundation.models import PlatformSettings
@@ -61,10 +60,8 @@ def costs_so_far(workloads: Sequence[Workload], *, now: datetime, price_book: Pr
 
 def posted_from(workload: Workload, moment: datetime) -> int:
     """Micro-USD that the ledger has of the workload for the time from a midnight UTC on, which no line crosses."""
-    lines = LedgerEntry.objects.filter(
-        workload=workload, account=team_account(workload.team.slug), started_at__gte=moment
-    )
-    return int(lines.aggregate(sum=Sum("amount_micro_usd"))["sum"] or 0)
+    days = WorkloadDay.objects.filter(workload_id=workload.pk, day__gte=moment.astimezone(UTC).date())
+    return int(days.aggregate(sum=Sum("amount_micro_usd"))["sum"] or 0)
 
 
 def price_facts(book: PriceBook, card: str, capacity_type: str) -> tuple[PriceFacts, ...]:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from budgets.periods import Span, holding_now, span_of
-from budgets.standings import Forecast, runs_out
+from budgets.standings import NOTHING_SPENT, Forecast, runs_out
 from costs.models import Budget, BudgetOverride, BudgetPeriod
-
-PACE: Final = timedelta(days=7)
-NOT_SPENT: Final = "Nothing was spent in the last 7 days."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +57,7 @@ class BudgetSeen:
 
     def forecast(self, spent_lately: int, within: timedelta, *, now: datetime) -> Forecast:
         """When it is spent at the pace of `spent_lately` in each `within`."""
-        return runs_out(self.left, spent_lately, within, NOT_SPENT, self.span, now)
+        return runs_out(self.left, spent_lately, within, NOTHING_SPENT, self.span, now)
 
 
 def budgets_now(teams: Collection[int] | None, *, now: datetime) -> list[Budget]:

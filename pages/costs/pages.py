@@ -13,18 +13,18 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
-from budgets.standings import Forecast
+from budgets.standings import WEEK, Forecast
 from console.pages.queries import teams_of
 from costs.reports.queries import spent_with_days
-from costs.reports.windows import CostWindow, midnight
+from costs.reports.windows import DAY, CostWindow, midnight
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.money import MICRO
 from pages.charts import Chart, ChartSeries, draw
-from pages.costs.budgets import PACE, BudgetSeen, budgets_now, of_teams, seen
+from pages.costs.budgets import BudgetSeen, budgets_now, of_teams, seen
 from pages.costs.rows import BY, ROWS_MAX, TEAM, query_ordering, read_ordering, table_of
-from pages.costs.spans import DAY, CostSpan, read_span
+from pages.costs.spans import CostSpan, read_span
 from teams.models import Team
 from teams.permissions import has_global_role, visible_teams
 
@@ -123,7 +123,7 @@ def _days(span: CostSpan, standing: BudgetSeen | None) -> CostWindow:
     """The days of the page; where there is a budget, those of its period and of the last week too."""
     first, last = span.first, span.last
     if standing is not None:
-        first = min(first, span.today - PACE + DAY, standing.span.starts_at.date())
+        first = min(first, span.today - WEEK + DAY, standing.span.starts_at.date())
         last = max(last, span.today)
     return CostWindow(midnight(first), midnight(last + DAY))
 
@@ -157,7 +157,7 @@ def _budget(
     begin, end = standing.span.starts_at, standing.span.ends_at
     spent = sum(amount for day, amount in days.items() if begin <= midnight(day) < end)
     budget = seen(standing.budget, spent=spent, now=now)
-    week = midnight(now.date() - PACE + DAY)
+    week = midnight(now.date() - WEEK + DAY)
     lately = sum(amount for day, amount in days.items() if week <= midnight(day) <= now)
     within = max(timedelta(seconds=1), now - week)
     return budget, budget.forecast(lately, within, now=now) if budget else None

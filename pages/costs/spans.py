@@ -8,17 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Final
 from urllib.parse import urlencode
 
-from costs.reports.windows import CostWindow, midnight, next_month
+from costs.reports.windows import DAY, CostWindow, midnight, next_month
 from foundation.http.query import refuse
 
 DAYS_MAX: Final = 366
 FIRST_YEAR: Final = 2000
 LAST_YEAR: Final = 2999
-DAY: Final = timedelta(days=1)
 _MONTH: Final = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
