@@ -57,7 +57,9 @@ def test_the_browser_comes_back_to_the_page_that_was_open(live_server, world, ma
     session, run = session_of(world.ana), made["resnet50"]
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session)
-        page.goto(f"/runs/{run.public_id}/?tab=pods")
+        # The page has its ticket: asked for later, it would be refused, which the browser writes into its console.
+        with page.expect_response("**/live-ticket/"):
+            page.goto(f"/runs/{run.public_id}/?tab=pods")
         open_at = page.url
         page.context.clear_cookies()
         page.locator("#tab-events").click()
