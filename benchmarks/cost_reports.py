@@ -26,6 +26,13 @@ LINES = 5
 COLD_GATE, WARM_GATE = 1.3, 0.02
 MOST_MS = 100
 COSTS = "/api/v1/costs/"
+PAGES = {
+    "home page of {whose}": "/",
+    "page of a team, of {whose}": "/teams/past-000/",
+    "page of costs, of {whose}": "/costs/",
+    "page of costs by user, of {whose}": "/costs/?by=user",
+}
+PAGES_OF_ADMIN = {"page of what is idle and lost": "/costs/capacity/"}
 ONE_GROUP_BY = """
 SELECT team_id, flavor_name, price_id, (started_at AT TIME ZONE 'UTC')::date, sum(amount_micro_usd)
 FROM costs_ledgerentry WHERE account LIKE 'team:%' GROUP BY 1, 2, 3, 4
@@ -39,10 +46,11 @@ def measure(*, rounds: int, count: int = COUNT) -> Result:
     copy_of_now()
     past.until(count)
     measured = {
-        f"`costs/` of {whose}, {words}": (user, Measured(path, path))
+        words.format(whose=whose): (user, Measured(path, path))
         for whose, user in (("a member", past.member), ("an admin", past.admin))
-        for words, path in _paths().items()
+        for words, path in (_paths() | PAGES).items()
     }
+    measured |= {name: (past.admin, Measured(path, path)) for name, path in PAGES_OF_ADMIN.items()}
     for user, address in measured.values():
         look(user, address)
     for _ in range(rounds):
@@ -80,7 +88,8 @@ def _paths() -> dict[str, str]:
         "this month, one project by user": f"{COSTS}?group_by=user&project=p17",
         "this month, one flavor by workload": f"{COSTS}?group_by=workload&flavor=past-card-1",
     }
-    return month | ever | part | crossed
+    paths = month | ever | part | crossed
+    return {f"`costs/` of {{whose}}, {words}": path for words, path in paths.items()}
 
 
 def _row(name: str, address: Measured) -> Row:
