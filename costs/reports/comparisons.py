@@ -133,6 +133,12 @@ def use_of_capacity(window: CostWindow) -> list[LaneUse]:
     ]
 
 
+def lost_by_platform(*, teams: Collection[int] | None, window: CostWindow) -> int:
+    """Micro-USD posted in the window that teams were credited with for work that the platform destroyed."""
+    kept = sql.rollups(Facet.LANE, pieces_of(window), account_kind=LOST.removesuffix(":"))
+    return sum(sums.posted for sums in sql.sums(kept, Scope(teams=teams), "").values())
+
+
 def spent_on_failed(*, teams: Collection[int] | None, window: CostWindow) -> int:
     """Micro-USD posted in the window for runs that have failed since."""
     pieces = pieces_of(window)
