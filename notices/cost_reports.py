@@ -37,7 +37,7 @@ def teams_told(subscription: NoticeSubscription, reader: User | None) -> list[Te
     if subscription.team is not None:
         if reader is None:
             return [subscription.team]
-        return list(visible_teams(reader).filter(pk=subscription.team_id))
+        return list(visible_teams(reader).filter(pk=subscription.team.pk))
     if reader is None or not reader.is_active:
         return []
     return None if has_global_role(reader) else list(visible_teams(reader).order_by("slug"))
@@ -57,7 +57,7 @@ def report_of(teams: Sequence[Team] | None, period: ReportPeriod, *, now: dateti
         capacity = _capacity(window) if teams is None else None
     total, previous = report.total_micro_usd, before.total_micro_usd
     alone = teams[0].slug if teams is not None and len(teams) == 1 else ""
-    data = {
+    data: dict[str, Any] = {
         "id": period.key,
         "team": alone,
         "about": None if teams is None else sorted(team.slug for team in teams),
