@@ -15,6 +15,7 @@ class ControllerConfig(AppConfig):
 
     @override
     def ready(self) -> None:
+        import controller.metrics  # noqa: F401 (is scraped)
         from controller.wakeups import wake_all_live
         from foundation.signals import settings_changed
 

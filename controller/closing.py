@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from controller.services import cancel_many
 from costs.models import UsageInterval
@@ -43,6 +43,13 @@ def to_go_on_with() -> QuerySet[Team]:
     )
     unfinished = Q(closed_at__isnull=True) | Q(pk__in=slipped_in.values("team"))
     return Team.objects.filter(unfinished, closing_since__isnull=False).order_by("closing_since", "pk")
+
+
+def oldest_under_way() -> datetime | None:
+    """When the oldest closing began that has not ended; None where none is under way."""
+    under_way = Team.objects.filter(closing_since__isnull=False, closed_at__isnull=True)
+    began: datetime | None = under_way.aggregate(began=Min("closing_since"))["began"]
+    return began
 
 
 def go_on(*, team: Team, now: datetime) -> bool:

@@ -15,13 +15,14 @@ from uuid import UUID, uuid4
 from django.db import connection, transaction
 from django.db.models import F
 
-from notices.events import NoticeType
+from notices.events import REPORTS, NoticeType
 from notices.models import Delivery, DeliveryState, NoticeSubscription
 from notices.outbox import drop_unsent, hand_on, pack_digests
 from notices.quiet import ATTEMPTS_MAX, pause_after, receiver_pause_after
+from notices.reporting import again_for
 from notices.sending import GONE, Sent, send
 from teams.models import User
-from teams.permissions import visible_slugs
+from teams.permissions import has_global_role, visible_slugs
 
 BATCH: Final = 64
 OF_ONE_RECEIVER: Final = 16
@@ -90,7 +91,9 @@ def _permitted(taken: Sequence[Delivery], token: UUID, now: datetime) -> list[De
     slugs = {slug for each, _ in told for slug in _slugs(each)}
     seen = dict(zip(people, visible_slugs(list(people.values()), slugs), strict=True))
     dropped = [
-        each.pk for each, person in told if not person.is_active or not _slugs(each) <= seen[person.pk]
+        each.pk
+        for each, person in told
+        if not _may_read(each, person, seen[person.pk]) and not _told_anew(each, person, token, now)
     ]
     Delivery.objects.filter(pk__in=dropped, lock_token=token).update(
         state=DeliveryState.DROPPED,
@@ -102,11 +105,30 @@ def _permitted(taken: Sequence[Delivery], token: UUID, now: datetime) -> list[De
     return [each for each in taken if each.pk not in dropped]
 
 
+def _may_read(delivery: Delivery, person: User, seen: frozenset[str]) -> bool:
+    """Whether the person may see now all that it tells of; `seen` are the teams of the batch that they may see."""
+    whole = delivery.type in REPORTS and delivery.payload["data"]["about"] is None
+    return person.is_active and _slugs(delivery) <= seen and (not whole or has_global_role(person))
+
+
+def _told_anew(delivery: Delivery, person: User, token: UUID, now: datetime) -> bool:
+    """Whether a report is made anew, of those teams that the person may still see; there may be none."""
+    if delivery.type not in REPORTS:
+        return False
+    payload = again_for(delivery, person, now=now)
+    if payload is None:
+        return False
+    delivery.payload = payload
+    return bool(Delivery.objects.filter(pk=delivery.pk, lock_token=token).update(payload=payload))
+
+
 def _slugs(delivery: Delivery) -> set[str]:
     """The teams whose matters it tells of."""
     data = delivery.payload["data"]
     if delivery.type == NoticeType.DIGEST:
         return {each["data"]["team"] for each in data["notices"]}
+    if delivery.type in REPORTS:
+        return set(data["about"] or ())
     return {data["team"]} if data.get("team") else set()
 
 

@@ -20,6 +20,8 @@ class Topic(StrEnum):
     UNHEALTHY = "unhealthy"
     QUOTA_DECIDED = "quota_decided"
     BUDGET = "budget"
+    MONTHLY_COSTS = "monthly_costs"
+    WEEKLY_COSTS = "weekly_costs"
     GPUS_IDLE = "gpus_idle"
     GPUS_LITTLE_USED = "gpus_little_used"
     GPUS_MEMORY_FULL = "gpus_memory_full"
@@ -40,6 +42,8 @@ class NoticeType(StrEnum):
     BUDGET_EXHAUSTED = "budget.exhausted"
     BUDGET_OVERRIDE = "budget.override"
     BUDGET_FORECAST = "budget.forecast"
+    COSTS_MONTHLY = "costs.monthly"
+    COSTS_WEEKLY = "costs.weekly"
     ALERT_OPENED = "alert.opened"
     ALERT_CLOSED = "alert.closed"
     IDLE_WARNED = "idle_policy.warned"
@@ -47,6 +51,9 @@ class NoticeType(StrEnum):
     TEST = "portal.test"
     DIGEST = "portal.digest"
 
+
+REPORTS: Final = frozenset({NoticeType.COSTS_MONTHLY, NoticeType.COSTS_WEEKLY})
+"""What tells of a time that is over. Each is a notice of its own: it is in no digest."""
 
 TOPIC_LABELS: Final[dict[Topic, str]] = {
     Topic.FAILED: "A run or endpoint fails",
@@ -56,6 +63,8 @@ TOPIC_LABELS: Final[dict[Topic, str]] = {
     Topic.UNHEALTHY: "An endpoint is unhealthy, and when it is well again",
     Topic.QUOTA_DECIDED: "A request for quota is decided",
     Topic.BUDGET: "A budget of a team passes a threshold, is spent, gets something on top, or will not last",
+    Topic.MONTHLY_COSTS: "A month is over: what it cost",
+    Topic.WEEKLY_COSTS: "A week is over: what it cost",
     Topic.GPUS_IDLE: "GPUs do nothing, and when an idle policy is about to stop the run, or has stopped it",
     Topic.GPUS_LITTLE_USED: "GPUs are little used",
     Topic.GPUS_MEMORY_FULL: "The memory of a GPU is nearly full",
@@ -109,6 +118,8 @@ _TOPICS: Final[dict[NoticeType, Topic]] = {
     NoticeType.BUDGET_EXHAUSTED: Topic.BUDGET,
     NoticeType.BUDGET_OVERRIDE: Topic.BUDGET,
     NoticeType.BUDGET_FORECAST: Topic.BUDGET,
+    NoticeType.COSTS_MONTHLY: Topic.MONTHLY_COSTS,
+    NoticeType.COSTS_WEEKLY: Topic.WEEKLY_COSTS,
     NoticeType.IDLE_WARNED: Topic.GPUS_IDLE,
     NoticeType.IDLE_STOPPED: Topic.GPUS_IDLE,
 }

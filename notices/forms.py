@@ -42,7 +42,10 @@ class SubscriptionForm(forms.Form):
         help_text="Nothing is sent between the two; it follows afterwards.",
     )
     time_zone = forms.CharField(
-        label="Time zone", max_length=64, initial="UTC", help_text="Such as Europe/Zurich."
+        label="Time zone",
+        max_length=64,
+        initial="UTC",
+        help_text="Of quiet hours and of reports, such as Europe/Zurich.",
     )
     digest_minutes = forms.IntegerField(
         label="Gather for (minutes)",

@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from costs.models import BudgetPeriod
 from foundation.money import as_json
-from notices.events import NoticeType, Topic, is_wanted, type_of_move
+from notices.events import REPORTS, NoticeType, Topic, is_wanted, type_of_move
 from notices.models import Channel, Delivery, DeliveryState, NoticeSubscription, OutboxEvent
 from teams.models import Membership
 from teams.permissions import visible_slugs
@@ -189,7 +189,7 @@ def _deliveries(events: Sequence[OutboxEvent], now: datetime) -> list[Delivery]:
         enabled=True,
     )
     subscriptions = list(wanted.select_related("user").order_by("pk"))
-    readers = _readers(subscriptions)
+    readers = readers_of(subscriptions)
     users |= {row.user for row in subscriptions if row.user is not None and of_teams}
     owners = sorted(users, key=lambda user: user.pk)
     sees = dict(
@@ -209,7 +209,9 @@ def _deliveries(events: Sequence[OutboxEvent], now: datetime) -> list[Delivery]:
             if concerns and wants and subscription.created_at <= event.at:
                 data = {**event.data, "owner": event.user.get_username() if event.user else ""}
                 payload = {"type": event.type, "timestamp": event.at.isoformat(), "data": data}
-                made += _of(subscription, readers, event, payload, once=f"event:{event.pk}", now=now)
+                made += deliveries_of(
+                    subscription, readers, event, payload, once=f"event:{event.pk}", now=now
+                )
     return made
 
 
@@ -221,7 +223,7 @@ def _is_own(subscription: NoticeSubscription, event: OutboxEvent, sees: Mapping[
     return event.team.slug in sees.get(person, ())
 
 
-def _readers(subscriptions: Iterable[NoticeSubscription]) -> dict[int, list[int]]:
+def readers_of(subscriptions: Iterable[NoticeSubscription]) -> dict[int, list[int]]:
     """Who in a team has mail, by the team's key; of teams that are told by mail."""
     teams = {each.team_id for each in subscriptions if each.team_id and each.channel == Channel.MAIL}
     rows = Membership.objects.filter(team__in=teams, user__is_active=True).exclude(user__email="")
@@ -231,7 +233,7 @@ def _readers(subscriptions: Iterable[NoticeSubscription]) -> dict[int, list[int]
     return found
 
 
-def _of(
+def deliveries_of(
     subscription: NoticeSubscription,
     readers: dict[int, list[int]],
     event: OutboxEvent,
@@ -244,7 +246,7 @@ def _of(
     recipients: list[int | None] = [None]
     if subscription.channel == Channel.MAIL:
         recipients = [subscription.user_id] if subscription.user_id else [*readers[subscription.team_id or 0]]
-    held = subscription.digest_minutes > 0
+    held = subscription.digest_minutes > 0 and event.type not in REPORTS
     due = now + timedelta(minutes=subscription.digest_minutes) if held else subscription.may_go_at(now)
     return [
         Delivery(
@@ -270,7 +272,7 @@ def tell_of_waits(*, now: datetime) -> int:
             return 0
         rows = NoticeSubscription.objects.filter(enabled=True, topics__contains=[Topic.WAITING.value])
         subscriptions = list(rows.select_related("user").order_by("pk"))
-        readers = _readers(subscriptions)
+        readers = readers_of(subscriptions)
         made = [each for row in subscriptions for each in _waits(row, readers, now)]
         Delivery.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
     return len(made)
@@ -295,7 +297,7 @@ def _waits(subscription: NoticeSubscription, readers: dict[int, list[int]], now:
         )
         payload = {"type": event.type, "timestamp": now.isoformat(), "data": data}
         once = f"wait:{workload.pk}:{workload.queued_at.timestamp():.6f}"
-        made += _of(subscription, readers, event, payload, once=once, now=now)
+        made += deliveries_of(subscription, readers, event, payload, once=once, now=now)
     told = Delivery.objects.filter(subscription=subscription, once__in=[each.once for each in made])
     known = set(told.values_list("once", flat=True))
     return [each for each in made if each.once not in known]

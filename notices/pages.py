@@ -17,6 +17,7 @@ from console.pages.detail import see_other
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from notices import queries, services
+from notices.events import TOPIC_LABELS
 from notices.forms import SubscriptionForm
 from notices.models import Channel, Delivery, DeliveryState, NoticeSubscription
 from notices.texts import title_of
@@ -74,8 +75,14 @@ class SubscriptionNewPage(LoginRequiredMixin, View):
     """GET is the form, POST makes one; the secret of a webhook is in that one answer."""
 
     def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
+        """`?topic=` is what is ticked at first."""
         team = _led_team(request, slug)
-        return self._page(request, team, SubscriptionForm(mail=bool(settings.EMAIL_HOST)))
+        topic = request.GET.get("topic", "")
+        mail = bool(settings.EMAIL_HOST)
+        initial = (
+            {"topics": [topic], "channel": Channel.MAIL if mail else None} if topic in TOPIC_LABELS else None
+        )
+        return self._page(request, team, SubscriptionForm(mail=mail, initial=initial))
 
     def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         team = _led_team(request, slug)

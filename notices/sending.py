@@ -26,6 +26,7 @@ from django.template.loader import render_to_string
 from standardwebhooks import Webhook
 
 from notices.addresses import REFUSED, guarded_socket
+from notices.events import REPORTS
 from notices.models import Channel, Delivery
 from notices.quiet import asked_pause
 from notices.sealing import signing_secret, unseal
@@ -185,15 +186,17 @@ def _mail(delivery: Delivery, connection: Any) -> Sent:
 
 def mail_of(delivery: Delivery, address: str, connection: Any = None) -> EmailMultiAlternatives:
     """The mail, as text and as HTML. Its Message-ID is the same of every try."""
+    told = "report" if delivery.type in REPORTS else "mail"
     context = {
         "title": title_of(delivery.payload),
+        "report": delivery.payload["data"],
         "lines": mail_lines(delivery.payload),
         "subscription": delivery.subscription.name,
         "notices_url": f"{settings.PUBLIC_URL}{path_of_subscription(delivery.subscription.public_id)}",
     }
     mail = EmailMultiAlternatives(
         subject=f"[portal] {context['title']}",
-        body=render_to_string("notices/mail.txt", context),
+        body=render_to_string(f"notices/{told}.txt", context),
         from_email=settings.DEFAULT_FROM_EMAIL,
         to=[address],
         headers={
@@ -202,7 +205,7 @@ def mail_of(delivery: Delivery, address: str, connection: Any = None) -> EmailMu
         },
         connection=connection,
     )
-    mail.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
+    mail.attach_alternative(render_to_string(f"notices/{told}.html", context), "text/html")
     return mail
 
 

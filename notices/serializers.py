@@ -103,7 +103,7 @@ class SubscriptionUpdateSerializer(StrictSerializer):
     time_zone = serializers.CharField(
         max_length=64,
         required=False,
-        help_text="Of the quiet hours, such as Europe/Zurich; UTC unless given.",
+        help_text="Of the quiet hours and of reports, such as Europe/Zurich; UTC unless given.",
     )
     digest_minutes = serializers.IntegerField(
         min_value=0,

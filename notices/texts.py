@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from foundation.money import format_usd
 from notices.events import NoticeType
 
 SUBJECT_LENGTH_MAX: Final = 200
@@ -49,6 +50,9 @@ def title_of(payload: Mapping[str, Any]) -> str:
             return one_line(f"Team {data['team']}: the request for {asked} was {data['state']}")
         case kind if kind in _OF_BUDGETS:
             return one_line(f"Team {data['team']}: {_OF_BUDGETS[kind]}")
+        case NoticeType.COSTS_MONTHLY | NoticeType.COSTS_WEEKLY:
+            whose = f" of team {data['team']}" if data["team"] else ""
+            return one_line(f"Costs{whose} in {data['title']}: {_usd(data['total'])}")
         case NoticeType.FINISHED:
             verb = "was cancelled" if data["phase"] == "Cancelled" else "finished"
         case NoticeType.ALERT_OPENED:
@@ -65,6 +69,33 @@ def title_of(payload: Mapping[str, Any]) -> str:
 def details_of(payload: Mapping[str, Any]) -> str:
     """Why, in one line; empty where the title says it all."""
     return one_line(str(payload["data"].get("message") or ""), 1000)
+
+
+def report_message(data: Mapping[str, Any]) -> str:
+    """A report of costs in a few words: against the time before, its budgets, and what it was spent on most."""
+    parts = [f"{_usd(data['total'])} in {data['title']}, {_against(data)}"]
+    parts += [
+        f"team {each['team']} has spent {each['budget_percent']} % of its budget of {_usd(each['budget'])}"
+        for each in data["teams"]
+        if each["budget"] and (data["team"] or each["budget_percent"] >= 100)
+    ]
+    if data["dearest"]:
+        first = data["dearest"][0]
+        parts.append(f"the dearest is {first['team']}/{first['name']} with {_usd(first['cost'])}")
+    return "; ".join(parts) + "."
+
+
+def _against(data: Mapping[str, Any]) -> str:
+    percent, before = data["change_percent"], f"{data['previous_title']} ({_usd(data['previous'])})"
+    if percent is None:
+        return f"and nothing in {data['previous_title']}"
+    if percent == 0:
+        return f"as much as in {before}"
+    return f"{abs(percent)} % {'more' if percent > 0 else 'less'} than in {before}"
+
+
+def _usd(amount: Mapping[str, Any]) -> str:
+    return format_usd(amount["amount_micro_usd"])
 
 
 def chat_text(payload: Mapping[str, Any]) -> str:

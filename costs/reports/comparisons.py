@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from fractions import Fraction
 
 from costs.ledger.accounts import IDLE, LOST, STRANDED
 from costs.models import Facet, Price
 from costs.queries import PriceBook, spans_by_card
 from costs.reports import sql
-from costs.reports.sql import Scope
-from costs.reports.windows import CostWindow, pieces_of, whole_days
+from costs.reports.sql import Scope, Statement
+from costs.reports.windows import CostWindow, Pieces, pieces_of, whole_days
 from workloads.models import CapacityType
 
 
@@ -50,6 +50,16 @@ class LaneUse:
     def idle_share(self) -> Fraction | None:
         """Part of all that nobody used although it could be asked for; None of nothing."""
         return Fraction(self.idle, self.total) if self.total else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayUse:
+    """Of one day what nobody used and what was lost, in micro-USD, as far as it is posted."""
+
+    day: date
+    idle: int
+    stranded: int
+    lost: int
 
 
 def spot_savings(
@@ -114,12 +124,10 @@ def use_of_capacity(window: CostWindow) -> list[LaneUse]:
         for price, sums in sql.sums(sql.rollups(Facet.LANE, pieces), everything, "price").items():
             if price in of_price:
                 lanes[of_price[price]]["charged"] += sums.posted
-        for prefix in (IDLE, STRANDED, LOST):
-            kind = prefix.removesuffix(":")
-            kept = sql.rollups(Facet.LANE, pieces, account_kind=kind)
-            for account, sums in sql.sums(kept, everything, "account").items():
-                card, _, capacity = account.removeprefix(prefix).rpartition(":")
-                lanes[card, capacity][kind] += sums.posted
+        for account, sums in sql.sums(_unused(pieces), everything, "account").items():
+            kind, _, lane = account.partition(":")
+            card, _, capacity = lane.rpartition(":")
+            lanes[card, capacity][kind] += sums.posted
     return [
         LaneUse(
             card=card,
@@ -131,6 +139,30 @@ def use_of_capacity(window: CostWindow) -> list[LaneUse]:
         )
         for (card, capacity), found in sorted(lanes.items())
     ]
+
+
+def unused_by_day(window: CostWindow) -> list[DayUse]:
+    """What stood idle, was stranded or lost in all cards, for each day of a window of whole days that has any."""
+    days: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for key, sums in sql.sums(_unused(whole_days(window)), Scope(), "kind and day").items():
+        kind, _, day = key.partition(" ")
+        days[date.fromisoformat(day)][kind] += sums.posted
+    return [
+        DayUse(day=day, idle=found["idle"], stranded=found["stranded"], lost=found["lost"])
+        for day, found in sorted(days.items())
+    ]
+
+
+def _unused(pieces: Pieces) -> Statement:
+    """Sums of the accounts of what stood idle, was stranded or lost."""
+    kinds = [prefix.removesuffix(":") for prefix in (IDLE, STRANDED, LOST)]
+    return sql.together(sql.rollups(Facet.LANE, pieces, account_kind=kind) for kind in kinds)
+
+
+def lost_by_platform(*, teams: Collection[int] | None, window: CostWindow) -> int:
+    """Micro-USD posted in the window that teams were credited with for work that the platform destroyed."""
+    kept = sql.rollups(Facet.LANE, pieces_of(window), account_kind=LOST.removesuffix(":"))
+    return sum(sums.posted for sums in sql.sums(kept, Scope(teams=teams), "").values())
 
 
 def spent_on_failed(*, teams: Collection[int] | None, window: CostWindow) -> int:

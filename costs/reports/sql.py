@@ -3,7 +3,7 @@
 # ruff: noqa: S608 - what is put into the statements stands in this file
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -35,6 +35,7 @@ KEYS = {
     "day": "period",
     "month": "date_trunc('month', period::timestamp)::date",
     "account": "account",
+    "kind and day": "split_part(account, ':', 1) || ' ' || period::text",
 }
 
 
@@ -102,6 +103,15 @@ def sums(statement: Statement, scope: Scope, key: str) -> dict[Any, Sums]:
             _interleaved(statement, parameters),
         )
         return {row[0]: _sums(row[1:]) for row in cursor.fetchall()}
+
+
+def together(statements: Iterable[Statement]) -> Statement:
+    """The parts of all of them."""
+    found = Statement([], [])
+    for each in statements:
+        found.texts += each.texts
+        found.parameters += each.parameters
+    return found
 
 
 def sums_of_workloads(

@@ -12,10 +12,20 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
-from costs.reports.comparisons import LaneUse, spent_on_failed, spot_savings, use_of_capacity
+from costs.reports.comparisons import (
+    DayUse,
+    LaneUse,
+    spent_on_failed,
+    spot_savings,
+    unused_by_day,
+    use_of_capacity,
+)
+from costs.reports.windows import DAY, midnight
 from foundation import clock
 from foundation.http.query import check_query_parameters, one
-from pages.costs.spans import read_span
+from foundation.money import MICRO
+from pages.charts import Chart, ChartSeries, draw
+from pages.costs.spans import CostSpan, read_span
 from teams.permissions import check_global_role
 
 ASKED: Final = ("month", "from", "to")
@@ -42,17 +52,48 @@ class CapacityCostsPage(LoginRequiredMixin, View):
         now = clock.now()
         span = read_span({name: one(request, name) or "" for name in ASKED}, now=now)
         lanes = use_of_capacity(span.window)
+        days = _each_day(span)
         context = {
             "span": span,
             "now": now,
             "lanes": lanes,
             "parts": parts_of(lanes),
+            "chart": chart_of(span, days),
+            "days": days,
             "whole": sum(lane.total for lane in lanes),
             "savings": spot_savings(teams=None, window=span.window),
             "failed": spent_on_failed(teams=None, window=span.window),
             "back": f"{reverse('portal:costs')}?{urlencode(request.GET)}",
         }
         return render(request, "portal/costs_capacity.html", context)
+
+
+def _each_day(span: CostSpan) -> list[DayUse]:
+    """Each day that has begun, also where it has nothing."""
+    known = {each.day: each for each in unused_by_day(span.window)}
+    nothing = {"idle": 0, "stranded": 0, "lost": 0}
+    return [known.get(day) or DayUse(day=day, **nothing) for day in span.until_today]
+
+
+def chart_of(span: CostSpan, days: list[DayUse]) -> Chart:
+    """Its values are dollars as floating-point numbers: they say where a line goes, and are no amounts."""
+    lines = (
+        ("idle", "series-a", [each.idle for each in days]),
+        ("stranded", "series-c", [each.stranded for each in days]),
+        ("lost", "series-d", [each.lost for each in days]),
+    )
+    return draw(
+        "Idle, stranded and lost by day",
+        begin=midnight(span.first),
+        step=DAY,
+        slots=span.days,
+        series=[
+            ChartSeries(name=name, look=look, values=[amount / MICRO for amount in amounts], stepped=True)
+            for name, look, amounts in lines
+        ],
+        unit=" USD",
+        least_top=0.01,
+    )
 
 
 def parts_of(lanes: list[LaneUse]) -> list[CapacityPart]:

@@ -133,7 +133,7 @@ def _beside(
 ) -> dict[str, Any]:
     """What the whole page has besides its table."""
     export = {"team": whose.team.slug} if whose.team else {}
-    shown = [(day, days.get(day, 0)) for day in _until_today(span)]
+    shown = [(day, days.get(day, 0)) for day in span.until_today]
     budget, forecast = _budget(days, standing, now) if standing is not None else (None, None)
     return {
         "chart": _chart(span, shown),
@@ -161,11 +161,6 @@ def _budget(
     lately = sum(amount for day, amount in days.items() if week <= midnight(day) <= now)
     within = max(timedelta(seconds=1), now - week)
     return budget, budget.forecast(lately, within, now=now) if budget else None
-
-
-def _until_today(span: CostSpan) -> list[date]:
-    last = min(span.last, span.today)
-    return [span.first + DAY * index for index in range((last - span.first).days + 1)]
 
 
 def _chart(span: CostSpan, shown: list[tuple[date, int]]) -> Chart:

@@ -40,6 +40,12 @@ class CostSpan:
         return (self.last - self.first).days + 1
 
     @property
+    def until_today(self) -> list[date]:
+        """Its days, but for those that are yet to come."""
+        last = min(self.last, self.today)
+        return [self.first + DAY * index for index in range((last - self.first).days + 1)]
+
+    @property
     def title(self) -> str:
         """`November 2026`, `3 Nov 2026` or `3 Nov 2026 to 9 Nov 2026`."""
         if self.month:

@@ -315,6 +315,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "forget-old-request-counts": {"task": "gateway.tasks.forget_old_request_counts", "schedule": 3600.0},
     "deliver-notices": {"task": "notices.tasks.deliver", "schedule": 5.0, "options": {"expires": 5}},
     "look-for-waits": {"task": "notices.tasks.look_for_waits", "schedule": 60.0, "options": {"expires": 60}},
+    "tell-of-costs": {"task": "notices.tasks.tell_of_costs", "schedule": 300.0, "options": {"expires": 300}},
     "forget-old-notices": {"task": "notices.tasks.forget_old", "schedule": 3600.0},
 }
 

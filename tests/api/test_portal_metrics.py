@@ -19,9 +19,12 @@ from foundation import clock
 from foundation.http import metrics
 from quotas import services, snapshots
 from quotas.models import Claim, Pool
+from teams.actors import Actor
+from teams.models import Team
+from teams.services import begin_closing, end_closing
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run, move
-from tests.factories.teams import make_member
+from tests.factories.teams import make_member, make_team, make_user
 from workloads.errors import StaleWorkload
 from workloads.models import WatchCursor, Workload
 from workloads.states import Phase
@@ -85,6 +88,19 @@ def test_a_ledger_that_does_not_add_up_is_told():
         assert samples("portal_ledger_difference_micro_usd") == {(): 7}
         # The database takes no such posting.
         transaction.set_rollback(True)
+
+
+def test_the_oldest_closing_under_way_has_its_age_and_what_is_closed_has_none():
+    assert samples("portal_closing_oldest_seconds") == {(): 0}
+    now = clock.now()
+    admin = Actor.of_user(make_user(platform_admin=True))
+    for seconds in (700, 4000):
+        begin_closing(team=make_team(), reason="Over.", actor=admin, now=now - timedelta(seconds=seconds))
+    ((_, age),) = samples("portal_closing_oldest_seconds").items()
+    assert 4000 <= age < 4600
+    for team in Team.objects.all():
+        end_closing(team=team, actor=admin, now=now)
+    assert samples("portal_closing_oldest_seconds") == {(): 0}
 
 
 def test_without_estimates_nothing_is_said_of_them():

@@ -19,7 +19,7 @@ from costs.models import CostRollup, LedgerEntry, Price, UsageInterval, Workload
 from costs.prices.services import set_price
 from costs.queries import costs_of
 from costs.reports.check import check_some, rollup_difference
-from costs.reports.comparisons import spent_on_failed, spot_savings, use_of_capacity
+from costs.reports.comparisons import spent_on_failed, spot_savings, unused_by_day, use_of_capacity
 from costs.reports.focus import COLUMNS, focus_rows
 from costs.reports.groups import GROUPS, CostFilters
 from costs.reports.queries import spent
@@ -381,6 +381,14 @@ def test_idle_stranded_and_lost_are_told_of_each_card():
         lines = LedgerEntry.objects.filter(account__startswith=f"{kind}:")
         expected = sum(amount for line in lines for _, amount in parts(line, window))
         assert sum(getattr(lane, kind) for lane in lanes) == expected
+        by_day = defaultdict(int)
+        for line in lines:
+            for day, amount in parts(line, window):
+                by_day[day] += amount
+        told = {each.day: getattr(each, kind) for each in unused_by_day(window)}
+        assert {day: amount for day, amount in told.items() if amount} == {
+            day: amount for day, amount in by_day.items() if amount
+        }
     assert all(lane.idle_share == lane.idle / lane.total or lane.total for lane in lanes)
 
 
