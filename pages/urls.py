@@ -8,7 +8,7 @@ from pages.costs import line
 from pages.costs import pages as costs
 from pages.endpoints import access, try_it
 from pages.gpus import rules, waste
-from pages.quotas import changes, cohorts, pages, requests, teams
+from pages.quotas import changes, cohorts, files, pages, requests, teams
 from pages.teams import closing, quota, team, tokens
 
 app_name = "portal"
@@ -42,14 +42,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="team-quota-withdraw",
     ),
     path("quotas/", pages.ConsolePage.as_view(), name="quota-console"),
+    path("quotas/export.csv", files.QuotaExport.as_view(), name="quota-export"),
+    path("quotas/import/", files.QuotaImport.as_view(), name="quota-import"),
     path("quotas/draft/", pages.DraftPage.as_view(), name="quota-draft"),
     path("quotas/changes/", changes.ChangeSetListPage.as_view(), name="quota-changes"),
     path("quotas/changes/<uuid:public_id>/", changes.ChangeSetPage.as_view(), name="quota-change-set"),
     path("quotas/requests/", requests.RequestListPage.as_view(), name="quota-requests"),
     path(
         "quotas/requests/<uuid:public_id>/",
-        requests.RequestDecisionPage.as_view(),
-        name="quota-request-decide",
+        requests.RequestPage.as_view(),
+        name="quota-request",
     ),
     path("quotas/cohorts/", cohorts.CohortListPage.as_view(), name="quota-cohorts"),
     path("quotas/cohorts/<uuid:public_id>/", cohorts.CohortPage.as_view(), name="quota-cohort"),

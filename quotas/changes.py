@@ -19,7 +19,7 @@ from quotas.cohort_trees import PoolKey, lock_tree, one_at_a_time
 from quotas.counters import lock_pools, pool_changed
 from quotas.evictions import ask_to_leave, workload_of
 from quotas.limits import remove_quota, set_limits
-from quotas.models import Quota, QuotaChange, QuotaChangeSet
+from quotas.models import Quota, QuotaChange, QuotaChangeSet, QuotaRequest
 from quotas.queries import QuotaFigures, team_quotas
 from quotas.snapshots import pool_snapshot_of
 from teams.actors import Actor
@@ -178,6 +178,9 @@ def undo_changes(*, change_set: QuotaChangeSet, reason: str, actor: Actor, now: 
         made = QuotaChangeSet.objects.create(actor=actor.label, reason=reason, at=now, undoes=change_set)
         for row, change in restored:
             _restore(row, change, made, reason, actor, now)
+        # What a request was given is gone already when its date comes.
+        given = QuotaRequest.objects.filter(change_set=change_set, state=QuotaRequest.State.APPROVED)
+        given.update(state=QuotaRequest.State.RETURNED, returned_at=now)
     return made
 
 

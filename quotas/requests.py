@@ -9,10 +9,11 @@ from django.dispatch import Signal
 
 from foundation import leases
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
+from quotas.changes import ChangePreview, LimitChange, preview_changes
 from quotas.checks import NOMINAL_MAX, check_capacity_type, check_manager, check_reason, check_whole
 from quotas.cohort_trees import one_at_a_time
 from quotas.limits import set_limits
-from quotas.models import Quota, QuotaRequest
+from quotas.models import Quota, QuotaChangeSet, QuotaRequest
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
@@ -78,15 +79,22 @@ def request_quota(
 def approve_request(*, request: QuotaRequest, comment: str, actor: Actor, now: datetime) -> QuotaRequest:
     """Raise the team's nominal quota by what was asked for, until the date. By a quota manager.
 
-    Raises Conflict unless the request is pending, Invalid (field `until`) when its date has come meanwhile.
+    It is one change set, which can be taken back. Raises Conflict unless the request is pending, Invalid (field `until`)
+    when its date has come meanwhile.
     """
     check_manager(actor)
     with transaction.atomic():
         asked = _pending(request)
         if asked.until <= now:
             raise Invalid.of_field("until", "The date of this request has come.", code="out_of_range")
-        _add(asked, asked.units, f"Asked for by {asked.requested_by}: {asked.reason}", actor, now)
+        reason = f"Asked for by {asked.requested_by}: {asked.reason}"
+        asked.change_set = _add(asked, asked.units, reason, actor, now)
         return _decide(asked, State.APPROVED, comment=comment, actor=actor, now=now)
+
+
+def preview_request(*, request: QuotaRequest, now: datetime) -> ChangePreview:
+    """What approving it now would do: as the change set that it would be."""
+    return preview_changes(changes=[_change(request, request.units)], evicts=False, now=now)
 
 
 def deny_request(*, request: QuotaRequest, comment: str, actor: Actor, now: datetime) -> QuotaRequest:
@@ -150,22 +158,36 @@ def _return(request_id: int, now: datetime) -> bool:
     return True
 
 
-def _add(asked: QuotaRequest, units: int, reason: str, actor: Actor, now: datetime) -> None:
-    """Add to the current nominal quota, or subtract from it: changes by managers meanwhile are kept."""
+def _add(asked: QuotaRequest, units: int, reason: str, actor: Actor, now: datetime) -> QuotaChangeSet | None:
+    """Add to the current nominal quota, or subtract from it: changes by managers meanwhile are kept. None where there is
+    nothing to take.
+    """
     one_at_a_time()
-    rows = Quota.objects.filter(team=asked.team_id, flavor=asked.flavor_id, capacity_type=asked.capacity_type)
-    nominal = rows.values_list("nominal", flat=True).first()
-    if nominal is None and units < 0:
-        return
+    if units < 0 and not _nominal(asked):
+        return None
+    made = QuotaChangeSet.objects.create(actor=actor.label, reason=reason, at=now)
+    change = _change(asked, units)
     set_limits(
         team=asked.team,
         flavor=asked.flavor,
         capacity_type=asked.capacity_type,
-        limits={"nominal": max(0, (nominal or 0) + units)},
+        limits=change.limits,
         reason=reason,
         actor=actor,
         now=now,
+        change_set=made,
     )
+    return made
+
+
+def _change(asked: QuotaRequest, units: int) -> LimitChange:
+    limits = {"nominal": max(0, _nominal(asked) + units)}
+    return LimitChange(asked.team, asked.flavor, asked.capacity_type, limits)
+
+
+def _nominal(asked: QuotaRequest) -> int:
+    rows = Quota.objects.filter(team=asked.team_id, flavor=asked.flavor_id, capacity_type=asked.capacity_type)
+    return rows.values_list("nominal", flat=True).first() or 0
 
 
 def _pending(request: QuotaRequest) -> QuotaRequest:
@@ -181,7 +203,7 @@ def _pending(request: QuotaRequest) -> QuotaRequest:
 
 def _decide(asked: QuotaRequest, state: str, *, comment: str, actor: Actor, now: datetime) -> QuotaRequest:
     asked.state, asked.comment, asked.decided_by, asked.decided_at = state, comment, actor.user, now
-    asked.save(update_fields=["state", "comment", "decided_by", "decided_at"])
+    asked.save(update_fields=["state", "comment", "decided_by", "decided_at", "change_set"])
     verb = "approve" if state == State.APPROVED else "deny"
     _audit(asked, f"quota-request.{verb}", actor=actor, now=now, reason=comment)
     request_decided.send(sender=QuotaRequest, request=asked, now=now)

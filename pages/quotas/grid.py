@@ -33,6 +33,7 @@ _SHORT: Final = {
     "user_limit": "Member",
     "max_time_limit_seconds": "Run",
 }
+_GIVES: Final = Q(nominal__gt=0) | Q(used__gt=0) | ~Q(borrowing_limit=0)
 _EMPTY: Final = {"nominal": "none", "lending_limit": "all"}
 """What an empty field means, written into it; no limit where there is no text."""
 
@@ -126,9 +127,11 @@ class Filters:
 
     team: str
     cohort: str
-    flavor: str
+    flavors: tuple[str, ...]
     view: str
     page: int
+    with_quota: bool
+    """Only teams and flavors of which somebody has a quota."""
 
     @classmethod
     def of(cls, request: HttpRequest) -> Filters:
@@ -142,14 +145,15 @@ class Filters:
         return cls(
             team=request.GET.get("team", "").strip()[:100].replace("\x00", ""),
             cohort=request.GET.get("cohort", "")[:100].replace("\x00", ""),
-            flavor=request.GET.get("flavor", "")[:63].replace("\x00", ""),
+            flavors=_names(request.GET.getlist("flavor")),
             view=view,
             page=int(page[:6]),
+            with_quota=bool(request.GET.get("with_quota")),
         )
 
     @property
     def any(self) -> bool:
-        return bool(self.team or self.cohort or self.flavor)
+        return bool(self.team or self.cohort or self.flavors or self.with_quota)
 
 
 def grid_of(filters: Filters, rows: Iterable[DraftRow]) -> Grid:
@@ -161,9 +165,12 @@ def grid_of(filters: Filters, rows: Iterable[DraftRow]) -> Grid:
     every = [
         (flavor, kind)
         for flavor in flavors
-        if filters.flavor in ("", flavor.name)
+        if not filters.flavors or flavor.name in filters.flavors
         for kind in sorted(flavor.capacity)
     ]
+    if filters.with_quota:
+        held = set(Quota.objects.filter(_GIVES).order_by().values_list("flavor", "capacity_type").distinct())
+        every = [(flavor, kind) for flavor, kind in every if (flavor.pk, kind) in held]
     pools = every[:POOLS_MAX]
     size = max(1, min(TEAMS_MAX, CELLS_MAX // max(1, len(pools))))
     selected = _teams(filters)
@@ -188,8 +195,18 @@ def grid_of(filters: Filters, rows: Iterable[DraftRow]) -> Grid:
     )
 
 
+def _names(texts: Iterable[str]) -> tuple[str, ...]:
+    """Flavors that are asked for, each once; an empty one asks for all."""
+    return tuple(dict.fromkeys(text[:63] for text in list(texts)[:POOLS_MAX] if text and "\x00" not in text))
+
+
 def _teams(filters: Filters) -> QuerySet[Team]:
     teams = Team.objects.all()
+    if filters.with_quota:
+        held = Quota.objects.filter(_GIVES)
+        if filters.flavors:
+            held = held.filter(flavor__name__in=filters.flavors)
+        teams = teams.filter(pk__in=held.values("team"))
     if filters.team:
         teams = teams.filter(Q(slug__icontains=filters.team) | Q(name__icontains=filters.team))
     if filters.cohort:

@@ -14,9 +14,9 @@ from console.pages.lists import PageOfRows
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from foundation.http.query import refuse
-from pages.quotas.pages import REASON_LENGTH_MAX, ManagersOnly
+from pages.quotas.pages import REASON_LENGTH_MAX, SHOWN_MAX, ManagersOnly
 from quotas.models import Quota, QuotaRequest
-from quotas.requests import approve_request, deny_request
+from quotas.requests import approve_request, deny_request, preview_request
 from teams.actors import actor_of
 
 _DONE: Final = {
@@ -26,6 +26,8 @@ _DONE: Final = {
 
 
 class RequestListPage(ManagersOnly):
+    """The list; what a request would do, and the answer, are on its own page."""
+
     tab = "requests"
     ordering = "-requested_at"
 
@@ -52,13 +54,16 @@ class RequestListPage(ManagersOnly):
         return self.page(request, "portal/quota_requests.html", context, status=status)
 
 
-class RequestDecisionPage(ManagersOnly):
-    """POST approves or denies, with a comment."""
+class RequestPage(ManagersOnly):
+    """GET is the request with what approving it would do; POST approves or denies it, with a comment."""
+
+    tab = "requests"
+
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        return self._page(request, _find(public_id))
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        asked = QuotaRequest.objects.select_related("team", "flavor").filter(public_id=public_id).first()
-        if asked is None:
-            raise NotFound("There is no such request.")
+        asked = _find(public_id)
         answer = request.POST.get("answer", "")
         if answer not in _DONE:
             raise Invalid.of_field("answer", "Approve it or deny it.", code="invalid")
@@ -66,13 +71,46 @@ class RequestDecisionPage(ManagersOnly):
         comment = request.POST.get("comment", "").strip()[:REASON_LENGTH_MAX].replace("\x00", "")
         try:
             decide(request=asked, comment=comment, actor=actor_of(request), now=clock.now())
-            messages.success(
-                request,
-                _DONE[answer].format(units=asked.units, flavor=asked.flavor.name, team=asked.team.name),
-            )
         except (Invalid, Conflict) as error:
-            messages.error(request, error.message)
+            return self._page(request, _find(public_id), status=409, message=error.message, comment=comment)
+        messages.success(
+            request, _DONE[answer].format(units=asked.units, flavor=asked.flavor.name, team=asked.team.name)
+        )
         return see_other(reverse("portal:quota-requests"))
+
+    def _page(
+        self,
+        request: HttpRequest,
+        asked: QuotaRequest,
+        *,
+        status: int = 200,
+        message: str = "",
+        comment: str = "",
+    ) -> HttpResponse:
+        preview, now = None, clock.now()
+        if asked.state == QuotaRequest.State.PENDING:
+            try:
+                preview = preview_request(request=asked, now=now)
+            except (Invalid, Conflict, NotFound) as error:
+                message = message or error.message
+        context = {
+            "row": asked,
+            "quota": _quotas([asked])[0],
+            "preview": preview,
+            "message": message,
+            "comment": comment,
+            "now": now,
+            "slice": f":{SHOWN_MAX}",
+        }
+        return self.page(request, "portal/quota_request.html", context, status=status)
+
+
+def _find(public_id: UUID) -> QuotaRequest:
+    rows = QuotaRequest.objects.select_related("team", "flavor", "requested_by", "change_set")
+    asked = rows.filter(public_id=public_id).first()
+    if asked is None:
+        raise NotFound("There is no such request.")
+    return asked
 
 
 def _quotas(rows: list[QuotaRequest]) -> list[Quota | None]:

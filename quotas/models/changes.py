@@ -87,6 +87,9 @@ class QuotaRequest(models.Model):
     decided_at = models.DateTimeField(null=True)
     comment = models.TextField(default="", blank=True)
     returned_at = models.DateTimeField(null=True)
+    change_set = models.OneToOneField(
+        QuotaChangeSet, null=True, on_delete=models.PROTECT, related_name="request", help_text="What gave it."
+    )
 
     class Meta:
         ordering = ["-requested_at", "-id"]

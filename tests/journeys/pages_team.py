@@ -118,6 +118,7 @@ class QuotaRequestsPage(Screen):
 
     def approve(self, what: str, *, reason: str, comment: str) -> Self:
         request = self.page.get_by_role("region", name=what).filter(has_text=reason)
-        self.hand.fill(request.get_by_role("textbox"), comment)
-        self.hand.press(request.get_by_role("button", name="Approve"))
+        self.hand.press(request.get_by_role("link", name="See what it would do"))
+        self.hand.fill(self.page.get_by_role("textbox", name="What the team reads"), comment)
+        self.hand.press(self.page.get_by_role("button", name="Approve", exact=True))
         return self

@@ -11,8 +11,16 @@ from django.db import IntegrityError, connections, transaction
 
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
+from quotas.changes import undo_changes
 from quotas.models import Quota, QuotaChange, QuotaRequest
-from quotas.requests import approve_request, deny_request, request_quota, return_due, withdraw_request
+from quotas.requests import (
+    approve_request,
+    deny_request,
+    preview_request,
+    request_quota,
+    return_due,
+    withdraw_request,
+)
 from quotas.tasks import return_requests
 from teams.actors import Actor
 from teams.models import AuditEvent
@@ -85,6 +93,24 @@ def test_what_is_approved_is_on_top_until_its_date_and_returns_once(desk):
     assert (back.old_nominal, back.new_nominal, back.actor) == (12, 8, "system:quota-requests")
     actions = AuditEvent.objects.filter(target_kind="quota-request").order_by("id")
     assert [each.action.partition(".")[2] for each in actions] == ["create", "approve", "return"]
+
+
+def test_what_was_approved_is_a_change_set_and_taken_back_it_does_not_return_again(desk):
+    asked = desk.approve(desk.ask(4))
+    given = asked.change_set
+    assert (given.changes.get().new_nominal, given.actor) == (12, desk.manager.label)
+    undo_changes(change_set=given, reason="Too much.", actor=desk.manager, now=UNTIL - timedelta(days=1))
+    asked.refresh_from_db()
+    assert (asked.state, asked.returned_at, desk.nominal) == ("returned", UNTIL - timedelta(days=1), 8)
+    assert return_due(now=UNTIL) == 0
+    assert desk.nominal == 8
+
+
+def test_the_preview_of_a_request_is_what_approving_it_does(desk):
+    asked = desk.ask(4)
+    row = preview_request(request=asked, now=UNTIL - timedelta(days=1)).rows[0]
+    assert (row.before.quota.nominal, row.after.quota.nominal, desk.nominal) == (8, 12, 8)
+    assert state_of(asked) == "pending"
 
 
 def test_what_managers_changed_meanwhile_stays(desk):

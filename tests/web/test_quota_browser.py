@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from playwright.sync_api import expect
 
 from quotas.changes import LimitChange, apply_changes
 from quotas.models import Quota
@@ -170,6 +171,28 @@ def test_head_and_first_column_stay_and_never_cover_the_focus(live_server, world
             assert not page.evaluate(covered, name), name
 
 
+def test_the_grid_is_gone_through_by_keys(live_server, world):
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session_of(world.manager))
+        page.goto("/quotas/")
+        rows = page.locator(".grid tbody tr")
+        first = rows.nth(0).locator("input").nth(0)
+        first.click()
+        page.keyboard.press("ArrowDown")
+        expect(rows.nth(1).locator("input").nth(0)).to_be_focused()
+        page.keyboard.press("ArrowRight")
+        expect(rows.nth(1).locator("input").nth(1)).to_be_focused()
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.type("7")
+        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowUp")
+        expect(rows.nth(1).locator("input").nth(0)).to_have_value("7")
+        page.get_by_text("1 change in 1 team").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_text("Nothing changed yet").wait_for()
+        assert complaints == []
+
+
 def test_a_member_asks_for_more_and_a_manager_approves_without_a_script(live_server, world):
     member, manager = session_of(world.ana), session_of(world.manager)
     until = f"{world.now + timedelta(days=20):%Y-%m-%d}"
@@ -187,7 +210,8 @@ def test_a_member_asks_for_more_and_a_manager_approves_without_a_script(live_ser
         assert page.locator(".field-error").count() == 0
         page, _ = open_page(browser, live_server.url, manager, script=False)
         page.goto("/quotas/requests/")
-        page.get_by_role("button", name="Approve 3 a100-40gb for Vision").click()
+        page.get_by_role("link", name="See what it would do, and answer 3 a100-40gb for Vision").click()
+        page.get_by_role("button", name="Approve").click()
         page.get_by_text("3 more a100-40gb for Vision").wait_for()
         assert complaints == []
     assert Quota.objects.get(team=world.team, flavor=world.a100).nominal == 21

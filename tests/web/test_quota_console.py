@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from pages.quotas.grid import CELLS_MAX
@@ -413,8 +414,19 @@ def test_a_request_is_approved_with_a_comment_and_raises_the_quota(world, manage
     page = text_of(manager.get("/quotas/requests/"))
     assert "A deadline." in page
     assert "Requests <span" in page
-    manager.post(f"/quotas/requests/{asked.public_id}/", {"answer": "approve", "comment": "Until then."})
+    path = f"/quotas/requests/{asked.public_id}/"
+    assert path in page
+    shown = text_of(manager.get(path))
+    assert "Promised against what exists" in shown
+    assert '<span class="was">16</span> → <span class="strong">20</span>' in re.sub(
+        r"\s*</span>\s*→", "</span> →", shown
+    )
+    assert nominal("vision") == 16
+    manager.post(path, {"answer": "approve", "comment": "Until then."})
     asked.refresh_from_db()
+    change = f"/quotas/changes/{asked.change_set.public_id}/"
+    assert change in text_of(manager.get("/quotas/changes/"))
+    assert change in text_of(manager.get(path))
     assert (asked.state, asked.comment, nominal("vision")) == ("approved", "Until then.", 20)
     assert "Nothing to decide" in text_of(manager.get("/quotas/requests/"))
     assert "Until then." in text_of(manager.get("/quotas/requests/?state=all"))
@@ -425,11 +437,77 @@ def test_a_request_is_decided_once_and_only_by_an_answer(world, manager):
     path = f"/quotas/requests/{asked.public_id}/"
     assert manager.post(path, {"answer": "perhaps"}).status_code == 422
     manager.post(path, {"answer": "deny", "comment": "No."})
-    assert "This request is denied already." in text_of(
-        manager.post(path, {"answer": "approve"}, follow=True)
-    )
+    again = manager.post(path, {"answer": "approve"})
+    assert (again.status_code, "This request is denied already." in text_of(again)) == (409, True)
     assert nominal("vision") == 16
     assert manager.get("/quotas/requests/?state=lost").status_code in {400, 422}
+
+
+# --- as a file
+
+
+def csv_of(manager: Client) -> str:
+    response = manager.get("/quotas/export.csv")
+    assert "attachment" in response["Content-Disposition"]
+    return b"".join(response.streaming_content).decode()
+
+
+def read_file(manager: Client, text: str | bytes):
+    content = text.encode() if isinstance(text, str) else text
+    return manager.post("/quotas/import/", {"file": SimpleUploadedFile("q.csv", content)}, follow=True)
+
+
+def test_quotas_go_out_and_come_in_as_a_file_by_way_of_the_change_set(world, manager):
+    text = csv_of(manager)
+    assert (
+        text.splitlines()[0]
+        == "team,flavor,capacity_type,nominal,borrowing_limit,lending_limit,user_limit,max_time_limit_seconds,used"
+    )
+    assert "The file says what there is already." in text_of(read_file(manager, text))
+    line = next(line for line in text.splitlines() if line.startswith("vision,a100-40gb,on-demand,"))
+    changed = line.split(",")
+    changed[3] = "12"
+    page = text_of(read_file(manager, text.replace(line, ",".join(changed))))
+    assert "1 limit differs" in page
+    assert (nominal("vision"), "What it would do" in page) == (16, True)
+    manager.post(DRAFT, {"action": "apply", "reason": "By file.", "shown": "{}"})
+    assert nominal("vision") == 12
+
+
+HEAD = "team,flavor,capacity_type,nominal\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "the column team is missing"),
+        ("team,flavor,capacity_type\n", "the column nominal is missing"),
+        (HEAD.replace("nominal", "nominal,weight"), "there is no column &#x27;weight&#x27;"),
+        (f"{HEAD}nobody,a100-40gb,on-demand,3\n", "Line 2, team: there is no team &#x27;nobody&#x27;"),
+        (f"{HEAD}vision,h900,on-demand,3\n", "Line 2, flavor: there is no &#x27;h900&#x27;"),
+        (f"{HEAD}vision,a100-40gb,on-demand\n", "Line 2 has not as many fields"),
+        (f"{HEAD}vision,a100-40gb,on-demand,3\nvision,a100-40gb,on-demand,4\n", "Line 3: vision, a100-40gb, on-demand stands in the file twice"),
+        (f"{HEAD}vision,a100-40gb,on-demand,{'9' * 30}\n", "Line 2, nominal:"),
+        (b"\xff\xfe", "no text in UTF-8"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_says_where_and_changes_nothing(world, manager, text, told):
+    page = text_of(read_file(manager, text))
+    assert told in page
+    assert "Nothing changed yet" in page
+
+
+def test_a_number_that_is_none_is_told_in_the_change_set(world, manager):
+    page = text_of(read_file(manager, f"{HEAD}vision,a100-40gb,on-demand,many\n"))
+    assert "Write a whole number, 0 or more." in page
+
+
+def test_the_grid_shows_several_flavors_and_only_who_has_quota(full, manager):
+    make_flavor("of-nobody")
+    every, some = text_of(manager.get(GRID)), text_of(manager.get(f"{GRID}?with_quota=1"))
+    assert ("of-nobody~" in every, "of-nobody~" in some) == (True, False)
+    two = sent_back(text_of(manager.get(f"{GRID}?flavor=a100-40gb&flavor=t4-shared")))
+    assert {name.split("~")[2] for name in two if "~" in name} == {"a100-40gb", "t4-shared"}
 
 
 # --- cohorts
