@@ -37,10 +37,22 @@ REASONS: Final = {
 
 
 def note(attempt: Attempt) -> None:
-    """Remember an attempt that has ended and lost work; call in the transaction that ends it. Once."""
+    """Remember an attempt that has ended and lost work; call in the transaction that ends it. Once.
+
+    What is credited of it at the most is as the platform's settings say now, whatever they say later.
+    """
     if attempt.lost_seconds > 0 and attempt.workload.units > 0:
-        values = {"workload_id": attempt.workload_id, "cause": attempt.reason}
+        values = {
+            "workload_id": attempt.workload_id,
+            "cause": attempt.reason,
+            "credit_seconds": _most_of(attempt.reason),
+        }
         LostWork.objects.get_or_create(attempt=attempt, defaults=values)
+
+
+def _most_of(cause: str) -> int:
+    """Seconds that are credited of what was lost so, at the most."""
+    return PlatformSettings.current().lost_work_credit_seconds if cause in CREDITED else 0
 
 
 def look_again(*, workload_ids: Collection[int]) -> None:
@@ -88,8 +100,11 @@ def _credit(key: int, *, now: datetime) -> bool:
         spans = {span.price_id: span for lane in sorted(lanes) for span in _locked_spans(*lane)}
         work = LostWork.objects.select_for_update(of=("self",)).select_related("workload__team").get(pk=key)
         parts = list(_paid_in(found.attempt, usages, spans, found.attempt.lost_seconds))
-        most = PlatformSettings.current().lost_work_credit_seconds if work.cause in CREDITED else 0
-        credited = list(_paid_in(found.attempt, usages, spans, min(found.attempt.lost_seconds, most)))
+        if work.credit_seconds is None:
+            # A process of the release before has noted it.
+            work.credit_seconds = _most_of(work.cause)
+        seconds = min(found.attempt.lost_seconds, work.credit_seconds)
+        credited = list(_paid_in(found.attempt, usages, spans, seconds))
         work.lost_micro_usd = sum(whole(each.exact)[0] for each in _summed(parts))
         _post(work, _summed(credited), now)
         work.due = False
