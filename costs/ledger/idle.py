@@ -20,7 +20,7 @@ from django.db.models import Min, Q, QuerySet, Sum
 from costs.ledger.accounts import ADJUSTMENT, IDLE, STRANDED, SUPPLY, lane_account
 from costs.ledger.idle_parts import HeldCards, IdlePart, OfferedCards, parts
 from costs.models import IdleSpan, LedgerEntry, PricedCard, SupplyCursor, SupplyMark, UsageInterval
-from costs.pricing import SECONDS_PER_HOUR, PriceSpan, Segment, whole
+from costs.pricing import SECONDS_PER_HOUR, PriceSpan, Segment, priced_segments, whole
 from costs.queries import spans_of
 from foundation import leases
 from workloads.models import NodeInterval
@@ -215,18 +215,9 @@ def _counted(
         pods[usage.node_name].append(HeldCards(usage.cards, usage.started_at, usage.ended_at))
     for hour, name in cells:
         first, last = max(hour, began_at), hour + HOUR
-        for segment in priced_from(first, last, spans):
+        for segment in priced_segments(first, last, spans):
             for part in parts(segment, _in(segment, nodes[name]), _in(segment, pods[name])):
                 yield _Counted(name, part)
-
-
-def priced_from(start: datetime, end: datetime, spans: Sequence[PriceSpan]) -> Iterator[Segment]:
-    """The parts of `[start, end)` that have a price; what came before the first one has none."""
-    for span in spans:
-        first = max(start, span.start)
-        last = end if span.until is None else min(end, span.until)
-        if first < last:
-            yield Segment(first, last, span)
 
 
 def _in(segment: Segment, rows: Sequence[_Interval]) -> list[_Interval]:

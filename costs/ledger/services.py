@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Coalesce
 
 from costs.ledger import lost_work
 from costs.ledger.corrections import Corrections
@@ -147,7 +148,9 @@ def _write(entries: Sequence[LedgerEntry], rows: Sequence[UsageInterval], priced
 def _post(
     row: UsageInterval, priced: PricedCard, spans: Sequence[PriceSpan], pod: PodRecord | None, now: datetime
 ) -> list[LedgerEntry]:
-    """Postings of what is used and priced but not in the ledger, up to the interval's end or `now`."""
+    """Postings of what is used and priced but not in the ledger, up to the interval's end or `now`. What was used before
+    the first price is passed over for good: `costs.prices.services.room_for` gives it none afterwards.
+    """
     end = row.ended_at or now.replace(microsecond=0)
     segments = list(by_day(priced_segments(row.settled_until, end, spans)))
     if not segments:
@@ -201,7 +204,7 @@ def settle_due(*, now: datetime) -> int:
         Q(valid_until__isnull=True) | Q(valid_until__gt=OuterRef("settled_until")),
         priced__card=OuterRef("card"),
         priced__capacity_type=OuterRef("capacity_type"),
-        valid_from__lte=OuterRef("settled_until"),
+        valid_from__lt=Coalesce(OuterRef("ended_at"), now.replace(microsecond=0)),
     )
     due = UsageInterval.objects.filter(closed | old).filter(Exists(priced))
     due = due.select_related("team", "workload").order_by("pk")
