@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import Min, Q, QuerySet, Sum
+from django.db.models import Exists, Min, OuterRef, Q, QuerySet, Sum
 
 from costs.ledger.accounts import ADJUSTMENT, IDLE, STRANDED, SUPPLY, lane_account
 from costs.ledger.idle_parts import HeldCards, IdlePart, OfferedCards, parts
@@ -56,6 +56,7 @@ def sweep(*, now: datetime) -> int:
         return 0
     written = _sweep_claimed(cursor, now)
     written += sum(_sweep_marked(priced, cursor, now) for priced in PricedCard.objects.all())
+    _forget_unpriced()
     _claim(now)
     return written
 
@@ -122,6 +123,14 @@ def _sweep_marked(priced: PricedCard, cursor: SupplyCursor, now: datetime) -> in
                     mark.started_at = end
                     mark.save(update_fields=["started_at"])
     return written
+
+
+def _forget_unpriced() -> None:
+    """Marks of cards that never had a price: there is nothing to count again, and a first price marks all of its time."""
+    priced = PricedCard.objects.filter(card=OuterRef("card"), capacity_type=OuterRef("capacity_type"))
+    with transaction.atomic():
+        leases.check()
+        SupplyMark.objects.filter(~Exists(priced)).delete()
 
 
 def _cells(priced: PricedCard, marks: Sequence[SupplyMark], start: datetime, end: datetime) -> Iterator[Cell]:

@@ -221,6 +221,21 @@ def test_without_a_price_nothing_is_posted_until_there_is_one():
     assert faults() == []
 
 
+def test_marks_of_cards_without_a_price_do_not_stay_and_the_first_price_counts_their_time_all_the_same():
+    bed = Bed(priced=False)
+    node(0, 3600)
+    sweep(7200)
+    bed.pod(0, 1200)
+    assert SupplyMark.objects.exists()
+    sweep(7300)
+    assert not SupplyMark.objects.exists()
+    make_price()
+    sweep(7400)
+    assert (account("team:"), account("idle:")) == (1200 * USD, 2400 * USD)
+    assert not SupplyMark.objects.exists()
+    assert faults() == []
+
+
 def test_a_disputed_line_is_paid_by_the_platform_whatever_turns_out_later(bed):
     node(0, 3600)
     pod = bed.pod(0, 3600)
