@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce
 from costs.ledger import lost_work
 from costs.ledger.corrections import Corrections
 from costs.ledger.entries import moments_of, posting
+from costs.ledger.excess import hold_charges, keep_within_limits
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.pricing import PriceSpan, by_day, cut, lines, priced_segments
 from costs.queries import spans_of
@@ -50,11 +51,8 @@ def record_usages(pods: Sequence[PodRecord], *, now: datetime) -> dict[str, Usag
         for usage in intervals.values():
             if (usage.ended_at, usage.evidenced_until) != _end_of(held[usage.pod_uid], usage):
                 wrong.setdefault((usage.card, usage.capacity_type), []).append(usage)
-        # Cards in one order, and before their intervals: two transactions that took them in turns would wait for each other.
-        for card, usages in sorted(wrong.items()):
-            intervals |= _correct(card, usages, held, now)
         if wrong:
-            lost_work.look_again(workload_ids={row.workload_id for rows in wrong.values() for row in rows})
+            intervals |= _correct_all(wrong, held, now)
     return intervals
 
 
@@ -96,12 +94,28 @@ def _interval_of(pod: PodRecord) -> UsageInterval | None:
     )
 
 
-def _correct(
-    card: tuple[str, str], usages: Sequence[UsageInterval], pods: Mapping[str, PodRecord], now: datetime
+def _correct_all(
+    wrong: Mapping[tuple[str, str], Sequence[UsageInterval]], pods: Mapping[str, PodRecord], now: datetime
 ) -> dict[str, UsageInterval]:
-    """Give intervals of one card their ends, and the ledger what that means."""
-    priced = _lock_card(*card)
-    rows = _locked_intervals([usage.pk for usage in usages])
+    """Give intervals, by their cards, their ends, and the ledger what that means."""
+    # All cards in one order, then their intervals, then what is charged: two transactions that took them in turns would
+    # wait for each other.
+    cards = {card: _lock_card(*card) for card in sorted(wrong)}
+    rows = _locked_intervals([usage.pk for usages in wrong.values() for usage in usages])
+    about = {row.workload_id for row in rows}
+    hold_charges(about)
+    since = min(min(row.settled_until, _end_of(pods[row.pod_uid], row)[0] or now) for row in rows)
+    for card, priced in cards.items():
+        _correct(priced, [row for row in rows if (row.card, row.capacity_type) == card], pods, now)
+    keep_within_limits(about, since=since, now=now)
+    lost_work.look_again(workload_ids=about)
+    return {row.pod_uid: row for row in rows}
+
+
+def _correct(
+    priced: PricedCard | None, rows: Sequence[UsageInterval], pods: Mapping[str, PodRecord], now: datetime
+) -> None:
+    """The same of one card, which is locked as its intervals are."""
     spans = spans_of(priced)
     entries: list[LedgerEntry] = []
     for row in rows:
@@ -115,7 +129,6 @@ def _correct(
             if priced is not None:
                 entries += _post(row, priced, spans, pod, now)
     _write(entries, rows, priced)
-    return {row.pod_uid: row for row in rows}
 
 
 def _may_be_posted_otherwise(
@@ -172,7 +185,10 @@ def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
         pod, spans = PodRecord.objects.filter(uid=usage.pod_uid).first(), spans_of(priced)
         entries = [entry for row in rows for entry in _post(row, priced, spans, pod, now)]
         if entries:
+            hold_charges({usage.workload_id})
             _write(entries, rows, priced)
+            since = min(entry.started_at for entry in entries)
+            keep_within_limits({usage.workload_id}, since=since, now=now)
             lost_work.look_again(workload_ids={usage.workload_id})
     return entries
 
