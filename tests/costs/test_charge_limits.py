@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import count
 from random import Random
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import Sum
 
 from budgets.reservations import Promise, close, promise
@@ -16,13 +17,14 @@ from budgets.spending import costing, costs_so_far
 from budgets.standings import standing
 from costs.ledger import check, lost_work
 from costs.ledger.disputes import reverse
-from costs.ledger.services import record_usage, settle_due
-from costs.models import Budget, BudgetReservation, LedgerEntry, LostWork
+from costs.ledger.services import record_usage, record_usages, settle_due
+from costs.models import Budget, BudgetReservation, LedgerEntry, LostWork, PricedCard
 from foundation import clock
 from tests.costs.budget_world import USD, Purse, next_month
 from tests.effort import drawn
-from tests.factories.catalogue import SETUP
-from workloads.models import Attempt, PodRecord, Workload
+from tests.factories.catalogue import SETUP, make_flavor, make_price
+from tests.waiting import until_blocked
+from workloads.models import Attempt, PodRecord, ResourceFlavor, Workload
 from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db
@@ -250,3 +252,43 @@ def still_pays(world, line, ends, forgiven):
 def seconds_owed(world, uid, start, end, forgiven):
     seconds = {world.at(second) for second in range(start, end)}
     return len({each for each in seconds if not any(first <= each < last for first, last in forgiven)})
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ends_of_two_cards_and_the_end_of_a_period_do_not_wait_for_each_other_in_a_circle():
+    """Who ends pods of two cards meets who gives back the excess of their runs, in the order of their promises."""
+    begins = next_month(clock.now())
+    world = Promised(100, began=begins - timedelta(seconds=600))
+    make_flavor("zz")
+    make_price("zz")
+    # The run that was promised first is of the card that comes last.
+    Workload.objects.filter(pk=world.work.pk).update(flavor=ResourceFlavor.objects.get(name="zz"))
+    world.work.refresh_from_db()
+    last, world.work = world.work, world.run()
+    world.admit(100)
+    pods = []
+    for run in (world.work, last):
+        world.work = run
+        world.pod(0, 300)
+        pods.append(world.pod(300))
+    for pod in pods:
+        pod.finished_at = world.at(500)
+    with ThreadPoolExecutor(2) as threads:
+        with transaction.atomic():
+            PricedCard.objects.select_for_update().get(card="zz")
+            ending = threads.submit(alone, lambda: record_usages(pods, now=world.at(610)))
+            until_blocked(unless=ending)
+            turn = threads.submit(alone, lambda: world.look(world.at(620)))
+            until_blocked(2, unless=turn)
+        ending.result(30)
+        turn.result(30)
+    assert world.paid == 200
+    assert BudgetReservation.objects.exclude(closed_at=None).count() == 2
+
+
+def alone(work):
+    """In a thread, which has a connection of its own."""
+    try:
+        return work()
+    finally:
+        connections.close_all()
