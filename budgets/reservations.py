@@ -1,7 +1,7 @@
 """Promises of money: made when work is admitted, renewed while it runs, given back when its last pod is gone.
 
-Whoever changes what a period has committed holds its budget's row. Order of locks: workloads, budgets by key, then what
-`quotas` takes; whom it concerns is woken after the commit.
+Whoever changes what a period has committed holds its budget's row. Order of locks: workloads, budgets by key, what
+workloads were charged, then what `quotas` takes; whom it concerns is woken after the commit.
 """
 
 from __future__ import annotations
@@ -11,22 +11,29 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Max, QuerySet, Sum
 
 from budgets.errors import BudgetExceeded
 from budgets.periods import held, holding_now, span_of
 from budgets.signals import budget_freed
 from budgets.spending import (
-    Costing,
+    accrued_of,
     costing,
     costs_so_far,
     holding_of,
-    posted_from,
     seconds_left,
     spent_in_period,
 )
-from costs.ledger.excess import take_over_excess
-from costs.models import Budget, BudgetOverride, BudgetPeriod, BudgetReservation, WorkloadCharge
+from costs.ledger.excess import charged, hold_charges, limit_charges
+from costs.models import (
+    Budget,
+    BudgetOverride,
+    BudgetPeriod,
+    BudgetReservation,
+    ChargeLimit,
+    UsageInterval,
+    WorkloadCharge,
+)
 from foundation.crashpoints import crash_point
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM
@@ -48,6 +55,7 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
     Raises BudgetExceeded, with the caller's transaction to be rolled back, where less than the least is left.
     """
     teams = {each.team_id for each in promises}
+    ended = _ends_of_pods(each.workload_id for each in promises)
     charged = dict(
         WorkloadCharge.objects.filter(workload__in=[each.workload_id for each in promises]).values_list(
             "workload", "posted_micro_usd"
@@ -70,6 +78,7 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
                     workload_id=each.workload_id,
                     base_micro_usd=charged.get(each.workload_id, 0),
                     granted_micro_usd=granted,
+                    pods_from=ended.get(each.workload_id),
                     opened_at=now,
                 )
             )
@@ -78,9 +87,21 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
             _commit(period, period.ceiling_micro_usd - left, now)
 
 
+def _ends_of_pods(workload_ids: Iterable[int]) -> dict[int, datetime]:
+    """When the last pods of earlier admissions ended: those that begin from then on are of the next one."""
+    usage = UsageInterval.objects.filter(workload__in=list(workload_ids), ended_at__isnull=False).order_by()
+    return dict(usage.values_list("workload").annotate(last=Max("ended_at")))
+
+
 def hold_periods(team_ids: Iterable[int], *, now: datetime) -> list[BudgetPeriod]:
     """The present periods of these teams' budgets, whose rows are held until the transaction ends."""
-    budgets = held().filter(holding_now(now), team__in=list(team_ids)).order_by("pk")
+    budgets = list(held().filter(holding_now(now), team__in=list(team_ids)).order_by("pk"))
+    if len(budgets) > 1:
+        # Of all at once, in one order, before any of their periods ends.
+        over = BudgetReservation.objects.filter(
+            period__budget__in=budgets, period__ends_at__lte=now, closed_at__isnull=True
+        )
+        hold_charges(list(over.values_list("workload", flat=True)))
     return [period for budget in budgets if (period := opened(budget, now=now)) is not None]
 
 
@@ -122,9 +143,7 @@ def _end_before(period: BudgetPeriod, now: datetime) -> None:
     open_before = BudgetReservation.objects.filter(
         period__budget__team=period.budget.team_id, closed_at__isnull=True
     ).exclude(period=period)
-    known = costing()
-    for reservation in open_before.select_related("workload__team", "workload__flavor", "period__budget"):
-        _close(reservation, known, min(now, reservation.period.ends_at))
+    _close(open_before, now=now, left=False)
 
 
 def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
@@ -178,7 +197,12 @@ def _grant(
 ) -> None:
     if row is None:
         BudgetReservation.objects.create(
-            period=period, workload=workload, base_micro_usd=so_far, granted_micro_usd=given, opened_at=now
+            period=period,
+            workload=workload,
+            base_micro_usd=so_far,
+            granted_micro_usd=given,
+            counts_from=now.replace(microsecond=0),
+            opened_at=now,
         )
         return
     granted = max(0, so_far - row.base_micro_usd) + given
@@ -209,13 +233,12 @@ def close(workload: Workload, *, now: datetime) -> None:
     with transaction.atomic():
         # A team's next budget is opened by who holds it: all of them.
         list(held().filter(team=workload.team_id).order_by("pk"))
-        rows = BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True)
-        reservation = rows.select_related(
-            "workload__team", "workload__flavor", "period__budget__team"
-        ).first()
-        if reservation is None:
+        closed = _close(
+            BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True), now=now, left=True
+        )
+        if not closed:
             return
-        used = _close(reservation, costing(), now)
+        reservation, used = closed[0]
         period = reservation.period
         # Of a period that is over nothing is promised to anybody any more.
         if span_of(period.budget, now) is not None and period.ends_at > now:
@@ -223,24 +246,42 @@ def close(workload: Workload, *, now: datetime) -> None:
         crash_point("budget-given-back")
 
 
-def _close(reservation: BudgetReservation, known: Costing, now: datetime) -> int:
-    """Close it; what of it was used, after what the platform has taken over."""
-    workload = reservation.workload
-    ends_at = reservation.period.ends_at
-    so_far = costs_so_far([workload], now=min(now, ends_at), price_book=known.book)[workload.pk]
-    used = max(0, so_far - posted_from(workload, ends_at) - reservation.base_micro_usd)
-    stops = workload.own_kind.ends or reservation.period.budget.endpoints == Budget.Endpoints.STOP
-    if used > reservation.granted_micro_usd and stops:
-        take_over_excess(
-            workload,
-            used - reservation.granted_micro_usd,
-            at=min(now, ends_at),
-            now=now,
+def _close(
+    reservations: QuerySet[BudgetReservation], *, now: datetime, left: bool
+) -> list[tuple[BudgetReservation, int]]:
+    """Close them, with what of each was used, after what the platform has taken over. `left`: they hold nothing any more."""
+    rows = list(
+        reservations.select_related("workload__team", "workload__flavor", "period__budget__team").order_by(
+            "pk"
         )
-        used = reservation.granted_micro_usd
-    reservation.closed_at, reservation.used_micro_usd = now, used
-    reservation.save(update_fields=["closed_at", "used_micro_usd"])
-    return used
+    )
+    hold_charges([row.workload_id for row in rows])
+    known, limits, closed = costing(), [], []
+    for row in rows:
+        limit = _limit_of(row, now=now, left=left)
+        used = max(0, charged(limit) + accrued_of(limit, now=now, price_book=known.book))
+        if row.workload.own_kind.ends or row.period.budget.endpoints == Budget.Endpoints.STOP:
+            limits.append(limit)
+            used = min(used, row.granted_micro_usd)
+        row.closed_at, row.used_micro_usd = limit.ended_at, used
+        row.save(update_fields=["closed_at", "used_micro_usd"])
+        closed.append((row, used))
+    limit_charges(limits, now=now)
+    return closed
+
+
+def _limit_of(row: BudgetReservation, *, now: datetime, left: bool) -> ChargeLimit:
+    """What the team pays at the most for what was promised. A pod of what has left may still turn out to have ended later."""
+    ended_at = min(now, row.period.ends_at)
+    return ChargeLimit(
+        workload=row.workload,
+        counts_from=row.counts_from,
+        counts_until=row.period.ends_at if left else ended_at.replace(microsecond=0),
+        pods_from=row.pods_from,
+        pods_until=now if left else None,
+        ended_at=ended_at,
+        most_micro_usd=row.granted_micro_usd,
+    )
 
 
 def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: int, now: datetime) -> bool:
@@ -270,6 +311,4 @@ def close_those_that_left(period: BudgetPeriod, *, now: datetime) -> None:
     left = period.reservations.filter(closed_at__isnull=True).exclude(
         workload__phase__in=[phase.value for phase in HOLDS_CLAIM]
     )
-    known = costing()
-    for reservation in left.select_related("workload__team", "workload__flavor", "period__budget"):
-        _close(reservation, known, now)
+    _close(left, now=now, left=True)
