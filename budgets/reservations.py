@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 
 from budgets.errors import BudgetExceeded
 from budgets.periods import held, holding_now, span_of
@@ -119,12 +119,23 @@ def ceiling_of(budget: Budget, now: datetime) -> int:
 def _end_before(period: BudgetPeriod, now: datetime) -> None:
     """Close the promises of the periods before."""
     # Of another budget of the team too, if that one ended where this one begins.
-    open_before = BudgetReservation.objects.filter(
-        period__budget__team=period.budget.team_id, closed_at__isnull=True
-    ).exclude(period=period)
+    before = BudgetReservation.objects.filter(period__budget__team=period.budget.team_id)
+    close_all(before.exclude(period=period), now=now)
+
+
+def close_all(reservations: QuerySet[BudgetReservation], *, now: datetime) -> None:
+    """Close those of them that are open, as of the end of their period where that is over; what each used beyond its
+    promise is taken over by the platform. In a transaction.
+    """
     known = costing()
-    for reservation in open_before.select_related("workload__team", "workload__flavor", "period__budget"):
+    for reservation in _open(reservations):
         _close(reservation, known, min(now, reservation.period.ends_at))
+
+
+def _open(reservations: QuerySet[BudgetReservation]) -> QuerySet[BudgetReservation]:
+    """Those that are not closed, whose rows are held: who opens a team's next budget does not hold the one before it."""
+    rows = reservations.filter(closed_at__isnull=True).select_for_update(no_key=True, of=("self",))
+    return rows.select_related("workload__team", "workload__flavor", "period__budget__team").order_by("pk")
 
 
 def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
@@ -209,10 +220,7 @@ def close(workload: Workload, *, now: datetime) -> None:
     with transaction.atomic():
         # A team's next budget is opened by who holds it: all of them.
         list(held().filter(team=workload.team_id).order_by("pk"))
-        rows = BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True)
-        reservation = rows.select_related(
-            "workload__team", "workload__flavor", "period__budget__team"
-        ).first()
+        reservation = _open(BudgetReservation.objects.filter(workload=workload)).first()
         if reservation is None:
             return
         used = _close(reservation, costing(), now)
@@ -267,9 +275,5 @@ def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: in
 
 def close_those_that_left(period: BudgetPeriod, *, now: datetime) -> None:
     """Close promises to workloads that hold nothing any more, whatever has kept that from being done; the caller renews."""
-    left = period.reservations.filter(closed_at__isnull=True).exclude(
-        workload__phase__in=[phase.value for phase in HOLDS_CLAIM]
-    )
-    known = costing()
-    for reservation in left.select_related("workload__team", "workload__flavor", "period__budget"):
-        _close(reservation, known, now)
+    left = period.reservations.exclude(workload__phase__in=[phase.value for phase in HOLDS_CLAIM])
+    close_all(left, now=now)
