@@ -75,7 +75,7 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
             )
         if rows:
             BudgetReservation.objects.bulk_create(rows)
-            _commit(period, period.ceiling_micro_usd - left, now)
+            commit(period, period.ceiling_micro_usd - left, now)
 
 
 def hold_periods(team_ids: Iterable[int], *, now: datetime) -> list[BudgetPeriod]:
@@ -106,7 +106,7 @@ def opened(budget: Budget, *, now: datetime) -> BudgetPeriod | None:
     ceiling = ceiling_of(budget, now)
     if ceiling != period.ceiling_micro_usd:
         period.ceiling_micro_usd = ceiling
-        _commit(period, period.committed_micro_usd, now)
+        commit(period, period.committed_micro_usd, now, standing=period.committed_micro_usd)
     return period
 
 
@@ -159,6 +159,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
             if row is not None and workload.own_kind.ends:
                 kept[workload.pk] = outstanding_of(row, so_far[workload.pk])
                 left -= kept[workload.pk]
+    standing = spent + sum(kept.values())
     for workload, began in work:
         if workload.pk in kept:
             continue
@@ -171,7 +172,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
         left -= given
         kept[workload.pk] = given
         _grant(period, row, workload, so_far[workload.pk], given, now)
-    _commit(period, spent + sum(kept.values()), now)
+    commit(period, spent + sum(kept.values()), now, standing=standing)
 
 
 def outstanding_of(row: BudgetReservation, so_far: int) -> int:
@@ -197,12 +198,15 @@ def _grant(
         BudgetReservation.objects.filter(pk=row.pk).update(granted_micro_usd=granted)
 
 
-def _commit(period: BudgetPeriod, committed: int, now: datetime) -> None:
-    """Write what is committed. What is above the ceiling already stays so; new work was refused before."""
-    before = BudgetPeriod.objects.values_list("committed_micro_usd", "ceiling_micro_usd").get(pk=period.pk)
-    freed = committed < before[0] or period.ceiling_micro_usd > before[1]
+def commit(period: BudgetPeriod, committed: int, now: datetime, *, standing: int = 0) -> None:
+    """Write what is committed of a period whose budget is held. `standing` is what was spent or promised before, whatever
+    the ceiling says by now: so much may be above it, and nothing else; the database refuses more.
+    """
+    before = BudgetPeriod.objects.get(pk=period.pk)
+    freed = committed < before.committed_micro_usd or period.ceiling_micro_usd > before.ceiling_micro_usd
+    above = max(standing, min(before.grandfathered_micro_usd, committed))
     period.committed_micro_usd = committed
-    period.grandfathered_micro_usd = committed if committed > period.ceiling_micro_usd else 0
+    period.grandfathered_micro_usd = above if above > period.ceiling_micro_usd else 0
     period.save(update_fields=["ceiling_micro_usd", "committed_micro_usd", "grandfathered_micro_usd"])
     if freed:
         budget_freed.send(sender=Budget, team=period.budget.team, now=now)
@@ -227,7 +231,9 @@ def close(workload: Workload, *, now: datetime) -> None:
         period = reservation.period
         # Of a period that is over nothing is promised to anybody any more.
         if span_of(period.budget, now) is not None and period.ends_at > now:
-            _commit(period, period.committed_micro_usd + used - reservation.granted_micro_usd, now)
+            committed = period.committed_micro_usd + used - reservation.granted_micro_usd
+            # What an endpoint that goes on has used beyond its promise nobody was asked for.
+            commit(period, committed, now, standing=committed if used > reservation.granted_micro_usd else 0)
         crash_point("budget-given-back")
 
 
@@ -269,7 +275,7 @@ def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: in
         more = min(whole, room) - outstanding
         row.granted_micro_usd += more
         row.save(update_fields=["granted_micro_usd"])
-        _commit(period, period.committed_micro_usd + more, now)
+        commit(period, period.committed_micro_usd + more, now)
         return True
 
 
