@@ -12,7 +12,7 @@ from fractions import Fraction
 from uuid import UUID
 
 from controller.admission import forecasts
-from controller.hints import Hint
+from controller.hints import Hint, no_price
 from controller.reconcile.adapters import adapter_for
 from costs.queries import CapacityQuote, PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from policy import judge
@@ -120,7 +120,7 @@ class Card:
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
     hints: tuple[Hint, ...] = ()
-    """What is allowed but seldom meant, for a request that is not submitted yet."""
+    """What is allowed but seldom meant."""
     decision: UUID | None = None
     """The newest receipt of what waits."""
     preempted: Preemption | None = None
@@ -329,6 +329,8 @@ def _card(
             asked, asked.flavor, snapshot, outlook, plan=plan, start=start, price_book=price_book, now=now
         )
     verdict, start = _rested(focus, verdict, start, now)
+    rate = rate_now(asked.flavor, kind, waiter.units, price_book, now)
+    unpriced = rate is None and facts is not None and facts.budget is not None
     return Card(
         verdict=verdict,
         kind=asked.kind,
@@ -340,7 +342,7 @@ def _card(
         ahead=_ahead(snapshot, before, waiter.team, named),
         estimate=start,
         past_hit_rate=past.hit_rate,
-        rate_per_hour=rate_now(asked.flavor, kind, waiter.units, price_book, now),
+        rate_per_hour=rate,
         at_time_limit=cost_for(asked.flavor, kind, waiter.units, limit, price_book, now),
         account=account,
         team=facts,
@@ -348,6 +350,7 @@ def _card(
         budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
+        hints=(no_price(asked.flavor.name, kind, waiter.team),) if unpriced else (),
         decision=past.decision,
         preempted=past.preempted,
         names=outlook.own.names,

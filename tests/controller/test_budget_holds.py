@@ -81,7 +81,7 @@ def test_stopping_begins_when_the_pod_is_asked_to_and_not_when_its_grace_period_
     bench.until(run, lambda run: run.phase == "Suspended", 40)
     (line,) = LedgerEntry.objects.filter(account__startswith="team:", phase="stopping")
     pod = run.pods.get()
-    assert (line.started_at, line.ended_at) == (pod.deletion_asked_at, pod.ended_at)
+    assert (line.started_at, line.ended_at) == (pod.deletion_asked_at, pod.ended_at.replace(microsecond=0))
     assert 1 <= (line.ended_at - line.started_at).total_seconds() <= 20
 
 

@@ -108,7 +108,9 @@ def test_two_who_close_the_same_promise_take_its_excess_over_once():
     BudgetReservation.objects.update(granted_micro_usd=100 * USD)
     make_pod(run, units=1, minutes=5)
     over = ends_at + timedelta(seconds=1)
-    following = budget_for(purse.team, 5_000, period="fixed", starts_at=ends_at, ends_at=ends_at + timedelta(days=9))
+    following = budget_for(
+        purse.team, 5_000, period="fixed", starts_at=ends_at, ends_at=ends_at + timedelta(days=9)
+    )
     with ThreadPoolExecutor(1) as threads:
         with transaction.atomic():
             opened(held().get(pk=following.pk), now=over)
