@@ -42,12 +42,21 @@ def used(run, *, since, until):
 def under_the_first_of_two(purse, midnight, *, granted):
     """A run with a promise of a budget that has ended by now, and the budget that follows it on the same day."""
     purse.budget = budget_for(
-        purse.team, 1_000, period="fixed", starts_at=midnight - 9 * DAY, ends_at=midnight, now=midnight - 5 * DAY
+        purse.team,
+        1_000,
+        period="fixed",
+        starts_at=midnight - 9 * DAY,
+        ends_at=midnight,
+        now=midnight - 5 * DAY,
     )
     run = put_in(purse.run(3_600), Phase.RUNNING)
     period = BudgetPeriod.objects.get(budget=purse.budget)
     BudgetReservation.objects.create(
-        period=period, workload=run, base_micro_usd=0, granted_micro_usd=granted * USD, opened_at=midnight - 10 * MINUTE
+        period=period,
+        workload=run,
+        base_micro_usd=0,
+        granted_micro_usd=granted * USD,
+        opened_at=midnight - 10 * MINUTE,
     )
     following = budget_for(
         purse.team, 2_000, period="fixed", starts_at=midnight, ends_at=midnight + 9 * DAY, now=midnight - DAY

@@ -107,7 +107,9 @@ def test_what_prometheus_has_not_said_is_asked_again_and_what_it_does_not_know_i
     assert card(world.ana, run)["unknown_because"] == "Nothing is known of what its GPUs did."
 
 
-WHOLE = FlavorOption(name="a100", card="a100", fraction=Fraction(1), memory_gib=40, rate_per_hour=Fraction(2_000_000))
+WHOLE = FlavorOption(
+    name="a100", card="a100", fraction=Fraction(1), memory_gib=40, rate_per_hour=Fraction(2_000_000)
+)
 PARTS = (
     FlavorOption(name="3g", card="a100", fraction=Fraction(3, 7), memory_gib=20, rate_per_hour=Fraction(900_000)),
     FlavorOption(name="1g", card="a100", fraction=Fraction(1, 7), memory_gib=5, rate_per_hour=Fraction(300_000)),
@@ -129,7 +131,9 @@ def test_the_smallest_part_that_holds_its_memory_and_its_work(average, memory_gi
 
 
 def test_a_saving_is_rounded_once_however_long_the_run_was(world, cards):
-    part = make_flavor("half", resource="nvidia.com/mig-3g.20gb", product=None, sharing="mig", fraction=Fraction(3, 7))
+    part = make_flavor(
+        "half", resource="nvidia.com/mig-3g.20gb", product=None, sharing="mig", fraction=Fraction(3, 7)
+    )
     ResourceFlavor.objects.filter(pk=part.pk).update(card=world.whole.card, memory_gib=20)
     make_quota(world.vision, part, 8)
     run, pod = world.run("small", gpus=1, minutes=425)
