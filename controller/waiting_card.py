@@ -329,8 +329,6 @@ def _card(
             asked, asked.flavor, snapshot, outlook, plan=plan, start=start, price_book=price_book, now=now
         )
     verdict, start = _rested(focus, verdict, start, now)
-    rate = rate_now(asked.flavor, kind, waiter.units, price_book, now)
-    unpriced = rate is None and facts is not None and facts.budget is not None
     return Card(
         verdict=verdict,
         kind=asked.kind,
@@ -342,7 +340,7 @@ def _card(
         ahead=_ahead(snapshot, before, waiter.team, named),
         estimate=start,
         past_hit_rate=past.hit_rate,
-        rate_per_hour=rate,
+        rate_per_hour=rate_now(asked.flavor, kind, waiter.units, price_book, now),
         at_time_limit=cost_for(asked.flavor, kind, waiter.units, limit, price_book, now),
         account=account,
         team=facts,
@@ -350,13 +348,23 @@ def _card(
         budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
-        hints=(no_price(asked.flavor.name, kind, waiter.team),) if unpriced else (),
+        hints=_of_price(asked, asked.flavor, facts, price_book, now),
         decision=past.decision,
         preempted=past.preempted,
         names=outlook.own.names,
         seen=outlook.observed.seen,
         since=focus.since if focus else None,
     )
+
+
+def _of_price(
+    asked: CardRequest, flavor: ResourceFlavor, team: TeamFacts | None, price_book: PriceBook, now: datetime
+) -> tuple[Hint, ...]:
+    """That it has no price, where its team has a budget."""
+    if team is None or team.budget is None:
+        return ()
+    priced = rate_now(flavor, asked.capacity_type, asked.waiter.units, price_book, now) is not None
+    return () if priced else (no_price(flavor.name, asked.capacity_type, team.slug),)
 
 
 def _plain_card(

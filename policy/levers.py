@@ -97,8 +97,7 @@ def levers(
     waiter = next(waiting for waiting in snapshot.waiters if waiting.id == waiter_id)
     afresh = _afresh(waiter, time_limit_seconds, owner)
     changes = [
-        *_shorter(snapshot, waiter, verdict, time_limit_seconds),
-        *_more_money(snapshot, waiter, verdict),
+        *_in_its_place(snapshot, waiter, verdict, time_limit_seconds),
         *_less_beside(snapshot, afresh, verdict),
         *_below_ceiling(snapshot, afresh, verdict),
         *_fewer(snapshot, afresh, share),
@@ -224,6 +223,14 @@ class LeverChange:
         """What one lever is enough for: a field, or a pool."""
         pool = [f"{name} {value}" for name, value in self.fields.items() if name in {"flavor", "capacity"}]
         return ", ".join(pool or self.fields)
+
+
+def _in_its_place(
+    snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
+) -> Iterator[LeverChange]:
+    """Changes that keep its place."""
+    yield from _shorter(snapshot, waiter, verdict, time_limit_seconds)
+    yield from _more_money(snapshot, waiter, verdict)
 
 
 def _shorter(
