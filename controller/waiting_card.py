@@ -12,7 +12,7 @@ from fractions import Fraction
 from uuid import UUID
 
 from controller.admission import forecasts
-from controller.hints import Hint, no_price
+from controller.hints import Hint, price_hints
 from controller.reconcile.adapters import adapter_for
 from costs.queries import CapacityQuote, PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from policy import judge
@@ -348,23 +348,13 @@ def _card(
         budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
-        hints=_of_price(asked, asked.flavor, facts, price_book, now),
+        hints=price_hints(asked.flavor, kind, facts, price_book, now),
         decision=past.decision,
         preempted=past.preempted,
         names=outlook.own.names,
         seen=outlook.observed.seen,
         since=focus.since if focus else None,
     )
-
-
-def _of_price(
-    asked: CardRequest, flavor: ResourceFlavor, team: TeamFacts | None, price_book: PriceBook, now: datetime
-) -> tuple[Hint, ...]:
-    """That it has no price, where its team has a budget."""
-    if team is None or team.budget is None:
-        return ()
-    priced = rate_now(flavor, asked.capacity_type, asked.waiter.units, price_book, now) is not None
-    return () if priced else (no_price(flavor.name, asked.capacity_type, team.slug),)
 
 
 def _plain_card(
