@@ -84,7 +84,7 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
             )
         if rows:
             BudgetReservation.objects.bulk_create(rows)
-            _commit(period, period.ceiling_micro_usd - left, now)
+            commit(period, period.ceiling_micro_usd - left, now)
 
 
 def _ends_of_pods(workload_ids: Iterable[int]) -> dict[int, datetime]:
@@ -127,7 +127,7 @@ def opened(budget: Budget, *, now: datetime) -> BudgetPeriod | None:
     ceiling = ceiling_of(budget, now)
     if ceiling != period.ceiling_micro_usd:
         period.ceiling_micro_usd = ceiling
-        _commit(period, period.committed_micro_usd, now)
+        commit(period, period.committed_micro_usd, now, standing=period.committed_micro_usd)
     return period
 
 
@@ -140,10 +140,21 @@ def ceiling_of(budget: Budget, now: datetime) -> int:
 def _end_before(period: BudgetPeriod, now: datetime) -> None:
     """Close the promises of the periods before."""
     # Of another budget of the team too, if that one ended where this one begins.
-    open_before = BudgetReservation.objects.filter(
-        period__budget__team=period.budget.team_id, closed_at__isnull=True
-    ).exclude(period=period)
-    _close(open_before, now=now, left=False)
+    before = BudgetReservation.objects.filter(period__budget__team=period.budget.team_id)
+    close_all(before.exclude(period=period), now=now)
+
+
+def close_all(reservations: QuerySet[BudgetReservation], *, now: datetime, left: bool = False) -> None:
+    """Close those of them that are open, as of the end of their period where that is over; what each used beyond its
+    promise is taken over by the platform. In a transaction. `left`: their workloads hold nothing any more.
+    """
+    _close(reservations, now=now, left=left)
+
+
+def _open(reservations: QuerySet[BudgetReservation]) -> QuerySet[BudgetReservation]:
+    """Those that are not closed, whose rows are held: who opens a team's next budget does not hold the one before it."""
+    rows = reservations.filter(closed_at__isnull=True).select_for_update(no_key=True, of=("self",))
+    return rows.select_related("workload__team", "workload__flavor", "period__budget__team").order_by("pk")
 
 
 def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
@@ -167,6 +178,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
             if row is not None and workload.own_kind.ends:
                 kept[workload.pk] = outstanding_of(row, so_far[workload.pk])
                 left -= kept[workload.pk]
+    standing = spent + sum(kept.values())
     for workload, began in work:
         if workload.pk in kept:
             continue
@@ -179,7 +191,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
         left -= given
         kept[workload.pk] = given
         _grant(period, row, workload, so_far[workload.pk], given, now)
-    _commit(period, spent + sum(kept.values()), now)
+    commit(period, spent + sum(kept.values()), now, standing=standing)
 
 
 def outstanding_of(row: BudgetReservation, so_far: int) -> int:
@@ -210,12 +222,15 @@ def _grant(
         BudgetReservation.objects.filter(pk=row.pk).update(granted_micro_usd=granted)
 
 
-def _commit(period: BudgetPeriod, committed: int, now: datetime) -> None:
-    """Write what is committed. What is above the ceiling already stays so; new work was refused before."""
-    before = BudgetPeriod.objects.values_list("committed_micro_usd", "ceiling_micro_usd").get(pk=period.pk)
-    freed = committed < before[0] or period.ceiling_micro_usd > before[1]
+def commit(period: BudgetPeriod, committed: int, now: datetime, *, standing: int = 0) -> None:
+    """Write what is committed of a period whose budget is held. `standing` is what was spent or promised before, whatever
+    the ceiling says by now: so much may be above it, and nothing else; the database refuses more.
+    """
+    before = BudgetPeriod.objects.get(pk=period.pk)
+    freed = committed < before.committed_micro_usd or period.ceiling_micro_usd > before.ceiling_micro_usd
+    above = max(standing, min(before.grandfathered_micro_usd, committed))
     period.committed_micro_usd = committed
-    period.grandfathered_micro_usd = committed if committed > period.ceiling_micro_usd else 0
+    period.grandfathered_micro_usd = above if above > period.ceiling_micro_usd else 0
     period.save(update_fields=["ceiling_micro_usd", "committed_micro_usd", "grandfathered_micro_usd"])
     if freed:
         budget_freed.send(sender=Budget, team=period.budget.team, now=now)
@@ -233,16 +248,16 @@ def close(workload: Workload, *, now: datetime) -> None:
     with transaction.atomic():
         # A team's next budget is opened by who holds it: all of them.
         list(held().filter(team=workload.team_id).order_by("pk"))
-        closed = _close(
-            BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True), now=now, left=True
-        )
+        closed = _close(BudgetReservation.objects.filter(workload=workload), now=now, left=True)
         if not closed:
             return
         reservation, used = closed[0]
         period = reservation.period
         # Of a period that is over nothing is promised to anybody any more.
         if span_of(period.budget, now) is not None and period.ends_at > now:
-            _commit(period, period.committed_micro_usd + used - reservation.granted_micro_usd, now)
+            committed = period.committed_micro_usd + used - reservation.granted_micro_usd
+            # What an endpoint that goes on has used beyond its promise nobody was asked for.
+            commit(period, committed, now, standing=committed if used > reservation.granted_micro_usd else 0)
         crash_point("budget-given-back")
 
 
@@ -250,12 +265,9 @@ def _close(
     reservations: QuerySet[BudgetReservation], *, now: datetime, left: bool
 ) -> list[tuple[BudgetReservation, int]]:
     """Close them, with what of each was used, after what the platform has taken over. `left`: they hold nothing any more."""
-    rows = list(
-        reservations.select_related("workload__team", "workload__flavor", "period__budget__team").order_by(
-            "pk"
-        )
-    )
-    hold_charges([row.workload_id for row in rows])
+    # Charges first: who posts a line holds them, and then writes what promises count from.
+    hold_charges(list(reservations.filter(closed_at__isnull=True).values_list("workload", flat=True)))
+    rows = list(_open(reservations))
     known, limits, closed = costing(), [], []
     for row in rows:
         limit = _limit_of(row, now=now, left=left)
@@ -302,13 +314,11 @@ def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: in
         more = min(whole, room) - outstanding
         row.granted_micro_usd += more
         row.save(update_fields=["granted_micro_usd"])
-        _commit(period, period.committed_micro_usd + more, now)
+        commit(period, period.committed_micro_usd + more, now)
         return True
 
 
 def close_those_that_left(period: BudgetPeriod, *, now: datetime) -> None:
     """Close promises to workloads that hold nothing any more, whatever has kept that from being done; the caller renews."""
-    left = period.reservations.filter(closed_at__isnull=True).exclude(
-        workload__phase__in=[phase.value for phase in HOLDS_CLAIM]
-    )
-    _close(left, now=now, left=True)
+    left = period.reservations.exclude(workload__phase__in=[phase.value for phase in HOLDS_CLAIM])
+    close_all(left, now=now, left=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from costs.models import UsageInterval
 from costs.pricing import SECONDS_PER_HOUR, PriceSpan, has_price_at_end, priced_segments
@@ -84,7 +85,7 @@ def running(
         pod = PodRecord.objects.filter(uid=OuterRef("pod_uid"))
         rows = rows.annotate(
             ready_from=Subquery(pod.values("started_at")[:1]),
-            asked_to_stop=Subquery(pod.values("deletion_at")[:1]),
+            asked_to_stop=Subquery(pod.values(at=Coalesce("deletion_asked_at", "deletion_at"))[:1]),
         )
     else:
         rows = rows.annotate(ready_from=F("started_at"), asked_to_stop=F("ended_at"))

@@ -320,7 +320,8 @@ def test_of_what_nobody_saw_a_team_has_nothing_to_dispute(bed):
 
 def test_lines_are_cut_where_the_pod_began_to_run_and_to_stop(bed):
     pod = bed.pod(0)
-    pod.started_at, pod.deletion_at, pod.finished_at = at(30), at(90), at(100)
+    # It was given 40 seconds to end at second 90, and took ten.
+    pod.started_at, pod.deletion_asked_at, pod.deletion_at, pod.finished_at = at(30), at(90), at(130), at(100)
     record_usage(pod, now=at(100))
     rows = LedgerEntry.objects.filter(account__startswith="team:").order_by("started_at")
     assert [(row.phase, row.started_at, row.ended_at) for row in rows] == [
