@@ -165,4 +165,7 @@ def parsed(name: str, text: str) -> Any:
         return [line.strip() for line in text.replace(",", "\n").splitlines() if line.strip()]
     if isinstance(field, serializers.BooleanField):
         return {"yes": True, "no": False}.get(text.strip(), text)
-    return None if not text.strip() and field.allow_null else text.strip()
+    typed = text.strip()
+    if isinstance(field, serializers.IntegerField) and typed.isdecimal():
+        return int(typed)
+    return None if not typed and field.allow_null else typed
