@@ -18,7 +18,7 @@ from cluster.preflight.registry import Status
 
 KEPT: Final = timedelta(days=1)
 OLD_AFTER: Final = timedelta(minutes=15)
-TOLD_MAX: Final = 5
+TOLD_MAX: Final = 3
 _STATES: Final = get_args(Status)
 _ORDER: Final = {"fail": 0, "warn": 1, "ok": 2}
 

@@ -26,8 +26,12 @@ class PreflightPage(LoginRequiredMixin, View):
         _check_role(request)
         check_query_parameters(request, ())
         client, now = get_client(), clock.now()
-        findings = last_look(client.cluster) or look(client, now=now)
-        return render(request, "console/preflight.html", {"findings": findings, "old": findings.is_old(now)})
+        findings = last_look(client.cluster)
+        if findings is None or findings.is_old(now):
+            findings = look(client, now=now)
+        line = request.headers.get("HX-Target") == "preflight-line"
+        template = "console/preflight_line.html" if line else "console/preflight.html"
+        return render(request, template, {"findings": findings})
 
     def post(self, request: HttpRequest) -> HttpResponse:
         _check_role(request)

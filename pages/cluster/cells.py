@@ -6,7 +6,6 @@ the largest on, so that none lies on two cards.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from functools import lru_cache
 from math import ceil, floor
 from typing import Any, Final
 
+from foundation.digits import whole_number
 from workloads.nodes.supply import COUNT_LABEL
 from workloads.placement import (
     PRODUCT_LABEL,
@@ -37,6 +37,8 @@ CARD_WIDTH: Final = 26
 CARD_HEIGHT: Final = 20
 GAP: Final = 4
 CARDS_A_ROW: Final = 8
+CARDS_MAX: Final = 64
+"""Of a node; a label that says more is wrong."""
 
 
 class State(StrEnum):
@@ -124,6 +126,8 @@ class NodeCells:
     conditions: Sequence[Mapping[str, Any]]
     pairs: frozenset[tuple[str, str]]
     """Flavors and capacity types that it offers."""
+    counts: tuple[int, ...]
+    """Of all its parts, a count for each state."""
 
     def offers(self, flavor: str, capacity_type: str) -> bool:
         """Whether it offers any such; empty for whichever."""
@@ -147,13 +151,12 @@ class NodeCells:
         return "tainted" if self.count(State.CORDONED) else ""
 
     def count(self, state: State) -> int:
-        return sum(part.count(state) for part in self.parts)
+        return self.counts[PLACE[state]]
 
     @property
     def words(self) -> str:
         """What its units are, such as: 2 free, 6 others."""
-        counted = ((self.count(state), WORDS[state]) for state in State)
-        return ", ".join(f"{count} {word}" for count, word in counted if count)
+        return ", ".join(f"{count} {word}" for _, word, count in told(self.counts))
 
     @property
     def drawing(self) -> Drawing:
@@ -167,29 +170,30 @@ class NodePool:
     name: str
     flavors: tuple[str, ...]
     nodes: list[NodeCells]
-
-    def count(self, state: State) -> int:
-        return sum(node.count(state) for node in self.nodes)
+    counts: tuple[int, ...]
+    """A count for each state."""
+    largest_block: int
+    """The most that one pod could get of a node now."""
 
     @property
     def free(self) -> int:
         """Also where more would fit."""
-        return sum(part.free for node in self.nodes for part in node.parts)
-
-    @property
-    def largest_block(self) -> int:
-        """The most that one pod could get of a node now."""
-        return max((part.free for node in self.nodes for part in node.parts), default=0)
+        return self.counts[PLACE[State.FREE]] + self.counts[PLACE[State.FITS]]
 
     @property
     def units(self) -> int:
-        return sum(part.units for node in self.nodes for part in node.parts)
+        return sum(self.counts)
 
-    @property
-    def states(self) -> list[tuple[str, str, int]]:
-        """Of each state that there is: its name, its words and how many units."""
-        counted = [(state.value, WORDS[state], self.count(state)) for state in State]
-        return [entry for entry in counted if entry[2]]
+
+def told(counts: Sequence[int]) -> list[tuple[str, str, int]]:
+    """Of each state that there is: its name, its words and how many units."""
+    counted = zip(State, counts, strict=True)
+    return [(state.value, WORDS[state], count) for state, count in counted if count]
+
+
+def together(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Their sum, state by state."""
+    return tuple(map(sum, zip(*counts, strict=True))) or (0,) * len(State)
 
 
 @dataclass(frozen=True)
@@ -278,7 +282,8 @@ def cells_of(
             )
         )
         found = conditions.get(node.name, ())
-        rows.append(NodeCells(node, parts, _cards(node, parts), found, offered.names))
+        counted = parts[0].counts if len(parts) == 1 else together(part.counts for part in parts)
+        rows.append(NodeCells(node, parts, _cards(node, parts), found, offered.names, counted))
     return rows
 
 
@@ -289,35 +294,36 @@ def _fitting(fits: tuple[str, Mapping[str, int]], node: NodeFacts, resource: str
 def _counts(
     node: NodeFacts, resource: str, there: int, offered: Offered, held: Held, fitting: int
 ) -> tuple[int, ...]:
-    """Of each State so many units of one resource; together at least as many as there are."""
+    """Of each State so many units of one resource, together as many as there are: what is bound beyond them shows in none."""
     place = node.name, resource
     usable = node.allocatable.get(resource, 0)
     own, foreign = held.own.get(place, 0), held.foreign.get(place, 0)
-    mine = min(own, held.mine.get(place, 0))
-    free = max(0, usable - own - foreign)
+    mine = min(there, own, held.mine.get(place, 0))
+    others = min(there, own + foreign) - mine
+    free = max(0, usable - mine - others)
     # Of units that are broken some may still be held by pods that do not know.
-    broken = max(0, there - max(usable, own + foreign))
+    broken = there - mine - others - free
     if not node.ready:
-        return mine, own - mine + foreign, 0, 0, 0, free + broken
+        return mine, others, 0, 0, 0, free + broken
     takes = any(
         takes_pods(flavor, kind, node) for flavor, kind in offered.pairs if flavor.resource == resource
     )
     if not takes:
-        return mine, own - mine + foreign, 0, 0, free, broken
+        return mine, others, 0, 0, free, broken
     chosen = min(fitting, free)
-    return mine, own - mine + foreign, chosen, free - chosen, 0, broken
+    return mine, others, chosen, free - chosen, 0, broken
 
 
 def _cards(node: NodeFacts, parts: Sequence[Part]) -> int:
     """Cards as the node's label counts them, and no fewer than its units need; under MIG strategy `single` it counts slices."""
     count = node.labels.get(COUNT_LABEL, "")
     sliced = "-MIG-" in node.labels.get(PRODUCT_LABEL, "")
-    told = 0 if sliced or not count.isdecimal() else min(int(count), 64)
-    return max(told, len(_places(tuple((part.fraction, part.units) for part in parts))[1]))
+    cards_told = 0 if sliced else min(whole_number(count) or 0, CARDS_MAX)
+    return max(cards_told, _places(tuple((part.fraction, part.units) for part in parts))[1])
 
 
 def pools_of(nodes: Iterable[NodeCells]) -> list[NodePool]:
-    """The nodes by pool: those of one node pool and product, with what is usable of them first."""
+    """The nodes by pool: those of one node pool and product. First those where more would fit, then by name."""
     pools: dict[str, list[NodeCells]] = {}
     for row in nodes:
         pools.setdefault(_pool_name(row), []).append(row)
@@ -326,9 +332,15 @@ def pools_of(nodes: Iterable[NodeCells]) -> list[NodePool]:
             name,
             tuple(sorted({flavor for row in rows for part in row.parts for flavor in part.flavors})),
             sorted(rows, key=lambda row: (not row.count(State.FITS), row.name)),
+            together(row.counts for row in rows),
+            max((part.free for row in rows for part in row.parts), default=0),
         )
-        for name, rows in sorted(pools.items())
+        for name, rows in sorted(pools.items(), key=lambda entry: (not _marked(entry[1]), entry[0]))
     ]
+
+
+def _marked(rows: Iterable[NodeCells]) -> bool:
+    return any(row.count(State.FITS) for row in rows)
 
 
 def _pool_name(row: NodeCells) -> str:
@@ -339,17 +351,26 @@ def _pool_name(row: NodeCells) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _places(parts: tuple[tuple[Fraction, int], ...]) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Where each unit begins, in cards from the first on, and which cards there are; no unit lies on two."""
-    at, begins = Fraction(0), []
+def _places(parts: tuple[tuple[Fraction, int], ...]) -> tuple[tuple[Fraction, ...], int]:
+    """Where each unit begins, in cards from the first on, and how many cards that takes. Each lies on the first card that has
+    room for all of it.
+    """
+    used: list[Fraction] = []
+    begins = []
+    first, last = 0, Fraction(0)
     for fraction, units in parts:
         size = min(fraction, Fraction(1))
+        # What was too narrow for one is too narrow for the next of its size.
+        first = first if size == last else 0
+        last = size
         for _ in range(units):
-            if floor(at + size) > floor(at) and (at + size) % 1:
-                at = Fraction(ceil(at))
-            begins.append(at)
-            at += size
-    return tuple(begins), tuple(range(ceil(at)))
+            while first < len(used) and used[first] + size > 1:
+                first += 1
+            if first == len(used):
+                used.append(Fraction(0))
+            begins.append(first + used[first])
+            used[first] += size
+    return tuple(begins), len(used)
 
 
 @lru_cache(maxsize=4096)
@@ -378,11 +399,3 @@ def _cell(begin: Fraction, width: int) -> str:
     x = card % CARDS_A_ROW * (CARD_WIDTH + GAP) + GAP // 2 + round((begin - card) * CARD_WIDTH)
     y = card // CARDS_A_ROW * (CARD_HEIGHT + GAP) + GAP // 2
     return f"M{x} {y}h{width}v{CARD_HEIGHT}h-{width}z"
-
-
-def together(pools: Iterable[NodePool]) -> Counter[str]:
-    """Units by state over all pools."""
-    total: Counter[str] = Counter()
-    for pool in pools:
-        total.update({name: count for name, _, count in pool.states})
-    return total

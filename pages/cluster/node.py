@@ -17,7 +17,7 @@ from console.pages.queries import teams_of
 from foundation import clock
 from foundation.errors import NotFound
 from foundation.http.query import check_query_parameters
-from pages.cluster.cells import WORDS, Held, State, cells_of
+from pages.cluster.cells import Held, cells_of, told
 from pages.cluster.facts import cluster_facts
 from teams.permissions import has_global_role
 from workloads.models import ForeignPod, NodeInterval, NodeRecord, PodRecord
@@ -74,9 +74,7 @@ def _now(request: HttpRequest, record: NodeRecord) -> dict[str, Any]:
     (row,) = rows or (None,)
     return {
         "row": row,
-        "legend": [(state.value, WORDS[state], row.count(state)) for state in State if row.count(state)]
-        if row
-        else [],
+        "legend": told(row.counts) if row else [],
         "beside": _beside(record, [seen.taken.get((record.name, foreign), ()) for foreign in (False, True)]),
         "seen": seen.seen,
         **_pods(request, record.name),

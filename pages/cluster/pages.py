@@ -18,7 +18,7 @@ from console.api.capacity import FlavorCapacity, capacity
 from console.pages.queries import teams_of
 from foundation import clock
 from foundation.http.query import check_query_parameters, one, refuse
-from pages.cluster.cells import WORDS, Held, NodeCells, NodePool, State, cells_of, pools_of, together
+from pages.cluster.cells import Held, NodeCells, NodePool, cells_of, pools_of, together, told
 from pages.cluster.facts import ClusterFacts, cluster_facts
 from pages.cluster.fit_form import Answer, FitForm, answer_of
 from quotas.placing import Placing, place_in_pool
@@ -27,9 +27,9 @@ from workloads.nodes.capacity import Observed
 
 ASKED: Final = ("view", "flavor", "capacity", "gpus", "pods", "pool", "page")
 VIEWS: Final = ("map", "table")
-IN_A_POOL: Final = 24
-"""Nodes of one pool that the map shows among others; all of them stand on the pool's own pages."""
 ON_A_PAGE: Final = 96
+IN_A_POOL: Final = 8
+"""Nodes of one pool that the map shows at least; all of them stand on the pool's own pages."""
 PAGE_MAX: Final = 10_000
 
 
@@ -92,7 +92,6 @@ def read_map(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
     lines = _lines(facts, flavors, form)
     rows = _cells(facts, form, placing)
     pools = pools_of(rows)
-    totals = together(pools)
     shown, pager = _page_of(request, pools)
     return {
         "form": form,
@@ -100,11 +99,8 @@ def read_map(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
         "lines": lines,
         "pools": shown,
         "nodes": [node for each in shown for node in each.nodes],
-        "legend": [
-            (state.value, WORDS[state], totals[state.value]) for state in State if totals[state.value]
-        ],
+        "legend": told(together(pool.counts for pool in pools)),
         "node_count": len(rows),
-        "troubled": sum(bool(row.state or row.conditions) for row in rows),
         "seen": facts.observed.seen,
         **pager,
     }
@@ -166,7 +162,8 @@ def _page_of(request: HttpRequest, pools: Sequence[NodePool]) -> tuple[list[Show
     """The first nodes of every pool, or a page of the one that is asked for."""
     name = one(request, "pool") or ""
     if not name:
-        return [_shown(pool, pool.nodes[:IN_A_POOL]) for pool in pools], {"pool": ""}
+        each = max(IN_A_POOL, ON_A_PAGE // max(1, len(pools)))
+        return [_shown(pool, pool.nodes[:each]) for pool in pools], {"pool": ""}
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
         raise refuse("pool", "names no pool of the cluster.")

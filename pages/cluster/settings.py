@@ -17,7 +17,9 @@ from django.views import View
 from rest_framework import serializers
 
 from console.pages.detail import see_other
+from console.pages.words import span_words
 from foundation import clock
+from foundation.digits import whole_number
 from foundation.errors import PreconditionFailed
 from foundation.http.problems import flatten
 from foundation.http.query import check_query_parameters, one, refuse
@@ -36,7 +38,19 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Requests and sign-in", ("password_exchange", "reads_per_minute", "writes_per_minute", "expensive_per_minute", "anonymous_per_minute", "pages_per_minute")),
 )  # fmt: skip
 TEXT_MAX: Final = 8192
+LONG: Final = 120
+"""Seconds that nobody reads as such."""
 _NOTHING: Final = "none"
+MEANINGS: Final[Mapping[str, str]] = {
+    "fair_share_half_life_hours": "After so long past use counts half in the order of the queue.",
+    "default_time_limit_seconds": "Of a run that names no time limit.",
+    "spot_fallback_seconds": "So long spot-first waits for spot before it takes on-demand.",
+    "image_pull_deadline_seconds": "A run whose image is not there by then fails.",
+    "schedule_deadline_seconds": "What no node has taken by then goes back to the queue.",
+    "log_retention_days": "How long logs are kept.",
+    "optional_kinds": "Kinds of runs and parts that are offered where the cluster serves them.",
+}
+"""Of those whose column says nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,8 @@ class Setting:
     label: str
     help: str
     value: str
+    spelled: str
+    """A long time in hours and minutes."""
     typed: str
     lines: bool
     choices: tuple[str, ...]
@@ -98,6 +114,8 @@ class SettingsPage(LoginRequiredMixin, View):
         status: int = 200,
     ) -> HttpResponse:
         row, plain = PlatformSettings.current(), PlatformSettings()
+        if change and typed is None:
+            typed = setting_of(change, row, plain).typed
         context = {
             "groups": [(title, [setting_of(name, row, plain) for name in names]) for title, names in GROUPS],
             "row": row,
@@ -122,8 +140,9 @@ def setting_of(name: str, row: PlatformSettings, plain: PlatformSettings) -> Set
     return Setting(
         name=name,
         label=_label(name),
-        help=str(getattr(field, "help_text", "")),
+        help=MEANINGS.get(name) or str(getattr(field, "help_text", "")),
         value=words_of(value),
+        spelled=span_words(value) if name.endswith("_seconds") and value >= LONG else "",
         typed="\n".join(value) if isinstance(value, list) else _typed(value),
         lines=isinstance(value, list),
         choices=_choices(name),
@@ -166,6 +185,6 @@ def parsed(name: str, text: str) -> Any:
     if isinstance(field, serializers.BooleanField):
         return {"yes": True, "no": False}.get(text.strip(), text)
     typed = text.strip()
-    if isinstance(field, serializers.IntegerField) and typed.isdecimal():
-        return int(typed)
+    if isinstance(field, serializers.IntegerField) and (number := whole_number(typed, digits=12)) is not None:
+        return number
     return None if not typed and field.allow_null else typed
