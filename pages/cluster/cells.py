@@ -65,7 +65,7 @@ PLACE: Final[Mapping[State, int]] = {state: place for place, state in enumerate(
 
 
 @dataclass(frozen=True)
-class Part:
+class NodePart:
     """What a node has of one resource: a count for each state, in the order of State."""
 
     resource: str
@@ -121,7 +121,7 @@ class NodeCells:
     """One node of the map."""
 
     node: NodeFacts
-    parts: tuple[Part, ...]
+    parts: tuple[NodePart, ...]
     cards: int
     conditions: Sequence[Mapping[str, Any]]
     pairs: frozenset[tuple[str, str]]
@@ -155,8 +155,12 @@ class NodeCells:
 
     @property
     def words(self) -> str:
-        """What its units are, such as: 2 free, 6 others."""
-        return ", ".join(f"{count} {word}" for _, word, count in told(self.counts))
+        """What its units are, such as: 6 of others, 2 free."""
+        held = {State.MINE.value, State.OTHERS.value}
+        return ", ".join(
+            f"{count} of {word}" if state in held else f"{count} {word}"
+            for state, word, count in told(self.counts)
+        )
 
     @property
     def drawing(self) -> Drawing:
@@ -197,8 +201,8 @@ def together(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Offered:
-    """What the nodes of one kind offer by flavors: by resource, names, the fraction of a card, and what tolerates them."""
+class NodeOffer:
+    """What the nodes of one kind offer: by resource, the largest first, the flavors' names and the fraction of a card."""
 
     by_resource: Mapping[str, tuple[tuple[str, ...], Fraction]]
     pairs: tuple[tuple[FlavorFacts, str], ...]
@@ -214,9 +218,9 @@ class Flavors:
         selected = {key for flavor in flavors for kind in flavor.capacity for key in flavor.selector(kind)}
         strategies = {label for name in self.named if (label := strategy_label(name))}
         self._keys = sorted({*selected, *strategies, PRODUCT_LABEL, SLICES_LABEL})
-        self._known: dict[tuple[object, ...], Offered] = {}
+        self._known: dict[tuple[object, ...], NodeOffer] = {}
 
-    def of(self, node: NodeFacts, there: Mapping[str, int]) -> Offered:
+    def of(self, node: NodeFacts, there: Mapping[str, int]) -> NodeOffer:
         """What a node with so many units, usable or not, offers."""
         labels = node.labels
         names = tuple(sorted(name for name in there if name in self.named and there[name] > 0))
@@ -226,7 +230,7 @@ class Flavors:
             known = self._known[kind] = self._judged(NodeFacts(node.name, labels, there))
         return known
 
-    def _judged(self, node: NodeFacts) -> Offered:
+    def _judged(self, node: NodeFacts) -> NodeOffer:
         pairs = tuple(
             (flavor, kind)
             for flavor in self.flavors
@@ -238,7 +242,8 @@ class Flavors:
             mine = [flavor for flavor, _ in pairs if flavor.resource == resource]
             names = tuple(sorted({flavor.name for flavor in mine}))
             by_resource[resource] = names, min(flavor.gpu_fraction for flavor in mine)
-        return Offered(by_resource, pairs, frozenset((flavor.name, kind) for flavor, kind in pairs))
+        by_resource = dict(sorted(by_resource.items(), key=lambda entry: (-entry[1][1], entry[0])))
+        return NodeOffer(by_resource, pairs, frozenset((flavor.name, kind) for flavor, kind in pairs))
 
 
 @dataclass(frozen=True)
@@ -271,15 +276,13 @@ def cells_of(
         if not offered.by_resource:
             continue
         parts = tuple(
-            Part(
+            NodePart(
                 resource,
                 names,
                 fraction,
                 _counts(node, resource, there[resource], offered, held, _fitting(fits, node, resource)),
             )
-            for resource, (names, fraction) in sorted(
-                offered.by_resource.items(), key=lambda entry: (-entry[1][1], entry[0])
-            )
+            for resource, (names, fraction) in offered.by_resource.items()
         )
         found = conditions.get(node.name, ())
         counted = parts[0].counts if len(parts) == 1 else together(part.counts for part in parts)
@@ -292,7 +295,7 @@ def _fitting(fits: tuple[str, Mapping[str, int]], node: NodeFacts, resource: str
 
 
 def _counts(
-    node: NodeFacts, resource: str, there: int, offered: Offered, held: Held, fitting: int
+    node: NodeFacts, resource: str, there: int, offered: NodeOffer, held: Held, fitting: int
 ) -> tuple[int, ...]:
     """Of each State so many units of one resource, together as many as there are: what is bound beyond them shows in none."""
     place = node.name, resource
@@ -314,7 +317,7 @@ def _counts(
     return mine, others, chosen, free - chosen, 0, broken
 
 
-def _cards(node: NodeFacts, parts: Sequence[Part]) -> int:
+def _cards(node: NodeFacts, parts: Sequence[NodePart]) -> int:
     """Cards as the node's label counts them, and no fewer than its units need; under MIG strategy `single` it counts slices."""
     count = node.labels.get(COUNT_LABEL, "")
     sliced = "-MIG-" in node.labels.get(PRODUCT_LABEL, "")

@@ -33,7 +33,7 @@ BESIDES = """
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
+class MapFacts:
     """The cluster as it was observed, and what the map says beside that."""
 
     observed: Observed
@@ -49,14 +49,14 @@ class ClusterFacts:
 
 def cluster_facts(
     teams: Sequence[int], *, observed: Observed | None = None, cluster: str = DEFAULT_CLUSTER
-) -> ClusterFacts:
+) -> MapFacts:
     """The facts, with the units of these teams apart. `observed` spares reading it again."""
     columns = BESIDES if observed is not None else f"{OBSERVED}, {BESIDES}"
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {columns}", {**observed_values(cluster), "teams": list(teams)})
         *first, besides, mine, waits = cursor.fetchone()
     seen = observed_of(first) if observed is None else observed
-    return ClusterFacts(
+    return MapFacts(
         observed=seen,
         capacity={name: amounts for name, amounts, _ in besides or ()},
         conditions={name: found for name, _, found in besides or () if found},

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django import forms
 from typing_extensions import override
 
-from quotas.placing import Placing
+from pages.cluster.placing import Placing
 from workloads.models import CapacityType, ResourceFlavor
 from workloads.placement import Sharing
 
@@ -68,7 +68,7 @@ class FitForm(forms.Form):
 
 
 @dataclass(frozen=True)
-class Answer:
+class FitAnswer:
     """Where the pods would fit, in words. `verdict` is yes, partly or no."""
 
     verdict: str
@@ -76,13 +76,13 @@ class Answer:
     why: str
 
 
-def answer_of(placing: Placing, *, flavor: str, capacity: str, free: int, largest_free: int) -> Answer:
+def answer_of(placing: Placing, *, flavor: str, capacity: str, free: int, largest_free: int) -> FitAnswer:
     """Of what is `free` now, `largest_free` is the most that one node has."""
     size = f"{placing.units_each} {flavor}"
     asked = f"{placing.asked} pods of {size}" if placing.asked > 1 else size
     where = _where(placing)
     if placing.fitting == placing.asked:
-        return Answer("yes", f"{asked} ({capacity}) would fit now", where)
+        return FitAnswer("yes", f"{asked} ({capacity}) would fit now", where)
     why = {
         "node-size": f"No node can ever give {placing.units_each} to one pod: the largest has {placing.largest}."
         if placing.largest
@@ -91,8 +91,10 @@ def answer_of(placing: Placing, *, flavor: str, capacity: str, free: int, larges
         "units": f"{free} free, largest usable block {largest_free}.",
     }[placing.short_of]
     if placing.fitting:
-        return Answer("partly", f"{placing.fitting} of {asked} ({capacity}) would fit now", f"{where} {why}")
-    return Answer("no", f"{asked} ({capacity}) would not fit now", why)
+        return FitAnswer(
+            "partly", f"{placing.fitting} of {asked} ({capacity}) would fit now", f"{where} {why}"
+        )
+    return FitAnswer("no", f"{asked} ({capacity}) would not fit now", why)
 
 
 def _where(placing: Placing) -> str:

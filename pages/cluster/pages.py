@@ -19,9 +19,9 @@ from console.pages.queries import teams_of
 from foundation import clock
 from foundation.http.query import check_query_parameters, one, refuse
 from pages.cluster.cells import Held, NodeCells, NodePool, cells_of, pools_of, together, told
-from pages.cluster.facts import ClusterFacts, cluster_facts
-from pages.cluster.fit_form import Answer, FitForm, answer_of
-from quotas.placing import Placing, place_in_pool
+from pages.cluster.facts import MapFacts, cluster_facts
+from pages.cluster.fit_form import FitAnswer, FitForm, answer_of
+from pages.cluster.placing import Placing, place_in_pool
 from workloads.models import ResourceFlavor
 from workloads.nodes.capacity import Observed
 
@@ -119,7 +119,7 @@ def _placing(form: FitForm, now: datetime) -> tuple[Placing | None, Observed | N
     )
 
 
-def _lines(facts: ClusterFacts, flavors: Sequence[ResourceFlavor], form: FitForm) -> list[FlavorLine]:
+def _lines(facts: MapFacts, flavors: Sequence[ResourceFlavor], form: FitForm) -> list[FlavorLine]:
     name, kind = form.value.get("flavor"), form.value.get("capacity")
     return [
         FlavorLine(row, *facts.waiting.get((row.flavor, row.capacity), (0, 0)))
@@ -128,7 +128,7 @@ def _lines(facts: ClusterFacts, flavors: Sequence[ResourceFlavor], form: FitForm
     ]
 
 
-def _cells(facts: ClusterFacts, form: FitForm, placing: Placing | None) -> list[NodeCells]:
+def _cells(facts: MapFacts, form: FitForm, placing: Placing | None) -> list[NodeCells]:
     seen = facts.observed
     flavor = form.flavor_asked
     rows = cells_of(
@@ -143,7 +143,7 @@ def _cells(facts: ClusterFacts, form: FitForm, placing: Placing | None) -> list[
     return [row for row in rows if row.offers(name or "", kind or "")] if name or kind else rows
 
 
-def _answer(form: FitForm, placing: Placing | None, lines: Sequence[FlavorLine]) -> Answer | None:
+def _answer(form: FitForm, placing: Placing | None, lines: Sequence[FlavorLine]) -> FitAnswer | None:
     flavor = form.flavor_asked
     if placing is None or flavor is None:
         return None

@@ -51,7 +51,7 @@ def held(world, made):
 def test_each_unit_of_a_node_is_mine_others_or_free(ana, held):
     row = row_of(ana, "b-0")
     assert counts(row) == {"mine": 2, "others": 2, "free": 4}
-    assert row.words == "2 my teams, 2 others, 4 free"
+    assert row.words == "2 of my teams, 2 of others, 4 free"
 
 
 def test_what_others_have_is_counted_and_never_named(ana, held):
