@@ -15,6 +15,7 @@ from csp.constants import NONE, SELF
 
 from portal.folders import Folders
 from portal.settings import env, queues, stores, told
+from portal.settings.http_limits import RANGES
 
 BASE_DIR = env.BASE_DIR
 ENVIRONMENT = env.load()
@@ -50,7 +51,7 @@ ENVIRONMENT_TOLD = told.told(
         "PORTAL_LIVE_BIND": ENVIRONMENT.live_bind,
         "PORTAL_LIVE_URL": LIVE_URL,
         "PORTAL_PUBLIC_URL": PUBLIC_URL,
-        **{env.http_variable(name): getattr(ENVIRONMENT.http, name) for name in env.RANGES},
+        **{env.http_variable(name): getattr(ENVIRONMENT.http, name) for name in RANGES},
     },
 )
 
