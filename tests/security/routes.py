@@ -359,7 +359,15 @@ ROUTES: dict[str, Row] = {
     "portal:costs-capacity": page(GET=CONSOLE),
     "portal:idle": page(GET=shown(OK)),
     "portal:alert-rule": page("alert-rule", GET=CONSOLE, POST=CONSOLE),
-    "portal:capacity": page(GET=shown(OK, hides=False)),
+    # Where its tables were goes on to it.
+    "portal:capacity": page(GET=shown(*[_one(301)] * 3, nobodies=_one(301), hides=False)),
+    "portal:cluster": page(GET=shown(OK)),
+    "portal:cluster-node": page("node", GET=shown(OK)),
+    "portal:settings": page(GET=shown(OK, hides=False), POST=CONSOLE),
+    "console:preflight": page(GET=CONSOLE, POST=CONSOLE),
+    "portal:duties": page(GET=PAGE_LIST),
+    # Whoever may see what has failed may have seen it.
+    "portal:attention": page("run", POST=shown(UNKNOWN, DONE, DONE, body="attention")),
     "portal:quota-console": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-draft": page(GET=CONSOLE, POST=CONSOLE),
     "portal:quota-changes": page(GET=CONSOLE),

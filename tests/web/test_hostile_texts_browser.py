@@ -72,7 +72,7 @@ def plant() -> None:
 def addresses(world: World) -> list[str]:
     run, endpoint = world.run.public_id, world.endpoint.public_id
     return [
-        *("/", "/runs/", "/runs/new/", "/endpoints/", "/sweeps/", "/teams/", "/notices/", "/idle/", "/capacity/"),
+        *("/", "/runs/", "/runs/new/", "/endpoints/", "/sweeps/", "/teams/", "/notices/", "/idle/", "/cluster/", "/cluster/?view=table"),
         *("/what-fits/", "/profile/", "/audit/", "/quotas/", "/quotas/changes/", "/quotas/requests/", "/quotas/cohorts/"),
         *("/quotas/teams/", "/cluster/strays/", "/admin/", "/admin/jobs/runtemplate/", "/admin/teams/team/"),
         *(f"/runs/{run}/?tab={tab}" for tab in OF_A_RUN),

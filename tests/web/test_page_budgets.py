@@ -47,7 +47,11 @@ QUERIES_MAX = {
     "/costs/this-month/": 10,
     "/costs/?from=2026-02-03&to=2026-02-09&by=phase": 12,
     "/idle/": 10,
-    "/capacity/": 8,
+    "/cluster/": 8,
+    "/cluster/?view=table": 8,
+    "/cluster/?flavor=a100-40gb&gpus=4&pods=2": 10,
+    "/cluster/nodes/a100-0/": 11,
+    "/settings/": 4,
     "/notices/": 8,
     "/notices/new/": 6,
     "/runs/import/": 4,
@@ -82,6 +86,10 @@ QUERIES_MAX = {
 }
 OF_A_MANAGER = {
     "/": 12,
+    "/duties/": 12,
+    "/cluster/": 8,
+    "/cluster/nodes/a100-0/": 11,
+    "/settings/": 4,
     "/teams/vision/": 12,
     "/quotas/": 12,
     "/quotas/draft/": 12,
@@ -172,6 +180,13 @@ def test_a_page_of_who_manages_quotas_asks_a_bounded_number(made, world, path, d
     assert manager.get(path).status_code == 200
     with django_assert_max_num_queries(OF_A_MANAGER[path]):
         manager.get(path)
+
+
+def test_the_duties_of_a_lead_ask_a_bounded_number(made, world, django_assert_max_num_queries):
+    lead = signed_in(world.lead)
+    assert lead.get("/duties/").context["waiting"].count
+    with django_assert_max_num_queries(12):
+        lead.get("/duties/")
 
 
 def test_the_volumes_of_a_team_ask_a_bounded_number(
