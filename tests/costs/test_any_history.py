@@ -385,7 +385,7 @@ def amounts_by_pod():
     return weights, payers, lines
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_the_ledger_is_the_sum_over_every_second(seed):
     world = World(seed)
