@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -60,20 +61,30 @@ from workloads.podspec.pod_template import ManifestSet
 from workloads.podspec.specs import ContainerSpec
 
 TABS = (
-    Tab("overview", "Overview"),
-    Tab("try", "Try it"),
-    Tab("analytics", "Analytics"),
-    Tab("gpus", "GPUs"),
+    Tab(
+        "overview",
+        "Overview",
+        parts=(Tab("overview", "Now"), Tab("pods", "Pods"), Tab("events", "Events")),
+    ),
+    Tab("analytics", "Analytics", parts=(Tab("analytics", "Requests and replicas"), Tab("gpus", "GPUs"))),
     Tab("logs", "Logs"),
-    Tab("revisions", "Revisions"),
-    Tab("update", "Settings"),
-    Tab("access", "Access"),
     Tab("cost", "Usage & cost"),
-    Tab("events", "Events"),
-    Tab("pods", "Pods"),
-    Tab("manifests", "Manifests"),
-    Tab("spec", "Spec"),
+    Tab(
+        "update",
+        "Settings & revisions",
+        parts=(
+            Tab("update", "Settings", steers=True),
+            Tab("revisions", "Revisions"),
+            Tab("access", "Access"),
+            Tab("manifests", "Manifests"),
+            Tab("spec", "Spec"),
+        ),
+    ),
 )
+MOVED: Mapping[str, tuple[str, str]] = {"try": ("overview", "#try"), "settings": ("update", "#tabs")}
+"""Other names of what stands in a tab, and where in it."""
+RANGE_NAMES = ("range", "from", "to", "zone", "table")
+"""Parameters of an address that say which time the drawings are of and how, which every tab keeps."""
 TRY_METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE")
 EXAMPLE: Mapping[str, str] = {
     "capacity": "on-demand",
@@ -168,11 +179,20 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
     template = "inference/endpoint_detail.html"
     tabs = TABS
     panels = {
-        **page_panels.SHARED_PANELS,
+        **{name: panel for name, panel in page_panels.SHARED_PANELS.items() if name != "cost"},
         "revisions": _revisions,
         "update": _settings,
         "manifests": _manifests,
     }
+    fragments = WorkloadDetailPage.fragments | {"figures", "try"}
+
+    @override
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        if (moved := MOVED.get(request.GET.get("tab", ""))) is not None:
+            query = request.GET.copy()
+            query["tab"], place = moved
+            return see_other(f"{request.path}?{query.urlencode()}{place}")
+        return super().get(request, public_id)
 
     @override
     def read(self, workload: Workload) -> EndpointNow:
@@ -194,6 +214,7 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
             "spec": now.wanted.spec,
             "endpoint_url": gateway_url(asked.workload),
             "pods_ready": now.ready,
+            "range_query": _range_query(asked.request),
         }
 
     @override
@@ -228,6 +249,11 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
                 danger=True,
             ),
         ]
+
+
+def _range_query(request: HttpRequest) -> str:
+    """The part of the address that says which time is drawn; empty where it says nothing of it."""
+    return urlencode([(name, request.GET[name]) for name in RANGE_NAMES if request.GET.get(name)])
 
 
 class EndpointStopPage(EndpointPage, CommandPage):

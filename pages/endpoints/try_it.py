@@ -68,7 +68,7 @@ class TryItPage(EndpointDetailPage):
     `action=describe` asks the server for its inputs instead, `action=raw` shows the request as it would be sent.
     """
 
-    tab = "try"
+    tab = "overview"
     fragments = EndpointDetailPage.fragments | {"answer"}
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:

@@ -63,11 +63,11 @@ def test_the_answer_is_shown_with_its_status_time_and_headers(ana, made, upstrea
 )
 def test_it_begins_with_a_request_of_the_runtimes_protocol(ana, world, values, method, path, held):
     endpoint = world.endpoint("tried", **values)
-    answer = ana.get(f"/endpoints/{endpoint.public_id}/?tab=try")
+    answer = ana.get(f"/endpoints/{endpoint.public_id}/")
     sent = answer.context["sent"]
     assert (sent.method, sent.path, held in sent.body) == (method, path, True)
     assert f"{endpoint.public_id}{path}" in answer.context["curl"] or path in answer.context["curl"]
-    raw = unescape(ana.get(f"/endpoints/{endpoint.public_id}/?tab=try&mode=raw").content.decode())
+    raw = unescape(ana.get(f"/endpoints/{endpoint.public_id}/?mode=raw").content.decode())
     assert f'name="path" value="{path}"' in raw
     assert held in raw
 
