@@ -14,6 +14,7 @@ from django.urls import reverse
 from typing_extensions import override
 
 from console.pages import panels as page_panels
+from console.pages.bulk import WorkloadBulkPage
 from console.pages.detail import (
     CommandPage,
     PageCommand,
@@ -40,6 +41,7 @@ from inference.errors import RevisionMoved, RolloutBlocked
 from inference.models import Endpoint, EndpointRevision
 from inference.now import EndpointNow, endpoint_now, wanted_of
 from inference.pages.forms import EndpointForm, take_over, values_of
+from inference.pages.list_states import ENDPOINT_STATES, state_of
 from inference.pages.revisions import change_look, chosen_rollout, looks_of, moved_look
 from inference.pages.scaling_actions import EndpointPage, scaler_commands
 from inference.serializers import EndpointSerializer
@@ -56,6 +58,7 @@ from teams.actors import actor_of
 from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Workload
+from workloads.naming import free_name
 from workloads.placement import Placement
 from workloads.podspec.pod_template import ManifestSet
 from workloads.podspec.specs import ContainerSpec
@@ -124,12 +127,27 @@ class EndpointListPage(WorkloadListPage):
 
     kind = KIND
     template = "inference/endpoint_list.html"
+    states = ENDPOINT_STATES
+    state_name = "state"
 
 
 class EndpointExportPage(WorkloadExportPage):
     """The same endpoints as a CSV file."""
 
     kind = KIND
+    states = ENDPOINT_STATES
+    state_name = "state"
+
+
+class EndpointBulkPage(WorkloadBulkPage):
+    """Delete or label all the endpoints that a list shows with its filters; how many are deleted has to be typed."""
+
+    kind = KIND
+    states = ENDPOINT_STATES
+    state_name = "state"
+    list_name = "inference:endpoint-list"
+    cancel_words = ("Delete", "being deleted")
+    confirms = True
 
 
 class EndpointNewPage(SubmitPage):
@@ -145,7 +163,8 @@ class EndpointNewPage(SubmitPage):
         if (workload := self.filled_from(request)) is None:
             return dict(EXAMPLE)
         spec = wanted_of(workload).spec
-        return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": workload.name}
+        name = free_name(workload.name, kind=KIND, team=workload.team)
+        return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": name}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
@@ -214,6 +233,7 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
             "spec": now.wanted.spec,
             "endpoint_url": gateway_url(asked.workload),
             "pods_ready": now.ready,
+            "state": state_of(asked.workload),
             "range_query": _range_query(asked.request),
         }
 

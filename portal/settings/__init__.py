@@ -119,6 +119,7 @@ INSTALLED_APPS = [
     "gateway",
     "notices",
     "telemetry",
+    "console",
     "controller",
     "quotas",
     "costs",
