@@ -32,6 +32,8 @@ from workloads.kinds import kind_of
 from workloads.models import Workload
 
 FILTERS = ("phase", "state", "search", "label", "mine")
+NARROW = ("search", "label", "mine")
+"""Those of the filters by which the rows are found that have no index with their states."""
 KEPT = frozenset({*FILTERS, "team"})
 """The parameters of an address that say what a list shows, without where in it."""
 FRAGMENTS = {"list": "#table", "found": "#found"}
@@ -125,7 +127,7 @@ class WorkloadListPage(LoginRequiredMixin, View):
             "fixed_team": slug is not None,
             "teams": teams_of(request),
             "may_submit": bool(submit_teams(request)),
-            "chips": chips_of(found, self.states),
+            "chips": chips_of(found, self.states, narrowed=any(request.GET.get(name) for name in NARROW)),
             "state": request.GET.get(self.state_name, ""),
             "state_name": self.state_name,
             "views": views_of(request.user, self.kind),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from inference.runtimes import TORCHSERVE, TRITON, VLLM, archives_of
@@ -70,7 +71,7 @@ def _option(spec: Spec, options: Mapping[str, Any]) -> str:
 def _argument(words: Sequence[str]) -> str:
     """The value of the first of the arguments that name a model, as `--model x` or `--model=x`."""
     given: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         name, equals, value = str(word).partition("=")
         if name in _NAMED_BY:
             given.setdefault(name, value if equals else str(following))
