@@ -146,7 +146,7 @@ def test_one_time_is_kept_on_every_tab(ana, busy):
         page_of_tab = ana.get(f"/endpoints/{busy.public_id}/?tab={tab}&range=6h").content.decode()
         assert "?tab=overview&amp;range=6h" in page_of_tab
     assert "?tab=analytics&amp;range=6h" in html
-    # Its figures come anew for that time, and the request beside them stays.
+    # Its figures come anew for that time, and the request below them stays.
     assert re.search(r'id="figures"[^>]*hx-get="[^"]*\?tab=overview&amp;range=6h"', html)
 
 
@@ -193,3 +193,24 @@ def test_the_overview_tells_by_what_it_scales_and_what_zero_saved(ana, world, se
     html = ana.get(f"/endpoints/{workload.public_id}/").content.decode()
     for fact in ("in-flight", "0 and 3 replicas", "7.5", "target 4", "not measured yet", "0 s asleep"):
         assert fact in html
+
+
+def test_the_figures_come_anew_with_what_serves_and_without_the_request(ana, busy):
+    headers = {"HX-Request": "true", "HX-Target": "figures"}
+    html = ana.get(f"/endpoints/{busy.public_id}/?tab=overview&range=1h", headers=headers).content.decode()
+    assert html.strip().startswith('<div id="figures"')
+    assert 'id="serves" hx-swap-oob="true"' in html
+    assert 'id="try"' not in html
+
+
+def test_what_it_was_used_for_stands_beside_what_it_cost(ana, busy):
+    answer = ana.get(f"/endpoints/{busy.public_id}/?tab=cost")
+    facts = answer.context
+    assert (facts["calls_of_day"], facts["calls_of_hour"]) == (640, 640)
+    rate = facts["cost_total"].current_rate_per_hour
+    assert facts["cost_of_thousand"] == rate * 1000 // 640
+    assert "1,000 requests cost about" in answer.content.decode()
+
+
+def test_what_nobody_called_has_no_cost_of_a_request(ana, made):
+    assert ana.get(f"/endpoints/{made['captions'].public_id}/?tab=cost").context["cost_of_thousand"] is None
