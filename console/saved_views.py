@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -10,6 +11,8 @@ from django.db import transaction
 
 from console.models import NAME_LENGTH_MAX, QUERY_LENGTH_MAX, SavedView
 from foundation.errors import Invalid, NotFound
+from teams.actors import Actor
+from teams.audit import record_audit
 from teams.models import User
 
 VIEWS_MAX: Final = 30
@@ -21,7 +24,7 @@ def views_of(user: Any, kind: str) -> list[SavedView]:
     return list(SavedView.objects.filter(user=user.pk, kind=kind)[:VIEWS_MAX])
 
 
-def save_view(*, user: User, kind: str, name: str, query: str, now: datetime) -> SavedView:
+def save_view(*, actor: Actor, kind: str, name: str, query: str, now: datetime) -> SavedView:
     """Keep the filters under that name, in place of what it named before. Raises Invalid, naming the field."""
     name = " ".join(name.split())
     if not name or "\x00" in name:
@@ -34,23 +37,42 @@ def save_view(*, user: User, kind: str, name: str, query: str, now: datetime) ->
         )
     with transaction.atomic():
         # One at a time for a person, who else could have more than the most.
-        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        user = User.objects.select_for_update(no_key=True).get(pk=_person(actor).pk)
         mine = SavedView.objects.filter(user=user, kind=kind)
-        if not mine.filter(name=name).exists() and mine.count() >= VIEWS_MAX:
+        before = mine.filter(name=name).first()
+        if before is None and mine.count() >= VIEWS_MAX:
             message = f"You have {VIEWS_MAX} views of this list, the most: delete one first."
             raise Invalid.of_field("name", message, code="too_many")
-        view, _ = mine.update_or_create(
-            name=name,
-            defaults={"query": query},
-            create_defaults={"user": user, "kind": kind, "query": query, "created_at": now},
-        )
+        view = before or SavedView(user=user, kind=kind, name=name, created_at=now)
+        view.query = query
+        view.save()
+        _record(view, "saved_view.save", actor, now, after={"name": name, "query": query})
     return view
 
 
-def delete_view(*, user: User, public_id: UUID) -> SavedView:
+def delete_view(*, actor: Actor, public_id: UUID, now: datetime) -> SavedView:
     """Forget it. NotFound for one of somebody else's."""
-    view = SavedView.objects.filter(user=user, public_id=public_id).first()
-    if view is None:
-        raise NotFound("You have no such view.")
-    view.delete()
+    with transaction.atomic():
+        view = SavedView.objects.filter(user=_person(actor), public_id=public_id).first()
+        if view is None:
+            raise NotFound("You have no such view.")
+        view.delete()
+        _record(view, "saved_view.delete", actor, now, before={"name": view.name, "query": view.query})
     return view
+
+
+def _person(actor: Actor) -> User:
+    if actor.user is None:
+        raise NotFound("Nobody keeps views but a person.")
+    return actor.user
+
+
+def _record(view: SavedView, action: str, actor: Actor, now: datetime, **values: Mapping[str, Any]) -> None:
+    record_audit(
+        actor=actor,
+        action=action,
+        target_kind="saved_view",
+        target_id=view.public_id,
+        now=now,
+        **values,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from console.pages.lists import list_filters_in
 from console.saved_views import delete_view, save_view
 from foundation import clock
 from foundation.errors import Invalid, NotFound
-from teams.models import User
+from teams.actors import actor_of
 from workloads.kinds import UnknownKind, kind_of
 
 
@@ -29,10 +28,9 @@ class SavedViewsPage(LoginRequiredMixin, View):
         except UnknownKind as error:
             raise NotFound("There is no such list.") from error
         query = urlencode(list_filters_in(parse_qsl(request.POST.get("query", "")[:4000])))
-        user = cast("User", request.user)
-        name = request.POST.get("name", "")
+        name, actor = request.POST.get("name", ""), actor_of(request)
         try:
-            view = save_view(user=user, kind=kind.name, name=name, query=query, now=clock.now())
+            view = save_view(actor=actor, kind=kind.name, name=name, query=query, now=clock.now())
             messages.success(request, f"The view {view.name} is saved.")
         except Invalid as error:
             messages.error(request, error.errors[0].message)
@@ -43,6 +41,6 @@ class SavedViewDeletePage(LoginRequiredMixin, View):
     """POST forgets a view of the person's own."""
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        view = delete_view(user=cast("User", request.user), public_id=public_id)
+        view = delete_view(actor=actor_of(request), public_id=public_id, now=clock.now())
         messages.success(request, f"The view {view.name} is deleted.")
         return see_other(f"/{kind_of(view.kind).page_path}/")

@@ -354,7 +354,7 @@ ROUTES: dict[str, Row] = {
     "console:why": page("run", GET=PAGE),
     # Of the person's own lists; nobody has the view that is asked for: tests/web/test_list_chips.py.
     "console:saved-views": page(POST=shown(*[UNKNOWN] * 3)),
-    "console:saved-view-delete": page("nobody", POST=shown(*[UNKNOWN] * 3)),
+    "console:saved-view-delete": page("run", POST=shown(*[UNKNOWN] * 3)),
     "console:compare": page(GET=shown(UNKNOWN, UNKNOWN, UNKNOWN)),
     "console:strays": page(GET=CONSOLE, POST=CONSOLE),
     "portal:costs": page(GET=PAGE_LIST),

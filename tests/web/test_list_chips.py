@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,11 +12,15 @@ from django.test.utils import CaptureQueriesContext
 
 from console.models import SavedView
 from console.pages import chips
+from console.pages.queries import visible_workloads
 from console.saved_views import VIEWS_MAX, save_view
 from foundation import clock
 from foundation.errors import Invalid
 from inference.pages.list_states import ENDPOINT_STATES, ORDER, state_of
-from teams.models import SecretName
+from teams.actors import Actor
+from teams.models import AuditEvent, SecretName
+from tests.api.test_lists_by_index import grow
+from tests.plans import rows_read
 from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
 from tests.web.conftest import signed_in
 from workloads.models import Workload
@@ -72,6 +77,19 @@ def test_all_chips_are_counted_in_one_query_that_reads_no_more_than_it_says(ana,
     counted = [each["sql"] for each in asked if "AS counted" in each["sql"]]
     assert len(counted) == 1
     assert counted[0].count("LIMIT 1001") == len(Phase) + 2
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_counting_reads_no_more_of_a_long_past_than_is_counted(made, world, monkeypatch, narrowed):
+    monkeypatch.setattr(chips, "COUNTED_MAX", 20)
+    monkeypatch.setattr(chips, "READ_MAX", 100)
+    old = clock.now() - timedelta(days=30)
+    ended = {"finished_at": old, "since": old, "created_at": old}
+    grow(made["unet-3d"], 900, phase=lambda number: ("Failed", "Succeeded")[number % 2], **ended)
+    mine = visible_workloads(world.ana, kind=made["unet-3d"].kind)
+    read = rows_read(lambda: chips.chips_of(mine, chips.PHASES, narrowed=narrowed))
+    # All, live and each phase once at most, and what says which teams are hers.
+    assert read <= 12 * 21 + 30
 
 
 def test_an_endpoints_list_has_the_states_of_endpoints(ana, made):
@@ -165,6 +183,8 @@ def test_views_are_the_persons_own(ana, world, made):
     assert lead.post(f"/views/{view.public_id}/delete/").status_code == 404
     assert ana.post(f"/views/{view.public_id}/delete/")["Location"] == "/runs/"
     assert not SavedView.objects.exists()
+    told = AuditEvent.objects.filter(target_kind="saved_view").order_by("id")
+    assert list(told.values_list("action", flat=True)) == ["saved_view.save", "saved_view.delete"]
 
 
 @pytest.mark.parametrize(
@@ -179,17 +199,17 @@ def test_views_are_the_persons_own(ana, world, made):
 def test_a_view_that_cannot_be_is_refused_by_name(world, values, field, code):
     wanted = {"name": "Mine", "query": "", "kind": "run", **values}
     with pytest.raises(Invalid) as refused:
-        save_view(user=world.ana, now=clock.now(), **wanted)
+        save_view(actor=Actor.of_user(world.ana), now=clock.now(), **wanted)
     (error,) = refused.value.errors
     assert (error.field, error.code) == (field, code)
 
 
 def test_nobody_keeps_more_views_than_the_most(world):
     for number in range(VIEWS_MAX):
-        save_view(user=world.ana, kind="run", name=f"{number}", query="", now=clock.now())
-    save_view(user=world.ana, kind="run", name="0", query="mine=1", now=clock.now())
+        save_view(actor=Actor.of_user(world.ana), kind="run", name=f"{number}", query="", now=clock.now())
+    save_view(actor=Actor.of_user(world.ana), kind="run", name="0", query="mine=1", now=clock.now())
     with pytest.raises(Invalid, match="the most"):
-        save_view(user=world.ana, kind="run", name="one more", query="", now=clock.now())
+        save_view(actor=Actor.of_user(world.ana), kind="run", name="one more", query="", now=clock.now())
 
 
 def test_the_database_keeps_a_name_once(world):
