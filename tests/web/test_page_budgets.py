@@ -55,7 +55,7 @@ QUERIES_MAX = {
     "/teams/vision/runs/new/": 11,
     "/runs/new/?from={resnet50}": 12,
     "/endpoints/new/": 9,
-    "/endpoints/new/?from={digits}": 10,
+    "/endpoints/new/?from={digits}": 11,
     # It runs, has ended, waits for the first time, waits again.
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
@@ -76,7 +76,7 @@ QUERIES_MAX = {
     "/endpoints/{digits}/?tab=logs": 12,
     "/endpoints/{digits}/?tab=revisions": 11,
     "/endpoints/{digits}/?tab=update": 9,
-    "/endpoints/{digits}/?tab=cost": 11,
+    "/endpoints/{digits}/?tab=cost": 12,
     "/endpoints/{digits}/?tab=manifests": 12,
     "/runs/{resnet50}/?tab=manifests": 12,
     "/runs/{bert-large}/?tab=manifests": 12,
