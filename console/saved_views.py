@@ -67,12 +67,21 @@ def _person(actor: Actor) -> User:
     return actor.user
 
 
-def _record(view: SavedView, action: str, actor: Actor, now: datetime, **values: Mapping[str, Any]) -> None:
+def _record(
+    view: SavedView,
+    action: str,
+    actor: Actor,
+    now: datetime,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
     record_audit(
         actor=actor,
         action=action,
         target_kind="saved_view",
         target_id=view.public_id,
         now=now,
-        **values,
+        before=before,
+        after=after,
     )
