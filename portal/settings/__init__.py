@@ -134,6 +134,7 @@ INSTALLED_APPS = [
     "gateway",
     "notices",
     "telemetry",
+    "console",
     "controller",
     "quotas",
     "costs",

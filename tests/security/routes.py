@@ -352,6 +352,9 @@ ROUTES: dict[str, Row] = {
     "portal:team-queue": page("team", POST=LEADS_BUTTON),
     "portal:team-quota-withdraw": page("team-request", POST=shown(UNKNOWN, FORBIDDEN, DONE)),
     "console:why": page("run", GET=PAGE),
+    # Of the person's own lists; nobody has the view that is asked for: tests/web/test_list_chips.py.
+    "console:saved-views": page(POST=shown(*[UNKNOWN] * 3)),
+    "console:saved-view-delete": page("run", POST=shown(*[UNKNOWN] * 3)),
     "console:compare": page(GET=shown(UNKNOWN, UNKNOWN, UNKNOWN)),
     "console:strays": page(GET=CONSOLE, POST=CONSOLE),
     "portal:costs": page(GET=PAGE_LIST),
@@ -407,6 +410,8 @@ ROUTES: dict[str, Row] = {
     "jobs:run-retry": page("run", POST=BUTTON),
     "inference:endpoint-list": page(GET=PAGE_LIST),
     "inference:endpoint-export": page(GET=PAGE_LIST),
+    # Without a filter it refuses everybody alike: tests/web/test_list_chips.py.
+    "inference:endpoint-bulk": page(GET=shown(*[_one(400)] * 3), POST=shown(*[_one(400)] * 3)),
     "inference:endpoint-new": page(GET=FORM, POST=SENT_FORM),
     "inference:team-endpoint-list": page("team", GET=PAGE),
     "inference:team-endpoint-new": page("team", GET=TEAM_FORM, POST=SENT_FORM),

@@ -65,7 +65,7 @@ def addresses(made) -> list[str]:
         waits,
         f"{failed}?tab=cost",
         *(f"{run}?tab={tab}" for tab in ("events", "pods", "manifests", "spec")),
-        *(f"{endpoint}?tab={tab}" for tab in ("try", "revisions", "update")),
+        *(f"{endpoint}?tab={tab}" for tab in ("analytics&table=1", "cost", "revisions", "update", "access")),
     ]
 
 
