@@ -18,7 +18,7 @@ from django.views import View
 
 from console.api.representations import waiting_card
 from console.pages import panels as page_panels
-from console.pages.card import Page, current_of, look_at
+from console.pages.card import Page, current_of, look_at, traits_for
 from console.pages.panels import Panel
 from console.pages.queries import find_workload, role_on
 from console.pages.reading import Own, PageReading, freshness_of
@@ -229,6 +229,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
         if card is None:
             return {"waiting": None}
         page = self._card_page(workload, may=may)
+        page = replace(page, traits=traits_for(card, page.current))
         look = look_at(card, page=page, submitted=True)
         seen = {"freshness": freshness_of(card.seen.oldest_at, now=now)} if card.seen else {}
         return {"waiting": look, **seen}

@@ -41,6 +41,7 @@ from inference.now import EndpointNow, endpoint_now, wanted_of
 from inference.pages.forms import EndpointForm, take_over, values_of
 from inference.pages.revisions import change_look, chosen_rollout, looks_of, moved_look
 from inference.pages.scaling_actions import EndpointPage, scaler_commands
+from inference.pages.sections import SECTIONS
 from inference.serializers import EndpointSerializer
 from inference.services import (
     deploy_endpoint,
@@ -126,6 +127,7 @@ class EndpointNewPage(SubmitPage):
 
     kind = KIND
     form_class = EndpointForm
+    sections = SECTIONS
     parts = (*SubmitPage.parts, "serving")
     template = "inference/endpoint_new.html"
 
@@ -135,6 +137,10 @@ class EndpointNewPage(SubmitPage):
             return dict(EXAMPLE)
         spec = wanted_of(workload).spec
         return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": workload.name}
+
+    @override
+    def facts(self, form: ContainerForm) -> dict[str, Any]:
+        return {"serving_url": self.request.path}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
