@@ -116,7 +116,7 @@ class ContainerForm(forms.Form):
     # A question to the adviser, which is no part of the request.
     fits = text("What fits?", placeholder="7B fp16", maxlength=200)
     capacity = forms.ChoiceField(label="Capacity", choices=CAPACITIES, required=False)
-    gpus = text("GPUs", "Units of the flavor for each pod.", inputmode="numeric")
+    gpus = text("GPUs", "For each pod.", inputmode="numeric")
     cpu = text("CPU cores", "Such as 4 or 500m. Empty: the GPUs' share of a node.")
     memory = text("Memory", "Such as 16Gi. Empty: the GPUs' share.")
     shm = text("Shared memory", "For data loaders, such as 8Gi. Part of the memory.")
@@ -291,6 +291,15 @@ class ContainerForm(forms.Form):
             if field:
                 return field
         return None
+
+    def judged_by(self, judged: ContainerForm, *, sources: bool) -> None:
+        """Take over what is wrong with a form that has a part of what was typed here, and judge nothing of the rest.
+
+        `sources` says whether the source files are of that part.
+        """
+        self._errors = judged.errors
+        self.cleaned_data = getattr(judged, "cleaned_data", {})
+        self.sources = judged.sources if sources else self._sources()
 
     def _sources(self) -> list[tuple[str, str]]:
         getlist: Callable[[str], list[str]] = getattr(self.data, "getlist", lambda _: [])
