@@ -113,11 +113,12 @@ def listed(*parts: str, nothing: str = NOTHING) -> str:
     return ", ".join(filter(None, parts)) or nothing
 
 
-def environment_words(typed: Values) -> str:
+def environment_words(typed: Values, *, nothing: str = NOTHING) -> str:
     plain, secret = filled_lines(typed["env"]), filled_lines(typed["env_secrets"])
     return listed(
         counted(plain, "variable") if plain else "",
         f"{counted(secret, 'variable')} from secrets" if secret else "",
+        nothing=nothing,
     )
 
 
@@ -143,6 +144,11 @@ def code_words(typed: Values) -> str:
     if not files:
         return "what is in the image"
     return short(files[0]) if len(files) == 1 and files[0] else counted(len(files), "file")
+
+
+def brings_code(typed: Values) -> bool:
+    """Whether files or a repository come beside the image."""
+    return bool(typed["git_url"] or typed["files"])
 
 
 def volume_words(typed: Values) -> str:

@@ -12,6 +12,7 @@ from console.pages.sections import (
     Cell,
     SectionPlan,
     Values,
+    brings_code,
     code_words,
     environment_words,
     further_words,
@@ -135,7 +136,9 @@ SETTINGS = (
             *CODE.cells,
         ),
         says=lambda typed: listed(
-            short(typed["image"]), environment_words(typed), f"code: {code_words(typed)}"
+            short(typed["image"]),
+            environment_words(typed, nothing=""),
+            f"code: {code_words(typed)}" if brings_code(typed) else "",
         ),
         template="inference/section_container.html",
     ),

@@ -68,7 +68,7 @@ DATA = SectionPlan(
 )
 SWEEP = SectionPlan(
     name="sweep",
-    title="Sweep: many runs with other values",
+    title="Sweep: many runs",
     cells=(
         Cell("parameters"),
         Cell("max_parallel", "w-6 of-sweep"),

@@ -24,6 +24,7 @@ EXCEPTIONS = {
         "console/flavors.html",
         ROW,
     ): "The labels are the cards of the radio buttons, which are one row together.",
+    ("console/gpu_row.html", ROW): "One of those labels.",
     ("console/list_filters.html", ROW): SEARCH_BAR,
     ("portal/quota_console.html", ROW): SEARCH_BAR,
     ("portal/audit.html", ROW): SEARCH_BAR,

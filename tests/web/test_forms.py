@@ -245,7 +245,10 @@ def test_an_endpoint_is_deployed_and_changed(ana, world):
 def test_an_endpoint_is_deleted_only_by_its_name(ana, made):
     endpoint = made["digits"]
     url = f"/endpoints/{endpoint.public_id}/delete/"
-    assert "type digits to delete it" in ana.post(url, {"confirm": "digit"}, follow=True).content.decode()
+    html = ana.post(url, {"confirm": "digit"}, follow=True).content.decode()
+    dialog = re.search(r'<div ([^>]*)id="confirm-delete".*?</form>', html, re.DOTALL)
+    assert "popover" not in dialog[1], "it stands open"
+    assert "type digits to delete it" in dialog[0]
     assert Workload.objects.get(pk=endpoint.pk).desired == "run"
     ana.post(url, {"confirm": "digits"})
     assert Workload.objects.get(pk=endpoint.pk).desired == "cancel"

@@ -99,6 +99,7 @@ def test_choosing_a_runtime_shows_what_it_takes(live_server, world, width):
         page, complaints = open_page(browser, live_server.url, session, width=width, theme="light")
         page.goto(NEW)
         assert page.locator("#id_opt_models").count() == 0
+        page.locator("#section-serving > summary").click()
         page.locator("#id_model_claim").fill("llms")
         page.locator("#id_runtime").select_option("vllm")
         page.locator("#id_opt_max_model_len").wait_for()
