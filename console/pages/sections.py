@@ -23,7 +23,7 @@ SHOWN_MAX = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class InputCell:
     """One input. `width` is the class of its column, and of the mode that it belongs to: it is shown with that alone."""
 
     name: str
@@ -36,7 +36,7 @@ class SectionPlan:
 
     name: str
     title: str
-    cells: tuple[Cell, ...]
+    cells: tuple[InputCell, ...]
     says: Callable[[Values], str]
     """What is set, from the form's values as they were typed."""
     template: str = FIELDS
@@ -168,31 +168,31 @@ def further_words(typed: Values) -> str:
 ENVIRONMENT = SectionPlan(
     name="environment",
     title="Environment",
-    cells=(Cell("env", "w-6"), Cell("env_secrets", "w-6")),
+    cells=(InputCell("env", "w-6"), InputCell("env_secrets", "w-6")),
     says=environment_words,
 )
 SIZE = SectionPlan(
     name="size",
     title="Size of a pod",
     cells=(
-        Cell("cpu", "w-3"),
-        Cell("memory", "w-3"),
-        Cell("shm", "w-3"),
-        Cell("storage", "w-3"),
-        Cell("extra_resources", "w-6"),
+        InputCell("cpu", "w-3"),
+        InputCell("memory", "w-3"),
+        InputCell("shm", "w-3"),
+        InputCell("storage", "w-3"),
+        InputCell("extra_resources", "w-6"),
     ),
     says=size_words,
 )
 CODE = SectionPlan(
     name="code",
     title="Code",
-    cells=tuple(Cell(name) for name in SOURCES),
+    cells=tuple(InputCell(name) for name in SOURCES),
     says=code_words,
     template="console/sources.html",
 )
 FURTHER = SectionPlan(
     name="further",
     title="Labels, registry, further fields",
-    cells=(Cell("labels", "w-6"), Cell("pull_secrets", "w-6"), Cell("more")),
+    cells=(InputCell("labels", "w-6"), InputCell("pull_secrets", "w-6"), InputCell("more")),
     says=further_words,
 )

@@ -9,7 +9,7 @@ from console.pages.sections import (
     FURTHER,
     SIZE,
     SOURCES,
-    Cell,
+    InputCell,
     SectionPlan,
     Values,
     brings_code,
@@ -75,23 +75,23 @@ def _rollout_words(typed: Values) -> str:
 
 
 SCALING_CELLS = (
-    Cell("replicas", "w-3"),
-    Cell("max_replicas", "w-3"),
-    Cell("trigger", "w-6"),
-    Cell("threshold", "w-3 of-trigger of-target"),
-    Cell("cooldown", "w-3 of-trigger"),
-    Cell("fallback", "w-3 of-trigger"),
-    Cell("query", "w-9 of-prometheus"),
-    Cell("to_zero", "of-trigger"),
+    InputCell("replicas", "w-3"),
+    InputCell("max_replicas", "w-3"),
+    InputCell("trigger", "w-6"),
+    InputCell("threshold", "w-3 of-trigger of-target"),
+    InputCell("cooldown", "w-3 of-trigger"),
+    InputCell("fallback", "w-3 of-trigger"),
+    InputCell("query", "w-9 of-prometheus"),
+    InputCell("to_zero", "of-trigger"),
 )
 ROLLOUT_CELLS = (
-    Cell("strategy", "w-6"),
-    Cell("when_blocked", "w-6 of-surge"),
-    Cell("max_downtime", "w-6 of-replace"),
-    Cell("priority", "w-6"),
+    InputCell("strategy", "w-6"),
+    InputCell("when_blocked", "w-6 of-surge"),
+    InputCell("max_downtime", "w-6 of-replace"),
+    InputCell("priority", "w-6"),
 )
 SERVING_CELLS = tuple(
-    Cell(name)
+    InputCell(name)
     for name in (
         *(f"model_{name}" for name in MODEL_FIELDS),
         *(f"opt_{name}" for name in OPTIONS),
@@ -114,7 +114,7 @@ SECTIONS = (
     SectionPlan(
         name="volumes",
         title="Volumes",
-        cells=(Cell("volumes"),),
+        cells=(InputCell("volumes"),),
         says=lambda typed: listed(volume_words(typed)),
     ),
     CODE,
@@ -127,12 +127,12 @@ SETTINGS = (
         name="container",
         title="Container",
         cells=(
-            Cell("image"),
-            Cell("command", "w-6"),
-            Cell("args", "w-6"),
-            Cell("env", "w-6"),
-            Cell("env_secrets", "w-6"),
-            Cell("pull_secrets", "w-6"),
+            InputCell("image"),
+            InputCell("command", "w-6"),
+            InputCell("args", "w-6"),
+            InputCell("env", "w-6"),
+            InputCell("env_secrets", "w-6"),
+            InputCell("pull_secrets", "w-6"),
             *CODE.cells,
         ),
         says=lambda typed: listed(
@@ -145,21 +145,21 @@ SETTINGS = (
     SectionPlan(
         name="serving",
         title="Model and serving",
-        cells=(Cell("runtime"), *SERVING_CELLS),
+        cells=(InputCell("runtime"), *SERVING_CELLS),
         says=serving_words,
         template="inference/section_serving.html",
     ),
     SectionPlan(
         name="size",
         title="Size and volumes",
-        cells=(*SIZE.cells, Cell("volumes", "w-6")),
+        cells=(*SIZE.cells, InputCell("volumes", "w-6")),
         says=lambda typed: listed(size_words(typed), volume_words(typed)),
     ),
     SCALING,
     SectionPlan(
         name="rollout",
         title="Rollout, priority, labels",
-        cells=(*ROLLOUT_CELLS, Cell("labels", "w-6"), Cell("more")),
+        cells=(*ROLLOUT_CELLS, InputCell("labels", "w-6"), InputCell("more")),
         says=lambda typed: listed(
             _rollout_words(typed), further_words(typed) if typed["labels"] or typed["more"] else ""
         ),

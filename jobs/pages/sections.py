@@ -8,7 +8,7 @@ from console.pages.sections import (
     ENVIRONMENT,
     FURTHER,
     SIZE,
-    Cell,
+    InputCell,
     SectionPlan,
     Values,
     filled_lines,
@@ -53,29 +53,33 @@ KIND = SectionPlan(
     name="kind",
     title="Kind, retries, priority",
     cells=(
-        Cell("kind", "w-3"),
-        Cell("processes", "w-3"),
-        Cell("retries", "w-3"),
-        Cell("priority", "w-3"),
+        InputCell("kind", "w-3"),
+        InputCell("processes", "w-3"),
+        InputCell("retries", "w-3"),
+        InputCell("priority", "w-3"),
     ),
     says=_kind_words,
 )
 DATA = SectionPlan(
     name="data",
     title="Volumes and checkpoints",
-    cells=(Cell("volumes"), Cell("checkpoint_path", "w-6"), Cell("checkpoint_claim", "w-6 of-checkpoint")),
+    cells=(
+        InputCell("volumes"),
+        InputCell("checkpoint_path", "w-6"),
+        InputCell("checkpoint_claim", "w-6 of-checkpoint"),
+    ),
     says=_data_words,
 )
 SWEEP = SectionPlan(
     name="sweep",
     title="Sweep: many runs",
     cells=(
-        Cell("parameters"),
-        Cell("max_parallel", "w-6 of-sweep"),
-        Cell("stop_metric", "w-6 of-sweep"),
-        Cell("stop_goal", "w-3 of-early-stop"),
-        Cell("stop_target", "w-3 of-early-stop"),
-        Cell("stop_median", "w-6 of-early-stop"),
+        InputCell("parameters"),
+        InputCell("max_parallel", "w-6 of-sweep"),
+        InputCell("stop_metric", "w-6 of-sweep"),
+        InputCell("stop_goal", "w-3 of-early-stop"),
+        InputCell("stop_target", "w-3 of-early-stop"),
+        InputCell("stop_median", "w-6 of-early-stop"),
     ),
     says=_sweep_words,
 )
