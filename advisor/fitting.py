@@ -34,6 +34,11 @@ _ISOLATION = {Cut.NONE: Isolation.FULL, Cut.MIG: Isolation.FULL, Cut.MPS: Isolat
 _ORDER = list(Isolation)
 
 
+def isolation_of(cut: Cut) -> Isolation:
+    """What a unit of such a flavor keeps from its neighbours on the card."""
+    return _ISOLATION.get(cut, Isolation.NONE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPool:
     """A flavor with one capacity type, as one team may use it. Units are those of the flavor.
@@ -181,7 +186,7 @@ def _unfit(demand: Demand, offered: Offered, isolation: Isolation, cards: int | 
         return f"How much memory a unit of {name} has is not known: a quota manager can set it."
     if demand.trains and cut in _SHARED:
         return f"{name} is a share of a card, and training needs the memory and the time of its own."
-    provided = _ISOLATION.get(cut, Isolation.NONE)
+    provided = isolation_of(cut)
     if _ORDER.index(provided) < _ORDER.index(isolation):
         what = "memory is isolated" if provided is Isolation.MEMORY else "nothing is isolated"
         return f"{name} is shared by {cut}, where {what}: isolation {isolation} is asked for."

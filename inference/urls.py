@@ -6,6 +6,7 @@ from rest_framework.routers import SimpleRouter
 from inference.api import endpoints, revisions
 from inference.pages import endpoints as endpoint_pages
 from inference.pages import scaling_actions as scaling_pages
+from inference.pages import settings as settings_pages
 
 app_name = "inference"
 
@@ -23,7 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "teams/<slug:slug>/endpoints/new/", endpoint_pages.EndpointNewPage.as_view(), name="team-endpoint-new"
     ),
     path(_PAGE, endpoint_pages.EndpointDetailPage.as_view(), name="endpoint-detail"),
-    path(f"{_PAGE}update/", endpoint_pages.EndpointUpdatePage.as_view(), name="endpoint-update"),
+    path(f"{_PAGE}update/", settings_pages.EndpointUpdatePage.as_view(), name="endpoint-update"),
     path(f"{_PAGE}rollback/", endpoint_pages.EndpointRollbackPage.as_view(), name="endpoint-rollback"),
     path(f"{_PAGE}stop/", endpoint_pages.EndpointStopPage.as_view(), name="endpoint-stop"),
     path(f"{_PAGE}start/", endpoint_pages.EndpointStartPage.as_view(), name="endpoint-start"),

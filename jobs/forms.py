@@ -69,15 +69,13 @@ class TrainingRunForm(FurtherForm):
         "For torchrun. Empty: one for each GPU, or as the command says.",
         inputmode="numeric",
     )
-    replicas = text(
-        "Pods", "All alike, each with these GPUs. They start and end together.", inputmode="numeric"
-    )
+    replicas = text("Pods", "All alike; they start and end together.", inputmode="numeric")
     time_limit = text("Time limit", "Such as 2h or 1d 12h. It decides the cost at worst.")
     retries = text("Retries", "After a failure of its own; interruptions do not count.", inputmode="numeric")
     checkpoint_path = text(
         "Checkpoint folder", "Where the run writes what it can resume from.", placeholder="/checkpoints"
     )
-    checkpoint_claim = text("Checkpoint claim", "Only if the folder is in no volume above.")
+    checkpoint_claim = text("Checkpoint claim", "Only if the folder is in no volume above.", placeholder=" ")
     parameters = lines(
         "Parameters",
         "One a line; a run is made for every combination. ${{ matrix.lr }} in the command stands for a value, and so"
@@ -85,7 +83,10 @@ class TrainingRunForm(FurtherForm):
         placeholder="lr = 0.1, 0.01, 0.001\nseed = 1..5",
     )
     max_parallel = text(
-        "At most at once", "How many of them wait for GPUs or have them. Empty: all.", inputmode="numeric"
+        "At most at once",
+        "How many of them wait for GPUs or have them. Empty: all.",
+        inputmode="numeric",
+        placeholder=" ",
     )
     stop_metric = text(
         "Metric", "As the runs report it with progress/; for the rules beside.", placeholder="loss"
@@ -93,11 +94,14 @@ class TrainingRunForm(FurtherForm):
     stop_goal = forms.ChoiceField(
         label="Better is", required=False, choices=[("minimize", "less"), ("maximize", "more")]
     )
-    stop_target = text("Target", "Once a run reports it, the others are stopped.", inputmode="decimal")
+    stop_target = text(
+        "Target", "Once a run reports it, the others are stopped.", inputmode="decimal", placeholder=" "
+    )
     stop_median = text(
         "Worse than the median after",
         "Percent of its progress, from which on a run that is worse than the median of the others is stopped.",
         inputmode="numeric",
+        placeholder=" ",
     )
     template = forms.CharField(label="Template", required=False, max_length=80, widget=forms.HiddenInput)
 

@@ -19,6 +19,8 @@ from teams.permissions import visible_teams
 from workloads.models import ResourceFlavor
 from workloads.nodes.capacity import nodes
 
+OPEN_FIELDS = frozenset({"team", "name"})
+"""What a request need not say to fill in the form."""
 _MANIFEST = {"oneOf": [{"type": "string", "maxLength": TEXT_BYTES_MAX}, {"type": "object"}]}
 
 
@@ -40,7 +42,9 @@ class ManifestField(serializers.Field[Any, Any, Any, Any]):
 
 
 class ImportSerializer(StrictSerializer):
-    manifest = ManifestField(help_text="One Job of batch/v1 or PyTorchJob of kubeflow.org/v1, YAML or JSON.")
+    manifest = ManifestField(
+        help_text="One Job of batch/v1 or PyTorchJob of kubeflow.org/v1, or a body of a training run; YAML or JSON."
+    )
 
 
 class DroppedSerializer(serializers.Serializer[Any]):
@@ -65,12 +69,14 @@ class ImportedSerializer(serializers.Serializer[Any]):
 
 
 def import_manifest(manifest: Any, *, user: Any) -> Imported:
-    """The request that a manifest says, and what is left to decide.
+    """The request that a manifest says, or that is given as the portal itself writes it, and what is left to decide.
 
     Malformed for what is no YAML; Invalid (`no_place` and others) naming every path of the manifest that a run has no
     place for.
     """
     parsed = documents(manifest) if isinstance(manifest, str) else [manifest]
+    if len(parsed) == 1 and (request := _own_request(parsed[0])) is not None:
+        return request
     known = Known(
         flavors=[flavor.facts for flavor in ResourceFlavor.objects.filter(enabled=True)],
         nodes=nodes(),
@@ -83,6 +89,19 @@ def import_manifest(manifest: Any, *, user: Any) -> Imported:
     known_fields = {problem.field for problem in result.problems}
     more = [problem for problem in _problems(result.request) if problem.field not in known_fields]
     return Imported(result.request, result.dropped, (), [*result.problems, *more][:REFUSED_MAX])
+
+
+def _own_request(document: Any) -> Imported | None:
+    """A body of a training run, as the form shows it as YAML; None for what is a manifest.
+
+    Invalid names its fields that are wrong; only its team and its name may be left to decide.
+    """
+    if not isinstance(document, Mapping) or "apiVersion" in document or "image" not in document:
+        return None
+    problems = _problems(document)
+    if wrong := [problem for problem in problems if problem.field not in OPEN_FIELDS]:
+        raise Invalid(f"{wrong[0].field}: {wrong[0].message}", code=wrong[0].code, errors=problems)
+    return Imported(dict(document), {}, (), problems)
 
 
 def _problems(request: Mapping[str, Any]) -> list[FieldProblem]:

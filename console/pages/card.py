@@ -6,11 +6,12 @@ The facts are those of the card that REST answers too; nothing is computed here 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from console.pages.gpu_choice import GpuTraits, loss_words, traits_named
 from console.pages.words import FACTS, VERDICTS, change_words, held_words, limit_words, readable, start_words
 from controller.waiting_card import Ahead, Card, Leaving, LeverOffer
 from costs.queries import CapacityQuote
@@ -28,6 +29,7 @@ FORM_FIELDS: Mapping[str, str] = {
     "max_replicas": "replicas",
     "cpu": "cpu",
     "memory": "memory",
+    "ephemeral_storage": "storage",
 }
 """The form's field for a field of the request that a lever can change."""
 ASKED_OF_MANAGERS = frozenset({"ask_for_quota", "ask_for_budget"})
@@ -49,6 +51,10 @@ class Page:
     new: str = ""
     limit: str = ""
     quota: str = ""
+    traits: Mapping[str, GpuTraits] = field(default_factory=dict)
+    """Of the flavors that are asked for and that levers name."""
+    model_bytes: int | None = None
+    """What the model needs on each GPU, where the form says which it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,8 @@ class LeverLook:
     url: str = ""
     post: str = ""
     seconds: int = 0
+    losses: tuple[str, ...] = ()
+    """What one gets less of, besides what the change says itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +236,20 @@ def _lever(offer: LeverOffer, page: Page, now: datetime) -> LeverLook:
         p90=p90,
         rate_per_hour=offer.rate_per_hour,
         at_time_limit=offer.at_time_limit,
+        losses=_losses(offer.change, page),
         **_action(offer.change, page),
     )
+
+
+def traits_for(card: Card, current: Mapping[str, Any]) -> dict[str, GpuTraits]:
+    """Of the flavors between which the card's levers change; a query only where one does."""
+    named = {str(offer.change["flavor"]) for offer in card.offers if offer.change.get("flavor")}
+    return traits_named({*named, str(current.get("flavor") or "")}) if named else {}
+
+
+def _losses(change: Mapping[str, Any], page: Page) -> tuple[str, ...]:
+    before, after = (page.traits.get(str(request.get("flavor") or "")) for request in (page.current, change))
+    return tuple(loss_words(before, after, model_bytes=page.model_bytes)) if before and after else ()
 
 
 def _outcome(outcome: Outcome, start: str, *, asks: bool) -> str:

@@ -18,7 +18,7 @@ from django.views import View
 
 from console.api.representations import waiting_card
 from console.pages import panels as page_panels
-from console.pages.card import Page, current_of, look_at
+from console.pages.card import Page, current_of, look_at, traits_for
 from console.pages.panels import Panel
 from console.pages.queries import find_workload, role_on
 from console.pages.reading import Own, PageReading, freshness_of
@@ -38,6 +38,8 @@ from workloads.states import HOLDS_CLAIM, Desired, Phase, Reason
 TYPED_LENGTH_MAX = 40
 TYPED_MAX = 8
 """How many values of a refused dialog return to it in the address, and how long each may be."""
+REFUSED = "refused"
+"""Where the session keeps what a refused dialog says, until its page shows it."""
 POLL_SECONDS = 2
 POLL_WAITING_SECONDS = 10
 TAB_SECONDS: Mapping[str, int] = {
@@ -76,15 +78,19 @@ class PageCommand:
     refused: str = ""
     danger: bool = False
     inputs: tuple[CommandInput, ...] = ()
+    asks_name: bool = False
+    """Whether the name of the workload has to be typed."""
     again: bool = False
     """Whether it was refused just now: its dialog stands open, with what was typed."""
+    said: str = ""
+    """Why it was refused then."""
 
-    def typed(self, values: Mapping[str, str]) -> PageCommand:
-        """The same with what an address brings back of it."""
-        if values.get("again") != self.name or not self.inputs:
+    def typed(self, values: Mapping[str, str], *, refusals: Mapping[str, str]) -> PageCommand:
+        """The same with what an address brings back of it, and with what was said of it."""
+        if values.get("again") != self.name or not (self.inputs or self.asks_name):
             return self
         inputs = (replace(field, value=values.get(field.name, field.value)) for field in self.inputs)
-        return replace(self, inputs=tuple(inputs), again=True)
+        return replace(self, inputs=tuple(inputs), again=True, said=refusals.get(self.name, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +216,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "under": under,
             "tabs": self.tabs,
             "may_steer": may,
-            "commands": [command.typed(request.GET) for command in self.commands(asked, may=may)]
-            if may
-            else [],
+            "commands": self._offered_commands(asked) if may else [],
             "asks_again": asks_again(workload, every=poll_seconds(workload)),
             "panel_asks_again": asks_again(workload, every=TAB_SECONDS[chosen])
             if chosen in TAB_SECONDS
@@ -220,6 +224,13 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "page_url": self.url(f"{self.noun}-detail", workload),
             "api_logs": f"{workload.own_kind.resource_of(workload.public_id)}logs/?tail={LINES_MAX}",
         }
+
+    def _offered_commands(self, asked: PageReading[Own]) -> list[PageCommand]:
+        request = asked.request
+        # What was refused is said once, in its dialog; parts of the page that come anew have no dialogs.
+        again = "again" in request.GET and "HX-Target" not in request.headers
+        refusals = request.session.pop(REFUSED, {}) if again else {}
+        return [command.typed(request.GET, refusals=refusals) for command in self.commands(asked, may=True)]
 
     def _head(self, asked: PageReading[Own], *, may: bool) -> dict[str, Any]:
         workload, now, attempts = asked.workload, asked.now, asked.attempts
@@ -248,6 +259,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
         if card is None:
             return {"waiting": None}
         page = self._card_page(workload, may=may)
+        page = replace(page, traits=traits_for(card, page.current))
         look = look_at(card, page=page, submitted=True)
         seen = {"freshness": freshness_of(card.seen.oldest_at, now=now)} if card.seen else {}
         return {"waiting": look, **seen}
@@ -348,9 +360,16 @@ class CommandPage(WorkloadPage):
         except NotAllowed:
             raise
         except PortalError as error:
-            messages.error(request, error.message)
-            return see_other(self.url(f"{self.noun}-detail", workload) + self._typed(request))
+            return self.refuse(request, workload, error.message)
         return see_other(self.url(f"{self.noun}-detail", target))
+
+    def refuse(self, request: HttpRequest, workload: Workload, message: str) -> HttpResponse:
+        """Back to the page: to the dialog with what was typed where there is one, which then says why."""
+        if self.asks:
+            request.session[REFUSED] = {self.asks: message}
+        else:
+            messages.error(request, message)
+        return see_other(self.url(f"{self.noun}-detail", workload) + self._typed(request))
 
     def _typed(self, request: HttpRequest) -> str:
         """What was filled in beside the button, as a query string."""

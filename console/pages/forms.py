@@ -6,11 +6,13 @@ The serializer of REST alone decides what is right; its errors are brought back 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
+import yaml
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from rest_framework.serializers import Serializer
@@ -24,6 +26,8 @@ from workloads.podspec.grammar import FILES_BYTES_MAX
 from workloads.states import Priority
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+GPUS_MAX = 10**6
+"""From so many on what was typed counts as no number of GPUs."""
 _SECRET_LINE = re.compile(r"[^=]+=[^/]+/.+")
 _PRIORITIES = [(priority.value, priority.value) for priority in Priority]
 CAPACITIES = [("on-demand", "on-demand"), ("spot", "spot: cheaper, may be reclaimed")]
@@ -78,6 +82,8 @@ class ContainerForm(forms.Form):
         "cpu": "cpu",
         "memory": "memory",
         "shm": "shm",
+        "ephemeral_storage": "storage",
+        "image_pull_secrets": "pull_secrets",
         "volumes": "volumes",
         "extra_resources": "extra_resources",
         "priority": "priority",
@@ -94,13 +100,11 @@ class ContainerForm(forms.Form):
     token = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     name = text("Name", "Small letters, digits and hyphens.", maxlength=40, placeholder="resnet50")
     team = forms.ChoiceField(label="Team", required=False)
-    image = text(
-        "Image", "Registry, name and tag.", width="wide", placeholder="registry.example.org/train:1.4"
-    )
+    image = text("Image", width="wide", placeholder="registry.example.org/train:1.4")
     command = lines(
         "Command",
         "One line, split as a shell would, or one argument per line. No shell runs it: for &&, | or $HOME write sh -c '…'.",
-        rows=4,
+        rows=2,
         placeholder="python train.py --epochs=10",
         field=ArgumentsField,
     )
@@ -109,11 +113,19 @@ class ContainerForm(forms.Form):
         "Environment from secrets", "One NAME=secret/key per line.", rows=2, placeholder="HF_TOKEN=hf/token"
     )
     flavor = forms.CharField(label="GPU", required=False, max_length=253)
+    # A question to the adviser, which is no part of the request.
+    fits = text("What fits?", placeholder="7B fp16", maxlength=200)
     capacity = forms.ChoiceField(label="Capacity", choices=CAPACITIES, required=False)
-    gpus = text("GPUs", "Units of the flavor for each pod.", inputmode="numeric")
+    gpus = text("GPUs", "For each pod.", inputmode="numeric")
     cpu = text("CPU cores", "Such as 4 or 500m. Empty: the GPUs' share of a node.")
     memory = text("Memory", "Such as 16Gi. Empty: the GPUs' share.")
     shm = text("Shared memory", "For data loaders, such as 8Gi. Part of the memory.")
+    storage = text("Ephemeral storage", "What it may write outside of volumes, such as 100Gi.")
+    pull_secrets = text(
+        "Registry secrets",
+        "Names of secrets with an account of the image's registry, by commas.",
+        placeholder="registry",
+    )
     priority = forms.ChoiceField(label="Priority", choices=_PRIORITIES, required=False)
     volumes = lines(
         "Volumes", "One claim:/path per line; add :ro for read-only.", placeholder="datasets:/data:ro"
@@ -163,6 +175,14 @@ class ContainerForm(forms.Form):
         if self.is_bound:
             return self.data.get("flavor") == ""
         return not self.initial.get("flavor") and str(self.initial.get("gpus") or "0") == "0"
+
+    @property
+    def units(self) -> int:
+        """How many GPUs all pods ask for together, as far as numbers are typed."""
+        counts = (
+            whole(str(self[name].value() or "1")) for name in ("gpus", "replicas") if name in self.fields
+        )
+        return math.prod(count for count in counts if isinstance(count, int) and 0 <= count < GPUS_MAX)
 
     @property
     def code_rows(self) -> list[tuple[str, str]]:
@@ -217,6 +237,8 @@ class ContainerForm(forms.Form):
             "cpu": values.get("cpu", ""),
             "memory": values.get("memory", ""),
             "shm": values.get("shm", ""),
+            "ephemeral_storage": values.get("storage", ""),
+            "image_pull_secrets": values.get("pull_secrets", "").replace(",", " ").split(),
             "volumes": _filled(_volume, values.get("volumes", "")),
             "extra_resources": dict(
                 _units(line) for line in split_lines(values.get("extra_resources", "")) if line.strip()
@@ -270,6 +292,15 @@ class ContainerForm(forms.Form):
                 return field
         return None
 
+    def judged_by(self, judged: ContainerForm, *, sources: bool) -> None:
+        """Take over what is wrong with a form that has a part of what was typed here, and judge nothing of the rest.
+
+        `sources` says whether the source files are of that part.
+        """
+        self._errors = judged.errors
+        self.cleaned_data = getattr(judged, "cleaned_data", {})
+        self.sources = judged.sources if sources else self._sources()
+
     def _sources(self) -> list[tuple[str, str]]:
         getlist: Callable[[str], list[str]] = getattr(self.data, "getlist", lambda _: [])
         typed = zip(getlist("file_name"), getlist("file_content"), strict=False)
@@ -306,6 +337,8 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         "cpu": _amount(spec.get("cpu")),
         "memory": _amount(spec.get("memory")),
         "shm": spec.get("shm") or "",
+        "storage": _amount(spec.get("ephemeral_storage")),
+        "pull_secrets": ", ".join(spec.get("image_pull_secrets") or ()),
         "priority": spec.get("priority", "normal"),
         "volumes": "\n".join(
             f"{item['claim']}:{item['path']}{':ro' if item.get('read_only') else ''}"
@@ -321,6 +354,23 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         },
         "sources": list(((spec.get("source") or {}).get("files") or {}).items()),
     }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are, so that a script can be read."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_of(body: Mapping[str, Any]) -> str:
+    """The body as a file of YAML, its fields in the order of the form."""
+    return yaml.dump(dict(body), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def curl_of(body: Mapping[str, Any], *, url: str) -> str:

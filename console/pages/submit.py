@@ -20,9 +20,10 @@ from django.urls import reverse
 from django.views import View
 
 from cluster import quantities
-from console.pages.card import CardLook, Page, look_at
+from console.pages.card import CardLook, Page, look_at, traits_for
 from console.pages.detail import OfOneKind, see_other
-from console.pages.forms import ContainerForm, curl_of, whole
+from console.pages.forms import ContainerForm, curl_of, whole, yaml_of
+from console.pages.gpu_choice import gpu_choice, model_bytes, model_fits
 from console.pages.queries import (
     FlavorCard,
     find_workload,
@@ -31,6 +32,7 @@ from console.pages.queries import (
     teams_of,
     usual_flavor,
 )
+from console.pages.sections import SectionPlan, sections_of
 from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound, PortalError
@@ -41,7 +43,7 @@ from workloads.models import Workload
 from workloads.placement import ON_DEMAND
 
 BODY_BYTES_MAX = 3 * 2**20
-PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit")
+PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit", "cpu", "memory", "storage")
 """Fields that an address or a lever may fill in; `set` of a POST holds some of them as a query string."""
 PREFILLED_LENGTH_MAX = 253
 _TOKEN = re.compile(r"[0-9a-f]{32}\Z")
@@ -56,6 +58,8 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
     """Ids of the parts of the form that are drawn again while it is filled in."""
     beside: ClassVar[tuple[str, ...]] = ()
     """Relations of a workload that are read with the one that the form is filled in from."""
+    sections: ClassVar[tuple[SectionPlan, ...]] = ()
+    """The folded parts of the form."""
     body_bytes_max = BODY_BYTES_MAX
     earlier: Workload | None = None
     """What the form was filled in from."""
@@ -145,7 +149,14 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
 
     def _look(self, card: Card, form: ContainerForm, team: Team) -> CardLook:
         quota = reverse("portal:team-quota", args=[team.slug])
-        page = Page(noun=self.noun, current=form.body, form=True, quota=quota)
+        page = Page(
+            noun=self.noun,
+            current=form.body,
+            form=True,
+            quota=quota,
+            traits=traits_for(card, form.body),
+            model_bytes=model_bytes(str(form["fits"].value() or ""), trains=self._trains, cards=form.units),
+        )
         return look_at(card, page=page, submitted=False)
 
     def _page(
@@ -171,16 +182,37 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
             "noun": self.noun,
             "ends": kind_of(self.kind).ends,
             "form_url": request.path,
+            "sections": sections_of(form, self.sections, opened=request.GET.get("open", "")),
+            "yaml": yaml_of(form.body) if form.body else "",
             "curl": curl_of(form.body, url=f"{settings.PUBLIC_URL}{kind_of(self.kind).resources}")
             if form.body
             else "",
         }
         if fragment != "#preview":
-            context["cards"] = flavor_cards(team=team, now=clock.now()) if cards is None else cards
-            context["chosen_flavor"] = form["flavor"].value() or ""
+            context |= self._gpus(form, team, cards)
         if not fragment:
             context |= self.facts(form)
         return render(request, f"{self.template}{fragment}", context, status=status)
+
+    @property
+    def _trains(self) -> bool:
+        """What a model is for in the words of "What fits?" that do not say it."""
+        return kind_of(self.kind).ends
+
+    def _gpus(self, form: ContainerForm, team: Team | None, cards: list[FlavorCard] | None) -> dict[str, Any]:
+        """The GPUs to choose from."""
+        now = clock.now()
+        chosen = str(form["flavor"].value() or "")
+        asked = str(form["fits"].value() or "")
+        fits = model_fits(asked, team=team, trains=self._trains, now=now) if team else None
+        choice = gpu_choice(
+            flavor_cards(team=team, now=now) if cards is None else cards,
+            capacity=str(form["capacity"].value() or ON_DEMAND),
+            units=form.units,
+            chosen=chosen,
+            fits=fits,
+        )
+        return {"choice": choice, "chosen_flavor": chosen}
 
 
 def teams_to_submit(request: HttpRequest, noun: str) -> list[Team]:

@@ -201,3 +201,8 @@ def _bare(name: str, value: int | str | Mapping[str, str] | None) -> str:
     if isinstance(value, Mapping):
         return str(value.get("request") or value.get("limit"))
     return span_words(int(value or 0)) if name == "time_limit_seconds" else str(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `3 files`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

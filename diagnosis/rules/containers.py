@@ -121,7 +121,7 @@ def _account_step(case: Case) -> str:
     else:
         step = (
             "If it is: the request names no account of the registry. A member writes a Secret with the key `.dockerconfigjson` on the team's page, "
-            "and it is named by REST (`clone/` with `image_pull_secrets`), as the form has no field for it."
+            "and names it in a clone under Registry secrets (`image_pull_secrets`)."
         )
     return f"First look that the image's name is right. {step}{'' if case.over else ' Meanwhile the pull is tried again by itself.'}"
 

@@ -152,8 +152,8 @@ def _over_its_limit(case: Case, pod: PodEvidence, limit: str) -> Sign:
     else:
         words = f"Pod {pod.name} wrote more outside of its volumes than its limit{of} (`ephemeral_storage`)."
         step = (
-            "Write to a volume of the team (a claim); or submit it by REST (`clone/`) with more "
-            f"`ephemeral_storage`{such_as_twice(limit)}: the form has no field for it."
+            "Write to a volume of the team (a claim); or use Clone with more ephemeral storage "
+            f"(`ephemeral_storage`{such_as_twice(limit)})."
         )
     return replace(_status(pod, words, next_step=step), title="It wrote more than its limit", repeats=True)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from typing_extensions import override
 
@@ -28,30 +27,28 @@ from console.pages.detail import (
 from console.pages.forms import ContainerForm
 from console.pages.lists import WorkloadExportPage, WorkloadListPage
 from console.pages.reading import PageReading
+from console.pages.sections import sections_of
 from console.pages.submit import SubmitPage
 from controller import services
 from controller.routes import gateway_url
 from controller.waiting_card import Card
 from foundation import clock
-from foundation.digits import whole_number
 from foundation.errors import Conflict, Invalid
 from inference.adapter import manifests_by
-from inference.changes import changes_between
-from inference.errors import RevisionMoved, RolloutBlocked
-from inference.models import Endpoint, EndpointRevision
+from inference.errors import RolloutBlocked
+from inference.models import Endpoint
 from inference.now import EndpointNow, endpoint_now, wanted_of
-from inference.pages.forms import EndpointForm, take_over, values_of
+from inference.pages.forms import EndpointForm, values_of
 from inference.pages.list_states import ENDPOINT_STATES, state_of
-from inference.pages.revisions import change_look, chosen_rollout, looks_of, moved_look
+from inference.pages.revisions import change_look, chosen_rollout, looks_of
 from inference.pages.scaling_actions import EndpointPage, scaler_commands
+from inference.pages.sections import SECTIONS, SETTINGS
 from inference.serializers import EndpointSerializer
 from inference.services import (
     deploy_endpoint,
     preview_endpoint,
     preview_rollback,
-    preview_update,
     roll_back,
-    update_endpoint,
 )
 from inference.specs import KIND, EndpointSpec
 from teams.actors import actor_of
@@ -107,10 +104,16 @@ def _revisions(asked: PageReading[EndpointNow]) -> dict[str, Any]:
 
 
 def _settings(asked: PageReading[EndpointNow]) -> dict[str, Any]:
-    """The form of a change, as it is wanted now."""
+    """The form of a change, as it is wanted now; `?section=` opens one of its parts."""
     workload, wanted = asked.workload, asked.own.wanted
     values = {**values_of(wanted.spec), "team": workload.team.slug, "name": workload.name}
-    return {"form": EndpointForm(initial=values, teams=[workload.team]), "made_from": wanted.number}
+    form = EndpointForm(initial=values, teams=[workload.team])
+    return {
+        "form": form,
+        "form_url": reverse("inference:endpoint-update", args=[workload.public_id]),
+        "made_from": wanted.number,
+        "sections": sections_of(form, SETTINGS, opened=asked.request.GET.get("section", "")),
+    }
 
 
 def _manifests(asked: PageReading[EndpointNow]) -> dict[str, Any]:
@@ -155,6 +158,7 @@ class EndpointNewPage(SubmitPage):
 
     kind = KIND
     form_class = EndpointForm
+    sections = SECTIONS
     parts = (*SubmitPage.parts, "serving")
     template = "inference/endpoint_new.html"
 
@@ -267,6 +271,7 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
                 effect=f"Stops its pods{held}. Its address stops answering for good.",
                 refused=refusal(workload),
                 danger=True,
+                asks_name=True,
             ),
         ]
 
@@ -295,103 +300,15 @@ class EndpointDeletePage(EndpointPage, CommandPage):
 
     command = services.cancel
     done = "{name} is being deleted."
+    asks = "delete"
 
     @override
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
         workload = self.find(request, public_id)
         check_can_submit(request.user, workload.team)
         if request.POST.get("confirm", "").strip() != workload.name:
-            messages.error(request, f"Nothing was deleted: type {workload.name} to delete it.")
-            return see_other(self.url("endpoint-detail", workload))
+            return self.refuse(request, workload, f"Nothing was deleted: type {workload.name} to delete it.")
         return super().post(request, public_id)
-
-
-class EndpointUpdatePage(EndpointDetailPage):
-    """POST rolls out a new revision, or shows what it would do; 422 with the form where it cannot be.
-
-    409, with the ways that are left as buttons, where its rollout has no room; 409, too, with what another user has
-    changed since the form was filled, which keeps what was typed.
-    """
-
-    tab = "update"
-
-    def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
-        workload = self.find(request, public_id)
-        check_can_submit(request.user, workload.team)
-        endpoint = Endpoint.objects.get(workload=workload)
-        kept = {"team": workload.team.slug, "name": workload.name}
-        data = request.POST.copy()
-        for key, value in {**kept, **_claimed(endpoint.current.spec)}.items():
-            data[key] = value
-        began = _began_from(endpoint, request.POST.get("made_from", ""))
-        if began is not None and changes_between(began.spec, endpoint.current.spec):
-            return self._moved(request, endpoint, began, data)
-        form = EndpointForm(data, teams=[workload.team], files_sent=request.FILES.getlist("upload"))
-        if form.is_valid() and began is None:
-            form.add_error(
-                None, "Which revision this changes is missing. Look at it again, then send it again."
-            )
-        if not form.is_valid():
-            return self.page(request, workload, status=422, form=form, made_from=endpoint.revision)
-        return self._send(request, endpoint, form, data)
-
-    def _send(
-        self, request: HttpRequest, endpoint: Endpoint, form: EndpointForm, data: QueryDict
-    ) -> HttpResponse:
-        workload, number = endpoint.workload, endpoint.revision
-        rollout = chosen_rollout(request.POST.get("choose", ""))
-        spec = _rolled_out(_spec(form), rollout)
-        now = clock.now()
-        try:
-            if "preview" in request.POST:
-                return self._preview(request, endpoint, spec, now, form=form)
-            update_endpoint(endpoint=endpoint, spec=spec, actor=actor_of(request), now=now, made_from=number)
-        except RolloutBlocked:
-            return self._preview(request, endpoint, spec, now, form=form, status=409)
-        except RevisionMoved:
-            return self._moved(request, endpoint, endpoint.revisions.get(number=number), data)
-        except (Invalid, Conflict) as error:
-            form.add_portal_error(error)
-            return self.page(request, workload, status=422, form=form, made_from=number)
-        messages.success(request, f"{workload.name} has revision {endpoint.revision}.")
-        return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
-
-    def _preview(
-        self,
-        request: HttpRequest,
-        endpoint: Endpoint,
-        spec: EndpointSpec,
-        now: datetime,
-        *,
-        form: EndpointForm,
-        status: int = 200,
-    ) -> HttpResponse:
-        planned = preview_update(endpoint=endpoint, spec=spec, user=cast("User", request.user), now=now)
-        look = change_look(planned, now)
-        return self.page(
-            request,
-            endpoint.workload,
-            status=status,
-            form=form,
-            change=look,
-            made_from=endpoint.revision,
-        )
-
-    def _moved(
-        self, request: HttpRequest, endpoint: Endpoint, began: EndpointRevision, data: QueryDict
-    ) -> HttpResponse:
-        """The form again, with what others have changed where the person has typed nothing else."""
-        current, team = endpoint.current, endpoint.workload.team
-        both = take_over(data, values_of(began.spec), values_of(current.spec))
-        files = request.FILES.getlist("upload")
-        return self.page(
-            request,
-            endpoint.workload,
-            status=409,
-            form=EndpointForm(data, teams=[team], files_sent=files),
-            moved=moved_look(endpoint, began, both),
-            made_from=current.number,
-        )
 
 
 class EndpointRollbackPage(EndpointDetailPage):
@@ -421,23 +338,3 @@ class EndpointRollbackPage(EndpointDetailPage):
         else:
             messages.success(request, f"{workload.name} goes back, as revision {endpoint.revision}.")
         return see_other(self.url("endpoint-detail", workload) + "?tab=revisions")
-
-
-def _began_from(endpoint: Endpoint, text: str) -> EndpointRevision | None:
-    """The revision that the form was filled from; None where that is not said."""
-    number = whole_number(text)
-    return None if number is None else endpoint.revisions.filter(number=number).first()
-
-
-def _claimed(spec: Mapping[str, Any]) -> dict[str, str]:
-    """The form's values of what cannot be changed in place."""
-    values = values_of(spec)
-    return {key: values[key] for key in ("flavor", "capacity", "gpus")}
-
-
-def _rolled_out(spec: EndpointSpec, rollout: Mapping[str, Any]) -> EndpointSpec:
-    """The spec, to be rolled out in another way where `rollout` says one."""
-    if not rollout:
-        return spec
-    body = spec.to_json()
-    return EndpointSpec.from_json({**body, "rollout": {**body["rollout"], **rollout}})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django import forms
@@ -13,6 +14,7 @@ from typing_extensions import override
 from console.pages.command_line import write_arguments
 from console.pages.forms import (
     CAPACITIES,
+    GPUS_MAX,
     SPOT_FIRST_CHOICE,
     ArgumentsField,
     ContainerForm,
@@ -133,10 +135,16 @@ class EndpointForm(FurtherForm):
         required=False,
         help_text="How many replicas run between the two numbers.",
     )
-    threshold = text("Target", "Of one replica, in its unit. Empty: the usual one.", inputmode="decimal")
-    query = text("Query", "PromQL with one number as its answer.")
-    cooldown = text("Cool-down", "Seconds without load before it shrinks.", inputmode="numeric")
-    fallback = text("Fallback", "Replicas while the metric cannot be read.", inputmode="numeric")
+    threshold = text(
+        "Target", "Of one replica, in its unit. Empty: the usual one.", inputmode="decimal", placeholder=" "
+    )
+    query = text("Query", "PromQL with one number as its answer.", placeholder="sum(up)")
+    cooldown = text(
+        "Cool-down", "Seconds without load before it shrinks.", inputmode="numeric", placeholder="300"
+    )
+    fallback = text(
+        "Fallback", "Replicas while the metric cannot be read.", inputmode="numeric", placeholder=" "
+    )
     to_zero = forms.BooleanField(
         label="Scale to zero",
         required=False,
@@ -164,7 +172,10 @@ class EndpointForm(FurtherForm):
         label="Without room for a new pod", choices=_WHEN_BLOCKED, required=False
     )
     max_downtime = text(
-        "Longest gap", "Seconds without an answer while its only pod is replaced.", inputmode="numeric"
+        "Longest gap",
+        "Seconds without an answer while its only pod is replaced.",
+        inputmode="numeric",
+        placeholder=" ",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -184,6 +195,14 @@ class EndpointForm(FurtherForm):
         if self.preset.name == VLLM:
             self.fields["opt_models"].help_text = "Its folder in the model path, or its name at Hugging Face."
         self.point_to_more()
+
+    @property
+    @override
+    def units(self) -> int:
+        """It claims as many replicas as it may come to have."""
+        pods = self["max_replicas"].value() or self["replicas"].value() or "1"
+        counts = [whole(str(count)) for count in (self["gpus"].value() or "1", pods)]
+        return math.prod(count for count in counts if isinstance(count, int) and 0 <= count < GPUS_MAX)
 
     @property
     def preset(self) -> ServerPreset:
@@ -348,6 +367,20 @@ def take_over(data: QueryDict, before: Mapping[str, Any], after: Mapping[str, An
         else:
             both.append(str(EndpointForm.base_fields["upload" if name == "sources" else name].label))
     return both
+
+
+def filled(values: Mapping[str, Any]) -> QueryDict:
+    """What a browser would send of a form with these values."""
+    data = QueryDict(mutable=True)
+    for name, value in values.items():
+        _fill_in(data, name, value)
+    return data
+
+
+def differs(data: QueryDict, values: Mapping[str, Any], names: Collection[str]) -> bool:
+    """Whether something else was sent than the values, in one of the inputs that are named."""
+    inputs = {"sources" if name == "file_name" else name for name in names} & set(values)
+    return any((_as_typed(data, name) or "") != _plain(values[name]) for name in inputs)
 
 
 def _plain(value: Any) -> Any:

@@ -137,6 +137,8 @@ def differences(changes: Sequence[SpecChange]) -> tuple[RevisionDifference, ...]
 def _shown(value: Any) -> str:
     if value in (None, "", [], {}):
         return "nothing"
+    if isinstance(value, Mapping):
+        value = {name: item for name, item in value.items() if item is not None}
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -30,14 +30,16 @@ from console.pages.submit import SubmitPage, teams_to_submit
 from console.pages.words import limit_words
 from controller.waiting_card import Card
 from foundation import clock
-from foundation.errors import Invalid, Malformed, NotFound
+from foundation.errors import FieldProblem, Invalid, Malformed, NotFound
 from foundation.models import PlatformSettings
 from jobs.adapter import KIND
 from jobs.forms import TrainingRunForm, values_of
 from jobs.importing import import_manifest
 from jobs.imports import Imported
+from jobs.imports.reading import TEXT_BYTES_MAX
 from jobs.matrix import Matrix, text_of
 from jobs.models import TrainingRun
+from jobs.pages.sections import SECTIONS
 from jobs.queries import enabled_templates, template_named
 from jobs.services import preview_training_run, submit_training_run
 from jobs.specs import TrainingRunSpec
@@ -103,6 +105,7 @@ class RunNewPage(SubmitPage):
     kind = KIND
     beside = BESIDE
     form_class = TrainingRunForm
+    sections = SECTIONS
     template = "jobs/run_new.html"
 
     @override
@@ -183,7 +186,12 @@ class RunImportPage(RunNewPage):
     @override
     def post(self, request: HttpRequest, slug: str | None = None) -> HttpResponse:
         teams = teams_to_submit(request, self.noun)
-        manifest = unix(request.POST.get("manifest", ""))
+        try:
+            manifest = _manifest_sent(request)
+        except UnicodeDecodeError:
+            said = FieldProblem(field="file", code="invalid", message="This is not a text file in UTF-8.")
+            context = {"manifest": "", "problems": [said]}
+            return render(request, "jobs/run_import.html", context, status=422)
         try:
             imported = import_manifest(manifest, user=request.user)
         except (Invalid, Malformed) as error:
@@ -208,6 +216,16 @@ class RunImportPage(RunNewPage):
         # Which team it is for, the form has an answer to already.
         problems = [problem for problem in self.imported.problems if problem.field != "team"]
         return {"imported": self.imported, "problems": problems, "form_url": reverse("jobs:run-new")}
+
+
+def _manifest_sent(request: HttpRequest) -> str:
+    """What was pasted, else what the file says that was sent."""
+    pasted = unix(request.POST.get("manifest", ""))
+    sent = request.FILES.get("file")
+    if pasted.strip() or sent is None:
+        return pasted
+    # One byte more than a manifest may have, so that it is refused for its size.
+    return unix(sent.read(TEXT_BYTES_MAX + 1).decode())
 
 
 def _spec(form: ContainerForm) -> TrainingRunSpec:

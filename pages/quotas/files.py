@@ -74,7 +74,7 @@ def _sent(request: HttpRequest) -> bytes:
         raise BadFile("Choose a CSV file.")
     if (sent.size or 0) > BYTES_MAX:
         raise BadFile("The file is larger than 1 MiB.")
-    return sent.read()
+    return bytes(sent.read())
 
 
 def _put(draft: Draft, edits: list[tuple[Key, str, str, str]]) -> None:

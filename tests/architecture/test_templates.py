@@ -25,6 +25,7 @@ EXCEPTIONS = {
         ROW,
     ): "The labels are the cards of the radio buttons, which are one row together.",
     ("notices/report.html", TABLE): "A mail has no style sheet, and no page around it.",
+    ("console/gpu_row.html", ROW): "One of those labels.",
     ("console/list_filters.html", ROW): SEARCH_BAR,
     ("portal/quota_console.html", ROW): SEARCH_BAR,
     ("portal/audit.html", ROW): SEARCH_BAR,

@@ -68,7 +68,7 @@ WORDS = {
 }
 STEPS = {
     "P1 volume": "Use Clone with more shared memory (`shm`, such as `2Gi`), which is a part of `memory`; or run fewer data loader workers.",
-    "P1 own": "more `ephemeral_storage`, such as `2Gi`: the form has no field for it",
+    "P1 own": "use Clone with more ephemeral storage (`ephemeral_storage`, such as `2Gi`)",
     "P1": "Use Run again. A request that names what it needs is put off last.",
     "P1 by kubelet": "the portal tries again by itself",
     "G1": "Tell the operator the name of the node, `a100-0`.",

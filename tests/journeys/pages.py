@@ -69,6 +69,14 @@ class Screen:
     def section(self, title: str) -> Locator:
         return self.page.get_by_role("region", name=title, exact=True)
 
+    def unfolded(self, label: str) -> Locator:
+        """The field with this label; the part that it stands in is opened where it is folded."""
+        field = self.field(label)
+        folded = self.page.locator("details.fold:not([open])").filter(has=field)
+        if folded.count():
+            self.hand.press(folded.locator("summary").first)
+        return field
+
     def field(self, label: str, *, within: Locator | None = None) -> Locator:
         return (within or self.page).get_by_label(label, exact=True)
 
@@ -137,7 +145,7 @@ class RequestForm(Screen):
     def fill(self, **fields: str) -> Self:
         """Type into the fields with these labels, `_` for a space."""
         for name, text in fields.items():
-            self.hand.fill(self.field(name.replace("_", " ")), text)
+            self.hand.fill(self.unfolded(name.replace("_", " ")), text)
         return self
 
     def for_team(self, title: str) -> Self:
@@ -147,7 +155,7 @@ class RequestForm(Screen):
         return self
 
     def on(self, flavor: str) -> Self:
-        """Choose a GPU by the name on its card."""
+        """Choose a GPU by its name in the table."""
         cards = self.page.get_by_role("group", name="GPU", exact=True)
         self.hand.choose(cards.get_by_role("radio", name=re.compile(rf"^{re.escape(flavor)} ")))
         return self
@@ -187,9 +195,7 @@ class RunForm(RequestForm):
         return RunPage(self.visit, name).is_told(f"{name} is submitted.")
 
     def sweep(self, **fields: str) -> Self:
-        """Open the part for sweeps, and fill it in."""
-        if not self.field("Parameters").is_visible():
-            self.hand.press(self.page.locator("#sweep > summary"))
+        """Fill in the part for sweeps."""
         return self.fill(**fields)
 
     def submit_sweep(self, name: str) -> SweepPage:
@@ -337,7 +343,7 @@ class EndpointPage(WorkloadScreen):
         self.open_part("Settings & revisions", "Settings")
         panel = UpdatePanel(self.visit, self.name)
         for name, text in fields.items():
-            self.hand.fill(self.field(name.replace("_", " ")), text)
+            self.hand.fill(self.unfolded(name.replace("_", " ")), text)
         return panel
 
     def revision(self, number: int, state: str) -> RevisionRow:

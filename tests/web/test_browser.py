@@ -208,7 +208,7 @@ def test_who_goes_on_typing_while_the_preview_comes_sees_the_newest_and_no_error
         page.clock.run_for(500)
         waits = False
         held.pop(0).continue_()
-        page.locator("#body-json").get_by_text("second").wait_for(state="attached")
+        page.locator("#body-yaml").get_by_text("second").wait_for(state="attached")
         assert complaints == []
 
 

@@ -91,8 +91,12 @@ def test_a_dialog_that_is_refused_stands_open_with_what_was_typed(ana, world, co
     assert "Write a whole number from 1 to" in html
     dialog = re.search(rf'<div ([^>]*)id="confirm-{command}".*?</form>', html, re.DOTALL)
     assert "popover" not in dialog[1]
+    assert "Write a whole number from 1 to" in dialog[0]
+    assert "Write a whole number from 1 to" not in html.replace(dialog[0], "")
     for name, value in typed.items():
         assert f'name="{name}" value="{value}"' in dialog[0]
+    again = ana.get(f"/endpoints/{endpoint.public_id}/?again={command}").content.decode()
+    assert "Write a whole number from 1 to" not in again, "it is said once"
     assert (
         f'<div popover id="confirm-{command}"'
         in ana.get(f"/endpoints/{endpoint.public_id}/").content.decode()

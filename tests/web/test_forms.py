@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 import re
 from html import unescape
 
 import pytest
+import yaml
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from foundation import clock
@@ -195,9 +195,14 @@ def test_checking_shows_what_would_happen_and_makes_nothing(ana, world):
     assert not Workload.objects.exists()
 
 
-def test_the_form_as_json_and_curl_is_what_rest_takes(ana, world):
+def as_yaml(html: str) -> dict:
+    """What the form says it would send."""
+    return yaml.safe_load(re.search(r'<pre id="body-yaml">(.*?)</pre>', html, re.DOTALL)[1])
+
+
+def test_the_form_as_yaml_and_curl_is_what_rest_takes(ana, world):
     html = text(ana.post(NEW, filled(action="check")))
-    body = json.loads(re.search(r'<pre id="body-json">(.*?)</pre>', html, re.DOTALL)[1])
+    body = as_yaml(html)
     assert body["command"] == ["python", "train.py", "--name=it's; rm -rf $HOME"]
     assert ana.post("/api/v1/training-runs/", body, content_type="application/json").status_code == 201
     assert "it'\\''s" in re.search(r'<pre id="body-curl">(.*?)</pre>', html, re.DOTALL)[1]
@@ -205,7 +210,7 @@ def test_the_form_as_json_and_curl_is_what_rest_takes(ana, world):
 
 def test_the_flavors_show_price_memory_and_what_the_team_has_left(ana, made):
     html = text(ana.get(NEW))
-    for fact in ("40 GiB", "$2.74/h", "6 of 16 left", "6 of 16 free now", "no quota"):
+    for fact in ("40 GiB", "$2.74/h", "6 of 16 left", "6 of 16 free", "no quota"):
         assert fact in html
 
 
@@ -240,7 +245,10 @@ def test_an_endpoint_is_deployed_and_changed(ana, world):
 def test_an_endpoint_is_deleted_only_by_its_name(ana, made):
     endpoint = made["digits"]
     url = f"/endpoints/{endpoint.public_id}/delete/"
-    assert "type digits to delete it" in ana.post(url, {"confirm": "digit"}, follow=True).content.decode()
+    html = ana.post(url, {"confirm": "digit"}, follow=True).content.decode()
+    dialog = re.search(r'<div ([^>]*)id="confirm-delete".*?</form>', html, re.DOTALL)
+    assert "popover" not in dialog[1], "it stands open"
+    assert "type digits to delete it" in dialog[0]
     assert Workload.objects.get(pk=endpoint.pk).desired == "run"
     ana.post(url, {"confirm": "digits"})
     assert Workload.objects.get(pk=endpoint.pk).desired == "cancel"

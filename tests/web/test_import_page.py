@@ -6,11 +6,13 @@ import re
 
 import pytest
 import yaml
+from django.core.files.uploadedfile import SimpleUploadedFile
 
+from jobs.imports.reading import TEXT_BYTES_MAX
 from jobs.models import TrainingRun
 from tests.jobs.test_imports import job
 from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
-from tests.web.test_forms import text
+from tests.web.test_forms import filled, text
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db
@@ -73,6 +75,76 @@ def test_what_is_left_to_decide_stands_above_the_form(ana, world):
     assert re.search(
         r'id="import-problems".*<span class="strong">name</span>: A name begins', html, re.DOTALL
     )
+
+
+def test_a_file_is_read_where_nothing_was_pasted(ana, world):
+    sent = {"manifest": " ", "file": SimpleUploadedFile("job.yaml", manifest().encode())}
+    html = text(ana.post(URL, sent))
+    assert "Filled in from the manifest" in html
+    assert 'value="train"' in html
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"x" * (TEXT_BYTES_MAX + 1)])
+def test_a_file_that_cannot_be_read_is_refused(ana, world, content):
+    response = ana.post(URL, {"file": SimpleUploadedFile("job.yaml", content)})
+    assert response.status_code == 422
+    assert "not a text file" in text(response) or "at most 128 KiB" in text(response)
+
+
+def test_what_the_form_shows_as_yaml_fills_in_the_form_again(ana, world):
+    sent = filled(action="check", shm="8Gi", storage="9Gi", pull_secrets="", checkpoint_path="/checkpoints")
+    shown = re.search(r'<pre id="body-yaml">(.*?)</pre>', text(ana.post("/runs/new/", sent)), re.DOTALL)[1]
+    assert "|\n" in shown, "a text of several lines is written as lines"
+    form = ana.post(URL, {"manifest": shown}).context["form"]
+    wanted = {
+        name: sent[name] for name in ("name", "image", "gpus", "cpu", "memory", "shm", "storage", "labels")
+    }
+    assert {name: form.initial[name] for name in wanted} == wanted
+    assert form.initial["sources"] == [("train.py", "print(1)\n")]
+
+
+def test_a_request_that_is_wrong_is_refused_by_the_names_of_its_fields(ana, world):
+    html = text(ana.post(URL, {"manifest": "image: a:1\ncolour: red\nenv: 5\n"}))
+    assert "This cannot be a training run as it is" in html
+    assert "<code>colour</code>" in html
+    assert "<code>env</code>" in html
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_is_dropped_or_a_text_that_is_pasted_fills_in_the_form(live_server, world):
+    session, source = session_of(world.ana), manifest()
+    give = """([kind, text]) => {
+      const data = new DataTransfer();
+      if (kind === "paste") data.setData("text/plain", text);
+      else data.items.add(new File([text], "job.yaml"));
+      const event = kind === "paste"
+        ? new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true })
+        : new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true });
+      document.body.dispatchEvent(event);
+    }"""
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        for kind in ("drop", "paste"):
+            page.goto("/runs/new/")
+            if kind == "drop":
+                page.evaluate(give, ["dragenter", source])
+                assert page.get_by_text("Drop a manifest to fill in the form").is_visible()
+                assert findings(page) == []
+            page.evaluate(give, [kind, source])
+            page.get_by_text("Filled in from the manifest").wait_for()
+            assert page.get_by_label("Name", exact=True).input_value() == "train"
+        page.goto("/runs/new/")
+        page.evaluate(give, ["paste", "just some words"])
+        page.evaluate(give, ["drop", "x" * 200_000])
+        page.get_by_text("A manifest has at most 128 KiB.").wait_for()
+        assert page.url.endswith("/runs/new/")
+        page.goto("/runs/import/")
+        page.evaluate(give, ["drop", source])
+        page.locator("#id_manifest:focus").wait_for()
+        assert page.get_by_label("Manifest").input_value() == source
+        assert complaints == []
 
 
 @pytest.mark.parametrize(

@@ -7,67 +7,18 @@ from datetime import timedelta
 import pytest
 
 from foundation import clock
-from inference.models import Endpoint, EndpointRevision
 from inference.services import update_endpoint
 from inference.specs import EndpointSpec
-from quotas.models import Quota
 from teams.actors import Actor
 from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
-from workloads.services import note
+from tests.web.revised_endpoint import change_as, fill_the_quota, go_live, make_revised
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def digits(made):
-    """A live endpoint with a revision that failed and the one that came back."""
-    endpoint = Endpoint.objects.get(workload=made["digits"])
-    go_live(endpoint, 1)
-    spec = EndpointSpec.from_json({**endpoint.current.spec, "image": "registry.example.org/serve:3.0"})
-    actor = Actor.of_user(made["digits"].owner)
-    update_endpoint(endpoint=endpoint, spec=spec, actor=actor, now=clock.now())
-    failed = endpoint.revisions.get(number=2)
-    failed.state, failed.message, failed.failed_at = "failed", "Its image could not be pulled.", clock.now()
-    failed.save()
-    first = endpoint.revisions.get(number=1)
-    EndpointRevision.objects.create(
-        endpoint=endpoint,
-        number=3,
-        spec=first.spec,
-        actor="rollout",
-        created_at=clock.now(),
-        cause="automatic-rollback",
-        returns_to=1,
-        pods_of=1,
-    )
-    Endpoint.objects.filter(pk=endpoint.pk).update(revision=3)
-    for step in ("RolloutStarted", "RevisionFailed"):
-        text = f"Revision 2: {step}."
-        note(
-            endpoint.workload,
-            reason=step,
-            message=text,
-            actor="rollout",
-            source="revision 2",
-            now=clock.now(),
-        )
-    endpoint.refresh_from_db()
-    go_live(endpoint, 3)
-    return endpoint
-
-
-def go_live(endpoint, number):
-    at = clock.now() - timedelta(minutes=3)
-    endpoint.revisions.filter(number=number).update(
-        state="live", live_at=at, load_seconds=42, ready=1, updated=1, total=1
-    )
-    Endpoint.objects.filter(pk=endpoint.pk).update(stable_revision=number, target=number)
-    endpoint.refresh_from_db()
-
-
-def fill_the_quota(endpoint):
-    quota = Quota.objects.get(team=endpoint.workload.team, flavor=endpoint.workload.flavor)
-    Quota.objects.filter(pk=quota.pk).update(used=quota.ceiling)
+    return make_revised(made["digits"])
 
 
 def url_of(endpoint, tail=""):
@@ -92,12 +43,6 @@ def typed(endpoint, **values):
     }
     spec = endpoint.current.spec
     return {**fields, "cpu": spec["cpu"], "memory": spec["memory"]}
-
-
-def change_as(user, endpoint, spec):
-    update_endpoint(
-        endpoint=endpoint, spec=EndpointSpec.from_json(spec), actor=Actor.of_user(user), now=clock.now()
-    )
 
 
 def text(response):
@@ -236,8 +181,9 @@ def test_the_guard_is_accessible_and_fits_the_screen(live_server, world, made, d
         page.goto(url_of(digits, "?tab=revisions"))
         assert faults(page) == []
         page.goto(url_of(digits, "update/"))
+        page.locator("#section-container > summary").click()
         page.fill("[name=image]", "registry.example.org/serve:4.0")
-        page.get_by_role("button", name="Roll out a new revision").click()
+        page.get_by_role("button", name="Show what it changes in Container").click()
         page.wait_for_selector("#guard")
         assert faults(page) == []
         page.get_by_role("button", name="Wait for room").click()
@@ -249,17 +195,19 @@ def test_the_guard_is_accessible_and_fits_the_screen(live_server, world, made, d
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-def test_what_changed_meanwhile_is_accessible_and_one_click_sends_both(live_server, world, made, digits):
+def test_what_changed_meanwhile_is_accessible_and_both_are_sent(live_server, world, made, digits):
     session, url = session_of(world.ana), url_of(digits, "?tab=update")
     other = {**digits.current.spec, "args": ["--from-lead"]}
     with chromium() as browser:
         page, _ = open_page(browser, live_server.url, session)
         page.goto(url)
         meanwhile(lambda: change_as(world.lead, digits, other))
+        page.locator("#section-container > summary").click()
         page.fill("[name=image]", "registry.example.org/serve:5.0")
-        page.get_by_role("button", name="Roll out a new revision").click()
+        page.get_by_role("button", name="Show what it changes in Container").click()
         page.wait_for_selector("#moved")
         assert faults(page) == []
+        page.get_by_role("button", name="Show what it changes in Container").click()
         page.get_by_role("button", name="Roll out a new revision").click()
         page.wait_for_url("**tab=revisions")
     digits.refresh_from_db()

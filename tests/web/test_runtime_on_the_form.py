@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
 
 from inference.models import Endpoint
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
-from tests.web.test_forms import text
+from tests.web.test_forms import as_yaml, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NEW = "/endpoints/new/"
@@ -34,7 +31,7 @@ def filled(**changes):
 
 
 def body_of(page):
-    return json.loads(re.search(r'<pre id="body-json">(.*?)</pre>', text(page), re.DOTALL)[1])
+    return as_yaml(text(page))
 
 
 def test_a_runtime_and_its_options_become_the_body(ana, world):
@@ -102,6 +99,7 @@ def test_choosing_a_runtime_shows_what_it_takes(live_server, world, width):
         page, complaints = open_page(browser, live_server.url, session, width=width, theme="light")
         page.goto(NEW)
         assert page.locator("#id_opt_models").count() == 0
+        page.locator("#section-serving > summary").click()
         page.locator("#id_model_claim").fill("llms")
         page.locator("#id_runtime").select_option("vllm")
         page.locator("#id_opt_max_model_len").wait_for()

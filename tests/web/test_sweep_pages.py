@@ -167,10 +167,12 @@ def test_the_list_of_sweeps_is_a_click_from_the_runs(ana):
     assert 'href="/sweeps/"' in ana.get("/runs/").content.decode()
     assert "0 of 6" in words(ana.get("/sweeps/").content)
     assert "0 of 6" in words(ana.get("/teams/vision/sweeps/").content)
-    begin = re.search(r'href="(/runs/new/[^"#]+)#sweep"', ana.get("/teams/vision/sweeps/").content.decode())
+    begin = re.search(
+        r'href="(/runs/new/[^"#]+)#section-sweep"', ana.get("/teams/vision/sweeps/").content.decode()
+    )
     html = ana.get(begin[1].replace("&amp;", "&")).content.decode()
-    assert 'id="sweep" open' in html
-    assert 'id="sweep" open' not in ana.get("/runs/new/").content.decode()
+    assert 'id="section-sweep" open' in html
+    assert 'id="section-sweep" open' not in ana.get("/runs/new/").content.decode()
 
 
 def test_buttons_change_the_number_at_once_and_cancel(ana):
