@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from controller.logs import reading, store, workload_logs
+from controller.logs import finding, reading, store, workload_logs
 from controller.logs.lines import LINE_BYTES_MAX, LineSplitter
 from controller.logs.matching import LineFilter
 from controller.logs.store import ContainerLog, source_of
@@ -181,7 +181,7 @@ def test_a_line_has_the_same_number_for_ever(small_chunks, settings):
 def test_of_a_log_too_long_to_count_the_newest_part_is(small_chunks, monkeypatch):
     run = make_workload()
     write(make_pod(run, "train-0"), *["needle"] * 100)
-    monkeypatch.setattr(reading, "COUNT_BYTES_MAX", 800)
+    monkeypatch.setattr(finding, "COUNT_BYTES_MAX", 800)
     count, complete = workload_logs.count_lines(run, LineFilter("needle"), attempt=None, pod=None, since=None)
     assert 0 < count < 100
     assert not complete
