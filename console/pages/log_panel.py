@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from os.path import commonprefix
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -46,7 +45,6 @@ RANKS: Final = 8
 """In how many colours pods are told apart."""
 FIRST_ERROR: Final = "first-error"
 ONLY: Final = "1"
-_RANDOM: Final = re.compile(r"-[a-z0-9]{1,20}\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +295,9 @@ def _labels(names: Sequence[str]) -> Mapping[str, str]:
     if len(names) < 2:
         return {name: name for name in names}
     # Whole words only: worker-1 and worker-10 begin alike up to the number.
-    common = commonprefix(list(names))
-    cut = common.rfind("-") + 1
+    first, last = min(names), max(names)
+    same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    cut = first[:same].rfind("-") + 1
     return {name: name[cut:] or name for name in names}
 
 

@@ -11,7 +11,6 @@ from console.api.workloads import Make, manifests_of
 from console.pages.log_panel import PODS_MAX, logs
 from console.pages.reading import PageReading
 from costs.queries import cost_lines
-from workloads.models import Workload
 
 EVENTS_MAX: Final = 300
 

@@ -334,7 +334,7 @@ def own_error(case: Case, pod: PodEvidence) -> Iterator[Sign]:
             continue
         last = next(_lines(case, pod, _ERROR_LINE), None)
         title = error_line(last[0]) if last else ""
-        said = f" It wrote: {last[0][:200]}" if last and not title else ""
+        said = f" It wrote: {last[0][:200]}" if last else ""
         words = f"The program of container {item.name} in pod {pod.name} ended by itself with exit code {item.exit_code}: this is the program's own error.{said}"
         proofs = (proof_of_container(pod, item), *((last[1],) if last and last[2] else ()))
         line = last[2] if last else None
