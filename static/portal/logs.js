@@ -49,7 +49,7 @@
       const { signal } = this.#ended;
       this.addEventListener("click", (event) => this.#clicked(event), { signal });
       this.addEventListener("change", (event) => this.#changed(event), { signal });
-      this.addEventListener("keydown", (event) => event.key === "Escape" && full && this.#fill(false), { signal });
+      document.addEventListener("keydown", (event) => event.key === "Escape" && full && this.#fill(false), { signal });
       this.addEventListener("htmx:beforeSwap", (event) => this.#beforeSwap(event), { signal });
       this.addEventListener("htmx:afterSwap", (event) => this.#afterSwap(event), { signal });
       window.addEventListener("hashchange", () => this.#goTo(location.hash), { signal });
@@ -156,7 +156,9 @@
       // It is not among those that are shown: the server looks for it, once.
       const query = new URLSearchParams(this.dataset.link);
       query.set("line", `${prefix}L${first}`);
-      if (this.querySelector(".log-line.marked") || !window.htmx) return;
+      const marked = this.querySelector(".log-line.marked");
+      if (marked) return this.#choose(marked, marked);
+      if (!window.htmx) return this.#toEnd();
       window.htmx.ajax("GET", `${this.dataset.page}?${query}`, { target: "#log-view", swap: "outerHTML" });
     }
 

@@ -29,7 +29,16 @@ def test_a_long_error_is_cut_for_a_title():
 
 
 def test_a_traceback_begins_where_the_last_one_does():
-    lines = ["hello", BEGIN, "  old", "KeyError: 1", "During handling of the above", BEGIN, "  new", "ValueError: 2"]
+    lines = [
+        "hello",
+        BEGIN,
+        "  old",
+        "KeyError: 1",
+        "During handling of the above",
+        BEGIN,
+        "  new",
+        "ValueError: 2",
+    ]
     assert traceback_before(lines) == (BEGIN, "  new", "ValueError: 2")
     assert traceback_before([f"[rank0]: {BEGIN}", "[rank0]: ValueError: 2"])[0] == f"[rank0]: {BEGIN}"
     assert traceback_before(["ValueError: 2"]) == ()

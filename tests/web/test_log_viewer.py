@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from workloads.models import PodRecord
+from workloads.models import LogChunk, PodRecord
 
 pytestmark = pytest.mark.django_db
 MANY = 1200
@@ -41,6 +41,7 @@ def run(made, world):
     lines[299], lines[899] = "Needle one", "a <b>needle</b> two"
     lines[399], lines[799] = "WARNING: slow", "ValueError: first"
     lines[999] = "ERROR second"
+    LogChunk.objects.filter(workload=made["resnet50"]).delete()
     world.log(made["resnet50"].pods.get(), *lines)
     return made["resnet50"]
 
@@ -144,10 +145,14 @@ def test_one_jumps_to_the_first_error_of_a_log_that_has_any(ana, run, made):
 
 def test_lines_of_several_pods_say_whose_they_are_and_are_told_apart_by_pod(ana, ranks):
     html = page(ana, ranks)
-    assert re.findall(r'class="log-pod (rank-\d)" title="([^"]+)">([^<]+)', html) == [
-        ("rank-0", "resnet50-worker-0", "0"),
-        ("rank-1", "resnet50-worker-1", "1"),
-    ] * 2
+    assert (
+        re.findall(r'class="log-pod (rank-\d)" title="([^"]+)">([^<]+)', html)
+        == [
+            ("rank-0", "resnet50-worker-0", "0"),
+            ("rank-1", "resnet50-worker-1", "1"),
+        ]
+        * 2
+    )
     assert 'id="resnet50-worker-1-L2"' in html
     assert marked(page(ana, ranks, "&line=resnet50-worker-1-L2")) == ["resnet50-worker-1-L2"]
     alone = page(ana, ranks, "&pod=resnet50-worker-1&line=L2")

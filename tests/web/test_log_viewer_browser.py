@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
+from workloads.models import LogChunk
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 MANY = 1500
@@ -21,6 +22,7 @@ IN_SIGHT = """line => {
 def run(made, world):
     lines = [f"step {number}" for number in range(1, MANY + 1)]
     lines[499], lines[899] = "Needle one", "needle two"
+    LogChunk.objects.filter(workload=made["resnet50"]).delete()
     world.log(made["resnet50"].pods.get(), *lines)
     return made["resnet50"]
 
@@ -45,7 +47,9 @@ def test_a_link_to_old_lines_finds_and_marks_them_and_another_one_is_copied(live
         page.get_by_role("button", name="Copied").wait_for()
         copied = page.evaluate("navigator.clipboard.readText()")
         assert copied == page.url
-        assert copied.endswith(f"/runs/{run.public_id}/?tab=logs&attempt=1&pod=resnet50-x-0&line=L124#L124-L126")
+        assert copied.endswith(
+            f"/runs/{run.public_id}/?tab=logs&attempt=1&pod=resnet50-x-0&line=L124#L124-L126"
+        )
         other = page.context.new_page()
         complaints.watch(other)
         other.goto(copied)

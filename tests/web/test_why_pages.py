@@ -73,14 +73,18 @@ def test_the_card_says_what_happened_what_shows_it_and_one_next_step(ana, broke)
 
 def test_a_programs_own_error_is_the_title_with_its_traceback_and_a_button_to_change_the_request(ana, world):
     run = attempted(world, Phase.FAILED, reason="ApplicationError", message="Ended with exit code 1.")
-    traceback = ("Traceback (most recent call last):", "  import torchx", "ModuleNotFoundError: No module named 'torchx'")
+    traceback = (
+        "Traceback (most recent call last):",
+        "  import torchx",
+        "ModuleNotFoundError: No module named 'torchx'",
+    )
     Planted(run).pods(failed(1)).wrote("before", *traceback)
     card = ana.get(why(run), **CARD).content.decode()
     assert '<h2 id="why-title">ModuleNotFoundError: No module named &#x27;torchx&#x27;</h2>' in card
     block = re.search(r'<pre class="codeblock traceback"[^>]*>(.*?)</pre>', card, re.DOTALL)[1]
     assert unescape(block).split("\n") == list(traceback)
     button = re.search(r'<a class="button button-primary" href="([^"]+)">.*?Run again with a change', card)[1]
-    assert 'value="resnet-7-2"' in ana.get(button).content.decode()
+    assert 'value="example.org/train:1"' in ana.get(button).content.decode()
     viewer = signed_in(make_member("viewer", team=world.team).user)
     assert "Run again with a change" not in viewer.get(why(run), **CARD).content.decode()
 
