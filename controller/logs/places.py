@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from typing_extensions import override
+
 from foundation.http.query import refuse
 
 PROGRAMS: Final = ("main", "pytorch", "tensorflow", "mpi", "node")
@@ -36,6 +38,7 @@ class LinePlace:
             raise refuse(parameter, "must name a line, such as L120.")
         return cls(int(match["number"]), match["pod"] or "", match["container"] or "")
 
+    @override
     def __str__(self) -> str:
         before = f"{self.pod}:{self.container}" if self.container else self.pod
         return f"{before}-L{self.number}" if before else f"L{self.number}"

@@ -57,6 +57,13 @@
       for (const tool of this.querySelectorAll(".log-tool")) tool.hidden = false;
       this.#show(preferences());
       this.#fill(full);
+      this.#begin();
+      // htmx gives new elements the attributes of those that they replace, until they settle.
+      const settled = ({ target }) => target.contains(this) && this.#begin();
+      document.body.addEventListener("htmx:afterSettle", settled, { signal });
+    }
+
+    #begin() {
       const marked = this.querySelector(".log-line.marked");
       if (RANGE.test(location.hash)) this.#goTo(location.hash);
       else if (marked) this.#choose(marked, marked);
@@ -159,7 +166,7 @@
       const marked = this.querySelector(".log-line.marked");
       if (marked) return this.#choose(marked, marked);
       if (!window.htmx) return this.#toEnd();
-      window.htmx.ajax("GET", `${this.dataset.page}?${query}`, { target: "#log-view", swap: "outerHTML" });
+      window.htmx.ajax("GET", `${this.dataset.page}?${query}`, { target: "#log-view", swap: "outerHTML settle:0ms" });
     }
 
     #choose(begin, end) {
@@ -243,8 +250,8 @@
       const chosen = times in ZONES ? times : "utc";
       this.querySelector(".log-wrap").checked = wrap;
       this.querySelector(`[name=log-times][value=${chosen}]`).checked = true;
-      this.classList.toggle("log-unwrapped", !wrap);
-      this.classList.toggle("log-timeless", chosen === "none");
+      document.documentElement.classList.toggle("log-unwrapped", !wrap);
+      document.documentElement.classList.toggle("log-timeless", chosen === "none");
       const zone = this.querySelector("[data-log-zone]");
       if (zone) zone.textContent = ZONES[chosen];
       this.#stamp(chosen);
@@ -265,7 +272,6 @@
     // The rest of the page is still there, and out of reach meanwhile.
     #fill(wanted) {
       full = wanted;
-      this.classList.toggle("log-filled", full);
       document.documentElement.classList.toggle("log-fills", full);
       for (const each of inerted) each.inert = false;
       inerted = [];
