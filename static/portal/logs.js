@@ -195,6 +195,7 @@
         if (line === last) break;
       }
       const button = this.querySelector(".log-copy");
+      if (!button) return;
       button.hidden = !navigator.clipboard;
       button.querySelector("span").textContent = begin === end ? "Copy link to the line" : "Copy link to the lines";
     }
