@@ -154,8 +154,9 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
         """The page or the fragment that is asked for."""
         asked = PageReading(request, workload, clock.now(), self.read)
         target = request.headers.get("HX-Target", "")
-        fragment = target if target in self.fragments else ""
         context = self._common(asked)
+        known = target in self.fragments and (context["tab"] == "logs" or target not in LOG_PARTS)
+        fragment = target if known else ""
         if fragment in {"", "live"}:
             context |= self._head(asked, may=context["may_steer"])
         if fragment != "live":
@@ -167,7 +168,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             response["HX-Retarget"], response["HX-Reswap"] = "#panel", "outerHTML"
             return response
         whole = f"{self.template}#{fragment}" if fragment else self.template
-        name = LOG_PARTS.get(fragment, whole) if context["tab"] == "logs" else whole
+        name = LOG_PARTS.get(fragment, whole)
         return render(request, name, context, status=status)
 
     def read(self, workload: Workload) -> Own:

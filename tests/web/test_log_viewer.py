@@ -172,3 +172,11 @@ def test_the_whole_log_is_downloaded_with_its_name_and_times(ana, run):
     assert len(lines) == MANY
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\S+Z step 1200", lines[-1])
     assert "resnet50" in answer["Content-Disposition"]
+
+
+@pytest.mark.parametrize("part", ["log-view", "log-older", "log-more"])
+def test_a_part_of_the_log_is_none_of_another_tab(ana, made, part):
+    headers = {"HX-Request": "true", "HX-Target": part}
+    address = f"/endpoints/{made['digits'].public_id}/"
+    assert "<html" in ana.get(address, headers=headers).content.decode()
+    assert "<html" not in ana.get(f"{address}?tab=logs", headers=headers).content.decode()
