@@ -11,6 +11,8 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
+from console.log_places import LinePlace, place_of
+from console.log_search import LinesFound, bound_of, find_lines, first_line
 from console.pages.ansi import ansi_to_html
 from console.pages.reading import PageReading
 from controller.logs.cursor import LogCursor
@@ -19,15 +21,9 @@ from controller.logs.workload_logs import (
     LEVELS,
     NO_ATTEMPT,
     Bound,
-    Found,
     LineFilter,
-    LinePlace,
     LogLine,
     LogPage,
-    bound_of,
-    find_lines,
-    first_line,
-    place_of,
     read_lines,
 )
 from foundation.errors import NotFound
@@ -146,7 +142,7 @@ class _View:
     before: tuple[LogLine, ...] = ()
     older: Bound | None = None
     marked: LinePlace | None = None
-    found: Found | None = None
+    found: LinesFound | None = None
     note: str = ""
     apart: bool = False
 
@@ -210,7 +206,7 @@ def _around(asked: PageReading[Any], wants: _Asked) -> _View:
     )
 
 
-def _wanted_place(asked: PageReading[Any], wants: _Asked) -> tuple[LinePlace | None, Found | None]:
+def _wanted_place(asked: PageReading[Any], wants: _Asked) -> tuple[LinePlace | None, LinesFound | None]:
     """The line to show, and what was found on the way to it."""
     if wants.line == FIRST_ERROR:
         number = _attempt(asked, wants)
@@ -251,7 +247,7 @@ def _last(
     )
 
 
-def _found(asked: PageReading[Any], wants: _Asked, at: Bound | None) -> Found | None:
+def _found(asked: PageReading[Any], wants: _Asked, at: Bound | None) -> LinesFound | None:
     """How many lines are what is asked for, and which are beside the reader's place; None where all are."""
     if not wants.searched:
         return None

@@ -11,9 +11,7 @@ from datetime import datetime, timedelta
 from cluster.client import ClusterClient
 from controller.logs import store
 from controller.logs.fetch import Fetched, LogUnavailable, fetch_pod
-from controller.logs.finding import Found, bound_of, count_lines, find_lines, first_line
 from controller.logs.matching import LEVELS, LineFilter
-from controller.logs.places import LinePlace, place_of
 from controller.logs.reading import LINES_MAX, NO_ATTEMPT, Bound, LogLine, LogPage, read_lines
 from controller.logs.store import NO_CONTAINER, NOTIFY_CHANNEL, expire, expire_beyond
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
@@ -24,19 +22,12 @@ __all__ = [
     "NOTIFY_CHANNEL",
     "NO_ATTEMPT",
     "Bound",
-    "Found",
     "LineFilter",
-    "LinePlace",
     "LogLine",
     "LogPage",
-    "bound_of",
-    "count_lines",
     "expire",
     "expire_beyond",
     "fetch_last",
-    "find_lines",
-    "first_line",
-    "place_of",
     "read_lines",
 ]
 

@@ -7,6 +7,8 @@ from urllib.parse import parse_qsl
 import pytest
 from django.conf import settings
 
+from console import log_search
+from console.log_places import LinePlace
 from controller.logs import reading, store, workload_logs
 from controller.logs.store import ContainerLog, source_of
 from foundation import clock
@@ -362,8 +364,8 @@ def test_a_line_is_found_by_its_number_among_those_of_its_pod_and_container(run,
     write(second, *(line(at) for at in range(1, 200, 2)))
 
     def after(text: str, pod: str | None = None) -> str:
-        place = workload_logs.LinePlace.of(text, parameter="line")
-        bound = workload_logs.bound_of(run, place, attempt=1, pod=pod)
+        place = LinePlace.of(text, parameter="line")
+        bound = log_search.bound_of(run, place, attempt=1, pod=pod)
         return texts(workload_logs.read_lines(run, tail=1, before=bound))[0]
 
     assert after("train-1-L50") == "line 98"
@@ -382,11 +384,11 @@ def test_a_search_says_where_one_is_among_its_matches_and_what_is_beside(run, mo
     for index, pod in enumerate(pods):
         write(pod, *(line(at, "needle" if at % 50 == index else "hay") for at in range(index, 300, 2)))
     wanted = workload_logs.LineFilter("needle")
-    found = workload_logs.find_lines(run, wanted, attempt=1, pod=None)
+    found = log_search.find_lines(run, wanted, attempt=1, pod=None)
     assert (found.count, found.complete, found.position, found.following.text) == (12, True, 0, "needle 0")
-    place = workload_logs.LinePlace(number=26, pod="train-0")
-    at = workload_logs.bound_of(run, place, attempt=1, pod=None)
-    found = workload_logs.find_lines(run, wanted, attempt=1, pod=None, at=at)
+    place = LinePlace(number=26, pod="train-0")
+    at = log_search.bound_of(run, place, attempt=1, pod=None)
+    found = log_search.find_lines(run, wanted, attempt=1, pod=None, at=at)
     assert (found.position, found.previous.text, found.following.text) == (3, "needle 1", "needle 51")
 
 
@@ -395,5 +397,5 @@ def test_the_first_error_is_found_from_the_beginning(run, monkeypatch):
     lines = [line(at, "ERROR" if at in {70, 150} else "INFO") for at in range(200)]
     write(make_pod(run, "train-0"), *lines)
     wanted = workload_logs.LineFilter(level="error")
-    assert workload_logs.first_line(run, wanted, attempt=1, pod=None).text == "ERROR 70"
-    assert workload_logs.first_line(run, workload_logs.LineFilter("odd"), attempt=1, pod=None) is None
+    assert log_search.first_line(run, wanted, attempt=1, pod=None).text == "ERROR 70"
+    assert log_search.first_line(run, workload_logs.LineFilter("odd"), attempt=1, pod=None) is None

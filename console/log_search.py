@@ -8,10 +8,10 @@ from typing import Final
 
 from django.db.models import QuerySet
 
+from console.log_places import PROGRAMS, LinePlace
 from controller.logs import lines as log_lines
 from controller.logs.cursor import LogCursor, stream_key
 from controller.logs.matching import LineFilter
-from controller.logs.places import PROGRAMS, LinePlace
 from controller.logs.reading import (
     EVERYTHING,
     TAIL_ROWS_MAX,
@@ -32,7 +32,7 @@ FIRST_PAGES_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LinesFound:
     """What a search found. Where not `complete`, it looked through the newest 16 MiB alone. With a place that the reader is at:
     `position` is that of the last match up to it, counted from 1 (0 before the first), `previous` and `following` are the
     matches beside it. Without: `following` is the first.
@@ -63,7 +63,7 @@ def find_lines(
     pod: str | None,
     since: datetime | None = None,
     at: Bound | None = None,
-) -> Found:
+) -> LinesFound:
     """The wanted lines among those that are stored, and where a reader at the place `at` stands among them."""
     number = workload.attempt_number if attempt is None else attempt
     chunks = _stored(workload, number, pod)
@@ -88,7 +88,7 @@ def find_lines(
                     previous = item
             elif following is None or item.bound < following.bound:
                 following = item
-    return Found(
+    return LinesFound(
         count=count,
         complete=complete,
         position=position,
